@@ -84,6 +84,10 @@ class Raises(Extension):
             return await next(msgspec.structs.replace(request, url="http://localhost/"))
         if request.url.endswith("/robots"):
             return await next(msgspec.structs.replace(request, url=request.url.replace("/robots", "/secret")))
+        if request.url.endswith("/space"):
+            return await next(request.with_header("X Order", "1"))
+        if request.url.endswith("/host"):
+            return await next(request.with_header("Host", "other.example"))
         if request.url.endswith("/own"):
             return Response(url=request.url, status=200, headers=Headers(), body=b"<title>my own</title>")
         await asyncio.sleep(0)
@@ -107,7 +111,8 @@ class Raises(Extension):
 async def test_an_extension_that_fails_hangs_or_cheats_fails_its_page_and_no_other(tmp_path):
     fails = {
         "/raise": "extension", "/hang": "extension", "/spin": "extension", "/wrong": "extension",
-        "/elsewhere": "extension", "/robots": "extension", "/parse": "parse", "/parsed": "parse", "/bad": "parse",
+        "/elsewhere": "extension", "/robots": "extension", "/space": "extension", "/host": "extension",
+        "/parse": "parse", "/parsed": "parse", "/bad": "parse",
     }  # fmt: skip
     async with download_site() as site:
         site.shown["/robots.txt"].body = b"User-agent: *\nDisallow: /secret"
@@ -120,6 +125,9 @@ async def test_an_extension_that_fails_hangs_or_cheats_fails_its_page_and_no_oth
 
         assert {path: after.letters[site.url(path)].reason for path in fails} == fails
         assert "no luck" in after.letters[site.url("/raise")].message
+        assert "'X Order', which is no name of a header" in after.letters[site.url("/space")].message
+        assert not site.asked("/space")
+        assert not site.asked("/host")
         titles = {record.data["url"]: record.data["title"] for record in after.records}
         assert (titles[site.url("/own")], titles[site.url("/fine")]) == ("my own", "/fine")
         assert not site.asked("/own")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gossamer import Failure, Page, Spider
+from gossamer import Failure, Page, Request, Spider
 from gossamer.backends.sqlite.frontier import SqliteFrontier
-from gossamer.errors import BackendUnavailable
+from gossamer.errors import BackendUnavailable, Misconfigured
 from tests.journey.crawling import crawled, settings_for
 from tests.sites.hostile import HostileSite, hostile_site
 
@@ -24,7 +24,6 @@ class Careful(Spider):
         yield page.follow("/broken", "breaks", errback="lost")
         yield page.follow("/also-gone")
         yield page.follow("/gone-too", errback=self.fails)
-        yield page.follow("/gone-again", errback="no_such_method")
 
     def breaks(self, page: Page) -> Any:
         self.stats.add("not counted")
@@ -54,7 +53,7 @@ async def site() -> AsyncIterator[HostileSite]:
         site.show("/start", "<p>Start</p>")
         site.show("/broken", "<p>No price</p>")
         site.show("/instead", "<p>Here</p>")
-        for path in ("/gone", "/also-gone", "/gone-too", "/gone-again"):
+        for path in ("/gone", "/also-gone", "/gone-too"):
             site.show(path, "<p>Gone</p>", status=404)
         yield site
 
@@ -90,7 +89,28 @@ async def test_an_errback_that_fails_leaves_a_dead_letter_with_both_reasons(tmp_
     assert raised.reason == "http-404"
     assert "Its errback failed, too: Careful.fails failed on" in raised.message
     assert 'raise ValueError("and this")' in raised.message
-    assert "has no callback 'no_such_method'" in left.letters[site.url("/gone-again")].message
+
+
+@pytest.mark.parametrize("way", ["start", "parse"])
+async def test_an_errback_that_is_not_there_is_told_before_anything_is_asked_for(
+    tmp_path: Path, site: HostileSite, way: str
+) -> None:
+    class Typo(Careful):
+        def start(self) -> Any:
+            return [Request(url=site.url("/start"), errback="losst" if way == "start" else None)]
+
+        def parse(self, page: Page) -> Iterator[Any]:
+            yield page.follow("/gone", errback="losst")
+
+    crawl = crawled(Typo(), settings_for(tmp_path, fetch__allow_private=True))
+    if way == "start":
+        with pytest.raises(Misconfigured, match=r"no such method .*did you mean 'lost'"):
+            await crawl
+    else:
+        letter = (await crawl).letters[site.url("/start")]
+        assert letter.reason == "parse"
+        assert "has the errback 'losst', and the spider has no such method" in letter.message
+    assert not site.seen("/gone")
 
 
 async def test_a_crash_between_storing_and_settling_repeats_the_errback_and_not_its_effect(

@@ -168,6 +168,70 @@ async def test_headers_of_a_session_go_to_its_site(tmp_path):
         assert site.seen("/login")[0].headers.get("x-token") is None
 
 
+async def test_headers_of_a_session_go_to_no_other_site_that_its_login_touched(tmp_path):
+    class Token(Members):
+        elsewhere = ""
+
+        async def login(self, session: Session) -> None:
+            session.headers["X-Token"] = "t0ken"
+            await session.get(self.elsewhere)
+            await super().login(session)
+
+        def parse(self, page: Page) -> Results:
+            yield from super().parse(page)
+            yield page.download(self.elsewhere + "?file")
+
+    async with api_site() as other:
+        Token.elsewhere = other.url("/echo", host="localhost")
+        with club(pages=2) as site:
+            after = await visited(site, tmp_path, Token)
+
+            assert after.letters == {}
+            assert {hit.headers.get("x-token") for hit in site.seen("/page/")} == {"t0ken"}
+        assert {asked.path for asked in other.log} >= {"/echo", "/echo?file"}
+        assert [asked.path for asked in other.log if "x-token" in asked.headers] == []
+
+
+async def test_a_token_that_came_from_elsewhere_goes_to_the_site_of_the_page_that_waited(tmp_path):
+    class Token(Members):
+        elsewhere = ""
+
+        async def login(self, session: Session) -> None:
+            page = await session.get(self.elsewhere)
+            session.headers["X-Token"] = page.json()["method"]
+
+        def logged_out(self, page: Page) -> bool:
+            return False
+
+    async with api_site() as other:
+        Token.elsewhere = other.url("/echo", host="localhost")
+        with club(pages=2) as site:
+            await visited(site, tmp_path, Token)
+
+            assert {hit.headers.get("x-token") for hit in site.seen("/page/")} == {"GET"}
+
+
+async def test_a_password_in_an_address_of_a_login_is_sent_and_not_logged(tmp_path):
+    class Basic(Members):
+        door = ""
+
+        async def login(self, session: Session) -> None:
+            page = await session.get(self.door)
+            assert page.title == "in", page.status
+            await super().login(session)
+
+    async with api_site() as other:
+        Basic.door = other.url("/basic").replace("://", "://reader:se%3Acret@")
+        with club(pages=2) as site:
+            after = await visited(site, tmp_path, Basic)
+
+            assert_all_there(site, after)
+        async with open_project(settings_for(tmp_path)) as project:
+            attempts = await project.records.attempts(project.rules.fingerprint(other.url("/basic")))
+    assert [attempt.url for attempt in attempts] == [other.url("/basic")]
+    assert "cret@" not in str(after.heard.events)
+
+
 def test_headers_of_a_login_by_https_do_not_go_out_by_http():
     def sent(asked: str, url: str) -> bool:
         kept = KeptSession(name="m/a", headers={"X-Token": "t"}, header_sites=(header_place(asked),))

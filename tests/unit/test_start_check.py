@@ -19,7 +19,7 @@ from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.job import JobCounts
 from gossamer.project.open import open_project
-from gossamer.project.start_check import check_start
+from gossamer.project.start_check import check_start, disguise_warnings
 from gossamer.project.status import job_status
 from tests.patience import PATIENCE
 
@@ -72,6 +72,25 @@ def test_a_wish_that_cannot_be_fulfilled_is_refused(tmp_path, toml, fields, said
         setattr(spider, name, value)
     with pytest.raises(Misconfigured, match=said):
         check_start(settings(tmp_path, toml), spider)
+
+
+@pytest.mark.parametrize(
+    ("toml", "headers", "told"),
+    [
+        ("", {"User-Agent": "mine"}, 1),
+        ("", {"X-Token": "t"}, 0),
+        ('[fetch.headers]\nAccept-Language = "de"\n', {}, 1),
+        ('[domains."shop.example"]\nheaders = { Accept = "text/html" }\n', {}, 1),
+    ],
+)
+@pytest.mark.parametrize("profile", [True, False])
+def test_a_header_that_goes_before_a_profiles_own_is_warned_of(tmp_path, toml, headers, told, profile):
+    route = '[routes.chrome]\ntransport = "profile"\nprofile = "chrome"\n' if profile else ""
+    spider = Wares()
+    spider.headers = headers
+    found = disguise_warnings(settings(tmp_path, route + toml), spider)
+    assert len(found) == (told if profile else 0)
+    assert all("profile 'chrome'" in one for one in found)
 
 
 async def test_status_says_what_a_job_waits_for(tmp_path):

@@ -22,7 +22,7 @@ from ..fetch.sessions import MOST_HEADERS, header_place
 from ..model.payload import SAFE_METHODS, BadPayload, headers_of
 from ..model.session import KeptSession
 from ..model.task import Request, Sending, Task
-from ..model.url import parse_url, site_of
+from ..model.url import parse_url, site_of, user_in, without_user
 from ..parse.forms import Form, Press, Value
 from ..parse.page import Page
 from ..parse.spider import Spider
@@ -66,7 +66,7 @@ def login_of(context: JobContext, *, gate_for: GateFor, emit: Emit, held: HeldLe
             if is_cancellation(error):
                 raise
             return LoginResult(error=_words(error))
-        return LoginResult(headers=dict(session.headers), sites=tuple(sorted(session.sites)))
+        return LoginResult(headers=dict(session.headers), sites=session.header_sites())
 
     return run
 
@@ -97,7 +97,7 @@ class LoginSession:
     ) -> None:
         self.name = name
         self.headers: dict[str, str] = {}
-        self.sites: set[str] = set()
+        self._places: set[str] = set()
         self._context = context
         self._gate_for = gate_for
         self._emit = emit
@@ -114,6 +114,18 @@ class LoginSession:
     @property
     def _jar(self) -> CookieJar:
         return self._context.sessions.jar(self.name + LOGIN)
+
+    def header_sites(self) -> tuple[str, ...]:
+        """Where `headers` may go: to the sites of the crawl that login() asked itself, not to those that it was
+        redirected to. Where it asked none of them, because the token came from elsewhere, to that of the page."""
+        if not self._places and self._held is not None:
+            return (header_place(self._held.lease.task.url),)
+        return tuple(sorted(self._places))
+
+    def _is_own(self, url: str) -> bool:
+        """Does the address belong to the crawl?"""
+        page = self._held.lease.task if self._held is not None else None
+        return (page is not None and page.site == site_of(url)) or self._context.admission.covers(url)
 
     async def get(self, url: str, **sending: Unpack[Sending]) -> Page:
         return await self.fetch(Request(url=url, **sending))
@@ -133,12 +145,18 @@ class LoginSession:
             url = parse_url(request.address()).partition("#")[0]
             how = msgspec.structs.replace(request.wishes(), session=self.name + LOGIN)
         except (BadPayload, InvalidUrl) as error:
-            raise FetchRefused(f"A request of login() cannot be made: {request.url[:200]} {error}") from error
+            shown = without_user(request.url[:200])
+            raise FetchRefused(f"A request of login() cannot be made: {shown} {error}") from error
+        if (user := user_in(url)) is not None:  # addresses are logged
+            url, how = without_user(url), msgspec.structs.replace(how, auth=how.auth or user)
+        own = self._is_own(url)
+        if own:
+            self._places.add(header_place(url))
         task = self._task(url, request)
         made = await self._context.requests.made_for(task, how, None)
-        if self.headers:
-            own = {name.lower() for name, _ in made.headers}
-            more = tuple(pair for pair in self.headers.items() if pair[0].lower() not in own)
+        if self.headers and own:
+            named = {name.lower() for name, _ in made.headers}
+            more = tuple(pair for pair in self.headers.items() if pair[0].lower() not in named)
             private = made.private | {name.lower() for name, _ in more}
             made = msgspec.structs.replace(made, headers=(*made.headers, *more), private=private)
         while True:
@@ -182,7 +200,6 @@ class LoginSession:
         if self._requests > MOST_REQUESTS:
             raise FetchRefused(f"login() has made more than {MOST_REQUESTS} requests. Is there a loop?")
         context = self._context
-        self.sites.add(header_place(task.url))
         log = AttemptLog(
             task,
             context.clock,

@@ -25,7 +25,7 @@ import msgspec
 
 from ..clock import Clock
 from ..errors import BadResponse, ExtensionFailed, FetchRefused, InvalidUrl, RedirectLoop, Transient
-from ..model.payload import SAFE_METHODS
+from ..model.payload import SAFE_METHODS, BadPayload, check_header
 from ..model.url import origin_of, parse_url, site_of, without_user
 from .body import ACCEPT_ENCODING
 from .contract import BodyReceiver, Gate, Limits, Response
@@ -274,6 +274,11 @@ class Fetcher:
                 )
             if rules is not None and not rules.allowed(target):
                 raise ExtensionFailed(f"An extension wanted {target}, which robots.txt forbids.")
+            try:
+                for name, value in given.headers:
+                    check_header(name, value)
+            except (BadPayload, TypeError, ValueError) as error:
+                raise ExtensionFailed(f"The request of an extension for {url} cannot be sent: it {error}.") from error
             sent = True
             response = await make(
                 target, given.headers, await before_send(rules.crawl_delay if rules is not None else None)

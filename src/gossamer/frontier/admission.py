@@ -158,6 +158,12 @@ class Admission:
             return how
         return msgspec.json.encode(msgspec.structs.replace(wishes, session=name)).decode()
 
+    def covers(self, url: str) -> bool:
+        """Does the address belong to the crawl's sites?"""
+        authority = authority_of(url)
+        host = authority.partition(":")[0]
+        return self._scope.verdict(url, site_of_authority(authority), host, 0) is not DropReason.SCOPE
+
     def fingerprint(self, url: str) -> bytes:
         """Of a plain GET."""
         return self._rules.fingerprint(url)

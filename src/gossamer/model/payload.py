@@ -69,16 +69,21 @@ def headers_of(headers: Mapping[str, str]) -> Pairs:
         raise BadPayload(f"has headers that are no dict, but {type(headers).__name__}")
     pairs: dict[str, tuple[str, Text]] = {}
     for name, value in headers.items():
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise BadPayload(f"has the header {name!a:.60}, which is no name of a header")
-        if not isinstance(value, str) or not _VALUE.fullmatch(value):
-            raise BadPayload(f"has a header {name} that is no text of one line")
-        if name.lower() in NOT_FOR_SPIDERS:
-            raise BadPayload(f"has the header {name}, which is not for spiders to set")
+        check_header(name, value)
         if name.lower() == "cookie":
             raise BadPayload("has the header Cookie; write cookies={...} instead")
         pairs[name.lower()] = (name, stored(value))
     return tuple(pairs.values())
+
+
+def check_header(name: Any, value: Any) -> None:
+    """Raises BadPayload for a header that no request of the user's can carry."""
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise BadPayload(f"has the header {name!a:.60}, which is no name of a header")
+    if not isinstance(value, str) or not _VALUE.fullmatch(value):
+        raise BadPayload(f"has a header {name} that is no text of one line")
+    if name.lower() in NOT_FOR_SPIDERS:
+        raise BadPayload(f"has the header {name}, which is not for spiders to set")
 
 
 def cookies_of(cookies: Mapping[str, str]) -> Pairs:

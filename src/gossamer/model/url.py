@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from hashlib import blake2b
 from ipaddress import ip_address
+from urllib.parse import unquote
 
 import ada_url
 import msgspec
@@ -186,6 +187,15 @@ _USER = re.compile(r"(?<=://)[^/?#]*@")
 def without_user(href: str) -> str:
     """An absolute address without the user name and the password in it."""
     return _USER.sub("", href, count=1) if "@" in href else href
+
+
+def user_in(href: str) -> tuple[str, str] | None:
+    """The user name and the password in an absolute address."""
+    found = _USER.search(href)
+    if found is None:
+        return None
+    name, _, password = found[0][:-1].partition(":")
+    return unquote(name), unquote(password)
 
 
 def origin_of(href: str) -> str:

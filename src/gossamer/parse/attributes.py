@@ -11,7 +11,6 @@ from .spider import Spider
 
 _NEAR = 0.8  # of difflib's ratio: start_url is near start_urls, names is not near min_quality
 _OTHER_WORDS = {
-    "closed": "Nothing calls it. What is to happen after a crawl belongs after gossamer.run() or into a schedule.",
     "concurrent_requests": "Write concurrency = 4.",
     "concurrent_requests_per_domain": "Write concurrency = 4.",
     "custom_settings": "Write rate, concurrency, limit ... as attributes, and all else into gossamer.toml.",

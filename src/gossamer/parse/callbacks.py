@@ -23,7 +23,7 @@ from .failure import Failure
 from .link_rules import are_followed, rule_requests
 from .page import Page
 from .page_context import PageContext, working_on
-from .spider import FAILED, Spider, callback_names
+from .spider import FAILED, Spider, callback_names, errback_fault
 from .timelimit import TookTooLong
 
 MAX_YIELDS = 100_000
@@ -76,7 +76,7 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
             f"Spider {spider.name} has no callback {kind!r} (any more); it has {', '.join(names)}.{hint}"
             f" Bring the method back, or start over with --fresh."
         )
-    basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields)
+    basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields, spider)
     counted: dict[str, int] = {}
     try:
         with working_on(PageContext(argument.job, argument.url, counted)):
@@ -127,8 +127,9 @@ class _Unusable(ParseFailed):
 class _Basket:
     """Sorts what a callback gives, and refuses what is neither item nor request."""
 
-    def __init__(self, callback: str, room: int) -> None:
+    def __init__(self, callback: str, room: int, spider: Spider | None = None) -> None:
         self.callback = callback
+        self._spider = spider
         self.items: list[AnyItem] = []
         self.requests: list[Request] = []
         self._room = room
@@ -152,6 +153,8 @@ class _Basket:
     def add(self, entry: Any) -> None:
         if isinstance(entry, Request):
             fault = fault_of(entry)
+            if not fault and self._spider is not None and entry.errback is not None:
+                fault = errback_fault(self._spider, entry)
             if fault:
                 raise _Unusable(safe_text(f"{self.callback}: the request for {entry.url!a:.200} {fault}."))
             self.requests.append(entry)

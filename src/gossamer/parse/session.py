@@ -18,7 +18,7 @@ class Session(Protocol):
     each returns the page that came in the end, whatever its status. Raises FetchFailed, FetchRefused.
 
     `name` is what requests call the session. `headers` may be filled: they are sent from then on with all requests of
-    the session to the sites that were asked here.
+    the session to the sites of the crawl that login() asked; if it asked none of them, to that of the page that waits.
     """
 
     name: str

@@ -29,7 +29,7 @@ from ..store.sink import Sink
 from .job_end import close_when_stored
 from .open import Project, open_project
 from .spools import Storing
-from .start_check import check_start
+from .start_check import check_start, disguise_warnings
 from .wiring import open_worker, seed_context, sink_of
 
 
@@ -92,6 +92,8 @@ async def crawl(
         title = job_name(base, checked)
         await _leave_schedules_alone(project, title)
         check_start(settings, spider)
+        warnings = (*project.warnings, *disguise_warnings(settings, spider))
+        project = msgspec.structs.replace(project, warnings=warnings)
         terms = job_terms(settings, spider)
         if checked:
             terms = msgspec.structs.replace(terms, spider=base, arguments=stored_arguments(checked))

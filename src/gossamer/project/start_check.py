@@ -12,13 +12,14 @@ import os
 from ..errors import AddressRefused, Misconfigured
 from ..fetch.addresses import AddressGuard
 from ..fetch.exits import is_literal
+from ..fetch.profiles import OWN_HEADERS
 from ..model.route import Exit, Route
 from ..parse.spider import Spider
 from ..routing.ladder import wished
 from ..routing.proxies.gateway import open_gateway
 from ..routing.proxies.sources import listed_exits
 from ..settings import Settings
-from ..settings.effective import Routing, routing_of
+from ..settings.effective import Routing, header_defaults, routing_of
 
 
 def check_start(settings: Settings, spider: Spider) -> None:
@@ -29,6 +30,26 @@ def check_start(settings: Settings, spider: Spider) -> None:
     pools = {route.pool: None for ladder in ladders for route in ladder if route.pool is not None}
     for pool in pools:
         _check_pool(settings, pool)
+
+
+def disguise_warnings(settings: Settings, spider: Spider) -> list[str]:
+    """One sentence for each header that goes before what the profile of a route says of itself."""
+    headers = header_defaults(settings, spider)
+    own = {site: [name for name, _ in headers(site) if name.lower() in OWN_HEADERS] for site in ("", *settings.domains)}
+    if not any(own.values()):
+        return []
+    routing = routing_of(settings)
+    told: dict[str, None] = {}
+    for site, names in own.items():
+        rungs = _wished(settings, spider, routing) or (routing.terms_for(site).ladder if site else routing.ladder)
+        for route in rungs:
+            for name in names if route.profile else ():
+                words = f"The header {name} of {f'[domains.{site!r}]' if site else 'the settings or the spider'}"
+                told[
+                    f"{words} goes before that of the profile {route.profile!r} (route {route.name}), and may give it"
+                    f" away. Leave it out, or choose a profile that says the same."
+                ] = None
+    return list(told)
 
 
 def _wished(settings: Settings, spider: Spider, routing: Routing) -> tuple[Route, ...]:
