@@ -57,6 +57,28 @@ async def test_only_cards_older_than_the_moment_are_forgotten(lab):
     assert await lab.workers.forget(NOW) == 0
 
 
+async def test_a_worker_learns_with_its_next_beat_that_it_is_to_drain_and_until_it_signs_off(lab):
+    assert not await lab.workers.beat(card("a"))
+    assert not await lab.workers.beat(card("b"))
+
+    assert await lab.workers.ask_to_drain("a")
+
+    assert await lab.workers.beat(card("a", done=1))
+    assert await lab.workers.beat(card("a", done=2))
+    assert not await lab.workers.beat(card("b"))
+    await lab.workers.sign_off("a")
+    assert not await lab.workers.beat(card("a"))
+
+
+async def test_a_worker_that_is_not_there_cannot_be_asked_to_drain(lab):
+    await lab.workers.beat(card("a"))
+    await lab.workers.ask_to_drain("a")
+    await lab.workers.forget(NOW + 1)
+
+    assert not await lab.workers.ask_to_drain("a")
+    assert not await lab.workers.beat(card("a"))
+
+
 async def test_an_empty_book_has_no_cards_and_nothing_to_forget(lab):
     assert await lab.workers.workers() == []
     assert await lab.workers.forget(NOW) == 0

@@ -314,3 +314,23 @@ def test_workers_lists_those_who_work_marks_the_missing_and_forgets_the_old(open
         pool.signal(signal.SIGTERM)
         assert pool.ended() == 0
         assert not serving & {card["pid"] for card in project.json("workers")}
+
+
+def test_a_worker_of_several_that_is_drained_finishes_its_pages_and_is_not_replaced(opened):
+    with park(pages=200, latency_ms=100) as site:
+        project = opened(site.seeds(), '[politeness]\nrate = "10/s"\n')
+        project.sow(site)
+        both = project.run("worker", "--processes", "2")
+        until(lambda: len(project.json("workers")) == 2, both)
+        one, other = project.json("workers")
+
+        project.done("workers", "drain", f"{one['host']}/{one['pid']}")
+
+        until(lambda: "was asked to drain and has ended; no other takes its place" in both.said(), both)
+        assert [left["name"] for left in project.json("workers")] == [other["name"]]
+        before = len(site.hits())
+        until(lambda: len(site.hits()) > before + 5, both)
+        assert [left["name"] for left in project.json("workers")] == [other["name"]]
+        both.signal(signal.SIGTERM)
+        assert both.ended() == 0
+        assert set(Counter((hit.host, hit.path) for hit in site.hits()).values()) == {1}

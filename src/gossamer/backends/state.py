@@ -18,6 +18,7 @@ from ..frontier.contract import (
     JobHistory,
     QueueView,
     SeedBook,
+    SiteOrders,
     WorkerBook,
 )
 from ..frontier.state_rows import StateStream
@@ -42,6 +43,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     ticks: TickBook
     robots: RobotsShelf
     addresses: AddressBook
+    orders: SiteOrders
     workers: WorkerBook
     spools: SpoolBook
     routes: RouteBook

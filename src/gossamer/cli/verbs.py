@@ -24,6 +24,7 @@ HOMES = {
     "job": "jobs",
     "status": "jobs",
     "why": "why",
+    "site": "sites",
     "dead": "dead",
     "sessions": "sessions",
     "routes": "routes",
@@ -66,6 +67,7 @@ GROUPS = {
     "Look": {
         "status": "Where every job stands.",
         "why": "The whole story of one URL.",
+        "site": "The queue by site; slow one down, let it rest.",
         "dead": "Pages that were given up: why, and try again.",
         "quality": "The share of faultless items, per spider and day.",
         "job": "The runs of the project: list, pause, cancel.",

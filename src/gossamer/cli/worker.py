@@ -22,7 +22,16 @@ from ..project.open import Project, is_crawled
 from ..project.spools import SpoolView, list_spools
 from ..project.status import place_of
 from ..project.timetable import SKIPPED
-from ..project.workers import ARCHIVE_FULL, MISSING_SECONDS, SchedulerView, WorkerView, leading_scheduler, list_workers
+from ..project.workers import (
+    ARCHIVE_FULL,
+    BEAT_SECONDS,
+    MISSING_SECONDS,
+    SchedulerView,
+    WorkerView,
+    drain_worker,
+    leading_scheduler,
+    list_workers,
+)
 from ..units import distance, many, moment, size, span, visible
 from .app import app, err, fail, open_crawled, out, run_async, settings_with
 from .layout import Column, number, print_json, print_table
@@ -159,7 +168,7 @@ def worker_verb(
     if processes == 1:
         welcome = partial(voice.welcome, f"Worker {os.getpid()} serves all jobs of", FINISHES)
         try:
-            run_async(
+            drained = run_async(
                 service.run_worker(
                     settings,
                     voice.listeners(),
@@ -176,6 +185,8 @@ def worker_verb(
             fail(str(error), service.EXIT_MISCONFIGURED)
         finally:
             voice.close()
+        if drained and pulse is not None:
+            raise typer.Exit(service.EXIT_DRAINED)
         return
     command = [*COMMAND, "worker", *_flags(concurrency=concurrency, quiet=quiet, json_logs=json_logs)]
     command += ["--routes", routes] if routes is not None else []
@@ -256,8 +267,41 @@ def up_verb(
 # -- workers -------------------------------------------------------------------------------------------------------
 
 
-@app.command("workers")
-def workers_verb(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
+workers_app = typer.Typer(help="The processes that work on the project, on all machines: list, drain.")
+app.add_typer(workers_app, name="workers")
+WorkersJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+@workers_app.callback(invoke_without_command=True)
+def workers_verb(context: typer.Context, as_json: WorkersJson = False) -> None:
+    """The processes that work on the project, on all machines: list, drain."""
+    if context.invoked_subcommand is None:
+        list_verb(as_json)
+
+
+@workers_app.command("drain")
+def drain_verb(
+    worker: Annotated[
+        str, typer.Argument(help="HOST/PID as `gossamer workers` shows it; PID alone if only one has it.")
+    ],
+    as_json: WorkersJson = False,
+) -> None:
+    """Let a worker finish what it has in hand and end, wherever it runs. No other takes its place."""
+    settings = settings_with()
+
+    async def ask() -> WorkerView:
+        async with open_crawled(settings) as project:
+            return await drain_worker(project, worker)
+
+    asked = run_async(ask())
+    if as_json:
+        print_json(asked)
+    else:
+        out.print(Text(f"{visible(asked.name)} was asked to drain; it hears of it within {BEAT_SECONDS:.0f} s."))
+
+
+@workers_app.command("list")
+def list_verb(as_json: WorkersJson = False) -> None:
     """List the processes that work on the project, on all machines, and when they gave their last sign of life."""
     settings = settings_with()
 

@@ -43,7 +43,8 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heartbeat:
-    """Beats between `async with` and its end. As an EventSink it counts the pages that came to an end here."""
+    """Beats between `async with` and its end. As an EventSink it counts the pages that came to an end here. `drain` is
+    called when somebody wants this worker to drain (WorkerBook.ask_to_drain)."""
 
     def __init__(
         self,
@@ -53,12 +54,15 @@ class Heartbeat:
         name: str,
         vitals: Callable[[], Vitals],
         troubles: events.EventSink | None = None,
+        drain: Callable[[], None] = lambda: None,
     ) -> None:
         self._book = book
         self._clock = clock
         self._name = name
         self._vitals = vitals
         self._troubles = troubles or events.Silence()
+        self._drain = drain
+        self.was_asked_to_drain = False
         self._trouble = ""  # the last one, reported once until a beat goes well
         self._started_at = clock.now()
         self._done = 0
@@ -87,7 +91,9 @@ class Heartbeat:
         beats = 0
         while True:
             try:
-                await self._book.beat(self._card())
+                if await self._book.beat(self._card()) and not self.was_asked_to_drain:
+                    self.was_asked_to_drain = True
+                    self._drain()
                 if beats % FORGET_EVERY == 0:
                     await self._book.forget(self._clock.now() - FORGET_AFTER.total_seconds())
                 beats += 1

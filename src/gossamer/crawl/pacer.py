@@ -97,11 +97,12 @@ def _network(address: str) -> str:
 class _SitePace:
     """What is known of one site. `tat` is the bucket (frontier/politeness.py), counted in requests that left."""
 
-    __slots__ = ("burst", "expected", "interval", "last", "leases", "rest_until", "tat", "turn")
+    __slots__ = ("asked", "burst", "expected", "interval", "last", "leases", "rest_until", "tat", "turn")
 
     def __init__(self) -> None:
         self.tat = _NEVER
         self.interval: float | None = None
+        self.asked = 0.0  # what the site itself asks for, as this process has read it
         self.burst = 1
         self.rest_until = _NEVER
         self.last = _NEVER  # when a request left
@@ -121,6 +122,14 @@ class _SitePace:
             self.interval, self.burst = interval, burst
             if burst == 1:
                 self.tat = max(self.tat, self.last + interval)
+
+    def grant(self, interval: float, burst: int) -> None:
+        """Keep the distance of the newest lease, also where it is shorter than the one before: then somebody has taken
+        back what was wanted of the site. Not below what the site itself asks for."""
+        if interval < (self.interval or 0.0) and interval >= self.asked:
+            self.interval, self.burst = interval, burst
+        else:
+            self.ask_for(interval, burst)
 
     def is_over(self, now: float) -> bool:
         """Would a site that was never visited be treated in the same way?"""
@@ -250,7 +259,7 @@ class Pacer:
                 # of ours left less than an interval ago, nobody else's did, and what we know is more exact.
                 site.tat = now + pace.ahead - pace.interval
         if pace is not None:
-            site.ask_for(with_margin(pace.interval), pace.burst)
+            site.grant(with_margin(pace.interval), pace.burst)
         site.leases += 1
 
     def leave(self, lease: Lease) -> None:
@@ -266,7 +275,8 @@ class Pacer:
         raises when the request must not be made any more. Raises TooEarly where that is known already."""
         site = self._site(name)
         if asked is not None:
-            site.ask_for(with_margin(asked.total_seconds()), 1)
+            site.asked = max(site.asked, with_margin(asked.total_seconds()))
+            site.ask_for(site.asked, 1)
         if site.interval is not None or site.rest_until > _NEVER:
             wait = self._wait(site)
             if wait > self._max_hold:
@@ -276,7 +286,8 @@ class Pacer:
     def wait(self, name: str, asked: timedelta) -> float:
         """Seconds until a request that got its gate now could leave, as far as is known."""
         site = self._site(name)
-        site.ask_for(with_margin(asked.total_seconds()), 1)
+        site.asked = max(site.asked, with_margin(asked.total_seconds()))
+        site.ask_for(site.asked, 1)
         return self._wait(site)
 
     def rest(self, name: str, duration: timedelta) -> None:

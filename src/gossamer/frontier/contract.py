@@ -23,7 +23,9 @@ from .away import AwayTerms, SiteFailure, Verdict
 from .politeness import TermsFor
 from .queue_values import DeadFilter as DeadFilter  # these are a part of this contract
 from .queue_values import DeadLetter as DeadLetter
+from .queue_values import SiteFacts as SiteFacts
 from .queue_values import SiteLoad as SiteLoad
+from .queue_values import SiteOrder as SiteOrder
 from .queue_values import UrlStory as UrlStory
 
 RENEWAL = timedelta(seconds=4)  # workers renew their leases at least this often, and so learn which of them are lost
@@ -87,6 +89,22 @@ class SiteBook(Protocol):
 
     async def site_back(self, site: str) -> None:
         """The site answered, whatever it said."""
+        ...
+
+
+class SiteOrders(Protocol):
+    """What operators want of sites. It holds for all workers, from their next lease on; pages in hand are finished."""
+
+    async def give(self, order: SiteOrder) -> None:
+        """Replace the order for that site. Queues that sleep because of the one before are looked at again."""
+        ...
+
+    async def withdraw(self, site: str) -> bool:
+        """The settings and the site itself decide again. False when there was no order."""
+        ...
+
+    async def orders(self) -> list[SiteOrder]:
+        """Every order, by site. Those that are over are left out some time after their end."""
         ...
 
 
@@ -334,8 +352,12 @@ class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerBook(Protocol):
     """The workers of the project, on all machines. A worker that does not sign off is listed until `forget`."""
 
-    async def beat(self, card: WorkerCard) -> None:
-        """Enter or renew a worker's card."""
+    async def beat(self, card: WorkerCard) -> bool:
+        """Enter or renew a worker's card. True when somebody wants this worker to drain."""
+        ...
+
+    async def ask_to_drain(self, name: str) -> bool:
+        """Its next heartbeat learns of it. False when there is no such worker."""
         ...
 
     async def sign_off(self, name: str) -> None: ...
@@ -397,8 +419,12 @@ class QueueView(DeadLetters, Protocol):
         """The state of the URL in every job that knows it, newest job first."""
         ...
 
-    async def sites(self, job: str, limit: int = 20) -> list[SiteLoad]:
-        """Sites with open work, the most loaded first."""
+    async def sites(self, job: str, limit: int | None = 20) -> list[SiteLoad]:
+        """Sites with open work of a job, the most loaded first; all of them with a limit of None."""
+        ...
+
+    async def site(self, name: str) -> SiteFacts | None:
+        """What is known of a site; None when no job has had a page of it."""
         ...
 
     def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:

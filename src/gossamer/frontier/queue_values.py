@@ -74,3 +74,34 @@ class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
     leased: int
     next_at: float | None
     away_since: float | None = None  # when the site could not be reached, and was not since
+    rest_until: float = 0.0  # the part of `next_at` that the site itself asked for
+    reason: str = ""  # why the tasks of this job that are not due yet wait: the most frequent of what was looked at
+    taken_by: str | None = None  # another job that has the site, while this one was refused
+
+
+class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What all workers know of a site. `asked_interval` is its own crawl-delay, in seconds."""
+
+    site: str
+    next_at: float
+    rest_until: float
+    asked_interval: float | None
+    in_flight: int
+    holder: str = ""  # the worker that paces it now
+    answered_at: float = 0.0  # when a page was settled last; 0: never
+    away_since: float | None = None
+    away_reason: str = ""
+
+
+class SiteOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator wants of a site, beyond what the settings say: at least `interval` seconds between two requests,
+    and no request before `rest_until`."""
+
+    site: str
+    at: float  # when it was given
+    by: str = ""  # who gave it
+    interval: float | None = None
+    rest_until: float | None = None
+
+    def holds(self, now: float) -> bool:
+        return self.interval is not None or (self.rest_until or 0.0) > now

@@ -1,6 +1,6 @@
 """The rows of a state, in a form that no backend owns: what a move copies and a backup file holds (model/stream.py).
 
-Dumped in the order job, key, callback, session, schedule, seeds, site, robots, route, purse, budget, shape, URL.
+Dumped in the order job, key, callback, session, schedule, seeds, site, order, robots, route, purse, budget, shape, URL.
 Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued: its worker is
 gone, or the copy would not have begun. The leading scheduler and the health of proxy exits are left out: both are
 learned again within minutes. The answers and the audit log of the HTTP door are left out, too.
@@ -18,7 +18,7 @@ from ..model.schedule import ScheduleProgress
 from ..model.session import KeptSession
 from ..model.stream import RowStream
 from ..model.task import UrlState
-from .contract import SeedFindings
+from .contract import SeedFindings, SiteOrder
 
 STATES = tuple(state.value for state in UrlState)
 COUNTERS = ("discovered", "duplicates", "retries", "redirected")  # of a job, beside its URLs by state
@@ -94,6 +94,12 @@ class DumpedSite(msgspec.Struct, frozen=True, kw_only=True):
     rest_until: float
     asked_interval: float | None
     in_hand: int = 0
+
+
+class DumpedOrder(msgspec.Struct, frozen=True):
+    """What an operator wants of a site."""
+
+    order: SiteOrder
 
 
 class DumpedRobots(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,6 +188,7 @@ StateRow = (
     | DumpedSchedule
     | DumpedSeeds
     | DumpedSite
+    | DumpedOrder
     | DumpedRobots
     | DumpedRoute
     | DumpedPurse

@@ -38,6 +38,7 @@ GRACE = timedelta(seconds=20)  # for closing the stores, after the time that pag
 HEALTHY = timedelta(seconds=60)  # a child that lived so long did not die of how it starts
 
 MISCONFIGURED = 2  # exit code of a child that would fail in the same way again
+DRAINED = 3  # exit code of a child that somebody wanted to be gone: it is not followed by another
 HEEDED = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1
 
@@ -276,6 +277,11 @@ class Supervisor:
     def _follows(self, slot: ChildSlot, death: Death) -> bool:
         """Whether another child takes the place of a dead one."""
         if death.code == 0 and self._until_idle:
+            return False
+        if death.code == DRAINED:
+            self._tell(
+                f"{slot.name.capitalize()} {death.pid} was asked to drain and has ended; no other takes its place."
+            )
             return False
         if death.code == MISCONFIGURED:
             self.code = 1  # the child has said why

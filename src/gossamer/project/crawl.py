@@ -107,6 +107,7 @@ async def crawl(
             name=project.worker,
             vitals=lambda: vitals_of(job, worker, sink),
             troubles=events,
+            drain=lambda: worker.drain(),
         )
         listeners = EventHub(heartbeat) if events is None else EventHub(heartbeat, events)
         terms = await project.state.jobs.terms(job.id)

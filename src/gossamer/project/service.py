@@ -26,7 +26,7 @@ from ..parse.spider import Spider
 from ..process.black_box import PARENT
 from ..process.pulse import Pulse as Pulse  # for the processes that are run elsewhere
 from ..process.signals import stopping as stopping
-from ..process.supervisor import MISCONFIGURED, ChildSlot, Supervisor, silence_under, spawn
+from ..process.supervisor import DRAINED, MISCONFIGURED, ChildSlot, Supervisor, silence_under, spawn
 from ..schedule.definition import schedules_of
 from ..schedule.leader import Scheduler
 from ..schedule.spider_loader import SpiderLoader
@@ -44,6 +44,7 @@ from .worker_pool import WorkerPool
 
 AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
 RESTARTS = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))  # of a process that died
+EXIT_DRAINED = DRAINED  # the exit code that tells a supervisor that a worker was to go, and needs no other in its place
 EXIT_MISCONFIGURED = MISCONFIGURED  # the exit code that tells a supervisor not to start this process again
 
 Welcome = Callable[[Project], None]
@@ -120,10 +121,11 @@ async def run_worker(
     pulse: Pulse | None = None,
     until_idle: bool = False,
     serves: frozenset[str] | None = None,
-) -> None:
+) -> bool:
     """Work on every running job until a signal; `until_idle`, until no job is left that can be served here.
 
-    `serves` are the routes that it works on; None means all. Raises Misconfigured.
+    `serves` are the routes that it works on; None means all. True: somebody wanted this worker to drain, and no other
+    one should take its place. Raises Misconfigured.
     """
     pools: list[WorkerPool] = []  # empty until the backends are open
 
@@ -144,6 +146,7 @@ async def run_worker(
         welcome(project)
         with stopping(pool.drain), PARENT.at_work(settings.crawl.parse_timeout):
             await pool.run()
+        return pool.was_asked_to_drain
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True):

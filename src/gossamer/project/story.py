@@ -17,7 +17,7 @@ from ..crawl.journey import SITE_AWAY
 from ..crawl.page_facts import rhythm_of
 from ..crawl.windows import WINDOW
 from ..errors import FetchFailed, RouteFailed
-from ..frontier.contract import UrlStory
+from ..frontier.contract import SiteOrder, UrlStory
 from ..model.download import Download
 from ..model.job import Job, JobState
 from ..model.record import Attempt, PageFacts
@@ -169,6 +169,7 @@ async def story_of(project: Project, url: str) -> Story:
         records, more = await _records(project, [href.partition("#")[0], canonical, *(story.url for story in stories)])
     jobs = {job.id: job for job in await project.state.jobs.jobs()}
     windows, now = project.settings.domain(site_of(canonical)).windows or "", project.clock.now()
+    order = next((one for one in await project.state.orders.orders() if one.site == site and one.holds(now)), None)
     rhythm = rhythm_of(facts)
     return Story(
         url=href,
@@ -176,7 +177,7 @@ async def story_of(project: Project, url: str) -> Story:
         fingerprint=fingerprint.hex(),
         known=bool(stories or attempts),
         changes=change_words(rhythm) if rhythm is not None else None,
-        jobs=[job_story(story, jobs.get(story.job), now, windows) for story in stories],
+        jobs=[job_story(story, jobs.get(story.job), now, windows, order) for story in stories],
         attempts=[attempt_view(attempt) for attempt in attempts],
         visits=[
             Visit(
@@ -216,30 +217,37 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     return AttemptView(**view_fields(attempt, "at"))
 
 
-def job_story(story: UrlStory, job: Job | None, now: float, windows: str = "") -> JobStory:
-    """A URL in one job, as the queue tells it, for a reader. `windows` are those of the URL's site."""
+def job_story(
+    story: UrlStory, job: Job | None, now: float, windows: str = "", order: SiteOrder | None = None
+) -> JobStory:
+    """A URL in one job, as the queue tells it, for a reader. `windows` are those of the URL's site, `order` is what an
+    operator wants of it."""
     times = ("created_at", "changed_at", "ready_at", "lease_until", "site_next_at", "site_away_since")
     fields = view_fields(story, *times)
     fields["incidents"] = [Incident(iso_time(at), what) for at, what in story.incidents]
-    return JobStory(**fields, in_words=in_words(story, job, now, windows), next_step=_next_step(story, job))
+    return JobStory(
+        **fields, in_words=in_words(story, job, now, windows, order), next_step=_next_step(story, job, order)
+    )
 
 
-def _next_step(story: UrlStory, job: Job | None) -> str | None:
+def _next_step(story: UrlStory, job: Job | None, order: SiteOrder | None = None) -> str | None:
     if story.state is UrlState.DEAD:
         return f"gossamer dead replay {story.url}"
     if story.state.open and job is not None and job.ending == "limit" and not job.schedule:
         return f"{crawl_command(job.name)} --limit N"
+    if story.state is UrlState.QUEUED and order is not None:
+        return f"gossamer site resume {story.site}"
     return None
 
 
 # -- in words ------------------------------------------------------------------------------------------------------
 
 
-def in_words(story: UrlStory, job: Job | None, now: float, windows: str = "") -> str:
+def in_words(story: UrlStory, job: Job | None, now: float, windows: str = "", order: SiteOrder | None = None) -> str:
     """Where the URL stands in one job, and why, in one sentence. `windows` are those of its site."""
     match story.state:
         case UrlState.QUEUED:
-            return f"queued: {_queued(story, job, now, windows)}"
+            return f"queued: {_queued(story, job, now, windows, order)}"
         case UrlState.WAITING:
             return f"waiting: {_waiting(story, now, windows)}"
         case UrlState.LEASED:
@@ -259,7 +267,7 @@ def tries(attempts: int, deliveries: int) -> str:
     return many(attempts, "try", "tries") if attempts else many(deliveries, "delivery", "deliveries")
 
 
-def _queued(story: UrlStory, job: Job | None, now: float, windows: str) -> str:
+def _queued(story: UrlStory, job: Job | None, now: float, windows: str, order: SiteOrder | None) -> str:
     if job is not None and job.state is not JobState.RUNNING:
         if job.ending == "limit" and job.limit is not None:
             return f"the job ended at its limit of {job.limit:,} pages before its turn came"
@@ -271,17 +279,20 @@ def _queued(story: UrlStory, job: Job | None, now: float, windows: str) -> str:
         if text and not is_open(parse_windows(text), now):
             return f"{words}, {opening(text, now)}"
     ahead = story.ahead_of_it or 0
-    order = f"it is the next of {story.site}"
+    place = f"it is the next of {story.site}"
     if ahead:
-        order = f"{many(ahead, 'task')} of {story.site} {'goes' if ahead == 1 else 'go'} first"
+        place = f"{many(ahead, 'task')} of {story.site} {'goes' if ahead == 1 else 'go'} first"
+    if order is not None and (order.rest_until or 0.0) > now:
+        return f"{place}; the site {order_words(order, now)}"
     if story.site_away_since is not None:
-        return f"{order}; {_away(story, now)}"
+        return f"{place}; {_away(story, now)}"
+    slowed = f"; it {order_words(order, now)}" if order is not None else ""
     if story.site_next_at is not None and story.site_next_at > now:
-        return f"{order}; the site's rate allows the next request {distance(story.site_next_at, now)}"
+        return f"{place}; the site's rate allows the next request {distance(story.site_next_at, now)}{slowed}"
     if story.site_taken_by is not None:
-        return f"{order}; {story.site_taken_by} has the site, and jobs take turns there"
+        return f"{place}; {story.site_taken_by} has the site, and jobs take turns there"
     serving = f" and serves {story.lane.removeprefix(LANE_ONLY)}" if story.lane else ""
-    return f"{order}; the site may be asked at any time, so it waits for a worker that is free{serving}"
+    return f"{place}; the site may be asked at any time, so it waits for a worker that is free{serving}{slowed}"
 
 
 def _waiting(story: UrlStory, now: float, windows: str) -> str:
@@ -328,6 +339,16 @@ def _fetch_reasons() -> frozenset[str]:
     for kind in kinds:
         kinds += [each for each in kind.__subclasses__() if each is not RouteFailed]
     return frozenset(kind.reason for kind in kinds)
+
+
+def order_words(order: SiteOrder, now: float) -> str:
+    """That a site rests or was slowed down by hand, and by whom."""
+    said = []
+    if order.rest_until is not None and order.rest_until > now:
+        said.append(f"rests until {moment(order.rest_until, now)}")
+    if order.interval is not None:
+        said.append(f"was slowed down to a request every {span(order.interval)}")
+    return f"{' and '.join(said)}, by order of {order.by or 'an operator'}"
 
 
 def change_words(rhythm: Rhythm) -> str:

@@ -67,7 +67,12 @@ class WorkerPool:
         self._serves = serves
         self._until_idle = until_idle
         self._heartbeat = Heartbeat(
-            project.state.workers, project.clock, name=project.worker, vitals=self._vitals, troubles=events
+            project.state.workers,
+            project.clock,
+            name=project.worker,
+            vitals=self._vitals,
+            troubles=events,
+            drain=self.drain,
         )
         self._events = EventHub(self._heartbeat, events)
         self._reports = JobReports(self._events, project.clock)
@@ -91,6 +96,11 @@ class WorkerPool:
             if slot.worker is not None:
                 slot.worker.drain()
         self._changed.set()
+
+    @property
+    def was_asked_to_drain(self) -> bool:
+        """Not by a signal: by somebody who wants this worker gone, wherever it runs."""
+        return self._heartbeat.was_asked_to_drain
 
     async def run(self) -> None:
         """Serve. A state that does not answer is waited for; what is wrong with a job is reported, not raised."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import msgspec
 
 from ..backends.worker_names import is_gone
-from ..crawl.heartbeat import MISSING_AFTER
+from ..crawl.heartbeat import BEAT, MISSING_AFTER
+from ..errors import Misconfigured
 from .open import Project
 from .story import view_fields
 
@@ -16,6 +17,7 @@ ARCHIVE_FULL = (
     "The archive has reached store.archive_limit: nothing is fetched until there is room. Delete old pages with "
     "`gossamer prune --pages 30d`, or raise the limit."
 )
+BEAT_SECONDS = BEAT.total_seconds()
 MISSING_SECONDS = MISSING_AFTER.total_seconds()  # without a heartbeat, then a worker is called missing
 
 
@@ -58,6 +60,24 @@ async def list_workers(project: Project) -> list[WorkerView]:
         )
         for card in await project.state.workers.workers()
     ]
+
+
+async def drain_worker(project: Project, wanted: str) -> WorkerView:
+    """Let a worker finish what it has in hand and end, wherever it runs. It is named as `gossamer workers` does: by its
+    whole name, its host and process (`host/123`), or its process where only one has that number. It learns of it with
+    its next heartbeat. Raises Misconfigured when no worker, or several, are meant."""
+    workers = await list_workers(project)
+    exact = [one for one in workers if one.name == wanted]
+    found = exact or [one for one in workers if wanted in (f"{one.host}/{one.pid}", str(one.pid))]
+    if len(found) != 1:
+        names = ", ".join(one.name for one in (found or workers)[:10])
+        what = f"means several workers: {names}." if found else f"is no worker; there is {names or 'none'}."
+        raise Misconfigured(f"{wanted} {what} `gossamer workers` lists them.")
+    if found[0].missing:
+        raise Misconfigured(f"{found[0].name} gives no sign of life: its pages are handed out again by themselves.")
+    if not await project.state.workers.ask_to_drain(found[0].name):
+        raise Misconfigured(f"{found[0].name} has ended meanwhile.")
+    return found[0]
 
 
 async def leading_scheduler(project: Project) -> SchedulerView:

@@ -23,6 +23,7 @@ from . import (
     record_routes,
     schedule_routes,
     scrape_routes,
+    site_routes,
 )
 from .answers import AnswerCut, ApiError
 from .door import Door, Token
@@ -37,6 +38,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *record_routes.ENDPOINTS,
     *dead_letter_routes.ENDPOINTS,
     *schedule_routes.ENDPOINTS,
+    *site_routes.ENDPOINTS,
     *project_routes.ENDPOINTS,
     *key_routes.ENDPOINTS,
 )

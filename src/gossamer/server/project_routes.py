@@ -15,7 +15,7 @@ from ..project.records import QualityScore, quality
 from ..project.routes import RouteReport, route_report
 from ..project.settings_view import SettingView, setting_lines, settings_view
 from ..project.wire_views import CatalogueEntry, catalogue
-from ..project.workers import WorkerView, list_workers
+from ..project.workers import WorkerView, drain_worker, list_workers
 from .endpoint import Call, Endpoint, Reply
 
 
@@ -37,8 +37,17 @@ class SettingsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     key: str | None = None  # a setting, or a group of them
 
 
+class DrainWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(max_length=255)]  # as in the list of workers; host/pid will do
+
+
 async def workers(call: Call) -> Reply:
     return Reply(value=await list_workers(call.project))
+
+
+async def drain(call: Call) -> Reply:
+    worker = await drain_worker(call.project, call.of(DrainWish).name)
+    return Reply(value=worker, status=202, target=worker.name)
 
 
 async def spiders(call: Call) -> Reply:
@@ -75,6 +84,16 @@ ENDPOINTS = (
         summary="The processes that work on the project, on all machines",
         handler=workers,
         gives=list[WorkerView],
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/workers/drain",
+        scope=ADMIN,
+        summary="Let a worker finish what it has in hand and end",
+        handler=drain,
+        body=DrainWish,
+        gives=WorkerView,
+        example={"name": "host/4711"},
     ),
     Endpoint(
         method="GET",

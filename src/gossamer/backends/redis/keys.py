@@ -17,6 +17,8 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:sown:I         set     sites that were found in the source of the job with the id I
     gossamer:{P}:troubles       hash    id of a job -> what was wrong with its source
     gossamer:{P}:workers        hash    worker -> JSON: its last heartbeat
+    gossamer:{P}:drains         hash    worker -> 1: somebody wants it to drain
+    gossamer:{P}:orders         hash    site -> JSON: what an operator wants of it
     gossamer:{P}:spools         hash    folder of a process -> JSON: the results that wait there
     gossamer:{P}:keys           hash    id of a key of the HTTP door -> JSON, with the SHA-256 of its secret
     gossamer:{P}:keys-used      hash    id of such a key -> when it was used last
@@ -44,7 +46,7 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P.S}:shard        hash    counters: sites (last number given), freed (last sequence); the run of the
                                         server that wrote last, and when tasks may be handed out after its restart
     gossamer:{P.S}:sites        hash    site number -> packed: bucket, rest, crawl-delay, slots in use, holder, name,
-                                        and how jobs take turns there
+                                        how jobs take turns there, an operator's order
     gossamer:{P.S}:numbers      hash    site name -> site number
     gossamer:{P.S}:parked       set     sites for whose slots a queue waits
     gossamer:{P.S}:freed        zset    sites that gave back a slot somebody waited for, by sequence

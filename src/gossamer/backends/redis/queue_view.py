@@ -5,17 +5,20 @@ Answers are read without a lock: rows may change between two reads.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-from ...frontier.contract import SiteLoad, UrlStory
+from ...frontier.contract import SiteFacts, SiteLoad, UrlStory
 from ...model.task import UrlState, wishes_of
 from . import rows
 from .dead_letters import RedisDeadLetters, url_of
 from .jobs import JobRow
 
 AHEAD_COUNTED = 100_000
+SITES_AT_ONCE = 500
+WAITING_LOOKED_AT = 500  # waiting tasks of a shard, for the reasons of their sites
 
 
 class RedisQueueView(RedisDeadLetters):
@@ -29,9 +32,11 @@ class RedisQueueView(RedisDeadLetters):
                 stories.append(await self._tell(shard, site, job, row, jobs))
         return stories
 
-    async def sites(self, job: str, limit: int = 20) -> list[SiteLoad]:
+    async def sites(self, job: str, limit: int | None = 20) -> list[SiteLoad]:
         row = await self._jobs.row(job)
+        names = {other.number: other.id for other in await self._jobs.rows()}
         loads: dict[tuple[int, int], tuple[int, int, int]] = {}  # by shard and site, all lanes together
+        refused: set[tuple[int, int]] = set()
         for shard in range(self._keys.shards):
             async for number, packed in self._scan(self._keys.in_shard(shard, f"{row.number}:queues")):
                 queued, waiting, leased = rows.read_load(packed)
@@ -39,16 +44,77 @@ class RedisQueueView(RedisDeadLetters):
                     which = (shard, rows.split_queue(int(number))[1])
                     before = loads.get(which, (0, 0, 0))
                     loads[which] = (before[0] + queued, before[1] + waiting, before[2] + leased)
+                    if rows.waits_for_slot(packed):
+                        refused.add(which)
         most = sorted(loads.items(), key=lambda entry: -sum(entry[1]))[:limit]
+        sites = await self._site_rows([which for which, _ in most])
+        reasons = await self._waiting_reasons(row) if any(load[1] for _, load in most) else {}
         answer = []
-        for (shard, place), (queued, waiting, leased) in most:
-            site, name = rows.read_site(await self._server.call("HGET", self._keys.in_shard(shard, "sites"), place))
-            next_at = max(site.next_at, site.rest_until)
-            load = SiteLoad(
-                site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at, away_since=site.away_since
+        for which, (queued, waiting, leased) in most:
+            site, name = sites[which]
+            taken = which in refused and site.in_flight and site.latest != row.number
+            answer.append(
+                SiteLoad(
+                    site=name,
+                    queued=queued,
+                    waiting=waiting,
+                    leased=leased,
+                    next_at=max(site.next_at, site.rest_until),
+                    away_since=site.away_since,
+                    rest_until=site.rest_until,
+                    reason=reasons.get(which, ""),
+                    taken_by=names.get(site.latest) if taken else None,
+                )
             )
-            answer.append(load)
         return answer
+
+    async def _site_rows(self, wanted: list[tuple[int, int]]) -> dict[tuple[int, int], tuple[rows.SiteRow, str]]:
+        """The rows of sites, by shard and number; one call for many of them."""
+        found: dict[tuple[int, int], tuple[rows.SiteRow, str]] = {}
+        for shard in range(self._keys.shards):
+            here = [number for where, number in wanted if where == shard]
+            for start in range(0, len(here), SITES_AT_ONCE):
+                part = here[start : start + SITES_AT_ONCE]
+                packed = await self._server.call("HMGET", self._keys.in_shard(shard, "sites"), *part)
+                found |= {(shard, number): rows.read_site(one) for number, one in zip(part, packed, strict=True)}
+        return found
+
+    async def _waiting_reasons(self, job: JobRow) -> dict[tuple[int, int], str]:
+        """Why tasks wait, by shard and site: the most frequent reason among those that are due first."""
+        found: dict[tuple[int, int], Counter[str]] = {}
+        for shard in range(self._keys.shards):
+            first = await self._server.call(
+                "ZRANGE", self._keys.in_shard(shard, f"{job.number}:waiting"), 0, WAITING_LOOKED_AT - 1
+            )
+            packed = (
+                await self._server.call("HMGET", self._keys.in_shard(shard, f"{job.number}:urls"), *first)
+                if first
+                else []
+            )
+            for name, text in zip(first, packed, strict=True):
+                task = rows.read_row(name, text) if text else None
+                if task is not None:
+                    found.setdefault((shard, task.site), Counter())[task.reason] += 1
+        return {which: counted.most_common(1)[0][0] for which, counted in found.items()}
+
+    async def site(self, name: str) -> SiteFacts | None:
+        shard = self._keys.shard_of(name)
+        number = await self._server.call("HGET", self._keys.in_shard(shard, "numbers"), name)
+        packed = await self._server.call("HGET", self._keys.in_shard(shard, "sites"), number) if number else None
+        if packed is None:
+            return None
+        site, _ = rows.read_site(packed)
+        return SiteFacts(
+            site=name,
+            next_at=site.next_at,
+            rest_until=site.rest_until,
+            asked_interval=site.asked if site.asked >= 0 else None,
+            in_flight=site.in_flight,
+            holder=site.holder,
+            answered_at=site.answered,
+            away_since=site.away_since,
+            away_reason=site.away_reason,
+        )
 
     async def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:
         row = await self._jobs.row(job)

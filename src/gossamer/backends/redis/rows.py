@@ -87,8 +87,11 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     asked: float
     in_flight: int
     pace: float
+    holder: str = ""
     latest: int = 0  # number of the job that was served last; 0: none
+    answered: float = 0.0
     away_since: float | None = None
+    away_reason: str = ""
 
 
 _NUMBERS = (
@@ -256,19 +259,23 @@ def read_row(fingerprint: bytes, packed: bytes) -> Row | None:
 def read_site(packed: bytes) -> tuple[SiteRow, str]:
     """The site's row and name."""
     next_at, rest_until, asked, in_flight, pace = _SITE.unpack_from(packed)
-    _, place = _string(packed, _SITE.size, 1)
+    holder, place = _string(packed, _SITE.size, 1)
     name, place = _string(packed, place, 2)
     latest = _TURNS.unpack_from(packed, place)[0] if place < len(packed) else 0
     place += _TURNS.size
-    _, away_since, _, strikes = _AWAY.unpack_from(packed, place) if place < len(packed) else (0.0, 0.0, 0.0, 0)
+    known = place < len(packed)
+    answered, away_since, _, strikes = _AWAY.unpack_from(packed, place) if known else (0.0, 0.0, 0.0, 0)
     return SiteRow(
         next_at=next_at,
         rest_until=rest_until,
         asked=asked,
         in_flight=in_flight,
         pace=pace,
+        holder=holder,
         latest=latest,
+        answered=answered,
         away_since=away_since if strikes else None,
+        away_reason=_string(packed, place + _AWAY.size, 2)[0] if strikes else "",
     ), name
 
 

@@ -29,13 +29,14 @@ from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules
 from .sessions import RedisSessions
+from .site_orders import RedisSiteOrders
 from .spools import RedisSpools
 from .state_stream import RedisStateStream
 from .workers import RedisWorkers
 
 # 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting results, 5 no sessions, 7 one
-# route for all of a site
-VERSION = 8
+# route for all of a site, 8 no orders for sites
+VERSION = 9
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
 
@@ -107,6 +108,7 @@ async def open_redis_state(
                 ticks=schedules,
                 robots=robots,
                 addresses=RedisAddressBook(server, keys),
+                orders=RedisSiteOrders(server, keys, jobs),
                 workers=RedisWorkers(server, keys),
                 spools=RedisSpools(server, keys),
                 routes=routes,

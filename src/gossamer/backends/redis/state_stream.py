@@ -21,6 +21,7 @@ from ...frontier.state_rows import (
     DumpedCallbackSecrets,
     DumpedJob,
     DumpedKey,
+    DumpedOrder,
     DumpedPurse,
     DumpedRobots,
     DumpedRoute,
@@ -51,13 +52,14 @@ from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules, schedule_text
 from .sessions import RedisSessions
+from .site_orders import RedisSiteOrders
 
 BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
     "jobs", "running", "dropping", "named", "workers", "spools", "standings", "purses", "schedules", "leader",
     *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit", *CALLBACK_KEYS, "callback-secrets",
-    "kept-sessions", "kept-sessions-used",
+    "kept-sessions", "kept-sessions-used", "orders", "drains",
 )  # fmt: skip
 WALKS = 5  # HSCAN may return an entry twice; then the hash is walked again
 
@@ -86,6 +88,7 @@ class RedisStateStream:
         self._access = RedisKeys(server, keys)
         self._callbacks = RedisCallbacks(server, keys)
         self._sessions = RedisSessions(server, keys)
+        self._orders = RedisSiteOrders(server, keys, jobs)
 
     async def mark(self) -> MoveMark | None:
         text = await self._server.call("HGET", self._keys.book("book"), MARK)
@@ -139,6 +142,7 @@ class RedisStateStream:
             ("callbacks", "callbacks"),
             ("callback secrets", "callback-secrets"),
             ("sessions", "kept-sessions"),
+            ("site orders", "orders"),
         ):
             counts[name] = await self._server.call("HLEN", self._keys.book(key))
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
@@ -161,6 +165,7 @@ class RedisStateStream:
                 sites = [(int(number), *rows.read_site(packed)) for number, packed in batch]
                 names.update({(shard, number): name for number, _, name in sites})
                 yield [stream_rows.dumped_site(site, name) for _, site, name in sites]
+        yield [DumpedOrder(one) for one in await self._orders.orders()]
         async for batch in _batches(self._server.names(f"gossamer:{{{self._keys.project}.*}}:robots:*")):
             yield [entry for name in batch if (entry := await self._dumped_robots(name)) is not None]
         async for batch in _batches(self._routes.walk()):
@@ -210,6 +215,8 @@ class RedisStateStream:
                     await self._callbacks.enter(callback)
                 case DumpedCallbackSecrets(owner, secrets):
                     await self._callbacks.enter_secrets(owner, secrets)
+                case DumpedOrder(order):
+                    await self._orders.give(order)
                 case DumpedSession(session):
                     await self._sessions.add(session)
                 case DumpedSchedule():

@@ -75,9 +75,11 @@ class LeaseRecovery:
 
     def _take_back(self, connection: sqlite3.Connection, number: int, now: float, fate: str) -> None:
         job, job_id, site, name, asked, lane, priority, deliveries, worker = connection.execute(
-            "SELECT urls.job, jobs.id, urls.site, sites.name, sites.asked_interval, urls.fetcher, urls.priority, "
-            "urls.deliveries, urls.worker FROM urls JOIN jobs ON jobs.number = urls.job "
-            "JOIN sites ON sites.number = urls.site WHERE urls.number = ?",
+            "SELECT urls.job, jobs.id, urls.site, sites.name, "
+            "iif(site_orders.interval > coalesce(asked_interval, 0), site_orders.interval, asked_interval), "
+            "urls.fetcher, urls.priority, urls.deliveries, urls.worker FROM urls JOIN jobs ON jobs.number = urls.job "
+            "JOIN sites ON sites.number = urls.site LEFT JOIN site_orders ON site_orders.site = sites.name "
+            "WHERE urls.number = ?",
             (number,),
         ).fetchone()
         terms = self._rows.job(connection, job_id).terms

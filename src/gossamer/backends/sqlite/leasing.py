@@ -36,9 +36,10 @@ _GRANT = """
 UPDATE urls SET state = 'leased', token = ?, deliveries = deliveries + 1, worker = ?, lease_until = ?, changed_at = ?
 WHERE number = ?"""
 _SITE = """
-SELECT name, next_at, rest_until, asked_interval, in_flight, holder, latest, wanted,
-    wanted_turn, wanted_since, offered_at, away_host, away_reason, away_since, strikes, given_up_until
-FROM sites WHERE number = ?"""
+SELECT name, next_at, max(sites.rest_until, coalesce(site_orders.rest_until, 0)),
+    iif(site_orders.interval > coalesce(asked_interval, 0), site_orders.interval, asked_interval), in_flight, holder,
+    latest, wanted, wanted_turn, wanted_since, offered_at, away_host, away_reason, away_since, strikes, given_up_until
+FROM sites LEFT JOIN site_orders ON site_orders.site = sites.name WHERE number = ?"""
 _VISIT = """
 UPDATE sites SET in_flight = in_flight + ?1, next_at = ?2, holder = ?3, latest = ?4, wanted = nullif(wanted, ?4)
 WHERE number = ?5"""

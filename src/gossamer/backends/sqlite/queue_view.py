@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import msgspec
 
 from ...clock import Clock
-from ...frontier.contract import Added, DeadFilter, DeadLetter, SiteLoad, UrlStory
+from ...frontier.contract import Added, DeadFilter, DeadLetter, SiteFacts, SiteLoad, UrlStory
 from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState, wishes_of
 from .cleanup import drop_rest
 from .connection import Database
@@ -37,6 +38,31 @@ SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, si
 FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site
 LEFT JOIN urls AS parent ON parent.number = urls.found_on
 WHERE urls.job = ? AND urls.site = ? AND urls.fingerprint = ?"""
+
+# Columns in the order of the fields of SiteLoad. Each count goes along an index that holds all it needs.
+_LOADS = """
+WITH loads AS (
+    SELECT site, sum(queued) AS queued, sum(waiting) AS waiting, sum(leased) AS leased FROM (
+        SELECT site, count(*) AS queued, 0 AS waiting, 0 AS leased FROM urls
+            WHERE job = :job AND state = 'queued' GROUP BY site
+        UNION ALL SELECT site, 0, count(*), 0 FROM urls WHERE job = :job AND state = 'waiting' GROUP BY site
+        UNION ALL SELECT site, 0, 0, count(*) FROM urls WHERE job = :job AND state = 'leased' GROUP BY site)
+    GROUP BY site ORDER BY sum(queued + waiting + leased) DESC LIMIT :limit)
+SELECT sites.name, loads.queued, loads.waiting, loads.leased, max(sites.next_at, sites.rest_until),
+    CASE WHEN sites.strikes > 0 THEN sites.away_since END, sites.rest_until,
+    coalesce((SELECT reason FROM urls WHERE job = :job AND site = loads.site AND state = 'waiting'
+        GROUP BY reason ORDER BY count(*) DESC LIMIT 1), ''),
+    (SELECT other.id FROM jobs AS other WHERE other.number = sites.latest AND sites.latest <> :job
+        AND sites.in_flight > 0 AND EXISTS (SELECT 1 FROM queues
+            WHERE job = :job AND site = loads.site AND state IN ('full', 'held')))
+FROM loads JOIN sites ON sites.number = loads.site
+ORDER BY loads.queued + loads.waiting + loads.leased DESC"""
+
+# Columns in the order of the fields of SiteFacts.
+_SITE = """
+SELECT name, next_at, rest_until, asked_interval, in_flight, coalesce(holder, ''), answered_at,
+    CASE WHEN strikes > 0 THEN away_since END, CASE WHEN strikes > 0 THEN away_reason ELSE '' END
+FROM sites WHERE name = ?"""
 
 # Columns in the order of the fields of DeadLetter.
 _LETTERS = """
@@ -198,22 +224,18 @@ class SqliteQueueView:
 
         return await self._database.write(write)
 
-    async def sites(self, job: str, limit: int = 20) -> list[SiteLoad]:
-        rows = await self._database.read(
-            lambda c: c.execute(
-                "SELECT sites.name, sum(urls.state = 'queued'), sum(urls.state = 'waiting'), "
-                "sum(urls.state = 'leased'), max(sites.next_at, sites.rest_until), "
-                "CASE WHEN sites.strikes > 0 THEN sites.away_since END FROM urls "
-                "JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site "
-                "WHERE jobs.id = ? AND urls.state IN ('queued', 'waiting', 'leased') "
-                "GROUP BY sites.number ORDER BY count(*) DESC LIMIT ?",
-                (job, limit),
-            ).fetchall()
-        )
-        return [
-            SiteLoad(site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at, away_since=away_since)
-            for name, queued, waiting, leased, next_at, away_since in rows
-        ]
+    async def sites(self, job: str, limit: int | None = 20) -> list[SiteLoad]:
+        def read(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            known = connection.execute("SELECT number FROM jobs WHERE id = ?", (job,)).fetchone()
+            values = {"job": known[0] if known else -1, "limit": -1 if limit is None else limit}
+            return connection.execute(_LOADS, values).fetchall()
+
+        fields = SiteLoad.__struct_fields__
+        return [SiteLoad(**dict(zip(fields, row, strict=True))) for row in await self._database.read(read)]
+
+    async def site(self, name: str) -> SiteFacts | None:
+        row = await self._database.read(lambda c: c.execute(_SITE, (name,)).fetchone())
+        return SiteFacts(**dict(zip(SiteFacts.__struct_fields__, row, strict=True))) if row is not None else None
 
     async def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:
         last = 0

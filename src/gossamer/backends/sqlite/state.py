@@ -25,6 +25,7 @@ from .robots import SqliteRobotsShelf
 from .routes import SqliteBudgetBook, SqliteRouteBook
 from .schedules import SqliteSchedules
 from .sessions import SqliteSessions
+from .site_orders import SqliteSiteOrders
 from .spools import SqliteSpools
 from .state_stream import SqliteStateStream
 from .workers import SqliteWorkers
@@ -81,6 +82,7 @@ async def open_sqlite_state(
                 ticks=schedules,
                 robots=SqliteRobotsShelf(database),
                 addresses=SqliteAddressBook(database, clock),
+                orders=SqliteSiteOrders(database, clock),
                 workers=SqliteWorkers(database),
                 spools=SqliteSpools(database),
                 routes=SqliteRouteBook(database),

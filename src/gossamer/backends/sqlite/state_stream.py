@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ...clock import Clock
-from ...frontier.contract import SeedFindings
+from ...frontier.contract import SeedFindings, SiteOrder
 from ...frontier.state_rows import (
     COUNTERS,
     STATES,
@@ -19,6 +19,7 @@ from ...frontier.state_rows import (
     DumpedCallbackSecrets,
     DumpedJob,
     DumpedKey,
+    DumpedOrder,
     DumpedPurse,
     DumpedRobots,
     DumpedRoute,
@@ -42,6 +43,7 @@ from .cleanup import clear_some
 from .connection import Database
 from .queue_rows import MICROSECONDS, CountChanges, QueueRows
 from .sessions import SESSIONS, read_session, write_session
+from .site_orders import ORDERS, enter_order
 from .stream import SqliteStream
 
 BATCH = 500  # rows in memory
@@ -49,13 +51,13 @@ COUNTED = 10_000  # rows in memory while counting, which needs two columns
 _COUNTED = {
     "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "standings",
     "purses": "purses", "schedules": "schedules", "keys": "api_keys", "callbacks": "callbacks",
-    "callback secrets": "callback_secrets", "sessions": "sessions",
+    "callback secrets": "callback_secrets", "sessions": "sessions", "site orders": "site_orders",
 }  # fmt: skip
 Columns = tuple[Any, ...]  # Any: the types of a row are those of the schema, which is STRICT
 _TABLES = (
     "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "spools", "standings", "purses", "schedules",
     "sowings", "sown_sites", "forgetting", "jobs", "api_keys", "answers", "audit", "address_paces", "callbacks",
-    "callback_secrets", "sessions",
+    "callback_secrets", "sessions", "site_orders",
 )  # fmt: skip
 
 
@@ -89,6 +91,7 @@ _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
         lambda job, trouble: DumpedSeeds(job, SeedFindings(trouble=trouble)),
     ),
     ("SELECT name, next_at, rest_until, asked_interval, in_flight FROM sites ORDER BY number", _fields(DumpedSite)),
+    (ORDERS, lambda *columns: DumpedOrder(SiteOrder(**dict(zip(SiteOrder.__struct_fields__, columns, strict=True))))),
     ("SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER BY origin", _fields(DumpedRobots)),
     (f"SELECT {', '.join(DumpedRoute.__struct_fields__)} FROM standings ORDER BY site, pattern", _fields(DumpedRoute)),  # noqa: S608
     ("SELECT name, spent FROM purses ORDER BY name", _fields(DumpedPurse)),
@@ -289,6 +292,8 @@ class SqliteStateStream(SqliteStream):
                     "UPDATE sites SET next_at = ?, rest_until = ?, asked_interval = ? WHERE number = ?",
                     (item.next_at, item.rest_until, item.asked_interval, self._queue_rows.site(connection, item.name)),
                 )
+            case DumpedOrder(order):
+                enter_order(connection, order)
             case DumpedRobots():
                 connection.execute(
                     "INSERT OR REPLACE INTO robots (origin, status, body, fetched_at, expires_at) "

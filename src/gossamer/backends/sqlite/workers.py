@@ -10,19 +10,24 @@ from ...frontier.contract import WorkerCard
 from .connection import Database
 
 _FIELDS = WorkerCard.__struct_fields__
+_BEAT = f"""
+INSERT INTO workers ({", ".join(_FIELDS)}) VALUES ({", ".join("?" * len(_FIELDS))})
+ON CONFLICT (name) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _FIELDS)} RETURNING drains"""  # noqa: S608
 
 
 class SqliteWorkers:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def beat(self, card: WorkerCard) -> None:
-        sql = f"INSERT OR REPLACE INTO workers ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})"  # noqa: S608
+    async def beat(self, card: WorkerCard) -> bool:
+        def write(connection: sqlite3.Connection) -> bool:
+            return bool(connection.execute(_BEAT, msgspec.structs.astuple(card)).fetchone()[0])
 
-        def write(connection: sqlite3.Connection) -> None:
-            connection.execute(sql, msgspec.structs.astuple(card))
+        return await self._database.write(write)
 
-        await self._database.write(write)
+    async def ask_to_drain(self, name: str) -> bool:
+        sql = "UPDATE workers SET drains = 1 WHERE name = ?"
+        return bool(await self._database.write(lambda c: c.execute(sql, (name,)).rowcount))
 
     async def sign_off(self, name: str) -> None:
         await self._database.write(lambda c: c.execute("DELETE FROM workers WHERE name = ?", (name,)).rowcount)

@@ -189,9 +189,10 @@ end
 -- sites -------------------------------------------------------------------------------------------------------
 -- `pace` is the interval of the last grant, for the case that its worker is lost. -1 stands for none.
 -- `answered`, `away_since`, `given_up_until`, `strikes`, `away_reason`, `away_host`: see frontier/away.py.
+-- `ordered`, `ordered_rest`: what an operator wants, an interval (-1: none) and a rest (0: none); see site_order.lua.
 -- `latest`, `wanted`, `wanted_turn`, `since`, `offered`: how jobs take turns, see frontier/turns.py. 0 stands for none.
 
-local SITE, TURNS, AWAY = '>dddI4d', '>I4I4ddd', '>dddI4Hc0Hc0'
+local SITE, TURNS, AWAY, ORDER = '>dddI4d', '>I4I4ddd', '>dddI4Hc0Hc0', '>dd'
 local sites = {}
 
 local function site_of(number)
@@ -208,9 +209,11 @@ local function site_of(number)
     end
     site.answered, site.away_since, site.given_up_until, site.strikes, site.away_reason, site.away_host = 0, 0, 0, 0, '', ''
     if place <= #text then
-        site.answered, site.away_since, site.given_up_until, site.strikes, site.away_reason, site.away_host =
+        site.answered, site.away_since, site.given_up_until, site.strikes, site.away_reason, site.away_host, place =
             unpack_from(AWAY, text, place)
     end
+    site.ordered, site.ordered_rest = -1, 0
+    if place <= #text then site.ordered, site.ordered_rest = unpack_from(ORDER, text, place) end
     sites[number] = site
     return site
 end
@@ -223,14 +226,14 @@ local function number_of(name)
     sites[number] = {
         next_at = 0, rest_until = 0, asked = -1, in_flight = 0, pace = -1, holder = '', name = name, latest = 0,
         wanted = 0, wanted_turn = 0, since = 0, offered = 0, answered = 0, away_since = 0, given_up_until = 0, strikes = 0,
-        away_reason = '', away_host = '', changed = true,
+        away_reason = '', away_host = '', ordered = -1, ordered_rest = 0, changed = true,
     }
     return number
 end
 
 -- When the next request may leave, after a worker was lost that may have sent one up to this very moment.
 local function after_a_loss(site)
-    local interval = math.max(site.pace, site.asked)
+    local interval = math.max(site.pace, site.asked, site.ordered)
     return interval >= 0 and now + interval or 0
 end
 
@@ -349,7 +352,8 @@ local function flush()
                 .. pack('>Bc0Hc0', #site.holder, site.holder, #site.name, site.name)
                 .. pack(TURNS, site.latest, site.wanted, site.wanted_turn, site.since, site.offered)
                 .. pack(AWAY, site.answered, site.away_since, site.given_up_until, site.strikes, #site.away_reason,
-                    site.away_reason, #site.away_host, site.away_host))
+                    site.away_reason, #site.away_host, site.away_host)
+                .. pack(ORDER, site.ordered, site.ordered_rest))
         end
     end
     for name, change in pairs(counted) do

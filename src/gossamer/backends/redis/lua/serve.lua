@@ -198,7 +198,8 @@ end
 local function serve(terms, n, floor)
     local number, ready = terms.number, terms.ready
     local site = site_of(number)
-    if site.rest_until > now then return put_to_sleep(ready, site.rest_until, true) end
+    local rest_until, asked = math.max(site.rest_until, site.ordered_rest), math.max(site.asked, site.ordered)
+    if rest_until > now then return put_to_sleep(ready, rest_until, true) end
     local buries = site.given_up_until > now and site.away_host ~= ''
     local most = site.strikes > 0 and 1 or terms.concurrency  -- one task at a time finds out whether the site is back
     if most > 0 then
@@ -209,7 +210,7 @@ local function serve(terms, n, floor)
         end
     end
     local interval, burst = terms.interval, terms.burst
-    if site.asked >= 0 then interval, burst = math.max(interval, site.asked), 1 end
+    if asked >= 0 then interval, burst = math.max(interval, asked), 1 end
     if interval >= 0 then
         if site.in_flight > 0 and site.holder ~= worker then
             note_refusal(site, number)

@@ -1,0 +1,174 @@
+"""`gossamer site`: the queue by site and why it waits; slow a site down, let it rest, let it go on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..project.open import is_crawled
+from ..project.sites import (
+    CAUSES,
+    SORTS,
+    OrderView,
+    QueuePage,
+    SiteView,
+    queue_by_site,
+    rest_site,
+    resume_site,
+    site_view,
+    slow_site,
+)
+from ..units import distance, many, span, visible
+from .app import app, err, open_crawled, out, run_async, settings_with
+from .layout import Column, heading, number, print_facts, print_json, print_table
+
+site_app = typer.Typer(help="The queue by site, and why it waits; slow a site down, let it rest, let it go on.")
+app.add_typer(site_app, name="site")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+DomainArgument = Annotated[str, typer.Argument(metavar="DOMAIN", help="A domain, or any URL of the site.")]
+BY = "the command line"
+
+
+@site_app.callback(invoke_without_command=True)
+def site_verb(context: typer.Context) -> None:
+    """The queue by site, and why it waits; slow a site down, let it rest, let it go on."""
+    if context.invoked_subcommand is None:
+        list_verb()
+
+
+@site_app.command("list")
+def list_verb(
+    search: Annotated[str, typer.Argument(help="Only sites with this in their name.")] = "",
+    job: Annotated[str | None, typer.Option("--job", help="Only pages of this job.")] = None,
+    cause: Annotated[str | None, typer.Option("--cause", help=f"Only sites that wait so: {', '.join(CAUSES)}.")] = None,
+    sort: Annotated[str, typer.Option("--sort", help=f"By one of {', '.join(SORTS)}.")] = "open",
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many sites.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List the sites with open pages of running jobs: how many, and why they wait."""
+    settings = settings_with()
+
+    async def find() -> tuple[QueuePage | None, float]:
+        if not is_crawled(settings):
+            return None, 0.0
+        async with open_crawled(settings) as project:
+            found = await queue_by_site(project, job=job, cause=cause, search=search, sort=sort, limit=limit)
+            return found, project.clock.now()
+
+    page, now = run_async(find())
+    if as_json:
+        print_json(page or QueuePage(sites=[], total=0, open=0, queued=0, waiting=0, leased=0, by_cause={}, next=None))
+        return
+    if page is None or not page.sites:
+        out.print("No site has open pages of a running job.")
+        return
+    print_table(
+        (Column("SITE", "bold"), Column("QUEUED", right=True), Column("WAITING", right=True),
+         Column("IN HAND", right=True), Column("NEXT"), Column("WHY", fold=True)),
+        [
+            (one.site, number(one.queued), number(one.waiting), number(one.leased),
+             distance(one.next_at, now) if one.next_at else "now", one.why)
+            for one in page.sites
+        ],
+    )  # fmt: skip
+    shown = f"{len(page.sites)} of " if page.next is not None else ""
+    err.print(Text(f"{shown}{many(page.total, 'site')}, {many(page.open, 'open page')}.", style="dim"))
+
+
+@site_app.command("show")
+def show_verb(domain: DomainArgument, as_json: JsonOption = False) -> None:
+    """Show all that is known of a site: its pace, its queue, its robots.txt, learned routes, orders."""
+    settings = settings_with()
+
+    async def find() -> tuple[SiteView, float]:
+        async with open_crawled(settings) as project:
+            return await site_view(project, domain), project.clock.now()
+
+    view, now = run_async(find())
+    if as_json:
+        print_json(view)
+        return
+    heading(visible(view.site))
+    away = f"since {distance(view.away_since, now)}, {view.away_reason}" if view.away_since else ""
+    print_facts(
+        [
+            ("pace", f"a request every {span(view.spacing)}" if view.spacing is not None else "no limit"),
+            ("rate of the settings", view.rate),
+            ("crawl-delay", span(view.crawl_delay) if view.crawl_delay is not None else ""),
+            ("order", view.order.in_words if view.order is not None else ""),
+            ("concurrency", str(view.concurrency) if view.concurrency is not None else "no limit"),
+            ("in flight", number(view.in_flight)),
+            ("windows", view.windows or ""),
+            ("rests until", view.rests_until or ""),
+            ("away", away),
+            ("last answer", distance(view.answered_at, now) if view.answered_at else "none yet"),
+            ("robots.txt", "obeyed" if view.obeys_robots else "not obeyed"),
+            ("dead letters", ", ".join(f"{reason}: {count:,}" for reason, count in view.dead_reasons.items())),
+            ("learned routes", ", ".join(f"{one.pattern or 'all'}: {one.route}" for one in view.routes)),
+        ]
+    )
+    if view.jobs:
+        out.print()
+        print_table(
+            (Column("JOB", "bold"), Column("QUEUED", right=True), Column("WAITING", right=True),
+             Column("IN HAND", right=True), Column("WHY", fold=True)),
+            [(one.job, number(one.queued), number(one.waiting), number(one.leased), one.why) for one in view.jobs],
+            indent=2,
+        )  # fmt: skip
+
+
+@site_app.command("slow")
+def slow_verb(
+    domain: DomainArgument,
+    rate: Annotated[str, typer.Argument(help="No faster than this: 6/m, 0.5/s.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Slow a site down on all workers, whatever the settings say, until `gossamer site resume`."""
+    settings = settings_with()
+
+    async def change() -> OrderView:
+        async with open_crawled(settings) as project:
+            return await slow_site(project, domain, rate, by=BY)
+
+    _tell(run_async(change()), as_json)
+
+
+@site_app.command("rest")
+def rest_verb(
+    domain: DomainArgument,
+    duration: Annotated[str, typer.Argument(help="For how long: 30m, 2h, 1d.")] = "1h",
+    as_json: JsonOption = False,
+) -> None:
+    """Let a site rest: no worker asks it for anything for that time. Pages in hand are finished."""
+    settings = settings_with()
+
+    async def change() -> OrderView:
+        async with open_crawled(settings) as project:
+            return await rest_site(project, domain, duration, by=BY)
+
+    _tell(run_async(change()), as_json)
+
+
+@site_app.command("resume")
+def resume_verb(domain: DomainArgument) -> None:
+    """Withdraw what was ordered for a site. Exit code 1 when nothing was."""
+    settings = settings_with()
+
+    async def change() -> bool:
+        async with open_crawled(settings) as project:
+            return await resume_site(project, domain)
+
+    if not run_async(change()):
+        err.print(Text(f"Nothing was ordered for {visible(domain)}."))
+        raise typer.Exit(1)
+    out.print(Text(f"{visible(domain)} goes on as the settings say."))
+
+
+def _tell(order: OrderView, as_json: bool) -> None:
+    if as_json:
+        print_json(order)
+    else:
+        out.print(Text(f"{visible(order.site)} {visible(order.in_words)}."), soft_wrap=True)

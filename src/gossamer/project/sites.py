@@ -1,0 +1,380 @@
+"""The queue by site: how much waits for each, and why; one site with all that is known of it; slow it down, let it
+rest, let it go on.
+
+What it does: the queues of all running jobs are put together by site. What an operator wants of a site (an order) is
+written into the state, and holds for all workers from their next lease on.
+How it fails: Misconfigured for what is no domain, rate or duration; BackendUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from ..clock import iso_time
+from ..errors import InvalidUrl, Misconfigured
+from ..frontier.contract import DeadFilter, SiteLoad, SiteOrder
+from ..model.job import Job
+from ..model.url import site_of, typed_url
+from ..schedule.windows import is_open, opens_at, parse_windows
+from ..settings.effective import site_terms
+from ..units import Rate, distance, moment, parse_duration, parse_rate, visible
+from .open import Project
+from .routes import BudgetView, SiteRoute, route_report
+from .status import WAITED_FOR
+from .story import order_words
+
+JOBS_AT_ONCE = 8  # whose queues are asked for at the same time
+LONGEST_REST = timedelta(days=366)
+ROBOTS_SHOWN = 64 * 1024  # characters
+
+# Why a site waits, as one word each. The first that holds is told.
+PAUSED, WINDOW, ORDERED, AWAY, RESTING, RATE, TURN, WORKER, IN_HAND, NOT_DUE = (
+    "paused", "window", "ordered", "away", "resting", "rate", "turn", "worker", "in hand", "not due",
+)  # fmt: skip
+CAUSES = (PAUSED, WINDOW, ORDERED, AWAY, RESTING, RATE, TURN, WORKER, IN_HAND, NOT_DUE)
+SORTS: dict[str, Callable[[SiteQueue], tuple[object, ...]]] = {
+    "open": lambda one: (-one.open, one.site),
+    "queued": lambda one: (-one.queued, one.site),
+    "waiting": lambda one: (-one.waiting, one.site),
+    "site": lambda one: (one.site,),
+    "next": lambda one: (one.next_at or "", -one.open, one.site),
+}
+
+
+class OrderView(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator wants of a site. Times are ISO 8601 in UTC."""
+
+    site: str
+    at: str
+    by: str
+    rate: str | None  # no faster than this, as it is written in settings: 6/m
+    rest_until: str | None
+    in_words: str
+
+
+class SiteQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """The open pages of a site, of all jobs, and why they wait."""
+
+    site: str
+    open: int
+    queued: int  # could be handed out
+    waiting: int  # for a time of their own: a retry, a window, a budget
+    leased: int  # in the hands of workers
+    jobs: list[str]  # that have pages of it, the one with the most first
+    cause: str  # one of CAUSES
+    why: str  # the same in words
+    next_at: str | None  # when the next request may leave, by rate, rests and orders
+
+
+class QueuePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some of the sites with open pages; the counts are those of all that fit."""
+
+    sites: list[SiteQueue]
+    total: int  # sites
+    open: int
+    queued: int
+    waiting: int
+    leased: int
+    by_cause: dict[str, int]  # sites
+    next: int | None  # how many to skip for the next page
+
+
+class JobAtSite(msgspec.Struct, frozen=True, kw_only=True):
+    """The open pages of one job at a site."""
+
+    job: str
+    queued: int
+    waiting: int
+    leased: int
+    cause: str
+    why: str
+
+
+class RobotsView(msgspec.Struct, frozen=True, kw_only=True):
+    """A robots.txt as it was last read."""
+
+    origin: str
+    status: int
+    text: str
+    fetched_at: str
+    expires_at: str
+
+
+class SiteView(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a site now."""
+
+    site: str
+    known: bool  # a job has had a page of it
+    rate: str  # of the settings
+    burst: int
+    concurrency: int | None
+    crawl_delay: float | None  # seconds, as its robots.txt or its answers asked for
+    spacing: float | None  # seconds between two requests that are kept now, all in all; None: no limit
+    in_flight: int
+    held_by: str | None  # the worker that spaces its requests
+    answered_at: str | None
+    away_since: str | None
+    away_reason: str | None
+    rests_until: str | None  # as it asked itself
+    windows: str | None
+    obeys_robots: bool
+    order: OrderView | None
+    jobs: list[JobAtSite]
+    routes: list[SiteRoute]
+    budgets: list[BudgetView]
+    dead_reasons: dict[str, int]
+    robots: list[RobotsView]
+
+
+# -- the queue -----------------------------------------------------------------------------------------------------
+
+
+async def queue_by_site(
+    project: Project,
+    *,
+    job: str | None = None,
+    cause: str | None = None,
+    search: str = "",
+    sort: str = "open",
+    limit: int = 50,
+    skip: int = 0,
+    sees: Callable[[Job], bool] = lambda job: True,
+) -> QueuePage:
+    """Sites with open pages of running jobs. Raises Misconfigured for a cause or an order that there is not."""
+    if cause is not None and cause not in CAUSES:
+        raise Misconfigured(f"{visible(cause)} is no cause; there is {', '.join(CAUSES)}.")
+    if sort not in SORTS:
+        raise Misconfigured(f"Sites cannot be sorted by {visible(sort)}; there is {', '.join(SORTS)}.")
+    orders = {order.site: order for order in await project.state.orders.orders()}
+    jobs = [one for one in await project.state.jobs.running_jobs() if sees(one) and job in (None, one.id)]
+    loads = await _loads(project, jobs)
+    by_site: dict[str, list[tuple[Job, SiteLoad]]] = {}
+    for one, found in zip(jobs, loads, strict=True):
+        for load in found:
+            if not search or search.lower() in load.site:
+                by_site.setdefault(load.site, []).append((one, load))
+    now = project.clock.now()
+    sites = [_site_queue(project, parts, orders.get(site), now) for site, parts in by_site.items()]
+    causes = Counter(one.cause for one in sites)
+    sites = sorted((one for one in sites if cause in (None, one.cause)), key=SORTS[sort])
+    return QueuePage(
+        sites=sites[skip : skip + limit],
+        total=len(sites),
+        **{name: sum(getattr(one, name) for one in sites) for name in ("open", "queued", "waiting", "leased")},
+        by_cause={name: causes[name] for name in CAUSES if causes[name]},
+        next=skip + limit if skip + limit < len(sites) else None,
+    )
+
+
+async def _loads(project: Project, jobs: Sequence[Job]) -> list[list[SiteLoad]]:
+    room = asyncio.Semaphore(JOBS_AT_ONCE)
+
+    async def ask(job: Job) -> list[SiteLoad]:
+        async with room:
+            return await project.state.queue.sites(job.id, None)
+
+    return list(await asyncio.gather(*map(ask, jobs)))
+
+
+def _site_queue(project: Project, parts: list[tuple[Job, SiteLoad]], order: SiteOrder | None, now: float) -> SiteQueue:
+    parts = sorted(parts, key=lambda part: -_open(part[1]))
+    windows = project.settings.domain(parts[0][1].site).windows or ""
+    told = [why_it_waits(load, job, order, windows, now) for job, load in parts]
+    queued, waiting, leased = (
+        sum(getattr(load, name) for _, load in parts) for name in ("queued", "waiting", "leased")
+    )
+    rest = (order.rest_until or 0.0) if order is not None else 0.0
+    next_at = max(parts[0][1].next_at or 0.0, rest)
+    return SiteQueue(
+        site=parts[0][1].site,
+        open=queued + waiting + leased,
+        queued=queued,
+        waiting=waiting,
+        leased=leased,
+        jobs=[job.id for job, _ in parts],
+        cause=told[0][0],
+        why=told[0][1],
+        next_at=iso_time(next_at) if next_at > now else None,
+    )
+
+
+def _open(load: SiteLoad) -> int:
+    return load.queued + load.waiting + load.leased
+
+
+def why_it_waits(load: SiteLoad, job: Job, order: SiteOrder | None, windows: str, now: float) -> tuple[str, str]:
+    """Why the pages of a job at a site are not all fetched at once: a word of CAUSES, and a sentence."""
+    if job.paused:
+        return PAUSED, f"{job.id} is paused"
+    for whose, text in ((f"of {job.id}", job.windows), ("of the site", windows)):
+        found = parse_windows(text) if text else ()
+        if found and not is_open(found, now):
+            opens = opens_at(found, now)
+            return WINDOW, f"the window {whose} opens {distance(opens, now) if opens is not None else 'never'}"
+    if order is not None and (order.rest_until or 0.0) > now:
+        return ORDERED, order_words(order, now)
+    if load.away_since is not None:
+        again = distance(load.next_at, now) if load.next_at is not None and load.next_at > now else "now"
+        return AWAY, f"cannot be reached since {moment(load.away_since, now)}; tried again {again}"
+    if load.rest_until > now:
+        return RESTING, f"it asked to be left alone, until {moment(load.rest_until, now)}"
+    if not load.queued:
+        if load.leased:
+            return IN_HAND, "workers have all that is due"
+        what = WAITED_FOR.get(load.reason)
+        return NOT_DUE, f"waits for {what}" if what else f"waits for its next try, after {load.reason or 'a failure'}"
+    slowed = f"; {order_words(order, now)}" if order is not None and order.interval is not None else ""
+    if load.next_at is not None and load.next_at > now:
+        return RATE, f"its rate allows the next request {distance(load.next_at, now)}{slowed}"
+    if load.taken_by is not None:
+        return TURN, f"{load.taken_by} has the site, and jobs take turns there"
+    if load.leased:
+        return RATE, f"workers fetch as fast as its rate and its concurrency allow{slowed}"
+    return WORKER, f"it may be asked at any time: it waits for a worker that is free{slowed}"
+
+
+# -- one site ------------------------------------------------------------------------------------------------------
+
+
+async def site_view(project: Project, domain: str, *, sees: Callable[[Job], bool] = lambda job: True) -> SiteView:
+    """All that is known of the site of a domain or URL. Raises Misconfigured for what is neither."""
+    site = site_named(domain)
+    state, now = project.state, project.clock.now()
+    facts = await state.queue.site(site)
+    order = next((one for one in await state.orders.orders() if one.site == site and one.holds(now)), None)
+    settings, own = project.settings, project.settings.domain(site)
+    terms = site_terms(settings, None)(site)
+    asked = facts.asked_interval if facts is not None else None
+    ordered = order.interval if order is not None else None
+    spacing = terms.spacing(max(asked or 0.0, ordered or 0.0) if asked is not None or ordered is not None else None)
+    jobs = [one for one in await state.jobs.running_jobs() if sees(one)]
+    parts = [
+        (job, load)
+        for job, loads in zip(jobs, await _loads(project, jobs), strict=True)
+        for load in loads
+        if load.site == site
+    ]
+    report = await route_report(project, site, limit=100)
+    return SiteView(
+        site=site,
+        known=facts is not None,
+        rate=str(Rate(terms.interval)),
+        burst=terms.burst,
+        concurrency=terms.concurrency,
+        crawl_delay=asked,
+        spacing=spacing,
+        in_flight=facts.in_flight if facts is not None else 0,
+        held_by=(facts.holder or None) if facts is not None else None,
+        answered_at=iso_time(facts.answered_at) if facts is not None and facts.answered_at else None,
+        away_since=iso_time(facts.away_since) if facts is not None and facts.away_since is not None else None,
+        away_reason=(facts.away_reason or None) if facts is not None else None,
+        rests_until=iso_time(facts.rest_until) if facts is not None and facts.rest_until > now else None,
+        windows=own.windows or None,
+        obeys_robots=settings.politeness.robots if own.robots is None else own.robots,
+        order=order_view(order, now) if order is not None else None,
+        jobs=[_at_site(job, load, order, own.windows or "", now) for job, load in parts],
+        routes=report.standings,
+        budgets=report.budgets,
+        dead_reasons=await state.queue.dead_reasons(DeadFilter(site=site)),
+        robots=await _robots(project, site),
+    )
+
+
+def _at_site(job: Job, load: SiteLoad, order: SiteOrder | None, windows: str, now: float) -> JobAtSite:
+    cause, why = why_it_waits(load, job, order, windows, now)
+    return JobAtSite(job=job.id, queued=load.queued, waiting=load.waiting, leased=load.leased, cause=cause, why=why)
+
+
+async def _robots(project: Project, site: str) -> list[RobotsView]:
+    """Those of the site's own host and of its www, by either scheme, as far as they were read."""
+    found = []
+    for origin in (f"{scheme}://{host}" for scheme in ("https", "http") for host in (site, f"www.{site}")):
+        entry = await project.state.robots.get(origin)
+        if entry is not None:
+            found.append(
+                RobotsView(
+                    origin=origin,
+                    status=entry.status,
+                    text=entry.text[:ROBOTS_SHOWN],
+                    fetched_at=iso_time(entry.fetched_at),
+                    expires_at=iso_time(entry.expires_at),
+                )
+            )
+    return found
+
+
+def site_named(domain: str) -> str:
+    """The site that a person means by a domain or a URL. Raises Misconfigured."""
+    try:
+        return site_of(typed_url(domain if "://" in domain else f"http://{domain}/"))
+    except InvalidUrl as error:
+        raise Misconfigured(f"{visible(domain)} is neither a domain nor a URL.") from error
+
+
+# -- orders --------------------------------------------------------------------------------------------------------
+
+
+async def site_orders(project: Project) -> list[OrderView]:
+    """Every order that holds, by site."""
+    now = project.clock.now()
+    return [order_view(one, now) for one in await project.state.orders.orders() if one.holds(now)]
+
+
+async def slow_site(project: Project, domain: str, rate: str, *, by: str) -> OrderView:
+    """Visit the site no faster than `rate` (6/m), whatever the settings say. A rest that was ordered goes on. Raises
+    Misconfigured."""
+    try:
+        interval = parse_rate(rate).interval
+    except ValueError as error:
+        raise Misconfigured(f"{error}.") from error
+    if interval is None:
+        raise Misconfigured(
+            "An order only slows a site down. `gossamer site resume` lets it go on as the settings say."
+        )
+    return await _order(project, domain, by, interval=interval.total_seconds())
+
+
+async def rest_site(project: Project, domain: str, duration: str, *, by: str) -> OrderView:
+    """No request to the site for that time (2h). A slower rate that was ordered stays. Raises Misconfigured."""
+    try:
+        rest = parse_duration(duration)
+    except ValueError as error:
+        raise Misconfigured(f"{error}.") from error
+    if not timedelta(seconds=1) <= rest <= LONGEST_REST:
+        raise Misconfigured(f"A rest lasts from 1s to {LONGEST_REST.days}d.")
+    return await _order(project, domain, by, rest_until=project.clock.now() + rest.total_seconds())
+
+
+async def resume_site(project: Project, domain: str) -> bool:
+    """Withdraw the order for a site: the settings and the site itself decide again. False when there was none."""
+    return await project.state.orders.withdraw(site_named(domain))
+
+
+async def _order(
+    project: Project, domain: str, by: str, *, interval: float | None = None, rest_until: float | None = None
+) -> OrderView:
+    site, now = site_named(domain), project.clock.now()
+    before = next((one for one in await project.state.orders.orders() if one.site == site), None)
+    if before is not None:
+        interval = before.interval if interval is None else interval
+        rest_until = before.rest_until if rest_until is None else rest_until
+    order = SiteOrder(site=site, at=now, by=by, interval=interval, rest_until=rest_until)
+    await project.state.orders.give(order)
+    return order_view(order, now)
+
+
+def order_view(order: SiteOrder, now: float) -> OrderView:
+    rests = order.rest_until is not None and order.rest_until > now
+    return OrderView(
+        site=order.site,
+        at=iso_time(order.at),
+        by=order.by,
+        rate=str(Rate(timedelta(seconds=order.interval))) if order.interval is not None else None,
+        rest_until=iso_time(order.rest_until) if order.rest_until is not None and rests else None,
+        in_words=order_words(order, now),
+    )

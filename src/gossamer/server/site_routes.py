@@ -1,0 +1,131 @@
+"""Sites: the queue by site and why it waits; one site; slow it down, let it rest, let it go on. Orders are for admins:
+they hold for the jobs of all keys."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ..project.keys import ADMIN, JOBS
+from ..project.sites import (
+    OrderView,
+    QueuePage,
+    SiteView,
+    queue_by_site,
+    rest_site,
+    resume_site,
+    site_view,
+    slow_site,
+)
+from .endpoint import Call, Endpoint, Reply
+
+
+class SitesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    job: str | None = None
+    cause: str | None = None
+    search: Annotated[str, Meta(max_length=253)] = ""
+    sort: str = "open"
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    skip: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
+
+
+class SlowWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    rate: Annotated[str, Meta(max_length=50)]  # no faster than this: 6/m
+
+
+class RestWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    duration: Annotated[str, Meta(max_length=50)] = "1h"
+
+
+class SiteResumed(msgspec.Struct, frozen=True, kw_only=True):
+    """Not `changed`: nothing was ordered for the site."""
+
+    site: str
+    changed: bool
+
+
+async def listed(call: Call) -> Reply:
+    query = call.of(SitesQuery)
+    found = await queue_by_site(
+        call.project,
+        job=query.job,
+        cause=query.cause,
+        search=query.search,
+        sort=query.sort,
+        limit=query.limit,
+        skip=query.skip,
+        sees=call.caller.sees,
+    )
+    return Reply(value=found)
+
+
+async def show(call: Call) -> Reply:
+    return Reply(value=await site_view(call.project, call.path["site"]))
+
+
+async def slow(call: Call) -> Reply:
+    order = await slow_site(call.project, call.path["site"], call.of(SlowWish).rate, by=call.caller.name)
+    return Reply(value=order, target=order.site)
+
+
+async def rest(call: Call) -> Reply:
+    wish = call.of(RestWish) if call.body is not None else RestWish()
+    order = await rest_site(call.project, call.path["site"], wish.duration, by=call.caller.name)
+    return Reply(value=order, target=order.site)
+
+
+async def resume(call: Call) -> Reply:
+    site = call.path["site"]
+    return Reply(value=SiteResumed(site=site, changed=await resume_site(call.project, site)), target=site)
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/api/v1/sites",
+        scope=JOBS,
+        summary="Sites with open pages of running jobs, and why they wait",
+        handler=listed,
+        query=SitesQuery,
+        gives=QueuePage,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/sites/{site}",
+        scope=ADMIN,
+        summary="All that is known of a site",
+        handler=show,
+        gives=SiteView,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/sites/{site}/slow",
+        scope=ADMIN,
+        summary="Visit a site no faster than a rate, on all workers",
+        handler=slow,
+        body=SlowWish,
+        gives=OrderView,
+        example={"rate": "6/m"},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/sites/{site}/rest",
+        scope=ADMIN,
+        summary="No request to a site for some time",
+        handler=rest,
+        body=RestWish,
+        body_optional=True,
+        gives=OrderView,
+        example={"duration": "2h"},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/sites/{site}/resume",
+        scope=ADMIN,
+        summary="Withdraw what was ordered for a site",
+        handler=resume,
+        gives=SiteResumed,
+    ),
+)
