@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Generic, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 import msgspec
@@ -132,8 +132,17 @@ def _records(after: str | None, filters: dict[str, Any]) -> Ask[RecordPage]:
     )
 
 
-def _why(url: str) -> Ask[Story]:
-    return Ask(method="GET", path="/why", gives=Story, params={"url": url})
+def _why(url: str, method: str | None, body: str | None, json: Any, form: Mapping[str, str] | None) -> Ask[Story]:
+    texts = {
+        "url": url,
+        "method": method,
+        "body": body,
+        "json": msgspec.json.encode(json).decode() if json is not None else None,
+        "form": urlencode(form) if form is not None else None,
+    }
+    return Ask(
+        method="GET", path="/why", gives=Story, params={name: text for name, text in texts.items() if text is not None}
+    )
 
 
 def _part(text: str) -> str:
@@ -270,8 +279,16 @@ class AsyncClient:
                 yield record
             after = page.next
 
-    async def why(self, url: str) -> Story:
-        return await self.send(_why(url))
+    async def why(
+        self,
+        url: str,
+        *,
+        method: str | None = None,
+        body: str | None = None,
+        json: Any = None,
+        form: Mapping[str, str] | None = None,
+    ) -> Story:
+        return await self.send(_why(url, method, body, json, form))
 
 
 class Client:
@@ -357,5 +374,13 @@ class Client:
             yield from page.records
             after = page.next
 
-    def why(self, url: str) -> Story:
-        return self.send(_why(url))
+    def why(
+        self,
+        url: str,
+        *,
+        method: str | None = None,
+        body: str | None = None,
+        json: Any = None,
+        form: Mapping[str, str] | None = None,
+    ) -> Story:
+        return self.send(_why(url, method, body, json, form))

@@ -8,8 +8,12 @@ from typing import ClassVar
 import pytest
 
 from gossamer import Page, Request, Spider
+from gossamer.cli.request_flags import request_of
 from gossamer.model.events import Event
+from gossamer.model.secret_text import secrets_marked
 from gossamer.parse.spider import Results
+from gossamer.project.story import Story, story_of
+from tests.journey.commands import gossamer
 from tests.journey.crawling import crawled, look, settings_for
 from tests.sites.api import PAGES, PASSWORD, PER_PAGE, USER, ApiSite, api_site
 
@@ -303,3 +307,47 @@ async def test_pages_had_by_post_and_by_get_do_not_share_what_is_known_of_them(t
 
     assert (after.report.counts.unchanged, after.report.counts.done) == (1, 1)
     assert [asked.method for asked in site.log if asked.headers.get("if-none-match")] == ["GET"]
+
+
+async def test_the_story_of_a_post_is_found_by_its_body_and_tells_no_values(tmp_path, monkeypatch):
+    class Asks(Spider):
+        def start(self) -> list[Request]:
+            url = f"{self.start_urls[0]}?a=1"
+            return [
+                Request(url=url, method="POST", json={"page": 1}, headers={"X-Token": self.secret("TOKEN")}),
+                Request(url=url, method="POST", form={"user": "ada", "password": self.secret("TOKEN")}),
+                Request(url=url, method="PUT", body="n=1"),
+            ]
+
+        def parse(self, page: Page) -> None:
+            return None
+
+    monkeypatch.setenv("GOSSAMER_SECRET_TOKEN", "s3cret")
+    async with api_site() as site:
+        spider = Asks()
+        spider.start_urls = [site.url("/echo")]
+        await crawled(spider, settings_for(tmp_path, **HOSTS))
+    url = f"{spider.start_urls[0]}?a=1"
+
+    async def why(
+        method: str | None = None, data: str | None = None, json: str | None = None, form: list[str] | None = None
+    ) -> Story:
+        request = request_of(url, method, None, data, json, form, read=secrets_marked)
+        return await look(settings_for(tmp_path), lambda project: story_of(project, url, request))
+
+    for asked in (
+        {"json": '{"page": 1}'}, {"method": "PUT", "data": "n=1"}, {"form": ["user=ada", "password=${TOKEN}"]},
+    ):  # fmt: skip
+        story = await why(**asked)
+        assert [one.state for one in story.jobs] == ["done"]
+        assert len(story.attempts) == len(story.visits) == 1
+        assert "s3cret" not in str(story)
+    for asked in ({}, {"data": "n=1"}, {"json": '{"page": 2}'}):
+        assert not (await why(**asked)).known
+    said = await gossamer(tmp_path, "why", url, "--json-data", '{"page": 1}')
+    assert f"POST {url}" in said.out
+    assert "POST with 10 B of body, Content-Type" in said.out
+    assert "a POST is found by its body" in (await gossamer(tmp_path, "why", url)).one_line()
+    assert "is no JSON" in (await gossamer(tmp_path, "why", url, "--json-data", "{")).one_line()
+    wrong = await gossamer(tmp_path, "why", url, "-X", "GET", "-d", "a")
+    assert "has a body and the method GET" in wrong.one_line()

@@ -276,7 +276,17 @@ async def test_a_crawl_gives_records_in_every_form(tmp_path: Path, site: Park) -
         changed = await door.get("/api/v1/records/changes")
         nothing = await door.get("/api/v1/records/changes", after=changed.headers["x-gossamer-cursor"])
         story = await client.why(site.url())
+        others = [
+            await client.why(site.url(), form={"q": "a b"}),
+            await client.why(site.url(), json={"q": [1]}),
+            await client.why(site.url(), method="PUT", body="x"),
+        ]
+        refused = await door.get("/api/v1/why", url=site.url(), json="{")
 
+    assert [(one.known, one.request.method, one.request.body) for one in others if one.request is not None] == [
+        (False, "POST", 5), (False, "POST", 9), (False, "PUT", 1),
+    ]  # fmt: skip
+    assert (refused.status_code, "is no JSON" in refused.text) == (422, True)
     assert (job.status, job.ending, job.done) == ("completed", "limit", 30)
     assert len(records) == 30
     assert page["records"] + rest["records"] == records

@@ -31,6 +31,7 @@ from ..settings import Settings
 from ..units import size, span, visible
 from .app import allow_local, app, err, open_crawled, run_async, settings_with
 from .layout import print_json, write_bytes
+from .request_flags import request_of
 
 HISTORY_LINES = 2000
 
@@ -60,7 +61,7 @@ def fetch_verb(
         raise Misconfigured("Choose one of --text, --markdown and --json-ld.")
     settings = settings_for(url)
     robots = settings.politeness.robots and not no_robots
-    request = _request(typed_url(url), method, header or [], data, json, form or [], auth)
+    request = request_of(typed_url(url), method, header, data, json, form, auth)
     download = run_async(fetch_one(typed_url(url), settings, robots=robots, route=route, request=request))
     if headers:
         _print_headers(download)
@@ -80,40 +81,6 @@ def fetch_verb(
         _deliver(page.body, output, is_text=False)
     if snapshot.status >= 400:
         raise FetchRefused(f"{snapshot.url} answered {_status(snapshot.status)}.", status=snapshot.status)
-
-
-def _request(
-    url: str,
-    method: str | None,
-    headers: list[str],
-    data: str | None,
-    json: str | None,
-    form: list[str],
-    auth: str | None,
-) -> Request:
-    """Raises Misconfigured."""
-    named = dict(_pair(text, ":", "a header, 'Name: value'") for text in headers)
-    try:
-        body = msgspec.json.decode(json) if json is not None else None
-    except msgspec.DecodeError as error:
-        raise Misconfigured(f"--json is no JSON: {error}.") from error
-    sends = data is not None or json is not None or bool(form)
-    return Request(
-        url=url,
-        method=method or ("POST" if sends else "GET"),
-        headers=named or None,
-        body=data,
-        json=body,
-        form=[_pair(text, "=", "a field, name=value") for text in form] or None,
-        auth=_pair(auth, ":", "user:password") if auth is not None else None,
-    )
-
-
-def _pair(text: str, mark: str, what: str) -> tuple[str, str]:
-    name, found, value = text.partition(mark)
-    if not found or not name:
-        raise Misconfigured(f"{text[:60]!a} is not {what}.")
-    return name, value.lstrip() if mark == ":" else value
 
 
 def settings_for(url: str) -> Settings:

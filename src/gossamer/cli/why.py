@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from ..model.secret_text import secrets_marked
 from ..model.task import UrlState
+from ..model.url import typed_url
 from ..project.story import RECORDS_SHOWN, AttemptView, JobStory, Story, story_of
 from ..units import many, moment, size, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import Column, heading, print_facts, print_json, print_message, print_table
+from .request_flags import request_of
 
 JOBS_SHOWN = 10
 
@@ -27,14 +30,23 @@ STYLES = {
 @app.command("why")
 def why_verb(
     url: Annotated[str, typer.Argument(help="The URL, as you would type it into a browser.")],
+    method: Annotated[str | None, typer.Option("-X", "--request", help="Asked for with this method.")] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("-H", "--header", help="With this header (urls.identity_headers)."),
+    ] = None,
+    data: Annotated[str | None, typer.Option("-d", "--data", help="With this body, as it was sent.")] = None,
+    json_data: Annotated[str | None, typer.Option("--json-data", help="With this JSON as its body.")] = None,
+    form: Annotated[list[str] | None, typer.Option("--form", help="With this field of a form, name=value.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """Tell the whole story of a URL. Exit code 1 when no job knows it."""
+    """Tell the whole story of a URL, or of one request for it. Exit code 1 when no job knows it."""
     settings = settings_with()
+    request = request_of(typed_url(url), method, header, data, json_data, form, read=secrets_marked)
 
     async def find() -> tuple[Story, float]:
         async with open_crawled(settings) as project:
-            return await story_of(project, url), project.clock.now()
+            return await story_of(project, url, request), project.clock.now()
 
     story, now = run_async(find())
     if as_json:
@@ -48,14 +60,28 @@ def why_verb(
         err.print(
             Text.assemble(
                 ("gossamer: ", "bold red"),
-                f"No job knows {visible(url)}{compared}. It was never a seed, and no spider has asked for it.",
+                f"No job knows {_asked(story)}{visible(url)}{compared}. It was never a seed, and no spider has asked"
+                f" for it{'' if story.request is not None else ' with GET; a POST is found by its body (-d, --form)'}.",
             )
         )
         raise typer.Exit(1)
 
 
+def _asked(story: Story) -> str:
+    return f"{story.request.method} " if story.request is not None else ""
+
+
+def _sent(story: Story) -> str:
+    """What the request carries, without its values."""
+    if story.request is None:
+        return ""
+    body = f"{size(story.request.body)} of body" if story.request.body else "no body"
+    return f"{story.request.method} with {body}" + "".join(f", {name}" for name in story.request.headers)
+
+
 def _print_story(story: Story, now: float) -> None:
-    heading(story.jobs[0].url if story.jobs else story.url)
+    heading(f"{_asked(story)}{story.jobs[0].url if story.jobs else story.url}")
+    print_facts([("asked with", _sent(story))])
     print_facts([("compared as", story.canonical if story.canonical != story.url else ""), ("changes", story.changes)])
     newest = sorted(story.jobs, key=lambda one: one.created_at, reverse=True)
     for one in newest[:JOBS_SHOWN]:

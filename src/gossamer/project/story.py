@@ -2,8 +2,8 @@
 
 What it does: `story_of` asks the queue, the log of attempts, the archive's index and the record store, and puts the
 answers into one value, which has the shape of `gossamer why --json`. Nothing is written.
-How it fails: InvalidUrl for an address that cannot be read, BackendUnavailable. While the record store does not answer,
-the story is what the queue knows.
+How it fails: InvalidUrl for an address that cannot be read, Misconfigured for a request, BackendUnavailable. While the
+record store does not answer, the story is what the queue knows.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..clock import iso_time
 from ..crawl.journey import SITE_AWAY
 from ..crawl.page_facts import rhythm_of
 from ..crawl.windows import WINDOW
-from ..errors import FetchFailed, RouteFailed
+from ..errors import FetchFailed, Misconfigured, RouteFailed
 from ..frontier.contract import SiteOrder, UrlStory
 from ..model.download import Download
 from ..model.job import Job, JobState
 from ..model.record import Attempt, PageFacts
 from ..model.route import How
-from ..model.task import LANE_ONLY, DropReason, UrlState
+from ..model.task import LANE_ONLY, DropReason, Request, UrlState, fault_of
 from ..model.url import site_of, typed_url
 from ..schedule.change_rate import Rhythm, prior_of, rate, sums_of
 from ..schedule.windows import is_open, parse_windows
@@ -135,6 +135,14 @@ class StoryRecord(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
 
 
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked with, when it was more than a GET. Never what the headers and the body say."""
+
+    method: str
+    headers: list[str]  # their names
+    body: int  # bytes, without the secrets in it
+
+
 class Story(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of a URL. Not `known`: it was never a seed, and no spider has asked for it."""
 
@@ -149,20 +157,31 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     records: list[StoryRecord]
     more_records: bool  # there are more than these
     trouble: str | None = None  # why the record store could not be asked: attempts, visits and records are left out
+    request: RequestView | None = None  # None: a plain GET
 
 
-async def story_of(project: Project, url: str) -> Story:
-    """The whole story of a URL, as a person would type it. Raises InvalidUrl."""
-    href = typed_url(url)
-    canonical, fingerprint = project.rules.canonical(href), project.rules.fingerprint(href)
+async def story_of(project: Project, url: str, request: Request | None = None) -> Story:
+    """The whole story of a URL, as a person would type it. With `request`, that of the address asked for in this way:
+    its method, its body, and the headers of `urls.identity_headers` tell it from others. Raises InvalidUrl, and
+    Misconfigured for a request that cannot be sent."""
+    href, how = typed_url(url), None
+    if request is not None and not request.is_plain:
+        if fault := fault_of(request):
+            raise Misconfigured(f"The request for {href} {fault}.")
+        href, how = typed_url(request.address()), request.wishes()
+    canonical, fingerprint = project.rules.canonical(href), project.rules.fingerprint(href, how)
     as_file = project.rules.fingerprint(href, How(file=Download()))  # the address may be wanted as a file, too
     site = site_of(canonical)
-    stories = [*await project.state.queue.story(site, fingerprint), *await project.state.queue.story(site, as_file)]
+    stories = await project.state.queue.story(site, fingerprint)
+    if how is None:
+        stories = [*stories, *await project.state.queue.story(site, as_file)]
     attempts: list[Attempt] = []
     visits: list[PageFacts] = []
     facts, records, more = None, list[StoryRecord](), False
     if not project.absent:
-        attempts = [*await project.records.attempts(fingerprint), *await project.records.attempts(as_file)]
+        attempts = list(await project.records.attempts(fingerprint))
+        if how is None:
+            attempts += await project.records.attempts(as_file)
         attempts.sort(key=lambda one: one.at)
         visits = await project.records.visits(fingerprint)
         facts = (await project.records.facts([fingerprint])).get(fingerprint)
@@ -188,7 +207,13 @@ async def story_of(project: Project, url: str) -> Story:
         records=records,
         more_records=more,
         trouble=project.absent or None,
+        request=_request_view(how) if how is not None else None,
     )
+
+
+def _request_view(how: How) -> RequestView:
+    size = how.body.size if how.body is not None else 0
+    return RequestView(method=how.method, headers=[name for name, _ in how.headers], body=size)
 
 
 async def _records(project: Project, addresses: list[str]) -> tuple[list[StoryRecord], bool]:

@@ -16,6 +16,7 @@ import msgspec
 
 from ..model.job import Job, JobState
 from ..model.record import StoredRecord
+from ..model.task import Request
 from ..store.contract import RecordQuery as RecordQuery  # a part of what is said here
 from ..store.export.text_formats import TableWriter, meta_of
 from .dead_letters import DeadLetterDetail, show_letters
@@ -256,9 +257,9 @@ async def seen_history(
 # -- stories and dead letters --------------------------------------------------------------------------------------
 
 
-async def seen_story(project: Project, caller: Caller, url: str) -> Story:
-    """`gossamer why`, without what other keys did. Raises InvalidUrl."""
-    story, sight = await story_of(project, url), Sight(project, caller)
+async def seen_story(project: Project, caller: Caller, url: str, request: Request | None = None) -> Story:
+    """`gossamer why`, without what other keys did. Raises InvalidUrl, Misconfigured."""
+    story, sight = await story_of(project, url, request), Sight(project, caller)
     jobs = [one for one in story.jobs if await sight.of(one.job)]
     attempts = [one for one in story.attempts if await sight.of(one.job)]
     return msgspec.structs.replace(

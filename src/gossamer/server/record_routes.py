@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
 
 from ..errors import Misconfigured
+from ..model.task import Request
+from ..model.url import typed_url
 from ..project.keys import JOBS, RECORDS
 from ..project.records import RecordDifference, RecordFilter, RecordVersions, differences, query_of
 from ..project.story import Story
@@ -82,7 +85,13 @@ class DiffQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class WhyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """At most one of `body`, `json` (a text) and `form` (urlencoded) says what was sent."""
+
     url: Annotated[str, Meta(min_length=1, max_length=2083)]
+    method: Annotated[str, Meta(max_length=20)] | None = None
+    body: Annotated[str, Meta(max_length=8192)] | None = None
+    json: Annotated[str, Meta(max_length=8192)] | None = None
+    form: Annotated[str, Meta(max_length=8192)] | None = None
 
 
 async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm) -> Reply | Response:
@@ -148,7 +157,25 @@ async def diff(call: Call) -> Reply:
 
 
 async def why(call: Call) -> Reply:
-    return Reply(value=await seen_story(call.project, call.caller, call.of(WhyQuery).url))
+    asked = call.of(WhyQuery)
+    return Reply(value=await seen_story(call.project, call.caller, asked.url, _request(asked)))
+
+
+def _request(asked: WhyQuery) -> Request | None:
+    sent = (asked.body, asked.json, asked.form)
+    if asked.method is None and sent == (None, None, None):
+        return None
+    try:
+        json = msgspec.json.decode(asked.json) if asked.json is not None else None
+    except msgspec.DecodeError as error:
+        raise Misconfigured(f"The parameter json is no JSON: {error}.") from error
+    return Request(
+        url=typed_url(asked.url),
+        method=asked.method or "POST",
+        body=asked.body,
+        json=json,
+        form=parse_qsl(asked.form, keep_blank_values=True) if asked.form is not None else None,
+    )
 
 
 async def _seen_job(call: Call, id: str) -> None:
