@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from gossamer.errors import FrontierFull, LeaseLost, Permanent
@@ -140,6 +141,28 @@ async def test_dropped_candidates_are_remembered_with_their_reason(lab):
         ("https://elsewhere.test/", UrlState.DROPPED, "scope"),
     ]
     assert (await lab.frontier.lease(job.id, "w", 9)).leases == ()
+
+
+async def test_the_fate_of_one_url_is_looked_up_by_its_fingerprint(lab):
+    job, other = await lab.job(), await lab.job("other")
+    twin = msgspec.structs.replace(candidate("https://a.test/1"), fingerprint=b"p" * 16)  # the same address by POST
+    known = [candidate("https://a.test/1"), twin, candidate("https://b.test/", dropped=DropReason.SCOPE)]
+    await lab.frontier.add(job.id, known)
+    for lease in (await lab.frontier.lease(job.id, "w", 9)).leases:
+        if lease.task.fingerprint == twin.fingerprint:
+            await lab.frontier.bury(lease, "uncertain", "Nobody knows.")
+        else:
+            await lab.frontier.complete(lease, UrlState.DONE)
+
+    fates = [await lab.queue.fate(job.id, one.site, one.fingerprint) for one in known]
+
+    assert [(fate.url, fate.state, fate.reason, fate.message) for fate in fates] == [
+        ("https://a.test/1", UrlState.DONE, "", ""),
+        ("https://a.test/1", UrlState.DEAD, "uncertain", "Nobody knows."),
+        ("https://b.test/", UrlState.DROPPED, "scope", ""),
+    ]
+    assert await lab.queue.fate(other.id, twin.site, twin.fingerprint) is None
+    assert await lab.queue.fate("no-such-job", twin.site, twin.fingerprint) is None
 
 
 async def test_trap_budget_per_shape_drops_what_is_beyond(lab):

@@ -82,7 +82,7 @@ def test_a_secret_prints_as_a_mark_and_no_site_can_write_one():
         ({"headers": {"X-A": "b\r\nHost: evil"}}, "header X-A"),
         ({"headers": {"X A": "b"}}, "no name of a header"),
         ({"headers": {"X-A": "\x00"}}, "header X-A"),
-        ({"headers": {"host": "evil.example"}}, "not for spiders"),
+        ({"headers": {"host": "evil.example"}}, "belongs to the connection"),
         ({"headers": {"Cookie": "a=b"}}, "write cookies="),
         ({"cookies": {"a": "b; c=d"}}, "cookie a"),
         ({"json": {"a": 1}}, 'write method="POST"'),

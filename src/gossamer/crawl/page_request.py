@@ -130,15 +130,13 @@ def is_personal(how: How, spider: Spider) -> bool:
 def redirected(task: Task, how: How, outcome: Redirected) -> Request:
     """The request for the target of a redirect. What the spider wished for this page it wishes for its new address too,
     but nobody else is told what was meant for the first one alone. Raises FetchRefused."""
-    body = how.body if outcome.method == how.method else None
-    headers = how.headers if body is not None or how.body is None else _without_content(how.headers)
-    stays = origin_of(outcome.to) == origin_of(task.url)
-    if not stays:
-        headers = tuple(one for one in headers if one[0].lower() not in PRIVATE and not is_secret(one[1]))
-        if body is not None and (body.archived or any(not isinstance(part, bytes) for part in body.parts)):
-            raise FetchRefused(
-                f"{task.url} redirects to {outcome.to}, at another origin, which shall not get the secrets in the body."
-            )
+    onward = how_after(how, task.url, outcome.to, outcome.method)
+    body = onward.body
+    leaves = body is not None and origin_of(outcome.to) != origin_of(task.url)
+    if leaves and body is not None and (body.archived or any(not isinstance(part, bytes) for part in body.parts)):
+        raise FetchRefused(
+            f"{task.url} redirects to {outcome.to}, at another origin, which shall not get the secrets in the body."
+        )
     return Request(
         url=outcome.to,
         kind=task.kind,
@@ -147,14 +145,24 @@ def redirected(task: Task, how: How, outcome: Redirected) -> Request:
         proxy_pool=task.proxy_pool,
         country=task.country,
         max_attempts=task.max_attempts,
-        stored=msgspec.structs.replace(
-            how,
-            method=outcome.method,
-            headers=headers,
-            cookies=how.cookies if stays else (),
-            auth=how.auth if stays else None,
-            body=body,
-        ),
+        stored=onward,
+    )
+
+
+def how_after(how: How, url: str, to: str, method: str) -> How:
+    """What is sent to `to`, where `url` redirects, and with which `method`."""
+    body = how.body if method == how.method else None
+    headers = how.headers if body is not None or how.body is None else _without_content(how.headers)
+    stays = origin_of(to) == origin_of(url)
+    if not stays:
+        headers = tuple(one for one in headers if one[0].lower() not in PRIVATE and not is_secret(one[1]))
+    return msgspec.structs.replace(
+        how,
+        method=method,
+        headers=headers,
+        cookies=how.cookies if stays else (),
+        auth=how.auth if stays else None,
+        body=body,
     )
 
 

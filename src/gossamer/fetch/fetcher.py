@@ -211,7 +211,7 @@ class Fetcher:
                 return Fetched(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
             target = _target(response) if moved else response.url.partition("#")[0]
             trail, before = (*trail, _step(method, url)), method
-            method = _method_after(status, method) if moved else "GET"
+            method = method_after(status, method) if moved else "GET"
             if request.private_body and method == request.method and origin_of(target) != origin_of(request.url):
                 raise FetchRefused(
                     f"{url} redirects to {target}, at another origin, which shall not get the secrets in the body."
@@ -385,9 +385,10 @@ def _step(method: str, url: str) -> str:
     return url if method == "GET" else f"{method} {url}"
 
 
-def _method_after(status: int, method: str) -> str:
-    """The method with which a redirect is followed, as browsers do it; another one is without the body."""
-    if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
+def method_after(status: int, method: str) -> str:
+    """The method with which a redirect is followed, as browsers do it; another one is without the body. A page that was
+    moved on by other means than a status is asked for with GET."""
+    if status not in _MOVED or (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
         return "GET"
     return method
 

@@ -26,6 +26,7 @@ from .queue_values import DeadLetter as DeadLetter
 from .queue_values import SiteFacts as SiteFacts
 from .queue_values import SiteLoad as SiteLoad
 from .queue_values import SiteOrder as SiteOrder
+from .queue_values import UrlFate as UrlFate
 from .queue_values import UrlStory as UrlStory
 
 RENEWAL = timedelta(seconds=4)  # workers renew their leases at least this often, and so learn which of them are lost
@@ -417,6 +418,10 @@ class QueueView(DeadLetters, Protocol):
 
     async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
         """The state of the URL in every job that knows it, newest job first."""
+        ...
+
+    async def fate(self, job: str, site: str, fingerprint: bytes) -> UrlFate | None:
+        """What became of one URL of a job; None where the job does not know it. Looked up by key."""
         ...
 
     async def sites(self, job: str, limit: int | None = 20) -> list[SiteLoad]:

@@ -37,6 +37,15 @@ class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
     incidents: tuple[tuple[float, str], ...] = ()  # expired leases; replayed or resolved dead letters
 
 
+class UrlFate(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a URL in one job so far. `message` is that of its dead letter."""
+
+    url: str
+    state: UrlState
+    reason: str
+    message: str
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A page that was given up, as it was at the moment of the query. `id` is unique in its job, not among all jobs."""
 

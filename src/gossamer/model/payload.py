@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")
 _COOKIE_VALUE = re.compile(r"[^\x00-\x20\x7f-\U0010ffff\",;\\]*|\"[^\x00-\x20\x7f-\U0010ffff\",;\\]*\"")
 # They belong to the connection, or say to whom it leads.
-NOT_FOR_SPIDERS = frozenset({
+OF_THE_CONNECTION = frozenset({
     "host", "connection", "keep-alive", "proxy-connection", "proxy-authorization", "te", "trailer",
     "transfer-encoding", "upgrade", "content-length", "expect",
 })  # fmt: skip
@@ -82,8 +82,8 @@ def check_header(name: Any, value: Any) -> None:
         raise BadPayload(f"has the header {name!a:.60}, which is no name of a header")
     if not isinstance(value, str) or not _VALUE.fullmatch(value):
         raise BadPayload(f"has a header {name} that is no text of one line")
-    if name.lower() in NOT_FOR_SPIDERS:
-        raise BadPayload(f"has the header {name}, which is not for spiders to set")
+    if name.lower() in OF_THE_CONNECTION:
+        raise BadPayload(f"has the header {name}, which belongs to the connection and cannot be set")
 
 
 def cookies_of(cookies: Mapping[str, str]) -> Pairs:
@@ -198,7 +198,7 @@ def _urlencoded(fields: Any, what: str) -> list[Part]:
 def _json(value: Any) -> Iterable[Part]:
     try:
         text = msgspec.json.encode(value, enc_hook=_plain).decode()
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadPayload(f"has json that cannot be written ({error})") from error
     return _encoded(parted(text, IN_JSON))
 

@@ -8,7 +8,7 @@ import msgspec
 
 from .download import Download
 from .payload import SAFE_METHODS, Body, Pairs
-from .secret_text import Text
+from .secret_text import Text, is_secret
 
 ACTIONS = ("click", "type", "press", "scroll", "wait")
 MOMENTS = ("load", "domcontentloaded", "networkidle")
@@ -138,7 +138,15 @@ class How(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     body: Body | None = None
     timeout: float | None = None  # seconds for the whole request
     errback: str | None = None  # the method of the spider that hears of the final failure
+    apart: str = ""  # tells requests apart that are otherwise alike: whose they are
     retry_unsafe: bool | None = None  # may it be sent again when nobody knows whether it arrived? None: as settings say
+
+    @property
+    def names_secrets(self) -> bool:
+        """Does any of its texts refer to a secret?"""
+        texts = [value for _, value in (*self.headers, *self.cookies)] + list(self.auth or ())
+        parts = self.body.parts if self.body is not None else ()
+        return any(is_secret(text) for text in texts) or not all(isinstance(part, bytes) for part in parts)
 
     @property
     def is_safe(self) -> bool:

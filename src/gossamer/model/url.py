@@ -134,16 +134,19 @@ class UrlRules:
 
     def fingerprint(self, href: str, how: How | None = None) -> bytes:
         """16 bytes that are equal for equal pages. A request that is more than a GET is told from others by its method,
-        its body and the headers that `identity_headers` name; one for a file from one for a page."""
+        its body, the headers that `identity_headers` name and what sets it `apart`; one for a file from one for a
+        page."""
         canonical = self.canonical(href)
         told = self._told(how) if how is not None else ""
         return fingerprint(f"{canonical}\n{told}" if told else canonical)
 
     def _told(self, how: How) -> str:
         headers = sorted((name.lower(), value) for name, value in how.headers if name.lower() in self._identity_headers)
-        if how.method == "GET" and not headers and how.file is None:
+        if how.method == "GET" and not headers and how.file is None and not how.apart:
             return ""
         told = (how.method, how.body.digest if how.body is not None else "", headers)
+        if how.apart:
+            return msgspec.json.encode((*told, "apart", how.apart)).decode()
         if how.file is not None:  # an address may be wanted as a page and as a file
             return msgspec.json.encode((*told, "file")).decode()
         return msgspec.json.encode(told).decode()

@@ -19,6 +19,7 @@ from .media import Media
 from .page import Page
 from .spider import Spider
 
+HAND_ON = "hand_on"  # the kind of a page of which nothing is recorded
 PAGES = "gossamer:pages"  # the spider of jobs that `PageSpider` works on; no spider or recipe can have this name
 
 
@@ -84,3 +85,6 @@ class PageSpider(SiteSpider):
 
     def parse(self, page: Page) -> Iterator[Item | Request]:
         yield next(super().parse(page))
+
+    def hand_on(self, page: Page) -> None:
+        """The answer to a request of somebody's own: it is given to whoever asked, and to nobody else."""

@@ -16,17 +16,22 @@ from typing import Any, Self
 import msgspec
 
 from ..clock import iso_time
-from ..errors import BackendUnavailable, GossamerError, Permanent
-from ..frontier.contract import DeadFilter, is_redirect
+from ..crawl.page_request import how_after
+from ..errors import BackendUnavailable, GossamerError, Misconfigured, ParseFailed, Permanent
+from ..fetch.fetcher import method_after
+from ..frontier.contract import UrlFate, is_redirect
 from ..model.job import Job, JobState
 from ..model.page import Snapshot
 from ..model.record import Attempt, PageFacts
+from ..model.route import How
 from ..model.task import UrlState
+from ..model.url import site_of
 from ..parse.media import Media
 from ..parse.page import Page
 from ..schedule.sources import WantedPage
 from ..store.contract import RecordQuery
 from . import wire_views
+from .extraction import Extraction, Rules
 from .keys import Caller
 from .open import Project
 from .story import DROPPED
@@ -36,7 +41,6 @@ THREADS = 4
 LOOK = timedelta(milliseconds=100)  # between two looks at which jobs still run
 MOST_REDIRECTS = 50
 MOST_RECORDS = 1000  # of one page
-MOST_LETTERS = 1000
 FIRST_RESULTS = 100  # of a batch that are shown with its job: all of them, if they are not too big
 MOST_OF_A_PAGE = 64 * 1024 * 1024  # bytes in all formats that were asked for
 
@@ -101,8 +105,8 @@ async def answer_of(project: Project, pages: PageReader, job: Job) -> JobAnswer:
 
 
 class PageReader:
-    """Waits for results and reads them. Open inside `async with`: it has threads, and a task that looks for all who
-    wait.
+    """Waits for results and reads them. Open inside `async with`: it has threads, children that follow the rules of
+    clients, and a task that looks for all who wait.
 
     However many wait, one question is asked for all of them, ten times a second.
     """
@@ -112,6 +116,7 @@ class PageReader:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="page-results")
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}  # by job
         self._wanted = asyncio.Event()
+        self.extraction = Extraction(project.clock)
 
     async def __aenter__(self) -> Self:
         self._looking = asyncio.create_task(self._look(), name="look for results")
@@ -120,6 +125,7 @@ class PageReader:
     async def __aexit__(self, *exc: object) -> None:
         self._looking.cancel()
         await asyncio.gather(self._looking, return_exceptions=True)
+        await self.extraction.__aexit__(*exc)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def wait(self, job: str, seconds: float) -> bool:
@@ -166,7 +172,8 @@ class PageReader:
 
     async def cached(self, caller: Caller, wish: PageWish, href: str, max_age: float) -> PageOutcome | None:
         """The newest good copy in the archive that a job of the caller's sight has fetched, if it is not older than
-        `max_age` seconds and has what is wanted. How it should be fetched cannot be told of a copy."""
+        `max_age` seconds and has what is wanted. How it should be fetched cannot be told of a copy, and what a request
+        carries may change the answer."""
         if "records" in wish.formats or not _is_plain(wish):
             return None
         project = self._project
@@ -182,12 +189,17 @@ class PageReader:
             return None  # it was pruned
         if "screenshot" in wish.formats and not snapshot.screenshot:
             return None
+        error = None
+        try:
+            data = await self._data(snapshot, wish.formats, wish.extract, None)
+        except _NotExtracted as failure:
+            data, error = failure.data, PageError(code="extract", message=str(failure))
         return PageOutcome(
-            success=True,
+            success=error is None,
             id=wish.id,
             url=snapshot.url,
             status_code=snapshot.status,
-            data=await self._data(snapshot, wish.formats, None),
+            data=data,
             meta=PageMeta(
                 job_id=None,
                 route=None,
@@ -197,7 +209,7 @@ class PageReader:
                 fetched_at=iso_time(snapshot.fetched_at),
             ),
             tokens_used=0.0,
-            error=None,
+            error=error,
         )
 
     async def _may_read(self, caller: Caller, id: str) -> bool:
@@ -209,40 +221,35 @@ class PageReader:
 
     async def outcomes(self, job: Job, pages: tuple[WantedPage, ...]) -> list[PageOutcome]:
         """What came of these pages of the job, in their order; of the first ones, where all would be too much."""
-        project = self._project
-        rows: dict[bytes, tuple[str, UrlState, str]] = {}
-        async for url, state, reason in project.state.queue.urls(job.id):
-            rows.setdefault(project.rules.fingerprint(url), (url, state, reason))
-        letters = await project.state.queue.dead(DeadFilter(job=job.id), MOST_LETTERS)
-        messages = {project.rules.fingerprint(letter.url): letter.message for letter in letters}
         found: list[PageOutcome] = []
         weight = 0
         for page in pages:
             if weight >= wire_views.MOST_BYTES:
                 break
-            found.append(await self._outcome(job, page, rows, messages))
+            found.append(await self._outcome(job, page))
             weight += wire_views.weight_of(found[-1].data)
         return found
 
-    async def _outcome(
-        self,
-        job: Job,
-        page: WantedPage,
-        rows: dict[bytes, tuple[str, UrlState, str]],
-        messages: dict[bytes, str],
-    ) -> PageOutcome:
-        project, url = self._project, page.request.url
-        fingerprint = project.rules.fingerprint(url)
-        cost, state, reason = 0.0, None, ""
+    async def _outcome(self, job: Job, page: WantedPage) -> PageOutcome:
+        project, url, how = self._project, page.request.url, page.request.wishes()
+        fate = await self._fate(job, url, how)
         attempts: list[Attempt] = []
         for _ in range(MOST_REDIRECTS):
-            if fingerprint not in rows:
+            if fate is None:
                 break
-            url, state, reason = rows[fingerprint]
-            attempts += [one for one in await project.records.attempts(fingerprint) if one.job == job.id]
-            if not is_redirect(reason):
+            url, fingerprint = fate.url, project.rules.fingerprint(fate.url, how)
+            here = [one for one in await project.records.attempts(fingerprint) if one.job == job.id]
+            attempts += here
+            if not is_redirect(fate.reason):
                 break
-            fingerprint = project.rules.fingerprint(reason.rpartition(" ")[2])
+            to, status = fate.reason.rpartition(" ")[2], here[-1].status if here else None
+            for method in (method_after(status or 0, how.method), "GET"):  # behind a cookie it may be GET all the same
+                onward = how_after(how, url, to, method)
+                if (fate := await self._fate(job, to, onward)) is not None:
+                    how = onward
+                    break
+        state, reason, message = (fate.state, fate.reason, fate.message) if fate is not None else (None, "", "")
+        fingerprint = project.rules.fingerprint(url, how)
         cost = sum(one.cost for one in attempts)
         last = attempts[-1] if attempts else None
         meta = PageMeta(
@@ -253,13 +260,15 @@ class PageReader:
             from_cache=False,
             fetched_at=iso_time(last.at) if last is not None else None,
         )
-        data, error = None, _error_of(state, reason, messages.get(fingerprint, ""), job)
+        data, error = None, _error_of(state, reason, message, job)
         status = last.status if last is not None else None
         if error is None or state is UrlState.DEAD:  # a page with an error status is given, too
             try:
                 snapshot = await self._snapshot(job, fingerprint, earlier=error is None)
                 status = snapshot.status  # not 304, where the copy from before is still good
-                data = await self._data(snapshot, page.formats, job)
+                data = await self._data(snapshot, page.formats, page.extract, job)
+            except _NotExtracted as failure:
+                data, error = failure.data, error or PageError(code="extract", message=str(failure))
             except BackendUnavailable:
                 raise
             except GossamerError as failure:
@@ -275,6 +284,9 @@ class PageReader:
             error=error,
         )
 
+    async def _fate(self, job: Job, url: str, how: How) -> UrlFate | None:
+        return await self._project.state.queue.fate(job.id, site_of(url), self._project.rules.fingerprint(url, how))
+
     async def _snapshot(self, job: Job, fingerprint: bytes, *, earlier: bool) -> Snapshot:
         """The raw page that the job fetched; with `earlier` else the copy from before, where the server said that it is
         still good."""
@@ -285,7 +297,9 @@ class PageReader:
             raise Permanent("The raw page is not stored yet, or was pruned. Ask for the job again, or for the page.")
         return await self._project.archive.get(found[-1].archive_ref)
 
-    async def _data(self, snapshot: Snapshot, formats: tuple[str, ...], job: Job | None) -> dict[str, Any]:
+    async def _data(
+        self, snapshot: Snapshot, formats: tuple[str, ...], rules: Rules | None, job: Job | None
+    ) -> dict[str, Any]:
         loop, limit = asyncio.get_running_loop(), self._project.settings.crawl.parse_timeout
         reading = loop.run_in_executor(self._threads, formatted, snapshot, formats)
         try:
@@ -295,6 +309,12 @@ class PageReader:
             raise Permanent(f"{snapshot.url} takes longer to read than {limit.total_seconds():g} s.") from None
         if "records" in formats and job is not None:
             data["records"] = await self._records(RecordQuery(job=job.id, url=snapshot.url))
+        if rules is not None:
+            try:
+                data["extract"] = await self.extraction.extract(rules, snapshot)
+            except (Misconfigured, ParseFailed) as error:
+                data["extract"] = None
+                raise _NotExtracted(data, str(error)) from error
         if wire_views.weight_of(data) > MOST_OF_A_PAGE:
             raise Permanent(
                 f"{snapshot.url} has more than {MOST_OF_A_PAGE >> 20} MiB in these formats. Ask for fewer of them."
@@ -313,9 +333,19 @@ class PageReader:
         return found
 
 
+class _NotExtracted(Exception):
+    """The rules of the client do not fit the page. `data` is what there is beside them."""
+
+    def __init__(self, data: dict[str, Any], message: str) -> None:
+        super().__init__(message)
+        self.data = data
+
+
 def _is_plain(wish: PageWish) -> bool:
-    """Does it say nothing of how the page is to be fetched?"""
-    return not (wish.use_js_render or wish.wait_for or wish.use_residential or wish.route or wish.country)
+    """Does it say nothing of how the page is to be fetched, and carry nothing?"""
+    return not (
+        wish.carries or wish.use_js_render or wish.wait_for or wish.use_residential or wish.route or wish.country
+    )
 
 
 def _error_of(state: UrlState | None, reason: str, message: str, job: Job) -> PageError | None:

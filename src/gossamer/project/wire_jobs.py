@@ -3,7 +3,9 @@
 What it does: checks what a client may ask for (public addresses, spiders and recipes of the catalogue, routes of the
 settings, few enough jobs at once), and opens a job that any worker can serve. The pages of a job stand in its terms, so
 that a server that dies after this step loses nothing. The name of a job tells its owner and its content: the same
-request, made twice at once by the same key, is one job.
+plain request, made twice at once by the same key, is one job. A request that carries anything (another method, headers,
+cookies, a body) is a job of its own each time it is made; one that is repeated under its Idempotency-Key is the same.
+What it fetches is kept apart: no other request gets it for an answer, and nothing of it becomes a record.
 How it fails: BadWish for what cannot be asked for, TooMuchAtOnce, BackendUnavailable; then no job was opened.
 """
 
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from ipaddress import ip_address
 from typing import Annotated, Any, Literal
+from uuid import uuid4
 
 import msgspec
 from msgspec import Meta
@@ -22,12 +25,13 @@ from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import AddressRefused, GossamerError, InvalidUrl, Misconfigured, Permanent, Transient
 from ..fetch.addresses import AddressGuard
 from ..model.job import Job, JobState, JobTerms
+from ..model.payload import MAX_QUEUED_BODY
 from ..model.route import BROWSER, Render
 from ..model.task import Request, fault_of
 from ..model.url import authority_of, host_of, parse_url, site_of
 from ..parse.arguments import checked_arguments, job_name, stored_arguments, with_arguments
 from ..parse.discovery import is_file_ref
-from ..parse.site import PAGES, PageSpider, SiteSpider
+from ..parse.site import HAND_ON, PAGES, PageSpider, SiteSpider
 from ..parse.spider import Spider
 from ..routing.ladder import wished
 from ..schedule.authority import sealed_terms
@@ -35,6 +39,8 @@ from ..schedule.sources import PagesSource, WantedPage, source_of
 from ..schedule.spider_loader import Spiders
 from ..settings import Settings
 from ..settings.effective import coverage_of, job_terms, routing_of
+from .extraction import Extraction, Rules
+from .idempotency import KEPT
 from .keys import Caller
 from .open import Project
 
@@ -43,6 +49,8 @@ NAMES = "GET /api/v1/spiders lists the names of spiders and recipes."
 WAITED_FOR, ASKED_FOR = 1_000_000, 1_000  # priorities: of a page that somebody waits for, of one that is asked for
 
 Format = Literal["html", "text", "markdown", "links", "metadata", "product", "article", "screenshot", "records"]
+Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
+Pairs = Annotated[dict[str, str], Meta(max_length=100)]
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
 Address = Annotated[str, Meta(min_length=1, max_length=2083)]
 
@@ -64,12 +72,25 @@ class PageWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     url: Address
     id: Annotated[str, Meta(max_length=200)] = ""  # the client's own name for it
-    formats: Annotated[tuple[Format, ...], Meta(min_length=1, max_length=9)] = ("html",)
+    formats: Annotated[tuple[Format, ...], Meta(max_length=9)] = ("html",)
+    extract: Rules | None = None  # fields as in recipes
+    method: Method = "GET"
+    headers: Pairs | None = None
+    cookies: Pairs | None = None
+    body: str | None = None  # at most one of body, json and form
+    json: Any = None  # any JSON
+    form: dict[str, Any] | None = None  # texts, numbers, and lists of them
     use_js_render: bool = False  # show it in a browser
     use_residential: bool = False  # leave through a residential proxy pool
     route: Name | None = None  # a route of the settings, or a kind of transport
     country: Annotated[str, Meta(pattern="^[A-Za-z]{2}$", max_length=2)] | None = None
     wait_for: Annotated[str, Meta(min_length=1, max_length=500)] | None = None  # CSS; the page is shown in a browser
+
+    @property
+    def carries(self) -> bool:
+        """Is it more than a GET of its address?"""
+        bodies = (self.body, self.json, self.form)
+        return self.method != "GET" or bool(self.headers or self.cookies) or any(one is not None for one in bodies)
 
 
 class ScrapeWish(PageWish, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -83,11 +104,12 @@ class ScrapeWish(PageWish, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class BatchWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """1 to 100 pages: addresses, for which `formats` hold, or requests with wishes of their own."""
+    """1 to 100 pages: addresses, for which `formats` and `extract` hold, or requests with wishes of their own."""
 
     urls: list[Address] = []
     requests: list[PageWish] = []
-    formats: Annotated[tuple[Format, ...], Meta(min_length=1, max_length=9)] = ("html",)
+    formats: Annotated[tuple[Format, ...], Meta(max_length=9)] = ("html",)
+    extract: Rules | None = None
     spider: Name | None = None
     recipe: Name | None = None
     callback_url: Address | None = None
@@ -105,42 +127,52 @@ class CrawlWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     callback_url: Address | None = None
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks where. `repeat_name` is the Idempotency-Key of the request, if it has one."""
+
+    project: Project
+    caller: Caller
+    extraction: Extraction
+    repeat_name: str | None = None
+
+
 # -- beginning -----------------------------------------------------------------------------------------------------
 
 
-async def begin_scrape(project: Project, caller: Caller, wish: ScrapeWish, *, waits: bool) -> Job:
+async def begin_scrape(asked: Asked, wish: ScrapeWish, *, waits: bool) -> Job:
     """Open the job for one page. Raises BadWish, TooMuchAtOnce."""
-    priority = WAITED_FOR if waits else ASKED_FOR
-    return await _begin_pages(project, caller, [wish], wish.spider, wish.recipe, kind="scrape", priority=priority)
+    priority, name = WAITED_FOR if waits else ASKED_FOR, _one_of(wish.spider, wish.recipe)
+    return await _begin_pages(asked, [wish], name, kind="scrape", priority=priority)
 
 
-async def begin_batch(project: Project, caller: Caller, wish: BatchWish) -> Job:
+async def begin_batch(asked: Asked, wish: BatchWish) -> Job:
     """Open the job for 1 to MOST_PAGES pages. Raises BadWish, TooMuchAtOnce."""
     if wish.urls and wish.requests:
         raise BadWish("Give urls or requests, not both.")
-    pages = wish.requests or [PageWish(url=url, formats=wish.formats) for url in wish.urls]
+    if wish.requests and wish.extract is not None:
+        raise BadWish("Give each of the requests its own extract.")
+    pages = wish.requests or [PageWish(url=url, formats=wish.formats, extract=wish.extract) for url in wish.urls]
     if not 1 <= len(pages) <= MOST_PAGES:
         raise BadWish(f"A batch has 1 to {MOST_PAGES} pages, not {len(pages):,}. Split it, or begin a crawl.")
-    return await _begin_pages(project, caller, pages, wish.spider, wish.recipe, kind="batch", priority=ASKED_FOR)
+    name = _one_of(wish.spider, wish.recipe)
+    return await _begin_pages(asked, pages, name, kind="batch", priority=ASKED_FOR)
 
 
-async def _begin_pages(
-    project: Project,
-    caller: Caller,
-    wishes: Sequence[PageWish],
-    spider: str | None,
-    recipe: str | None,
-    *,
-    kind: str,
-    priority: int,
-) -> Job:
+async def _begin_pages(asked: Asked, wishes: Sequence[PageWish], name: str | None, *, kind: str, priority: int) -> Job:
+    project, caller, repeat_name = asked.project, asked.caller, asked.repeat_name
     settings = project.settings
     _check_pages_kept(settings)
-    name = _one_of(spider, recipe)
-    pages = tuple(_wanted(settings, wish, priority) for wish in wishes)
+    for wish in wishes:
+        await _check(wish, name, asked.extraction)
+    pages = tuple(_wanted(settings, caller, wish, priority) for wish in wishes)
     maker: Spider = PageSpider() if name is None else await _spider_named(settings, name)
     source = msgspec.json.encode(PagesSource(pages=pages))
-    content = b"\0".join((caller.id.encode(), (name or "").encode(), msgspec.json.encode(list(wishes))))
+    carries = any(wish.carries for wish in wishes)
+    once = (repeat_name or uuid4().hex) if carries else ""
+    content = "\0".join((caller.id, name or "", msgspec.json.encode(list(wishes)).decode(), once))
+    called = f"{kind}-{blake2b(content.encode(), digest_size=6 if not carries else 12).hexdigest()}"
+    if carries and repeat_name is not None and (known := await _begun_before(project, caller, called)) is not None:
+        return known
     terms = msgspec.structs.replace(
         job_terms(settings, maker),
         limit=None,
@@ -151,7 +183,15 @@ async def _begin_pages(
         coverage=coverage_of(maker, source.decode()),
         priority=priority,
     )
-    return await _open(project, caller, f"{kind}-{blake2b(content, digest_size=6).hexdigest()}", terms)
+    return await _open(project, caller, called, terms)
+
+
+async def _begun_before(project: Project, caller: Caller, name: str) -> Job | None:
+    """The job of a request that is repeated because its answer was lost, also if it has ended: what it sent is not sent
+    again."""
+    earliest = project.clock.now() - KEPT.total_seconds()
+    known = await project.state.history.newest_jobs(name, 1)
+    return next((job for job in known if job.owner == caller.id and job.created_at >= earliest), None)
 
 
 async def begin_crawl(project: Project, caller: Caller, wish: CrawlWish) -> Job:
@@ -202,6 +242,22 @@ async def _open(project: Project, caller: Caller, name: str, terms: JobTerms) ->
 def _check_pages_kept(settings: Settings) -> None:
     if not settings.store.keep_pages:
         raise BadWish("This project keeps no raw pages (store.keep_pages is off), so there is nothing to give back.")
+
+
+async def _check(wish: PageWish, spider: str | None, extraction: Extraction) -> None:
+    """Raises BadWish for wishes that do not go together, and for rules that cannot be followed."""
+    if not wish.formats and wish.extract is None:
+        raise BadWish("Say what is wanted of the page: formats, or extract.")
+    if wish.carries and (spider is not None or "records" in wish.formats):
+        raise BadWish(
+            "A request with a method, headers, cookies or a body is yours alone, and nothing of it is recorded: leave "
+            "out the spider, the recipe and the format records. To have values of the page, use extract."
+        )
+    if wish.extract is not None:
+        try:
+            await extraction.check(wish.extract)
+        except Misconfigured as error:
+            raise BadWish(str(error)) from error
 
 
 def _one_of(spider: str | None, recipe: str | None) -> str | None:
@@ -262,7 +318,7 @@ def _private(host: str) -> BadWish:
     )
 
 
-def _wanted(settings: Settings, wish: PageWish, priority: int) -> WantedPage:
+def _wanted(settings: Settings, caller: Caller, wish: PageWish, priority: int) -> WantedPage:
     url = public_url(settings, wish.url)
     wants_picture = "screenshot" in wish.formats
     renders = wish.use_js_render or wish.wait_for is not None or wants_picture
@@ -282,9 +338,35 @@ def _wanted(settings: Settings, wish: PageWish, priority: int) -> WantedPage:
         country=wish.country.lower() if wish.country is not None else None,
         render=Render(wait_for=wish.wait_for or "", screenshot=wants_picture) if renders else None,
     )
+    if wish.carries:
+        request = _with_payload(request, caller, wish)
     if fault := fault_of(request):
         raise BadWish(f"The request for {url} {fault}.")
-    return WantedPage(request=request, id=wish.id, formats=wish.formats)
+    return WantedPage(request=request, id=wish.id, formats=wish.formats, extract=wish.extract)
+
+
+def _with_payload(request: Request, caller: Caller, wish: PageWish) -> Request:
+    """The request with what it carries, as it is stored: kept apart from every other, and without secrets of the
+    project. Raises BadWish."""
+    made = msgspec.structs.replace(
+        request,
+        kind=HAND_ON,
+        method=wish.method,
+        headers=wish.headers or None,
+        cookies=wish.cookies or None,
+        body=wish.body,
+        json=wish.json,
+        form=wish.form,
+    )
+    if fault := fault_of(made):
+        raise BadWish(f"The request for {request.url} {fault}.")
+    how = made.wishes()
+    if how.names_secrets:  # only spiders may; a mark that came over the wire was copied from somewhere
+        raise BadWish("A text of the request has the form of a secret of this project. Send the value itself.")
+    if how.body is not None and how.body.size > MAX_QUEUED_BODY:
+        raise BadWish(f"The body has {how.body.size:,} bytes; over HTTP {MAX_QUEUED_BODY:,} can be sent on.")
+    whose = blake2b(msgspec.json.encode((caller.id, how.headers, how.cookies)), digest_size=16).hexdigest()
+    return msgspec.structs.replace(request, kind=HAND_ON, stored=msgspec.structs.replace(how, apart=whose), render=None)
 
 
 def _residential(settings: Settings) -> str:

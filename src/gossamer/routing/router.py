@@ -134,12 +134,12 @@ class Router:
     def serves(self, route: Route) -> bool:
         return self._serves is None or route.transport in self._serves or route.name in self._serves
 
-    def jar_for(self, route: Route, exit: Exit | None, session: str | None) -> CookieJar:
+    def jar_for(self, route: Route, exit: Exit | None, session: str | None, apart: str = "") -> CookieJar:
         """The cookies of one identity: a visitor that comes from elsewhere, or looks different, is another one, unless
-        it has a name."""
+        it has a name. Requests that are kept `apart` are visitors of their own."""
         if session is not None and self.sessions is not None:
             return self.sessions.jar(session)
-        key = (route.name, exit.identity if exit is not None else "", session or "")
+        key = (route.name, exit.identity if exit is not None else "", session or apart)
         jar = self._jars.get(key)
         if jar is None:
             jar = CookieJar(clock=self.clock)
@@ -223,7 +223,7 @@ class PageRoute:
         return OpenRoute(
             transport=pages,
             robots_transport=robots,
-            jar=router.jar_for(route, self.exit, wishes.session),
+            jar=router.jar_for(route, self.exit, wishes.session, wishes.apart),
             route=route,
             exit=self.exit,
             render=wishes.render,

@@ -88,8 +88,8 @@ class Door:
         body = None
         if endpoint.body is not None and (content or not endpoint.body_optional):
             body = parse_body(content, endpoint.body, request.headers.get("content-type", ""))
-        call = self._call(request, caller, query, body)
         name = self._repeat_name(request)
+        call = msgspec.structs.replace(self._call(request, caller, query, body), repeat_name=name)
         if name is None:
             return await self._write(endpoint, call)
         return await self._write_once(endpoint, call, name, content)

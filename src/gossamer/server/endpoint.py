@@ -13,6 +13,7 @@ from starlette.responses import Response
 from ..project.keys import Caller
 from ..project.open import Project
 from ..project.page_results import PageReader
+from ..project.wire_jobs import Asked
 
 PUBLIC = "public"  # in place of a scope: no key is needed
 ANY = "any"  # any key that holds
@@ -34,6 +35,17 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     query: Any  # a struct of the endpoint's `query`; handlers ask for it with `Call.of`
     body: Any  # a struct of the endpoint's `body`, or None
     request: Request
+    repeat_name: str | None = None  # its Idempotency-Key
+
+    @property
+    def asked(self) -> Asked:
+        """What begins jobs needs to know of it."""
+        return Asked(
+            project=self.project,
+            caller=self.caller,
+            extraction=self.pages.extraction,
+            repeat_name=self.repeat_name,
+        )
 
     def of(self, kind: type[T]) -> T:
         """The query or the body, whichever is of that kind."""

@@ -56,7 +56,7 @@ async def scrape(call: Call) -> Reply:
             return Reply(value=cached)
     if not await is_served(project):
         raise ApiError(503, "no_worker", NO_WORKER, headers={"retry-after": "5"})
-    job = await begin_scrape(project, call.caller, wish, waits=True)
+    job = await begin_scrape(call.asked, wish, waits=True)
     await _call_back(call, job, wish.callback_url)
     wait = min(wish.timeout, project.settings.server.max_wait.total_seconds())
     if not await call.pages.wait(job.id, wait):
@@ -69,7 +69,7 @@ async def scrape(call: Call) -> Reply:
 async def scrape_async(call: Call) -> Reply:
     wish = call.of(ScrapeWish)
     _check(call, wish.callback_url)
-    job = await begin_scrape(call.project, call.caller, wish, waits=False)
+    job = await begin_scrape(call.asked, wish, waits=False)
     await _call_back(call, job, wish.callback_url)
     return _begun(job, 202, await _note(call))
 
@@ -77,7 +77,7 @@ async def scrape_async(call: Call) -> Reply:
 async def batch(call: Call) -> Reply:
     wish = call.of(BatchWish)
     _check(call, wish.callback_url)
-    job = await begin_batch(call.project, call.caller, wish)
+    job = await begin_batch(call.asked, wish)
     await _call_back(call, job, wish.callback_url)
     total = len(await wanted_pages(call.project, job))
     value = BatchBegun(job_id=job.id, batch_id=job.id, url=_address(job), total=total, note=await _note(call))

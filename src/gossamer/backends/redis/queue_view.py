@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-from ...frontier.contract import SiteFacts, SiteLoad, UrlStory
+from ...frontier.contract import SiteFacts, SiteLoad, UrlFate, UrlStory
 from ...model.task import UrlState, wishes_of
 from . import rows
 from .dead_letters import RedisDeadLetters, url_of
@@ -31,6 +31,13 @@ class RedisQueueView(RedisDeadLetters):
             if row is not None:
                 stories.append(await self._tell(shard, site, job, row, jobs))
         return stories
+
+    async def fate(self, job: str, site: str, fingerprint: bytes) -> UrlFate | None:
+        known = await self._jobs.find_row(job)
+        row = await self._row(self._keys.shard_of(site), known.number, fingerprint) if known is not None else None
+        if row is None:
+            return None
+        return UrlFate(url=url_of(row), state=row.state, reason=row.reason, message=row.message)
 
     async def sites(self, job: str, limit: int | None = 20) -> list[SiteLoad]:
         row = await self._jobs.row(job)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ...clock import Clock
-from ...frontier.contract import Added, DeadFilter, DeadLetter, SiteFacts, SiteLoad, UrlStory
+from ...frontier.contract import Added, DeadFilter, DeadLetter, SiteFacts, SiteLoad, UrlFate, UrlStory
 from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState, wishes_of
 from .cleanup import drop_rest
 from .connection import Database
@@ -223,6 +223,14 @@ class SqliteQueueView:
             return len(letters)
 
         return await self._database.write(write)
+
+    async def fate(self, job: str, site: str, fingerprint: bytes) -> UrlFate | None:
+        sql = (
+            "SELECT urls.url, urls.state, urls.reason, urls.message FROM urls JOIN jobs ON jobs.number = urls.job "
+            "JOIN sites ON sites.number = urls.site WHERE jobs.id = ? AND sites.name = ? AND urls.fingerprint = ?"
+        )
+        row = await self._database.read(lambda c: c.execute(sql, (job, site, fingerprint)).fetchone())
+        return UrlFate(url=row[0], state=UrlState(row[1]), reason=row[2], message=row[3]) if row else None
 
     async def sites(self, job: str, limit: int | None = 20) -> list[SiteLoad]:
         def read(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -92,6 +93,7 @@ class WantedPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     request: Request
     id: str = ""
     formats: tuple[str, ...] = ()
+    extract: dict[str, Any] | None = None  # the fields of a recipe, as JSON
 
 
 class PagesSource(msgspec.Struct, frozen=True, kw_only=True, tag="pages"):
