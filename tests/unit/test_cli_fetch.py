@@ -276,7 +276,7 @@ def test_fetch_sends_what_the_command_line_says(project, site):
         "is no JSON": ("--json", "{"),
         "is not a header": ("-H", "nothing"),
         "more than one body": ("--json", "1", "-d", "x"),
-        "not for spiders": ("-H", "Host: evil.example"),
+        "belongs to the connection": ("-H", "Host: evil.example"),
         "no text of one line": ("-H", "X: a\nb"),
     }.items():
         said = project.run("fetch", url, *flags)
