@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from gossamer.backends.postgres.connection import PLAN_FOR_LOOKUPS, PostgresDatabase, Session, open_database, qualified
+from gossamer.backends.postgres.figures import Count, Sheet
 from gossamer.backends.postgres.record_queries import selection
 from gossamer.backends.postgres.record_writes import save_results
 from gossamer.backends.postgres.records import PostgresRecords
@@ -154,7 +155,8 @@ async def test_what_an_older_transaction_commits_later_is_not_missed(
     transaction = tables.transaction()
     await transaction.start()
     slow = [result(book("slow", price=2, at=NOW + 1))]
-    await save_results(Session(tables, schema), slow, NOW + 10_000, 0.0, queryable)  # written, and not committed
+    count = Count(Sheet(), slow, NOW + 10_000)
+    await save_results(Session(tables, schema), slow, NOW + 10_000, 0.0, queryable, count=count)  # not committed
     await store.save([result(book("quick"))])
 
     between = await store.cursor()
@@ -200,7 +202,7 @@ async def test_a_record_that_is_being_seen_is_not_retired(store: PostgresRecords
     transaction = tables.transaction()
     await transaction.start()
     seen = [visit("https://shop.example/other", book("a"), at=NOW + 2, job="books-2")]
-    await save_results(Session(tables, schema), seen, NOW + 10_000, 0.0, queryable)
+    await save_results(Session(tables, schema), seen, NOW + 10_000, 0.0, queryable, count=Count(Sheet(), seen, NOW))
 
     retiring = asyncio.create_task(store.retire("books-2", spider="books", at=NOW + 5))
     await waiting_backend(tables)

@@ -87,17 +87,22 @@ async def open_records(settings: Settings, clock: Clock, *, to_move: bool = Fals
 
 def _records_backend(settings: Settings, clock: Clock) -> AbstractAsyncContextManager[Records]:
     age: timedelta | None = settings.store.min_rewrite_age
+    domains = settings.monitor.domains
     if scheme_of(settings, "records") == "sqlite":
         from .sqlite.records import open_sqlite_records
 
-        return open_sqlite_records(_own_file(settings, "records"), clock, min_rewrite_age=age)
+        return open_sqlite_records(_own_file(settings, "records"), clock, min_rewrite_age=age, domains=domains)
     if scheme_of(settings, "records") in MONGO:
         from .mongo.records import open_mongo_records
 
-        return open_mongo_records(settings.records, clock, min_rewrite_age=age, prefix=postgres_schema(settings))
+        return open_mongo_records(
+            settings.records, clock, min_rewrite_age=age, domains=domains, prefix=postgres_schema(settings)
+        )
     from .postgres.records import open_postgres_records
 
-    return open_postgres_records(settings.records, clock, min_rewrite_age=age, schema=postgres_schema(settings))
+    return open_postgres_records(
+        settings.records, clock, min_rewrite_age=age, domains=domains, schema=postgres_schema(settings)
+    )
 
 
 def open_archive(settings: Settings, writer: str) -> AbstractAsyncContextManager[WholeArchive]:

@@ -142,6 +142,7 @@ def _check(settings: Settings) -> None:
     keep = settings.store.keep_runs
     demand(keep is None or keep >= 1, "store.keep_runs", "must be 1 or more; none keeps all of them.")
     demand(1 <= settings.store.compression <= 19, "store.compression", "must be between 1 and 19.")
+    demand(0 <= settings.monitor.domains <= 1000, "monitor.domains", "must be between 0 and 1000.")
     quality = settings.quality
     for name in ("minimum", "usual"):
         share = getattr(quality, name)

@@ -330,6 +330,10 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     allow_commands: bool = False  # may the state alone name commands that workers run?
 
 
+class Monitor(msgspec.Struct, frozen=True, kw_only=True):
+    domains: int = 50  # that have counters of their own; the others count together
+
+
 class Server(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for the HTTP door. Limits are those of each key; a key may have its own `rate` and `open_jobs`."""
 
@@ -388,6 +392,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     expect: Expect = Expect()
     fleet: Fleet = Fleet()
     server: Server = Server()
+    monitor: Monitor = Monitor()
     router: RouterTable = RouterTable()
     browser: Browser = Browser()
     extensions: tuple[str, ...] = ()  # module:Class or the name of an entry point; the first is the outermost

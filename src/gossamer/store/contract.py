@@ -1,5 +1,5 @@
-"""Contracts of storage: `Records` (records and their history, the log of pages, quality), `Archive` (raw pages) and
-`SpoolBook` (which results wait on the disks of workers).
+"""Contracts of storage: `Records` (records and their history, the log of pages, quality, figures), `Archive` (raw
+pages) and `SpoolBook` (which results wait on the disks of workers).
 
 A record store fulfils all of `Records`; those who use it ask for the part they need.
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 
 from ..errors import Permanent
+from ..model.figures import Figures
 from ..model.page import Snapshot
 from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
 
@@ -182,7 +183,28 @@ class QualityBook(Protocol):
         ...
 
 
-class Records(RecordStore, PageLog, RecordHistory, QualityBook, Protocol):
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of `span` seconds from `start` on."""
+
+    start: int
+    span: int
+    figures: Figures
+
+
+class FigureBook(Protocol):
+    """Figures over time, and their total. `save` counts: every attempt once, in the same commit, in its own minute."""
+
+    async def figures(self, since: float, until: float) -> list[Measured]:
+        """What was counted in the minutes and ten minutes that begin from `since` on and before `until`, oldest first.
+        Minutes are kept for a day, ten minutes for 30 days; no time is in both."""
+        ...
+
+    async def total_figures(self) -> Figures:
+        """Everything that was ever counted here. No number of it becomes smaller."""
+        ...
+
+
+class Records(RecordStore, PageLog, RecordHistory, QualityBook, FigureBook, Protocol):
     """All that a record store does. `stream` is all that it holds, row by row, for a move or a backup."""
 
     @property

@@ -70,7 +70,8 @@ COUNTED = {
     "records": "records", "earlier versions": "superseded", "sightings": "sightings", "pages": "pages",
     "attempts": "attempts", "archived visits": "visits", "shapes of items": "schemas", "quality counts": "quality",
 }  # fmt: skip  # what `counts` calls the rows of each table
-TABLES = ("quality", "schemas", "visits", "attempts", "sightings", "superseded", "records", "pages")  # children first
+TABLES = ("figures", "figure_sheets", "quality", "schemas", "visits", "attempts", "sightings", "superseded", "records",
+          "pages")  # fmt: skip  # children first
 
 Values = Sequence[Any]  # Any: one row of a table, whose columns have different types
 

@@ -11,6 +11,7 @@
     <prefix>.sightings   which job saw which record in which version      _id: hash of the job, record
     <prefix>.schemas     every shape that items have had                  _id: hash of type and id
     <prefix>.quality     sums of what was counted (quality.py)            _id: hash of day and spider
+    <prefix>.figures     sums of attempts, over time (figures.py)         _id: "now"; span and start
 
 Pages and records have numbers, in the order of first storage. Names are bytes of fixed length, numbers and times
 written so that the order of bytes is the order of things: most collections need no other index.
@@ -39,7 +40,8 @@ from hashlib import blake2b
 import msgspec
 
 LAYOUT = 1  # the version of all this
-COLLECTIONS = ("store", "pages", "visits", "attempts", "records", "superseded", "sightings", "schemas", "quality")
+COLLECTIONS = ("store", "pages", "visits", "attempts", "records", "superseded", "sightings", "schemas", "quality",
+               "figures")  # fmt: skip
 
 # Name -> collection, fields, whether documents without the field are left out.
 INDEXES: dict[str, tuple[str, tuple[str, ...], bool]] = {
@@ -49,6 +51,8 @@ INDEXES: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "page": ("records", ("page",), False),
     "page_number": ("pages", ("number",), False),
     "uncounted": ("attempts", ("sheet",), True),
+    "unfolded": ("attempts", ("minute",), True),
+    "figure_start": ("figures", ("start",), True),
 }
 
 NUMBER_BYTES = 8

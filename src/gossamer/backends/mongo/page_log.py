@@ -15,6 +15,7 @@ from ...errors import BackendUnavailable
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
 from ...store.record_rules import UNCHANGED, Held, archived_visits, is_stale, reparsed, reread
+from . import figures
 from .connection import Document, MongoDatabase, Write
 from .layout import attempt_name, digest, visit_name, visits_from
 from .quality import uncounted
@@ -209,14 +210,18 @@ async def _move_on(database: MongoDatabase, plans: Sequence[_Confirmed]) -> bool
 # -- visits, attempts, facts ---------------------------------------------------------------------------------------
 
 
-async def log_visits(database: MongoDatabase, results: Sequence[PageResult], number: dict[bytes, int]) -> int:
-    """Write visits, attempts and, last of all, the facts of pages; return how many attempts count something."""
+async def log_visits(
+    database: MongoDatabase, results: Sequence[PageResult], number: dict[bytes, int], now: float
+) -> int:
+    """Write visits, attempts and, last of all, the facts of pages; return how many attempts have something for the
+    ledger of quality. All of them are to be counted among the figures."""
     pages = [result.page for result in results if result.page is not None]
     visits = archived_visits(results)
     await database.write("visits", [InsertOne(visit_document(page, number[page.fingerprint])) for page in visits])
     attempts = [attempt_document(result.attempt, number[result.attempt.fingerprint]) for result in results]
     for document, result in zip(attempts, results, strict=True):
         document.update(uncounted(result.quality))
+        document.update(figures.uncounted(result, now))
     await database.write("attempts", [InsertOne(one) for one in attempts])
     await _keep_facts(database, pages)
     await _keep_reparsed(database, reread(results), number)

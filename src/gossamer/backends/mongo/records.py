@@ -16,13 +16,16 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from ...clock import Clock
+from ...model.figures import Figures
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
-from ...store.contract import Difference, RecordQuery, Version, VisitQuery
+from ...store.contract import Difference, Measured, RecordQuery, Version, VisitQuery
+from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, write_cursor
 from . import record_history as history
 from . import record_queries as queries
 from .connection import CONNECT_WITHIN, Document, MongoDatabase, open_database
+from .figures import FigureLedger
 from .layout import attempts_from, identity_of, number_in, visits_from
 from .page_log import (
     FACT_FIELDS,
@@ -53,28 +56,36 @@ async def open_mongo_records(
     clock: Clock,
     *,
     min_rewrite_age: timedelta | None = None,
+    domains: int = DOMAINS,
     prefix: str = PREFIX,
     connect_within: timedelta = CONNECT_WITHIN,
 ) -> AsyncIterator[MongoRecords]:
     """Open the record store at `address`; its collections, named `prefix` and so on, are made if they are missing.
 
-    Raises Misconfigured, BadState, BackendUnavailable.
+    `domains` have figures of their own in the total. Raises Misconfigured, BadState, BackendUnavailable.
     """
     async with open_database(address, prefix=prefix, connect_within=connect_within) as database:
         revisions = Revisions(database)
         await revisions.refresh()
-        yield MongoRecords(database, revisions, clock, min_rewrite_age=min_rewrite_age)
+        yield MongoRecords(database, revisions, clock, min_rewrite_age=min_rewrite_age, domains=domains)
 
 
 class MongoRecords:
     """Fulfils `Records`. Many processes may write to the same collections."""
 
     def __init__(
-        self, database: MongoDatabase, revisions: Revisions, clock: Clock, *, min_rewrite_age: timedelta | None = None
+        self,
+        database: MongoDatabase,
+        revisions: Revisions,
+        clock: Clock,
+        *,
+        min_rewrite_age: timedelta | None = None,
+        domains: int = DOMAINS,
     ) -> None:
         self.database = database
         self.revisions = revisions
         self._ledger = QualityLedger(database)
+        self._figures = FigureLedger(database, domains)
         self._clock = clock
         self._min_age = min_rewrite_age.total_seconds() if min_rewrite_age is not None else 0.0
         self._known_schemas: set[tuple[str, str]] = set()
@@ -93,7 +104,8 @@ class MongoRecords:
         looks = [(number[rows[place].attempt.fingerprint], rows[place].attempt.job) for place in sorted(stale)]
         await see_stale(self.database, looks)
         await confirm(self.database, self.revisions, rows, number, now)
-        await self._ledger.note(await log_visits(self.database, rows, number))
+        await self._ledger.note(await log_visits(self.database, rows, number, now))
+        await self._figures.note(len(rows), now)
         return counts
 
     async def _save_schemas(self, results: Sequence[PageResult], now: float) -> None:
@@ -197,6 +209,12 @@ class MongoRecords:
     async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
         return await self._ledger.scores(mend(spider) if spider is not None else None, since)
 
+    async def figures(self, since: float, until: float) -> list[Measured]:
+        return await self._figures.between(since, until)
+
+    async def total_figures(self) -> Figures:
+        return await self._figures.total()
+
     async def cursor(self) -> str:
         return write_cursor(queries.KIND, self.database.store, await self.revisions.cursor())
 
@@ -210,13 +228,14 @@ class MongoRecords:
     async def prune(self, older_than: timedelta) -> int:
         cutoff = self._clock.now() - older_than.total_seconds()
         await self._ledger.fold_all()  # what an attempt counted is kept
+        await self._figures.fold_all()
         return await self._prune_attempts(cutoff) + await self._prune_visits(cutoff)
 
     async def _prune_attempts(self, cutoff: float) -> int:
         gone, last = 0, bytes(24)
         while found := await self.database.find(
             "attempts",
-            {"_id": {"$gt": last}, "at": {"$lt": cutoff}, "sheet": {"$exists": False}},
+            {"_id": {"$gt": last}, "at": {"$lt": cutoff}, "sheet": {"$exists": False}, "minute": {"$exists": False}},
             ["_id"],
             order=[("_id", 1)],
             limit=PRUNED,

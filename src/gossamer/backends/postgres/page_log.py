@@ -15,6 +15,7 @@ from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, Tally
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, VISIT_FIELDS, attempt_values, visit_values
 from ...store.record_rules import added_up, archived_visits, is_stale, reparsed, reread
 from .connection import Collision, Session
+from .figures import Count
 from .stored_text import identity_of
 
 # FOR NO KEY UPDATE inside LATERAL locks the rows one by one, in the order of the array.
@@ -46,6 +47,16 @@ FROM {unnest(_PAGE_TYPES)} AS new ({", ".join(PAGE_FIELDS)}) WHERE pages.fingerp
 ADD_ATTEMPTS = f"""
 INSERT INTO @attempts (page, {", ".join(ATTEMPT_FIELDS)}) SELECT * FROM {unnest(("bigint", *_ATTEMPT_TYPES))}
 ON CONFLICT (page, at, job, worker) DO NOTHING"""  # noqa: S608 - our own names
+
+_ADDED = " RETURNING page, at, job, worker"
+
+# And the figures at once, if all attempts are new: figures.py.
+_LAST = len(_ATTEMPT_TYPES) + 1
+_ADD_AND_COUNT = f"""
+WITH added AS ({ADD_ATTEMPTS}{_ADDED}), counted AS (
+    UPDATE @figure_sheets SET figures = ${_LAST + 4}
+    WHERE start = ${_LAST + 2} AND writer = ${_LAST + 3} AND (SELECT count(*) FROM added) = ${_LAST + 1} RETURNING 1
+) SELECT added.*, (SELECT count(*) FROM counted) AS counted FROM added"""  # noqa: S608 - our own names
 
 ADD_VISITS = f"""
 INSERT INTO @visits (page, {", ".join(VISIT_FIELDS)}) SELECT * FROM {unnest(("bigint", *_VISIT_TYPES))}
@@ -129,21 +140,24 @@ async def stale_ones(session: Session, results: Sequence[PageResult], number: di
     return frozenset(place for place, who in visitors.items() if is_stale(results[place], newest.get(who)))
 
 
-async def write_visits(session: Session, results: Sequence[PageResult], number: dict[bytes, int]) -> list[Tally]:
-    """Write attempts and visits; return what was counted in attempts that were not known yet."""
+async def write_visits(
+    session: Session, results: Sequence[PageResult], number: dict[bytes, int], count: Count
+) -> list[PageResult]:
+    """Write attempts and visits, and count; return the results whose attempts were not known yet."""
     attempts = new_rows(
         (number[attempt.fingerprint], *attempt_values(attempt)) for attempt in (result.attempt for result in results)
     )
-    tallies: list[Tally] = []
-    if any(result.quality for result in results):
-        rows = await session.rows(ADD_ATTEMPTS + " RETURNING page, at, job, worker", *attempts)
-        new = set(map(tuple, rows))
-        for result, key in zip(results, zip(*attempts[:4], strict=True), strict=True):
-            if key in new:
-                new.remove(key)
-                tallies += result.quality
+    if count.text:
+        rows = await session.rows(_ADD_AND_COUNT, *attempts, len(results), count.start, count.writer, count.text)
     else:
-        await session.run(ADD_ATTEMPTS, *attempts)
+        rows = await session.rows(ADD_ATTEMPTS + _ADDED, *attempts)
+    added = {tuple(row)[:4] for row in rows}
+    new = []
+    for result, key in zip(results, zip(*attempts[:4], strict=True), strict=True):
+        if key in added:
+            added.remove(key)
+            new.append(result)
+    await count.finish(session, new, written=bool(count.text and rows and rows[0]["counted"]))
     visits = [(number[page.fingerprint], *visit_values(page)) for page in archived_visits(results)]
     if visits:
         await session.run(ADD_VISITS, *new_rows(visits))
@@ -156,7 +170,7 @@ async def write_visits(session: Session, results: Sequence[PageResult], number: 
         await session.run(
             _REPARSE_FACTS, *new_rows((*at, p.parser, p.links, p.spider, p.failure) for at, p in copies.items())
         )
-    return tallies
+    return new
 
 
 async def keep_schemas(session: Session, schemas: Sequence[ItemSchema], now: float) -> None:

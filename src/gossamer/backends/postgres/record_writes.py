@@ -23,6 +23,7 @@ import msgspec
 from ...model.record import ItemSchema, PageResult, Record
 from ...store.record_rules import UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
 from .connection import Collision, Session
+from .figures import Count
 from .page_log import added, count_quality, keep_pages, keep_schemas, new_rows, stale_ones, unnest, write_visits
 from .stored_text import identity_of
 
@@ -97,11 +98,13 @@ async def save_results(
     min_age: float,
     queryable: Queryable,
     schemas: Sequence[ItemSchema] = (),
+    *,
+    count: Count,
 ) -> list[int]:
     """Write a batch inside the caller's transaction; return how many records of each result were new or changed.
 
     Texts must be as stored_text.py stores them; `queryable` makes the jsonb of a record's source. `schemas` may be
-    unknown yet.
+    unknown yet. `count` is what the batch adds to the figures.
     """
     number = await keep_pages(session, results)
     stale = await stale_ones(session, results, number)
@@ -121,9 +124,9 @@ async def save_results(
     if unchanged:
         changes.confirm([(number[attempt.fingerprint], attempt.job, attempt.at) for attempt in unchanged])
     await _write_records(session, changes, queryable)
-    tallies = await write_visits(session, results, number)
+    new = await write_visits(session, results, number, count)
     await keep_schemas(session, schemas, now)
-    await count_quality(session, tallies)
+    await count_quality(session, [tally for result in new for tally in result.quality])
     return counts
 
 

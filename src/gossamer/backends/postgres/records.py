@@ -17,12 +17,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...clock import Clock
+from ...model.figures import Figures
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
-from ...store.contract import Difference, RecordQuery, Version, VisitQuery
+from ...store.contract import Difference, Measured, RecordQuery, Version, VisitQuery
+from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, stored_record, write_cursor
 from .connection import CONNECT_WITHIN, PostgresDatabase, Row, Session, open_database
 from .errors import Unstorable
+from .figures import Count, FigureSheets
 from .record_history import (
     COMPARED_DATA,
     HIGHEST,
@@ -109,22 +112,32 @@ async def open_postgres_records(
     clock: Clock,
     *,
     min_rewrite_age: timedelta | None = None,
+    domains: int = DOMAINS,
     schema: str = SCHEMA,
     connect_within: timedelta = CONNECT_WITHIN,
 ) -> AsyncIterator[PostgresRecords]:
     """Open the record store at `address`; its tables are made if they are missing.
 
-    A `?schema=` in the address takes precedence over `schema`. Raises Misconfigured, BadState, BackendUnavailable.
+    `domains` have figures of their own in the total. A `?schema=` in the address takes precedence over `schema`.
+    Raises Misconfigured, BadState, BackendUnavailable.
     """
     async with open_database(address, schema=schema, connect_within=connect_within) as database:
-        yield PostgresRecords(database, clock, min_rewrite_age=min_rewrite_age)
+        yield PostgresRecords(database, clock, min_rewrite_age=min_rewrite_age, domains=domains)
 
 
 class PostgresRecords:
     """Fulfils `Records`. Many processes may write to the same tables."""
 
-    def __init__(self, database: PostgresDatabase, clock: Clock, *, min_rewrite_age: timedelta | None = None) -> None:
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        clock: Clock,
+        *,
+        min_rewrite_age: timedelta | None = None,
+        domains: int = DOMAINS,
+    ) -> None:
         self._database = database
+        self._figures = FigureSheets(database, domains)
         self._clock = clock
         self._min_age = min_rewrite_age.total_seconds() if min_rewrite_age is not None else 0.0
         self._known_schemas: set[tuple[str, str]] = set()
@@ -146,9 +159,15 @@ class PostgresRecords:
         now, min_age = self._clock.now(), self._min_age
         shapes = {(one.type, one.id): one for result in results for one in result.schemas}
         unknown = [one for key, one in shapes.items() if key not in self._known_schemas]
-        counts = await self._database.transact(
-            lambda session: save_results(session, results, now, min_age, as_json, unknown)
-        )
+        await self._figures.roll_up_when_due(now)
+        async with self._figures.counting() as sheet:
+
+            async def write(session: Session) -> tuple[list[int], Count]:
+                count = Count(sheet, results, now)
+                return await save_results(session, results, now, min_age, as_json, unknown, count=count), count
+
+            counts, count = await self._database.transact(write)
+            count.settle()
         self._known_schemas.update(shapes)
         return counts
 
@@ -253,6 +272,12 @@ class PostgresRecords:
         # Compared and ordered here: what the database takes for the order of texts is a matter of its settings.
         wanted = [one for one in tallies if one.day >= since]
         return sorted(wanted, key=lambda one: (one.day, one.spider, one.type, one.field, one.rule))
+
+    async def figures(self, since: float, until: float) -> list[Measured]:
+        return await self._figures.between(since, until)
+
+    async def total_figures(self) -> Figures:
+        return await self._figures.total()
 
     async def cursor(self) -> str:
         store, newest, is_ahead = await self._newest()

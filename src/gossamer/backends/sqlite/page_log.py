@@ -87,8 +87,8 @@ def stale_ones(
 
 def save_visits(
     connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int], facts: list[PageFacts]
-) -> list[Tally]:
-    """Write attempts, page facts and visits; return what was counted in attempts that were not known yet."""
+) -> Sequence[PageResult]:
+    """Write attempts, page facts and visits; return the results whose attempts were not known yet."""
     if facts:
         connection.executemany(
             _KEEP_FACTS,
@@ -98,7 +98,7 @@ def save_visits(
                 for p in facts
             ],
         )  # fmt: skip
-    tallies = _add_attempts(connection, results, number)
+    new = _add_attempts(connection, results, number)
     visits = [(number[page.fingerprint], *visit_values(page)) for page in archived_visits(results)]
     if visits:
         connection.executemany(_ADD_VISIT, visits)
@@ -106,19 +106,16 @@ def save_visits(
         page = number[p.fingerprint]
         connection.execute(_REPARSE_VISIT, (p.spider, p.failure, page, p.fetched_at))
         connection.execute(_REPARSE_FACTS, (p.parser, p.links, p.spider, p.failure, page, p.archive_ref))
-    return tallies
+    return new
 
 
 def _add_attempts(
     connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int]
-) -> list[Tally]:
-    """Write attempts; return what was counted in those that were not known yet."""
+) -> Sequence[PageResult]:
+    """Write attempts; return the results whose attempts were not known yet."""
     rows = [
         (number[attempt.fingerprint], *attempt_values(attempt)) for attempt in (result.attempt for result in results)
     ]
-    if not any(result.quality for result in results):
-        connection.executemany(_ADD_ATTEMPT, rows)
-        return []
     connection.execute("SAVEPOINT attempts")
     added = connection.executemany(_ADD_ATTEMPT, rows).rowcount
     if added == len(rows):
@@ -127,7 +124,7 @@ def _add_attempts(
         connection.execute("ROLLBACK TO attempts")
         new = [one for one, row in zip(results, rows, strict=True) if connection.execute(_ADD_ATTEMPT, row).rowcount]
     connection.execute("RELEASE attempts")
-    return [tally for result in new for tally in result.quality]
+    return new
 
 
 def number_pages(

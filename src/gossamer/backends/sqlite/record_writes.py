@@ -13,6 +13,7 @@ from typing import Any
 
 from ...model.record import ItemSchema, PageResult, Record
 from ...store.record_rules import UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
+from .figures import count_attempts
 from .page_log import count_quality, find, insert, keep_schemas, number_pages, save_visits, stale_ones
 
 _NEXT_NUMBER = "SELECT coalesce(max(number), 0) + 1 FROM records"
@@ -71,10 +72,12 @@ def save_results(
     now: float,
     min_age: float,
     schemas: Sequence[ItemSchema] = (),
+    *,
+    most_domains: int,
 ) -> list[int]:
     """Write a batch inside the caller's transaction; return how many records of each result were new or changed.
 
-    `schemas` are those that may be unknown yet.
+    `schemas` are those that may be unknown yet; `most_domains` is how many have figures of their own in the total.
     """
     counts = [0] * len(results)
     number, facts = number_pages(connection, results)
@@ -93,11 +96,12 @@ def save_results(
     unchanged = [result.attempt for result in results if result.attempt.outcome == UNCHANGED]
     if unchanged:
         _confirm(connection, [(number[a.fingerprint], a.job, min(a.at, now)) for a in unchanged])
-    tallies = save_visits(connection, results, number, facts)
+    new = save_visits(connection, results, number, facts)
     if schemas:
         keep_schemas(connection, schemas, now)
-    if tallies:
+    if tallies := [tally for result in new for tally in result.quality]:
         count_quality(connection, tallies)
+    count_attempts(connection, new, now, most_domains)
     return counts
 
 

@@ -18,11 +18,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...clock import Clock
+from ...model.figures import Figures
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
-from ...store.contract import Difference, RecordQuery, Version, VisitQuery
+from ...store.contract import Difference, Measured, RecordQuery, Version, VisitQuery
+from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, stored_record, with_texts, write_cursor
 from .connection import Database
+from .figures import figures_between, total_figures
 from .page_log import find
 from .record_history import (
     COMPARED_DATA,
@@ -91,17 +94,23 @@ DELETE FROM visits WHERE page BETWEEN ? AND ? AND fetched_at < ?
 
 @asynccontextmanager
 async def open_sqlite_records(
-    path: Path, clock: Clock, *, min_rewrite_age: timedelta | None = None, linger: timedelta = LINGER
+    path: Path,
+    clock: Clock,
+    *,
+    min_rewrite_age: timedelta | None = None,
+    domains: int = DOMAINS,
+    linger: timedelta = LINGER,
 ) -> AsyncIterator[SqliteRecords]:
     """Open the records file, made if it is not there. Raises BadState, Misconfigured, BackendUnavailable.
 
-    `linger` is how long a save waits for company. Behind a sink, which has gathered already, none is needed.
+    `domains` have figures of their own in the total. `linger` is how long a save waits for company. Behind a sink,
+    which has gathered already, none is needed.
     """
     database = Database(
         path, schema="records", application_id=APPLICATION_ID, durable=True, linger=linger, role="records"
     )
     async with database:
-        yield SqliteRecords(database, clock, min_rewrite_age=min_rewrite_age)
+        yield SqliteRecords(database, clock, min_rewrite_age=min_rewrite_age, domains=domains)
 
 
 class SqliteRecords:
@@ -110,9 +119,12 @@ class SqliteRecords:
     Nobody else in this process may write to the database.
     """
 
-    def __init__(self, database: Database, clock: Clock, *, min_rewrite_age: timedelta | None = None) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, *, min_rewrite_age: timedelta | None = None, domains: int = DOMAINS
+    ) -> None:
         self._database = database
         self._clock = clock
+        self._domains = domains
         self._min_age = min_rewrite_age.total_seconds() if min_rewrite_age is not None else 0.0
         self._known_schemas: set[tuple[str, str]] = set()
         self.stream = SqliteRecordStream(database, self)
@@ -131,7 +143,9 @@ class SqliteRecords:
         now, min_age = self._clock.now(), self._min_age
         shapes = {(one.type, one.id): one for result in results for one in result.schemas}
         unknown = [one for key, one in shapes.items() if key not in self._known_schemas]
-        counts = await self._database.write(lambda connection: save_results(connection, results, now, min_age, unknown))
+        counts = await self._database.write(
+            lambda connection: save_results(connection, results, now, min_age, unknown, most_domains=self._domains)
+        )
         self._known_schemas.update(shapes)
         return counts
 
@@ -223,6 +237,12 @@ class SqliteRecords:
     async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
         rows = await self._rows(_SCORES, {"since": since, "spider": mend(spider) if spider is not None else None})
         return [_built(Tally, TALLY_FIELDS, row) for row in sorted(rows)]
+
+    async def figures(self, since: float, until: float) -> list[Measured]:
+        return await self._database.read(lambda connection: figures_between(connection, since, until))
+
+    async def total_figures(self) -> Figures:
+        return await self._database.read(lambda connection: total_figures(connection, self._domains))
 
     async def cursor(self) -> str:
         store, newest = await self._newest()

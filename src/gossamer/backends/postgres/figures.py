@@ -1,0 +1,168 @@
+"""Figures in PostgreSQL: counted in the transaction that stores the attempts, without a statement of their own.
+
+A `Sheet` is what one writer has counted in its open minutes. The writer knows what is in its rows, so that it need not
+read them: the statement that adds the attempts also writes the new sum, provided that all of them were new and the row
+is still there. Where that is not so, the rest is written apart; a row that was rolled up meanwhile begins anew. Whoever
+does not know whether its commit was done forgets the sheet and begins another: nothing is lost or counted twice.
+
+Rolling up: by any writer, once in a minute, one at a time, in a transaction of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+from ...model.figures import MINUTE, NOTHING, Figures, counted, summed
+from ...model.record import PageResult
+from ...store.contract import Measured
+from ...store.figure_rules import (
+    KEEP_MINUTES,
+    KEEP_TEN_MINUTES,
+    ROLLED_AT_ONCE,
+    STAYS_OPEN,
+    TEN_MINUTES,
+    figures_text,
+    in_order,
+    read_figures,
+    rolled_up,
+    rows_for,
+    total_of,
+)
+from .connection import PostgresDatabase, Session
+
+MOST_OPEN = 8  # minutes that a writer remembers, those that it used last
+
+_REWRITE = "UPDATE @figure_sheets SET figures = $3 WHERE start = $1 AND writer = $2 RETURNING 1"
+_BEGIN = "INSERT INTO @figure_sheets (start, writer, figures) VALUES ($1, $2, $3)"
+
+_MAKE_TOTAL = "INSERT INTO @figures (span, start, figures) VALUES (0, 0, '{}') ON CONFLICT DO NOTHING"
+_LOCK_TOTAL = "SELECT figures FROM @figures WHERE span = 0 FOR UPDATE SKIP LOCKED"
+# A writer may have the row in its hands: then the roll-up waits for it, and takes what it has written.
+_TAKE_SHEETS = f"""
+DELETE FROM @figure_sheets AS sheets USING (
+    SELECT start, writer FROM @figure_sheets WHERE start < $1 ORDER BY start, writer LIMIT {ROLLED_AT_ONCE} FOR UPDATE
+) AS over WHERE sheets.start = over.start AND sheets.writer = over.writer
+RETURNING sheets.start, sheets.writer, sheets.figures"""  # noqa: S608 - our own numbers
+_TAKE_MINUTES = f"""
+DELETE FROM @figures AS rows USING (
+    SELECT span, start FROM @figures WHERE span = {MINUTE} AND start <= $1 ORDER BY start LIMIT {ROLLED_AT_ONCE}
+) AS old WHERE rows.span = old.span AND rows.start = old.start RETURNING rows.start, rows.figures"""  # noqa: S608
+_READ_ROWS = """
+SELECT rows.span, rows.start, rows.figures FROM unnest($1::int[], $2::bigint[]) AS wanted (span, start)
+JOIN @figures AS rows ON rows.span = wanted.span AND rows.start = wanted.start"""
+_WRITE_ROWS = """
+INSERT INTO @figures (span, start, figures) SELECT * FROM unnest($1::int[], $2::bigint[], $3::text[])
+ON CONFLICT (span, start) DO UPDATE SET figures = excluded.figures"""
+_FORGET = f"DELETE FROM @figures WHERE span = {TEN_MINUTES} AND start < $1"  # noqa: S608 - our own numbers
+
+_BETWEEN = f"""
+SELECT span, start, figures FROM @figures WHERE span IN ({MINUTE}, {TEN_MINUTES}) AND start >= $1 AND start < $2
+UNION ALL SELECT {MINUTE}, start, figures FROM @figure_sheets WHERE start >= $1 AND start < $2"""  # noqa: S608
+_TOTAL = """
+SELECT 0 AS start, '' AS writer, figures FROM @figures WHERE span = 0
+UNION ALL SELECT start, writer, figures FROM @figure_sheets"""
+
+
+class Sheet:
+    """What one writer has counted in its open minutes, as it is in the store: by minute the name of the row, and its
+    figures. In the hands of one save at a time."""
+
+    def __init__(self) -> None:
+        self.minutes: dict[int, tuple[str, Figures]] = {}
+
+
+class Count:
+    """What a batch adds to a sheet. Made anew for each try of a transaction; `settle` is for the one that was
+    committed."""
+
+    def __init__(self, sheet: Sheet, results: Sequence[PageResult], now: float) -> None:
+        self._sheet = sheet
+        self._results = results
+        self._now = now
+        self._added = counted(results, now)
+        self._minutes = dict(sheet.minutes)
+        # What the statement that adds the attempts writes at once, if all are new: to one minute that is under way.
+        self.start, self.writer, self.text = 0, "", ""
+        if len(self._added) == 1 and (start := next(iter(self._added))) in sheet.minutes:
+            writer, figures = sheet.minutes[start]
+            whole = summed([figures, self._added[start]])
+            self._minutes[start] = (writer, whole)
+            self.start, self.writer, self.text = start, writer, figures_text(whole)
+
+    async def finish(self, session: Session, new: Sequence[PageResult], *, written: bool) -> None:
+        """Write what is not written yet; `written` is the text. `new` are the results whose attempts were not known."""
+        if written:
+            return
+        self._minutes = dict(self._sheet.minutes)
+        added = self._added if len(new) == len(self._results) else counted(new, self._now)
+        for start, figures in added.items():
+            writer, held = self._minutes.get(start, ("", NOTHING))
+            whole = summed([held, figures])
+            if writer and await session.rows(_REWRITE, start, writer, figures_text(whole)):
+                self._minutes[start] = (writer, whole)
+                continue
+            self._minutes[start] = (uuid4().hex, figures)
+            await session.run(_BEGIN, start, self._minutes[start][0], figures_text(figures))
+
+    def settle(self) -> None:
+        """It is committed."""
+        used = {start: self._minutes[start] for start in self._added if start in self._minutes}
+        kept = {start: one for start, one in self._minutes.items() if start not in used} | used
+        self._sheet.minutes = dict(list(kept.items())[-MOST_OPEN:])
+
+
+class FigureSheets:
+    """The sheets of one process, and rolling up."""
+
+    def __init__(self, database: PostgresDatabase, most_domains: int) -> None:
+        self._database = database
+        self._most_domains = most_domains
+        self._idle: list[Sheet] = []
+        self._rolled_in = 0  # the last minute in which this process did so
+
+    @asynccontextmanager
+    async def counting(self) -> AsyncIterator[Sheet]:
+        """A sheet that nobody else uses meanwhile. After an error it is left behind as it is in the store."""
+        sheet = self._idle.pop() if self._idle else Sheet()
+        yield sheet
+        self._idle.append(sheet)
+
+    async def roll_up_when_due(self, now: float) -> None:
+        """Once in a minute."""
+        if now // MINUTE > self._rolled_in:
+            self._rolled_in = int(now // MINUTE)
+            await self._database.transact(lambda session: self._roll_up(session, now))
+
+    async def _roll_up(self, session: Session, now: float) -> None:
+        await session.run(_MAKE_TOTAL)
+        total = await session.rows(_LOCK_TOTAL)
+        if not total:  # somebody else is at it
+            return
+        sheets = _in_order(await session.rows(_TAKE_SHEETS, int(now - MINUTE - STAYS_OPEN)))
+        minutes = _in_order(await session.rows(_TAKE_MINUTES, int(now - KEEP_MINUTES)))
+        if sheets or minutes:
+            wanted = sorted(rows_for((start for start, _ in sheets), (start for start, _ in minutes), now))
+            found = await session.rows(_READ_ROWS, [span for span, _ in wanted], [start for _, start in wanted])
+            held = {(row["span"], row["start"]): read_figures(row["figures"]) for row in found}
+            rows = rolled_up(held, sheets, minutes, now=now, most_domains=self._most_domains)
+            spans, starts = [span for span, _ in rows], [start for _, start in rows]
+            await session.run(_WRITE_ROWS, spans, starts, [figures_text(figures) for figures in rows.values()])
+        await session.run(_FORGET, int(now - KEEP_TEN_MINUTES))
+
+    async def between(self, since: float, until: float) -> list[Measured]:
+        rows = await self._database.rows(_BETWEEN, int(-(-since // 1)), int(-(-until // 1)))
+        return in_order((row["span"], row["start"], read_figures(row["figures"])) for row in rows)
+
+    async def total(self) -> Figures:
+        rows = await self._database.rows(_TOTAL)
+        total = next((read_figures(row["figures"]) for row in rows if not row["writer"]), NOTHING)
+        sheets = _in_order([row for row in rows if row["writer"]])
+        return total_of(total, [figures for _, figures in sheets], most_domains=self._most_domains)
+
+
+def _in_order(rows: Sequence[Any]) -> list[tuple[int, Figures]]:
+    rows = sorted(rows, key=lambda row: (row["start"], row["writer"] if "writer" in row.keys() else ""))  # noqa: SIM118
+    return [(row["start"], read_figures(row["figures"])) for row in rows]

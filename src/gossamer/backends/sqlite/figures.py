@@ -1,0 +1,89 @@
+"""Figures in the records file: counted in the transaction that stores the attempts, rolled up when a minute begins.
+
+Writers take turns, so that all of them share the sheet of a minute. Whoever opens one rolls up what is over, in the
+same transaction: the tables stay small without anybody who looks after them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from ...model.figures import MINUTE, NOTHING, Figures, counted, summed
+from ...model.record import PageResult
+from ...store.contract import Measured
+from ...store.figure_rules import (
+    KEEP_MINUTES,
+    KEEP_TEN_MINUTES,
+    ROLLED_AT_ONCE,
+    STAYS_OPEN,
+    TEN_MINUTES,
+    TOTAL,
+    figures_text,
+    in_order,
+    read_figures,
+    rolled_up,
+    rows_for,
+    total_of,
+)
+
+_READ_SHEET = "SELECT figures FROM figure_sheets WHERE start = ?"
+_WRITE_SHEET = "INSERT OR REPLACE INTO figure_sheets (start, figures) VALUES (?, ?)"
+_READ_ROW = "SELECT figures FROM figures WHERE span = ? AND start = ?"
+_WRITE_ROW = "INSERT OR REPLACE INTO figures (span, start, figures) VALUES (?, ?, ?)"
+
+_OVER = f"SELECT start, figures FROM figure_sheets WHERE start < ? ORDER BY start LIMIT {ROLLED_AT_ONCE}"  # noqa: S608
+_OLD = f"SELECT start, figures FROM figures WHERE span = {MINUTE} AND start <= ? ORDER BY start LIMIT {ROLLED_AT_ONCE}"  # noqa: S608
+_FORGET = f"DELETE FROM figures WHERE span = {TEN_MINUTES} AND start < ?"  # noqa: S608 - our own numbers
+
+_BETWEEN = f"""
+SELECT span, start, figures FROM figures WHERE span IN ({MINUTE}, {TEN_MINUTES}) AND start >= ?1 AND start < ?2
+UNION ALL SELECT {MINUTE}, start, figures FROM figure_sheets WHERE start >= ?1 AND start < ?2"""  # noqa: S608
+_TOTAL = """
+SELECT 0 AS place, figures FROM figures WHERE span = 0
+UNION ALL SELECT start, figures FROM figure_sheets ORDER BY place"""
+
+
+def count_attempts(connection: sqlite3.Connection, new: Sequence[PageResult], now: float, most_domains: int) -> None:
+    """Count attempts that were not known yet, inside the caller's transaction."""
+    opens = False
+    for start, figures in counted(new, now).items():
+        held = connection.execute(_READ_SHEET, (start,)).fetchone()
+        if held is None:
+            opens = True
+        else:
+            figures = summed([read_figures(held[0]), figures])
+        connection.execute(_WRITE_SHEET, (start, figures_text(figures)))
+    if opens:
+        _roll_up(connection, now, most_domains)
+
+
+def _roll_up(connection: sqlite3.Connection, now: float, most_domains: int) -> None:
+    sheets = _read(connection, _OVER, now - MINUTE - STAYS_OPEN)
+    minutes = _read(connection, _OLD, now - KEEP_MINUTES)
+    if sheets or minutes:
+        held: dict[tuple[int, int], Figures] = {}
+        for row in rows_for(sheets, minutes, now):
+            found = connection.execute(_READ_ROW, row).fetchone()
+            if found is not None:
+                held[row] = read_figures(found[0])
+        rows = rolled_up(held, sheets.items(), minutes.items(), now=now, most_domains=most_domains)
+        connection.executemany("DELETE FROM figure_sheets WHERE start = ?", [(start,) for start in sheets])
+        connection.executemany("DELETE FROM figures WHERE span = 60 AND start = ?", [(start,) for start in minutes])
+        connection.executemany(_WRITE_ROW, [(*row, figures_text(figures)) for row, figures in rows.items()])
+    connection.execute(_FORGET, (now - KEEP_TEN_MINUTES,))
+
+
+def _read(connection: sqlite3.Connection, sql: str, before: float) -> dict[int, Figures]:
+    return {start: read_figures(text) for start, text in connection.execute(sql, (before,)).fetchall()}
+
+
+def figures_between(connection: sqlite3.Connection, since: float, until: float) -> list[Measured]:
+    rows = connection.execute(_BETWEEN, (since, until)).fetchall()
+    return in_order((span, start, read_figures(text)) for span, start, text in rows)
+
+
+def total_figures(connection: sqlite3.Connection, most_domains: int) -> Figures:
+    rows = [(place, read_figures(text)) for place, text in connection.execute(_TOTAL).fetchall()]
+    total = rows.pop(0)[1] if rows and rows[0][0] == TOTAL[0] else NOTHING
+    return total_of(total, [figures for _, figures in rows], most_domains=most_domains)

@@ -1,0 +1,215 @@
+"""The figures of a project over time, for people and programs that have no Prometheus: `history` and `totals`.
+
+What it does: reads what `Records` has counted (every attempt once, in the commit that stored it) and puts it into steps
+of equal length. Minutes are there for a day, ten minutes for 30 days. How it fails: BackendUnavailable; Misconfigured
+for times and steps that make no sense.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from ..errors import Misconfigured
+from ..model.figures import (
+    OTHER,
+    DomainFigures,
+    Figures,
+    Latency,
+    added_domains,
+    added_latency,
+    pages_of,
+    success_rate,
+    summed,
+)
+from ..store.figure_rules import KEEP_MINUTES, TEN_MINUTES
+from .open import Project
+
+MINUTE = 60
+MOST_POINTS = 3000
+USUAL_POINTS = 360  # that a history has at most when nobody says how long its steps are
+STEPS = (60, 300, 600, 1800, 3600, 6 * 3600, 24 * 3600)  # those that are taken then
+MOST_DOMAINS = 50  # that are listed, the busiest first
+
+
+class RoutePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One route within a step."""
+
+    pages: dict[str, int]  # by outcome
+    success_rate: float | None
+    p50: float | None  # seconds
+    p95: float | None
+    p99: float | None
+    tokens: float
+    bytes: int
+
+
+class DomainPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One site within a step. `seconds` is how long its answers took on average; None when there were none."""
+
+    pages: dict[str, int]  # by outcome
+    success_rate: float | None
+    errors: int
+    seconds: float | None
+    bytes: int
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """What one step came to. Nothing happened in it: its counts are empty, and its rates None.
+
+    `pages` counts attempts by outcome: of a page that was done after two retries, three. `per_second` is their number
+    over the part of the step that has passed. In the history of one domain the fields below `bytes` are empty: they are
+    not counted by domain.
+    """
+
+    at: float  # when the step begins
+    pages: dict[str, int]
+    per_second: float
+    success_rate: float | None
+    seconds: float | None  # that an answer took on average
+    bytes: int
+    p50: float | None = None  # seconds within which half of the answers came
+    p95: float | None = None
+    p99: float | None = None
+    errors: dict[str, int] = {}  # by reason
+    items: int = 0
+    tokens: float = 0.0
+    routes: dict[str, RoutePoint] = {}
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps of `step` seconds, oldest first and without gaps. `whole` is all of it in one point, `domains` the busiest
+    sites of that time; `other` among them are those that are not listed by name."""
+
+    since: float
+    until: float
+    step: int
+    domain: str | None
+    points: list[Point]
+    whole: Point
+    domains: dict[str, DomainPoint]
+
+
+async def totals(project: Project) -> Figures:
+    """Everything that was ever counted; no number of it ever becomes smaller."""
+    return await project.records.total_figures()
+
+
+async def history(
+    project: Project, *, since: float, until: float | None = None, step: int | None = None, domain: str | None = None
+) -> History:
+    """What happened from `since` until now, or `until`, in steps of `step` seconds; with `domain`, to that site alone.
+
+    Times are seconds since the epoch. The first step begins at or before `since`. Beyond a day a step has ten minutes
+    at least. Raises Misconfigured for a time that is empty, and for more than 3000 steps.
+    """
+    now = project.clock.now()
+    end = now if until is None else min(until, now)
+    if not since < end:
+        raise Misconfigured("The history begins at or after its end. Let `since` be earlier.")
+    length = _step_of(since, end, now, step)
+    first = int(since // length) * length
+    rows = await project.records.figures(first, end)
+    parts: dict[int, list[Figures]] = {start: [] for start in range(first, math.ceil(end), length)}
+    for row in rows:
+        parts[row.start // length * length].append(row.figures)
+    return History(
+        since=first,
+        until=end,
+        step=length,
+        domain=domain,
+        points=[_point(start, min(start + length, end), some, domain) for start, some in parts.items()],
+        whole=_point(first, end, [row.figures for row in rows], domain),
+        domains=_domain_points(summed([row.figures for row in rows], most_domains=MOST_DOMAINS), domain),
+    )
+
+
+def _step_of(since: float, end: float, now: float, wanted: int | None) -> int:
+    """The length of a step. Rows of ten minutes cannot be divided."""
+    least = MINUTE if since >= now - KEEP_MINUTES + TEN_MINUTES else TEN_MINUTES
+    if wanted is None:
+        return next((one for one in STEPS if one >= least and (end - since) / one <= USUAL_POINTS), STEPS[-1])
+    if wanted < MINUTE:
+        raise Misconfigured(f"A step of {wanted} seconds is too short: figures are counted by the minute.")
+    length = -(-max(wanted, least) // least) * least
+    if (end - since) / length > MOST_POINTS:
+        raise Misconfigured(f"That would be more than {MOST_POINTS} steps. Ask for longer steps, or for less time.")
+    return length
+
+
+def _point(start: float, end: float, parts: Sequence[Figures], domain: str | None) -> Point:
+    if domain is not None:
+        return _point_of_domain(start, end, [one.domains[domain] for one in parts if domain in one.domains])
+    figures = summed(parts, most_domains=0)
+    outcomes = figures.outcomes()
+    latency = _all_routes(figures)
+    return Point(
+        at=start,
+        pages=outcomes,
+        per_second=_per_second(sum(outcomes.values()), start, end),
+        success_rate=success_rate(outcomes),
+        seconds=latency.seconds / latency.fetches if latency.fetches else None,
+        bytes=sum(figures.bytes.values()),
+        p50=latency.quantile(0.5),
+        p95=latency.quantile(0.95),
+        p99=latency.quantile(0.99),
+        errors=figures.errors,
+        items=figures.items,
+        tokens=sum(figures.tokens.values()),
+        routes={route: _route_point(figures, route) for route in _routes(figures)},
+    )
+
+
+def _point_of_domain(start: float, end: float, parts: Sequence[DomainFigures]) -> Point:
+    point = _domain_point(added_domains(parts))
+    return Point(
+        at=start,
+        pages=point.pages,
+        per_second=_per_second(sum(point.pages.values()), start, end),
+        success_rate=point.success_rate,
+        seconds=point.seconds,
+        bytes=point.bytes,
+    )
+
+
+def _domain_point(figures: DomainFigures) -> DomainPoint:
+    return DomainPoint(
+        pages=figures.pages,
+        success_rate=success_rate(figures.pages),
+        errors=figures.errors,
+        seconds=figures.seconds / figures.fetches if figures.fetches else None,
+        bytes=figures.bytes,
+    )
+
+
+def _domain_points(figures: Figures, domain: str | None) -> dict[str, DomainPoint]:
+    names = sorted(figures.domains, key=lambda name: (name == OTHER, -pages_of(figures.domains[name]), name))
+    return {name: _domain_point(figures.domains[name]) for name in names if domain in (None, name)}
+
+
+def _route_point(figures: Figures, route: str) -> RoutePoint:
+    pages = {outcome: routes[route] for outcome, routes in figures.pages.items() if route in routes}
+    latency = figures.latency.get(route, Latency())
+    return RoutePoint(
+        pages=pages,
+        success_rate=success_rate(pages),
+        p50=latency.quantile(0.5),
+        p95=latency.quantile(0.95),
+        p99=latency.quantile(0.99),
+        tokens=figures.tokens.get(route, 0.0),
+        bytes=figures.bytes.get(route, 0),
+    )
+
+
+def _routes(figures: Figures) -> list[str]:
+    return sorted({route for routes in figures.pages.values() for route in routes})
+
+
+def _all_routes(figures: Figures) -> Latency:
+    return added_latency(list(figures.latency.values())) if figures.latency else Latency()
+
+
+def _per_second(count: int, start: float, end: float) -> float:
+    return round(count / (end - start), 3) if end > start else 0.0
