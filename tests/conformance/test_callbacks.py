@@ -53,6 +53,21 @@ async def test_open_ones_come_in_the_order_of_their_time(book):
     assert await book.pending() == 3
 
 
+async def test_receivers_have_their_turns_however_much_waits_for_one_of_them(book, monkeypatch):
+    monkeypatch.setattr("gossamer.backends.redis.callbacks.IDS_AT_ONCE", 7)
+    due = {"state": CallbackState.DUE}
+    for number in range(30):
+        await book.enter(callback(f"msg_slowhost{number:03}", next_at=NOW + number, **due))
+    for number in range(3):
+        await book.enter(callback(f"msg_otherone{number}", next_at=NOW + 100 + number, **due))
+
+    first = [f"msg_slowhost{number:03}" for number in range(2)]
+    assert [one.id for one in await book.due(NOW + 200, 10, 2)] == [*first, "msg_otherone0", "msg_otherone1"]
+    assert [one.id for one in await book.due(NOW + 200, 3, 2)] == [*first, "msg_otherone0"]
+    assert [one.id for one in await book.due(NOW + 99, 10, 2)] == first
+    assert len(await book.due(NOW + 200, 100)) == 33
+
+
 async def test_one_that_is_over_is_open_no_more_until_it_is_sent_again(book):
     await book.enter(callback("a"))
     await book.keep(over("a", NOW))

@@ -14,7 +14,7 @@ import pytest
 
 from gossamer.access.contract import Callback, CallbackState
 from gossamer.access.webhooks import PAUSES, new_secret
-from gossamer.project.callbacks import Deliverer, callback_transport
+from gossamer.project.callbacks import AT_ONCE_PER_HOST, LOOKED_AT, Deliverer, callback_transport
 from gossamer.project.page_results import PageReader
 from tests.sites import moving
 from tests.sites.running import park
@@ -247,3 +247,32 @@ async def test_keys_see_their_own_callbacks_and_secrets(tmp_path: Path) -> None:
         assert secrets[0] != secrets[1]
         turned = (await door.post("/api/v1/callback-secret/rotate", key=mine)).json()
         assert turned["before"] == secrets[0] != turned["secret"]
+
+
+async def test_a_receiver_that_is_slow_holds_up_nobody_else(tmp_path: Path, receiver: Receiver) -> None:
+    # given more messages for one receiver than are looked at, which it takes and never answers
+    taken = 0
+
+    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal taken
+        taken += 1
+        await reader.read()
+
+    slow = await asyncio.start_server(swallow, "127.0.0.1", 0)
+    url = f"http://slow.localhost:{slow.sockets[0].getsockname()[1]}/"
+    settings = settings_of(tmp_path, fetch__allow_hosts=[*ALLOWED, "slow.localhost"])
+    async with slow, serving(settings, worker=False) as door:
+        book, now = door.project.state.callbacks, door.project.clock.now()
+        await asyncio.gather(*(book.enter(_due(f"msg_slowhost{n}", url, now - 60)) for n in range(LOOKED_AT + 5)))
+        await asyncio.gather(*(book.enter(_due(f"msg_quickone{n}", receiver.url, now)) for n in range(30)))
+        async with delivering(door):
+            await receiver.has(30)
+        left = await book.pending()
+
+    assert receiver.ids() == {f"msg_quickone{n}" for n in range(30)}
+    assert 1 <= taken <= AT_ONCE_PER_HOST
+    assert left >= LOOKED_AT + 5
+
+
+def _due(id: str, url: str, at: float) -> Callback:
+    return Callback(id=id, owner="", url=url, made_at=at, body="{}", state=CallbackState.DUE, next_at=at)

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 CALLBACKS_KEPT = 10_000  # that are over; older ones are deleted when one more is over
+RECEIVER = 12  # characters at the beginning of a callback's id: equal for all that go to the same host
 LINES_KEPT = 100_000  # of the audit log; older ones are deleted when a line is added
 
 
@@ -153,8 +154,9 @@ class CallbackBook(Protocol):
         """Those that wait for their jobs, in no order."""
         ...
 
-    async def due(self, until: float, limit: int) -> list[Callback]:
-        """Those that are to be sent until then, the earliest first."""
+    async def due(self, until: float, limit: int, each: int | None = None) -> list[Callback]:
+        """Those that are to be sent until then, the earliest first; with `each` at most that many for one receiver,
+        known by the first RECEIVER characters of the id."""
         ...
 
     async def ended(self, limit: int) -> list[Callback]:

@@ -3,7 +3,7 @@
 What it does: `register` enters a callback in the outbox of the state before the client gets its answer; from then on
 it is delivered at least once, whatever dies. One process of a project delivers at a time (any server may, and takes
 over within seconds): it writes the message when the job has ended, signs it as Standard Webhooks 1.0 says, and sends
-it until somebody answers with 2xx.
+it until somebody answers with 2xx. Receivers have their turns: one that is slow keeps its own messages waiting alone.
 How it fails: a receiver that does not take it is asked again after growing pauses, for three days and more; then the
 callback has failed, is told in the log, and can be sent again by hand. Addresses are judged when they are dialled, as
 those of pages are: nothing private, no redirects. How it recovers: what was sent by a process that died before it noted
@@ -49,7 +49,7 @@ LEASE_FOR = timedelta(seconds=20)
 LOOK = timedelta(seconds=1)
 AT_ONCE = 20  # messages under way
 AT_ONCE_PER_HOST = 4
-LOOKED_AT = 1000  # callbacks that are due, in one look
+LOOKED_AT = 1000  # callbacks that are due, in one look: of each receiver as many as are sent to it at once
 WAITING_LOOKED_AT = 10_000  # those that wait for their jobs
 MOST_BODY = 20_000  # bytes; a message that would be longer has a link to the results in their place
 ANSWER_BYTES = 1024  # of a receiver, and no more
@@ -97,8 +97,9 @@ async def register(project: Project, caller: Caller, job: Job, url: str) -> Call
     """Enter the callback of a job. The same address is told once of the same job. Raises BadWish, for an address that
     cannot be called; BackendUnavailable."""
     href = public_url(project.settings, url)
-    digest = blake2b(f"{job.id}\0{href}".encode(), digest_size=16).hexdigest()
-    callback = Callback(id=f"msg_{digest}", owner=caller.id, url=href, job=job.id, made_at=project.clock.now())
+    digest = blake2b(f"{job.id}\0{href}".encode(), digest_size=12).hexdigest()
+    host = blake2b(authority_of(href).encode(), digest_size=4).hexdigest()  # RECEIVER characters with what is before it
+    callback = Callback(id=f"msg_{host}{digest}", owner=caller.id, url=href, job=job.id, made_at=project.clock.now())
     await secrets_of(project, caller.id)
     await project.state.callbacks.enter(callback)
     return callback
@@ -206,6 +207,8 @@ class Deliverer:
         self._look = look
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._hosts: Counter[str] = Counter()
+        self._is_full = False  # there is more to be sent than may be under way
+        self._sent = asyncio.Event()
 
     async def run(self) -> None:
         """Until it is cancelled. A state that does not answer is asked again."""
@@ -215,13 +218,31 @@ class Deliverer:
                 try:
                     if await project.state.seeds.claim(LEASE, project.worker, LEASE_FOR):
                         await self.deliver_due()
+                    await self._go_on()
                 except Transient as error:
                     log.warning("Callbacks wait: %s", error)
-                await project.clock.sleep(self._look.total_seconds())
+                    await project.clock.sleep(self._look.total_seconds())
         finally:
             for task in self._under_way.values():
                 task.cancel()
             await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+
+    async def _go_on(self) -> None:
+        """Until it is time for another look. While there is more to be sent than may be under way, the next one is sent
+        when one is over."""
+        clock = self._project.clock
+        until = clock.monotonic() + self._look.total_seconds()
+        while (left := until - clock.monotonic()) > 0:
+            if not self._is_full:
+                await clock.sleep(left)
+                return
+            self._sent.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._sent.wait()
+            except TimeoutError:
+                return
+            await self._send_due()
 
     async def deliver_due(self) -> None:
         """Write the messages of jobs that have ended, and begin to send what is due."""
@@ -234,7 +255,13 @@ class Deliverer:
                     await self._write(one, now)
         except Transient as error:  # a store is away: what is written already is sent all the same
             log.warning("Callbacks are not written: %s", error)
-        for one in await self._book.due(now, LOOKED_AT):
+        await self._send_due()
+
+    async def _send_due(self) -> None:
+        now = self._project.clock.now()
+        waiting = await self._book.due(now, LOOKED_AT, AT_ONCE_PER_HOST)
+        random.shuffle(waiting)  # where receivers are more than may be sent to at once, each has its chance
+        for one in waiting:
             host = authority_of(one.url)
             if (
                 one.id not in self._under_way
@@ -243,6 +270,7 @@ class Deliverer:
             ):
                 self._hosts[host] += 1
                 self._under_way[one.id] = asyncio.create_task(self._send(one, host), name=f"callback {one.id}")
+        self._is_full = len(self._under_way) >= AT_ONCE or AT_ONCE_PER_HOST in self._hosts.values()
 
     async def _write(self, one: Callback, now: float) -> None:
         """Write the message. It is the same from now on, however often it is sent."""
@@ -272,7 +300,10 @@ class Deliverer:
             log.warning("What came of the callback %s could not be noted: %s", one.id, error)
         finally:
             self._hosts[host] -= 1
+            if not self._hosts[host]:
+                del self._hosts[host]
             del self._under_way[one.id]
+            self._sent.set()
 
     async def _tried(self, one: Callback) -> Callback:
         """Send it once; the callback with what came of it."""

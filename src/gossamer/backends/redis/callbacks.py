@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
-from ...access.contract import CALLBACKS_KEPT, Callback, CallbackSecret, CallbackState
+from ...access.contract import CALLBACKS_KEPT, RECEIVER, Callback, CallbackSecret, CallbackState
 from .connection import Server
 from .keys import Keyspace
 
 Secrets = tuple[CallbackSecret, ...]
+IDS_AT_ONCE = 5000
 CALLBACK_KEYS = ("callbacks", "callbacks-open", "callbacks-ended")
 
 
@@ -45,9 +47,25 @@ class RedisCallbacks:
     async def waiting(self, limit: int) -> list[Callback]:
         return await self._some(await self._server.call("ZRANGEBYSCORE", self._open, 0, 0, "LIMIT", 0, limit))
 
-    async def due(self, until: float, limit: int) -> list[Callback]:
-        ids = await self._server.call("ZRANGEBYSCORE", self._open, "(0", repr(until), "LIMIT", 0, limit)
-        return await self._some(ids)
+    async def due(self, until: float, limit: int, each: int | None = None) -> list[Callback]:
+        if each is None:
+            return await self._some(await self._due_ids(until, 0, limit))
+        chosen: list[bytes] = []
+        taken: Counter[bytes] = Counter()
+        start = 0
+        while len(chosen) < limit and (ids := await self._due_ids(until, start, IDS_AT_ONCE)):
+            for id in ids:
+                taken[id[:RECEIVER]] += 1
+                if taken[id[:RECEIVER]] <= each:
+                    chosen.append(id)
+            start += len(ids)
+        return await self._some(chosen[:limit])
+
+    async def _due_ids(self, until: float, start: int, limit: int) -> Sequence[bytes]:
+        found: Sequence[bytes] = await self._server.call(
+            "ZRANGEBYSCORE", self._open, "(0", repr(until), "LIMIT", start, limit
+        )
+        return found
 
     async def ended(self, limit: int) -> list[Callback]:
         return await self._some(await self._server.call("ZREVRANGE", self._ended, 0, limit - 1))

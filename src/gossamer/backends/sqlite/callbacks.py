@@ -6,7 +6,7 @@ import sqlite3
 
 import msgspec
 
-from ...access.contract import CALLBACKS_KEPT, Callback, CallbackSecret, CallbackState
+from ...access.contract import CALLBACKS_KEPT, RECEIVER, Callback, CallbackSecret, CallbackState
 from .connection import Database
 
 Secrets = tuple[CallbackSecret, ...]
@@ -14,6 +14,14 @@ _TOO_OLD = (
     "DELETE FROM callbacks WHERE ended_at <= "
     "(SELECT ended_at FROM callbacks WHERE ended_at IS NOT NULL ORDER BY ended_at DESC LIMIT 1 OFFSET ?)"
 )
+
+
+# Only the index is read for those that are not chosen.
+_IN_TURN = """
+WHERE id IN (SELECT id FROM (
+    SELECT id, next_at, row_number() OVER (PARTITION BY substr(id, 1, ?) ORDER BY next_at, id) AS place
+    FROM callbacks WHERE next_at > 0 AND next_at <= ?
+) WHERE place <= ? ORDER BY next_at, id LIMIT ?) ORDER BY next_at, id"""
 
 
 class SqliteCallbacks:
@@ -38,7 +46,9 @@ class SqliteCallbacks:
     async def waiting(self, limit: int) -> list[Callback]:
         return await self._some("WHERE next_at = 0 LIMIT ?", limit)
 
-    async def due(self, until: float, limit: int) -> list[Callback]:
+    async def due(self, until: float, limit: int, each: int | None = None) -> list[Callback]:
+        if each is not None:
+            return await self._some(_IN_TURN, RECEIVER, until, each, limit)
         return await self._some("WHERE next_at > 0 AND next_at <= ? ORDER BY next_at, id LIMIT ?", until, limit)
 
     async def ended(self, limit: int) -> list[Callback]:
