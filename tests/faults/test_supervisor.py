@@ -312,3 +312,30 @@ def test_a_hung_orphan_ends_itself():
     assert orphan.returncode == 1
     assert said.startswith("Timeout (")
     assert "in main" in said
+
+
+async def test_children_that_are_too_many_drain_and_are_not_followed(opened):
+    project = opened([])
+    told: list[str] = []
+
+    def spare() -> ChildSlot:
+        return ChildSlot(spawn(WORKER, folder=project.folder, environ=project.environ))
+
+    keeper = ChildSlot(spawn((sys.executable, "-c", "import signal; signal.pause()")), silence=timedelta(minutes=5))
+    supervisor = Supervisor([keeper], tell=told.append, backoff=BACKOFF, spare=spare)
+    async with running(supervisor):
+        # given three workers
+        supervisor.resize(3)
+        await asyncio.to_thread(until, lambda: len(list_cards(project)) == 3)
+        before = set(list_cards(project))
+        # when one is enough
+        supervisor.resize(1)
+        await asyncio.to_thread(until, lambda: len(supervisor.pids) == 2)
+        # then two have signed off, none was killed or replaced, and one works on
+        await asyncio.to_thread(until, lambda: len(list_cards(project)) == 1)
+        assert set(list_cards(project)) < before
+        # and when two are wanted again, there is one more
+        supervisor.resize(2)
+        await asyncio.to_thread(until, lambda: len(list_cards(project)) == 2)
+        assert len(set(list_cards(project)) & before) == 1
+        assert told == []

@@ -141,6 +141,21 @@ async def test_workers_spiders_routes_proxies_quality_and_settings_are_told(tmp_
     assert "hunter2" not in told.text
 
 
+async def test_the_number_of_workers_that_are_wanted_is_told_to_keys_for_metrics(tmp_path: Path, site: Park) -> None:
+    async with serving(settings_of(tmp_path, **HERE), worker=False) as door, door.client() as client:
+        watcher = await door.new_key("watcher", "metrics")
+        idle = (await door.get("/api/v1/scaling", watcher)).json()
+        await client.batch([site.url(path=f"/page/{n}") for n in range(20)])
+        busy = (await door.get("/api/v1/scaling", watcher)).json()
+        shown = (await door.get("/metrics", watcher)).text
+        assert (await door.get("/api/v1/scaling", await door.new_key("other", "records"))).status_code == 403
+
+    assert (idle["workers_wanted"], idle["lanes"]["browser"]["workers_wanted"]) == (0, 0)
+    # A batch is read by a worker: somebody must come for it, though no page is ready yet.
+    assert (busy["workers_wanted"], busy["chores"], busy["lanes"]["http"]["ready"]) == (1, 1, 0)
+    assert 'gossamer_workers_wanted{lane="http"} 1.0' in shown
+
+
 async def test_metrics_say_what_the_state_says(tmp_path: Path, site: Park) -> None:
     async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
         await client.wait((await client.batch([site.url(path="/nothing/metric")])).job_id, every=0.05)

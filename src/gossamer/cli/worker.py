@@ -1,10 +1,12 @@
 """Processes that go on until a signal: `gossamer worker` (serves all jobs), `gossamer scheduler` (begins the runs of
-schedules), `gossamer up` (both and the HTTP server, watched). `gossamer workers` lists them."""
+schedules), `gossamer up` (both and the HTTP server, watched). `gossamer workers` lists them, `gossamer scaling` how
+many are wanted."""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
@@ -19,6 +21,7 @@ from ..model import events
 from ..model.events import EventHub
 from ..monitor.logs import JsonLog
 from ..project.open import Project, is_crawled
+from ..project.scaling import Scaling, bounds_of, scaling
 from ..project.spools import SpoolView, list_spools
 from ..project.status import place_of
 from ..project.timetable import SKIPPED
@@ -235,6 +238,10 @@ def scheduler_verb(quiet: QuietOption = False, json_logs: JsonLogsOption = False
 @app.command("up")
 def up_verb(
     workers: Annotated[int, typer.Option(min=1, help="How many worker processes.")] = 1,
+    autoscale: Annotated[
+        str | None,
+        typer.Option(metavar="MIN..MAX", help="As many as can be kept busy: 1..8. Instead of --workers."),
+    ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each worker.")] = None,
     no_server: Annotated[bool, typer.Option("--no-server", help="Leave the HTTP server out.")] = False,
     quiet: QuietOption = False,
@@ -244,6 +251,7 @@ def up_verb(
     from ..project import service
 
     settings = settings_with(**{"crawl.concurrency": concurrency})
+    bounds = bounds_of(autoscale) if autoscale is not None else None
     voice = Voice(quiet=quiet, json_logs=json_logs)
     scheduler = [*COMMAND, "scheduler", *_flags(quiet=quiet, json_logs=json_logs)]
     worker = [*COMMAND, "worker", *_flags(concurrency=concurrency, quiet=quiet, json_logs=json_logs)]
@@ -253,14 +261,25 @@ def up_verb(
         voice.tell("The HTTP server is left out: pip install 'gossamer[server]' brings it.")
 
     def welcome(project: Project, has_schedules: bool) -> None:
-        voice.welcome(f"A scheduler and {many(workers, 'worker')} for", FINISHES, project)
+        crew = many(workers, "worker") if bounds is None else f"{bounds.least} to {many(bounds.most, 'worker')}"
+        voice.welcome(f"A scheduler and {crew} for", FINISHES, project)
         if not has_schedules and not quiet and not json_logs:
             err.print("There is no schedule yet. `gossamer schedule add` makes one, also while this runs.")
 
     supervisor = run_async(
-        service.supervised_all(settings, scheduler, worker, workers, server=door, welcome=welcome, tell=voice.tell)
+        service.supervised_all(
+            settings,
+            scheduler,
+            worker,
+            workers if bounds is None else None,
+            server=door,
+            welcome=welcome,
+            tell=voice.tell,
+        )
     )
-    if code := supervisor.run():
+    with service.autoscaled(supervisor, settings, bounds, voice.tell) if bounds is not None else nullcontext():
+        code = supervisor.run()
+    if code:
         raise typer.Exit(code)
 
 
@@ -353,3 +372,40 @@ def _print_workers(workers: list[WorkerView], now: float) -> None:
         err.print("[yellow]A spool is full: that worker fetches nothing before its results can be stored.[/]")
     if any(worker.state == "archive full" and not worker.missing for worker in workers):
         err.print(f"[yellow]{ARCHIVE_FULL}[/]")
+
+
+# -- scaling -------------------------------------------------------------------------------------------------------
+
+
+@app.command("scaling")
+def scaling_verb(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
+    """Tell what can be fetched now, and how many workers that takes. `gossamer up --autoscale` goes by it."""
+    settings = settings_with()
+
+    async def find() -> Scaling:
+        async with open_crawled(settings) as project:
+            return await scaling(project)
+
+    found = run_async(find())
+    if as_json:
+        print_json(found)
+        return
+    lanes = {name: lane for name, lane in found.lanes.items() if lane.ready or lane.leased or lane.workers_wanted}
+    if lanes:
+        print_table(
+            (Column("LANE"), Column("READY", right=True), Column("IN FLIGHT", right=True),
+             Column("CAN BE FETCHED", right=True), Column("PER WORKER", right=True), Column("WORKERS", right=True),
+             Column("WANTED", right=True)),
+            [
+                (name, number(lane.ready), number(lane.leased), f"{lane.runnable_per_second:.3g}/s",
+                 f"{lane.pages_per_second_per_worker:.3g}/s{'' if lane.measured else ' assumed'}",
+                 number(lane.workers), number(lane.workers_wanted))
+                for name, lane in lanes.items()
+            ],
+        )  # fmt: skip
+    else:
+        out.print("Nothing can be fetched now.")
+    words = f"{many(found.workers_wanted, 'worker')} wanted for all lanes together; {found.workers} there."
+    if found.chores:
+        words += f" {many(found.chores, 'job')} without a page that is ready needs one: to read a source, or to end."
+    out.print(words)

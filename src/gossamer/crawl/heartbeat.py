@@ -13,11 +13,13 @@ import resource
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from statistics import fmean
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -30,16 +32,31 @@ from ..model import events
 BEAT = timedelta(seconds=5)
 MISSING_AFTER = timedelta(seconds=20)  # a card this old is of a worker that died or was cut off
 FORGET_AFTER = timedelta(hours=1)
+PACE_OVER = 12  # beats, a minute: what `pace` and `busy` on the card are measured over
 FORGET_EVERY = 12  # beats: a look at all cards is for once a minute
 SIGN_OFF_WITHIN = timedelta(seconds=2)
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is busy with. `state` is working, idle, draining, storing, spool full or archive full."""
+    """What a process is busy with. `state` is working, idle, draining, storing, spool full or archive full.
+
+    `slots` are the pages that it may have in flight; `serves` are the routes or kinds it works on, "" for all.
+    """
 
     job: str = ""
     state: str = "working"
     in_flight: int = 0
+    slots: int = 0
+    serves: str = ""
+
+
+class _Look(NamedTuple):
+    """What was true at a beat."""
+
+    at: float  # on the monotonic clock
+    cpu: float  # seconds used so far
+    done: int  # pages so far
+    full: float  # share of its slots in use
 
 
 class Heartbeat:
@@ -66,8 +83,8 @@ class Heartbeat:
         self._trouble = ""  # the last one, reported once until a beat goes well
         self._started_at = clock.now()
         self._done = 0
-        self._measured_at = clock.monotonic()
-        self._cpu_seconds = time.process_time()
+        first = _Look(clock.monotonic(), time.process_time(), 0, 0.0)
+        self._looks = deque([first], maxlen=PACE_OVER + 1)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -111,6 +128,13 @@ class Heartbeat:
 
     def _card(self) -> WorkerCard:
         vitals = self._vitals()
+        before = self._looks[-1]
+        full = vitals.in_flight / vitals.slots if vitals.slots else 0.0
+        look = _Look(self._clock.monotonic(), time.process_time(), self._done, full)
+        self._looks.append(look)
+        oldest = self._looks[0]
+        seconds = look.at - oldest.at
+        cores = _share(look.cpu - oldest.cpu, seconds)
         return WorkerCard(
             name=self._name,
             host=socket.gethostname(),
@@ -122,16 +146,16 @@ class Heartbeat:
             state=vitals.state,
             in_flight=vitals.in_flight,
             done=self._done,
-            cpu=self._cpu_share(),
+            cpu=_share(look.cpu - before.cpu, look.at - before.at),
             memory=memory_in_use(),
+            pace=_share(look.done - oldest.done, seconds),
+            busy=max(cores, round(fmean(one.full for one in self._looks), 3)),
+            serves=vitals.serves,
         )
 
-    def _cpu_share(self) -> float:
-        """How much of one core this process used since the last card."""
-        now, used = self._clock.monotonic(), time.process_time()
-        elapsed, spent = now - self._measured_at, used - self._cpu_seconds
-        self._measured_at, self._cpu_seconds = now, used
-        return round(spent / elapsed, 3) if elapsed > 0 else 0.0
+
+def _share(amount: float, seconds: float) -> float:
+    return round(amount / seconds, 3) if seconds > 0 else 0.0
 
 
 def memory_in_use() -> int:

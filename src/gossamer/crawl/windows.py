@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from ..clock import Clock
-from ..frontier.contract import JobTerms
+from ..model.job import Job, JobTerms
 from ..schedule.windows import Window, closes_at, is_open, opens_at, parse_windows
 from ..settings import Settings
 
@@ -72,8 +72,8 @@ class JobWindows:
         return times.wait() if times is not None else timedelta(0)
 
 
-def job_windows(settings: Settings, terms: JobTerms | None, clock: Clock) -> JobWindows:
-    """The windows of the job with these terms, and of the sites that have a table in the settings."""
+def job_windows(settings: Settings, terms: Job | JobTerms | None, clock: Clock) -> JobWindows:
+    """The windows of the job, or of one with these terms, and of the sites that have a table in the settings."""
 
     def windows_of(site: str) -> tuple[Window, ...]:
         text = settings.domain(site).windows

@@ -24,6 +24,7 @@ from .politeness import TermsFor
 from .queue_values import DeadFilter as DeadFilter  # these are a part of this contract
 from .queue_values import DeadLetter as DeadLetter
 from .queue_values import SiteFacts as SiteFacts
+from .queue_values import QueueLoad as QueueLoad
 from .queue_values import SiteLoad as SiteLoad
 from .queue_values import SiteOrder as SiteOrder
 from .queue_values import UrlFate as UrlFate
@@ -334,7 +335,11 @@ class JobControl(Protocol):
 
 
 class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A heartbeat of a worker. `cpu` is the share of one core since the heartbeat before; `memory` is in bytes."""
+    """A heartbeat of a worker. `cpu` is the share of one core since the heartbeat before; `memory` is in bytes.
+
+    `pace` and `busy` are of the last minute: pages a second, and the share of its strength that they took, by cores or
+    by pages in flight, whichever is more.
+    """
 
     name: str
     host: str
@@ -348,6 +353,9 @@ class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     cpu: float = 0.0
     memory: int = 0
+    pace: float = 0.0
+    busy: float = 0.0
+    serves: str = ""  # the routes or kinds that it works on, separated by commas; "": all
 
 
 class WorkerBook(Protocol):
@@ -430,6 +438,11 @@ class QueueView(DeadLetters, Protocol):
 
     async def site(self, name: str) -> SiteFacts | None:
         """What is known of a site; None when no job has had a page of it."""
+        ...
+
+    async def loads(self, job: str, now: float) -> list[QueueLoad]:
+        """Every site and lane with tasks that are ready or leased, in no order. The cost grows with the sites, not with
+        the tasks; of tasks that wait and are due, some thousand are looked at."""
         ...
 
     def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:

@@ -76,6 +76,21 @@ class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: bytes | None = None
 
 
+MOST_COUNTED = 200  # ready tasks of one site and lane; where there are more, their number does not matter
+
+
+class QueueLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """The tasks of one job for one site in one lane that can be worked on, and what holds their site back."""
+
+    site: str
+    lane: str
+    ready: int  # queued, or waiting and due; at most MOST_COUNTED
+    leased: int
+    rest_until: float = 0.0
+    asked: float | None = None  # seconds between two requests that the site itself asks for
+    away: bool = False
+
+
 class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
     site: str
     queued: int

@@ -19,6 +19,14 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Manners(msgspec.Struct, frozen=True, kw_only=True):
+    """How a spider wants sites to be visited. What is None is left to the settings."""
+
+    rate: str | None = None
+    burst: int | None = None
+    concurrency: int | None = None
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """`name` is what the user typed (spider or URL); `id` is unique per run: `books-3`."""
 
@@ -41,6 +49,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     coverage: str = ""  # which records it stands for: spider, arguments and source
     start: str = ""  # a digest of the seeds that its spider gave
     arguments: str = ""  # of its spider, as JSON
+    manners: Manners = Manners()  # of its spider
 
     @classmethod
     def under(
@@ -108,6 +117,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     seal: str = ""  # of the project's key, over what a worker would run (schedule/authority.py)
     expected: Expectations = Expectations()  # what it must come to for its outcome to be `done`
     coverage: str = ""  # which records it stands for: spider, arguments, source; "": begun by an older version
+    manners: Manners = Manners()  # of its spider, for those who look at the job without loading that
     replayed: bool = False  # it had ended, and runs again for its dead letters
 
     def resumed(self, begun: JobTerms) -> JobTerms:

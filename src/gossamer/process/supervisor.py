@@ -136,6 +136,14 @@ class ChildSlot:
         self.deaths = 0  # one soon after the other
         self.unexplained = 0  # deaths in a row with no page's code running
         self.fate = ""  # what the next child hears about the last
+        self.is_spare = False  # one of those whose number can be changed
+        self.retires = False  # its child ends in its own time, and none follows
+
+    def retire(self) -> None:
+        """Let the child drain, however long that takes; none follows it."""
+        self.retires = True
+        if self.child is not None:
+            self.child.signal(signal.SIGTERM)
 
     def pause_after(self, death: Death | None, backoff: Backoff | None) -> timedelta:
         """The pause before the next child; without a `death` the last one could not be started.
@@ -152,6 +160,7 @@ class Supervisor:
 
     A dead child is followed by another after a pause of `backoff`. Without one it is followed at once, and a child that
     cannot be started raises OSError. A child that ends with 0 is not followed when `until_idle`: it has nothing to do.
+    `spare` makes slots beside the given ones; `resize` says how many.
     """
 
     _hands_on_sigint = False  # as SIGTERM: a program that is still starting ends without a word
@@ -163,7 +172,10 @@ class Supervisor:
         tell: Callable[[str], None],
         backoff: Backoff | None = None,
         until_idle: bool = False,
+        spare: Callable[[], ChildSlot] | None = None,
     ) -> None:
+        self._spare = spare
+        self._spares = 0  # that are wanted
         self._slots = list(slots)
         self._tell = tell
         self._backoff = backoff
@@ -188,8 +200,9 @@ class Supervisor:
         with self._heeding():
             try:
                 while self._slots:
+                    self._fit()
                     for slot in [slot for slot in self._slots if slot.child is None]:
-                        if self._stopping:
+                        if self._stopping or slot.retires:
                             self._slots.remove(slot)
                         elif time.monotonic() >= slot.start_at and not self._fill(slot):
                             return None
@@ -203,19 +216,43 @@ class Supervisor:
                 os.close(wakes)
                 os.close(wake)
 
+    def resize(self, spares: int) -> None:
+        """Have that many spare children from now on. Those that are too many drain, the youngest first. May be called
+        by any thread."""
+        self._spares = spares
+        self._wake_up()
+
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Let the children drain. Those that take too long are killed."""
+        draining: list[Child | None] = []
         if not self._stopping:
             self._stopping = True
             now = time.monotonic()
             for slot in self._slots:
                 slot.kill_at = now + slot.stop_within
+            draining = [slot.child for slot in self._slots if slot.retires]  # a second signal would end them at once
         for child in self._children():
-            child.signal(number)
+            if child not in draining:
+                child.signal(number)
+        self._wake_up()
+
+    def _wake_up(self) -> None:
         with suppress(OSError):  # nobody runs it any more
             os.write(self._wake, b".")
 
     # -- children ----------------------------------------------------------------------------------------------
+
+    def _fit(self) -> None:
+        """Make the spare slots as many as are wanted."""
+        if self._spare is None or self._stopping:
+            return
+        spares = [slot for slot in self._slots if slot.is_spare and not slot.retires]
+        for _ in range(self._spares - len(spares)):
+            slot = self._spare()
+            slot.is_spare = True
+            self._slots.append(slot)
+        for slot in spares[self._spares :]:
+            slot.retire()
 
     def _fill(self, slot: ChildSlot) -> bool:
         """Start a child. False in the child itself, when it is a fork."""
@@ -267,7 +304,7 @@ class Supervisor:
             death = child.ended()
             if death is not None:
                 slot.child = None
-                if self._stopping or not self._follows(slot, death):
+                if self._stopping or slot.retires or not self._follows(slot, death):
                     self._close(slot, death)
                 continue
             child.listen(elapsed, slot.silence if slot.silence is not None else child.box.silence)
@@ -279,6 +316,7 @@ class Supervisor:
         if death.code == 0 and self._until_idle:
             return False
         if death.code == DRAINED:
+            self._spares -= slot.is_spare
             self._tell(
                 f"{slot.name.capitalize()} {death.pid} was asked to drain and has ended; no other takes its place."
             )

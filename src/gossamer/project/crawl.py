@@ -105,7 +105,7 @@ async def crawl(
             project.state.workers,
             clock,
             name=project.worker,
-            vitals=lambda: vitals_of(job, worker, sink),
+            vitals=lambda: vitals_of(job, worker, sink, settings.crawl.concurrency),
             troubles=events,
             drain=lambda: worker.drain(),
         )
@@ -167,7 +167,7 @@ async def _leave_schedules_alone(project: Project, name: str) -> None:
             )
 
 
-def vitals_of(job: Job, worker: Worker, sink: Sink) -> Vitals:
+def vitals_of(job: Job, worker: Worker, sink: Sink, slots: int) -> Vitals:
     full = "archive full" if sink.archive_full else "spool full" if sink.full else ""
     state = "draining" if worker.draining.is_set() else full or "working"
-    return Vitals(job=job.id, state=state, in_flight=worker.in_flight)
+    return Vitals(job=job.id, state=state, in_flight=worker.in_flight, slots=slots)

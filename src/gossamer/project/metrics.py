@@ -17,6 +17,7 @@ from ..pipeline.inspection import WHOLE
 from .open import Project
 from .records import scores_of
 from .routes import route_report
+from .scaling import scaling
 from .timetable import next_tick
 from .workers import MISSING_SECONDS
 
@@ -50,6 +51,7 @@ async def exposition(project: Project) -> bytes:
                 _family("gossamer_build_info", "The version of Gossamer.", ("version",), {(__version__,): 1}),
                 *await _queue(project),
                 await _workers(project),
+                *await _scaling(project),
                 await _waiting_results(project),
                 await _dead_letters(project),
                 await _quality(project),
@@ -94,6 +96,19 @@ async def _workers(project: Project) -> Metric:
     for card in await project.state.workers.workers():
         states["missing" if now - card.seen_at > MISSING_SECONDS else card.state,] += 1
     return _family("gossamer_workers", "Worker processes, by state.", ("state",), dict(states))
+
+
+async def _scaling(project: Project) -> list[Metric]:
+    lanes = (await scaling(project)).lanes
+    words = {
+        "gossamer_ready_tasks": ("ready", "Tasks that no time keeps waiting, by lane; 200 of each site at most."),
+        "gossamer_runnable_pages_per_second": ("runnable_per_second", "Pages that all sites allow now, by lane."),
+        "gossamer_workers_wanted": ("workers_wanted", "Workers that this takes, by lane."),
+    }
+    return [
+        _family(name, text, ("lane",), {(lane,): getattr(found, field) for lane, found in lanes.items()})
+        for name, (field, text) in words.items()
+    ]
 
 
 async def _waiting_results(project: Project) -> Metric:

@@ -10,8 +10,9 @@ none outlives its supervisor (process/supervisor.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, nullcontext
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import msgspec
 
 from ..clock import Backoff, SystemClock
-from ..errors import BackendUnavailable
+from ..errors import BackendUnavailable, GossamerError, Transient
 from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..parse.spider import Spider
@@ -32,12 +33,14 @@ from ..schedule.leader import Scheduler
 from ..schedule.spider_loader import SpiderLoader
 from ..settings import Settings
 from ..settings.effective import routing_of, served
+from ..units import many
 from .crawl import Attend, CrawlReport, crawl
 from .export import outputs_of, write_outputs
 from .job_end import first_of
 from .job_outcome import why_nothing_came
 from .open import Project, open_project
 from .retention import forget_old_runs
+from .scaling import Bounds, Look, decide, in_words, kept, scaling
 from .spools import waiting_by_job
 from .wiring import is_over, sink_of
 from .worker_pool import WorkerPool
@@ -45,6 +48,7 @@ from .worker_pool import WorkerPool
 AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
 RESTARTS = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))  # of a process that died
 EXIT_DRAINED = DRAINED  # the exit code that tells a supervisor that a worker was to go, and needs no other in its place
+SCALER_ENDS_WITHIN = timedelta(seconds=5)
 EXIT_MISCONFIGURED = MISCONFIGURED  # the exit code that tells a supervisor not to start this process again
 
 Welcome = Callable[[Project], None]
@@ -225,7 +229,7 @@ async def supervised_all(
     settings: Settings,
     scheduler: list[str],
     worker: list[str],
-    workers: int,
+    workers: int | None,
     *,
     server: list[str] | None = None,
     welcome: Callable[[Project, bool], None],
@@ -233,17 +237,65 @@ async def supervised_all(
 ) -> Supervisor:
     """The supervisor of one scheduler, `workers` workers and perhaps a server; all end when one of them cannot go on.
 
-    `welcome` is also given whether the project has schedules. Raises Misconfigured before anything is started.
+    With None workers there are as many as `autoscaled` says. `welcome` is also given whether the project has schedules.
+    Raises Misconfigured before anything is started.
     """
     schedules_of(settings.schedules)
     async with AsyncExitStack() as stack:  # as above
         project = await open_patiently(stack, settings, tell, to_look=True)
         welcome(project, bool(settings.schedules or await project.state.schedules.schedules()))
-    slots = [_worker_slot(worker, settings) for _ in range(workers)]
+    slots = [_worker_slot(worker, settings) for _ in range(workers or 0)]
     others = [ChildSlot(spawn(scheduler), name="scheduler")]
     if server is not None:
         others.append(ChildSlot(spawn(server), name="server"))
-    return Supervisor([*others, *slots], tell=tell, backoff=RESTARTS)
+    spare = (lambda: _worker_slot(worker, settings)) if workers is None else None
+    return Supervisor([*others, *slots], tell=tell, backoff=RESTARTS, spare=spare)
+
+
+@contextmanager
+def autoscaled(supervisor: Supervisor, settings: Settings, bounds: Bounds, tell: Tell) -> Iterator[None]:
+    """For the time of the block, give the supervisor as many workers as the project needs, within the bounds.
+
+    It looks every `scaling.look`, in a thread of its own. While the state does not answer, the number stays.
+    """
+    ended = threading.Event()
+    supervisor.resize(bounds.least)
+
+    async def watch() -> None:
+        try:
+            await first_of(_autoscale(supervisor, settings, bounds, tell), asyncio.to_thread(ended.wait))
+        except GossamerError as error:
+            tell(f"The number of workers does not change any more: {error}")
+
+    thread = threading.Thread(target=lambda: asyncio.run(watch()), name="autoscale", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(SCALER_ENDS_WITHIN.total_seconds())  # the workers have ended: nobody waits for one that hangs
+
+
+async def _autoscale(supervisor: Supervisor, settings: Settings, bounds: Bounds, tell: Tell) -> None:
+    clock, current, looks, trouble = SystemClock(), bounds.least, list[Look](), ""
+    async with AsyncExitStack() as stack:
+        project = await open_patiently(stack, settings, tell, to_look=True)
+        while True:
+            try:
+                found = await scaling(project)
+            except GossamerError as error:
+                if not isinstance(error, Transient) and str(error) != trouble:
+                    trouble = str(error)
+                    tell(f"The number of workers stays at {current}: {trouble}")
+            else:
+                look = Look(clock.monotonic(), bounds.of(found.workers_wanted))
+                looks = kept([*looks, look], calm=settings.scaling.calm)
+                wanted = decide(looks, current, calm=settings.scaling.calm)
+                if wanted != current:
+                    tell(f"{many(wanted, 'worker')} instead of {current}: {in_words(found)}.")
+                    current = wanted
+                    supervisor.resize(current)
+            await clock.sleep(settings.scaling.look.total_seconds())
 
 
 def _worker_slot(command: list[str], settings: Settings) -> ChildSlot:

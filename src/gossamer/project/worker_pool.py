@@ -375,7 +375,13 @@ class WorkerPool:
         elif self._sink.away and state != "draining":
             state = "spool full" if self._sink.full else "storing" if state == "idle" else state
         in_flight = sum(slot.in_flight for slot in self._slots.values())
-        return Vitals(job=", ".join(self._tasks), state=state, in_flight=in_flight)
+        return Vitals(
+            job=", ".join(self._tasks),
+            state=state,
+            in_flight=in_flight,
+            slots=self._project.settings.crawl.concurrency,
+            serves=",".join(sorted(self._serves or ())),
+        )
 
 
 class JobSlot(msgspec.Struct, kw_only=True):

@@ -36,6 +36,9 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     done: int  # pages
     cpu: float  # share of one core since the heartbeat before
     memory: int  # bytes
+    pace: float  # pages a second in the last minute
+    busy: float  # share of its strength that they took: cores, or pages in flight
+    serves: str  # the routes or kinds that it works on, separated by commas; "": all
     waiting: int  # results on its disk that are not stored yet
     missing: bool  # no heartbeat came for MISSING_SECONDS, or it is known to be dead
 

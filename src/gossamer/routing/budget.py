@@ -42,6 +42,12 @@ def yesterday(clock: Clock) -> str:
     return (datetime.fromtimestamp(clock.now(), UTC) - timedelta(days=1)).date().isoformat()
 
 
+def bounds_for(budgets: Budgets, *, job: str, site: str, day: str) -> list[Bound]:
+    """The bounds that a request of the job to the site must keep on that day."""
+    named = ((f"job/{job}", budgets.job), (f"day/{day}", budgets.day), (f"domain/{day}/{site}", budgets.domain))
+    return [Bound(name, limit) for name, limit in named if limit is not None]
+
+
 class BudgetKeeper:
     """Takes and gives back tokens for one job. `budgets_for(site)` says what may be spent there."""
 
@@ -84,17 +90,7 @@ class BudgetKeeper:
         return cost
 
     def _bounds(self, site: str) -> list[Bound]:
-        budgets = self._budgets_for(site)
-        bounds = []
-        if budgets.job is not None:
-            bounds.append(Bound(f"job/{self._job}", budgets.job))
-        if budgets.day is not None or budgets.domain is not None:
-            day = self._today().date().isoformat()
-            if budgets.day is not None:
-                bounds.append(Bound(f"day/{day}", budgets.day))
-            if budgets.domain is not None:
-                bounds.append(Bound(f"domain/{day}/{site}", budgets.domain))
-        return bounds
+        return bounds_for(self._budgets_for(site), job=self._job, site=site, day=self._today().date().isoformat())
 
     def _today(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now(), UTC).replace(hour=0, minute=0, second=0, microsecond=0)

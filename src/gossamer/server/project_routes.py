@@ -13,6 +13,7 @@ from ..project.metrics import CONTENT_TYPE, exposition
 from ..project.proxies import PoolView, proxy_pools
 from ..project.records import QualityScore, quality
 from ..project.routes import RouteReport, route_report
+from ..project.scaling import Scaling, scaling
 from ..project.settings_view import SettingView, setting_lines, settings_view
 from ..project.wire_views import CatalogueEntry, catalogue
 from ..project.workers import WorkerView, drain_worker, list_workers
@@ -70,6 +71,10 @@ async def scores(call: Call) -> Reply:
 
 async def settings(call: Call) -> Reply:
     return Reply(value=settings_view(setting_lines(call.project.settings, call.of(SettingsQuery).key)))
+
+
+async def wanted_workers(call: Call) -> Reply:
+    return Reply(value=await scaling(call.project))
 
 
 async def metrics(call: Call) -> Response:
@@ -139,6 +144,14 @@ ENDPOINTS = (
         handler=settings,
         query=SettingsQuery,
         gives=dict[str, SettingView],
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/scaling",
+        scope=METRICS,
+        summary="What can be fetched now, and how many workers that takes",
+        handler=wanted_workers,
+        gives=Scaling,
     ),
     Endpoint(
         method="GET",

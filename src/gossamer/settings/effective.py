@@ -16,7 +16,7 @@ from ..frontier.admission import Scope
 from ..frontier.contract import JobTerms
 from ..frontier.politeness import SiteTerms
 from ..frontier.retry import RetryTerms
-from ..model.job import Job
+from ..model.job import Job, Manners
 from ..model.outcome import Expectations
 from ..model.payload import BadPayload, Pairs, headers_of
 from ..model.route import TRANSPORTS, Route
@@ -90,7 +90,12 @@ def job_terms(settings: Settings, spider: Spider) -> JobTerms:
         depth=_spider_or_setting(settings, "crawl.depth", spider.max_depth, crawl.depth),
         expected=expectations(settings, spider),
         coverage=coverage_of(spider),
+        manners=manners_of(spider),
     )
+
+
+def manners_of(spider: Spider) -> Manners:
+    return Manners(rate=spider.rate, burst=spider.burst or None, concurrency=spider.concurrency or None)
 
 
 def expectations(settings: Settings, spider: Spider) -> Expectations:
@@ -113,7 +118,7 @@ def coverage_of(spider: Spider, source: str = "") -> str:
     return blake2b(packed, digest_size=12).hexdigest()
 
 
-def site_terms(settings: Settings, spider: Spider | None) -> Callable[[str], SiteTerms]:
+def site_terms(settings: Settings, spider: Spider | Manners | None) -> Callable[[str], SiteTerms]:
     """Terms for a site: the command line, else its own table in the settings, else the spider, else the settings."""
     politeness = settings.politeness
     rate, burst, concurrency = politeness.rate, politeness.burst, politeness.concurrency
@@ -135,11 +140,12 @@ def site_terms(settings: Settings, spider: Spider | None) -> Callable[[str], Sit
     return terms
 
 
-def _spider_rate(spider: Spider) -> Rate:
+def _spider_rate(spider: Spider | Manners) -> Rate:
     try:
         return parse_rate(spider.rate or "")
     except ValueError as error:
-        raise Misconfigured(f"Spider {spider.name}: rate = {error}") from error
+        name = f"Spider {spider.name}" if isinstance(spider, Spider) else "The spider of the job"
+        raise Misconfigured(f"{name}: rate = {error}") from error
 
 
 def robots_rule(settings: Settings, spider: Spider) -> Callable[[str], bool]:

@@ -157,6 +157,7 @@ def _check(settings: Settings) -> None:
     demand(settings.crawl.dedup in ("exact", "bloom"), "crawl.dedup", "must be 'exact' or 'bloom'.")
     demand(0 < settings.crawl.dedup_error < 0.5, "crawl.dedup_error", "must be between 0 and 0.5.")
     demand(settings.crawl.dedup_expected >= 1, "crawl.dedup_expected", "must be 1 or more.")
+    demand(settings.scaling.look.total_seconds() >= 0.1, "scaling.look", "must be 100ms or more.")
     demand(settings.fleet.shards is None or 1 <= settings.fleet.shards <= 1024, "fleet.shards", "must be 1 to 1024.")
     key = settings.fleet.key.reveal()
     demand(not key or len(key) >= 16, "fleet.key", "must be 16 characters or more; `openssl rand -hex 32` makes one.")

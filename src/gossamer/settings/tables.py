@@ -334,6 +334,13 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     domains: int = 50  # that have counters of their own; the others count together
 
 
+class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+    """[scaling]: how `gossamer up --autoscale` changes the number of workers."""
+
+    look: timedelta = timedelta(seconds=5)  # between two looks at what can be fetched
+    calm: timedelta = timedelta(minutes=2)  # for so long fewer workers must have been enough
+
+
 class Server(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for the HTTP door. Limits are those of each key; a key may have its own `rate` and `open_jobs`."""
 
@@ -391,6 +398,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     quality: Quality = Quality()
     expect: Expect = Expect()
     fleet: Fleet = Fleet()
+    scaling: Scaling = Scaling()
     server: Server = Server()
     monitor: Monitor = Monitor()
     router: RouterTable = RouterTable()

@@ -10,13 +10,15 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-from ...frontier.contract import SiteFacts, SiteLoad, UrlFate, UrlStory
+from ...frontier.contract import QueueLoad, SiteFacts, SiteLoad, UrlFate, UrlStory
+from ...frontier.queue_values import MOST_COUNTED
 from ...model.task import UrlState, wishes_of
 from . import rows
 from .dead_letters import RedisDeadLetters, url_of
 from .jobs import JobRow
 
 AHEAD_COUNTED = 100_000
+DUE_COUNTED = 2_000  # tasks that wait and are due, of a job in a shard
 SITES_AT_ONCE = 500
 WAITING_LOOKED_AT = 500  # waiting tasks of a shard, for the reasons of their sites
 
@@ -122,6 +124,52 @@ class RedisQueueView(RedisDeadLetters):
             away_since=site.away_since,
             away_reason=site.away_reason,
         )
+
+    async def loads(self, job: str, now: float) -> list[QueueLoad]:
+        row = await self._jobs.row(job)
+        found: list[QueueLoad] = []
+        for shard in range(self._keys.shards):
+            found += await self._loads_of(shard, row, now)
+        return found
+
+    async def _loads_of(self, shard: int, job: JobRow, now: float) -> list[QueueLoad]:
+        sums: dict[tuple[int, int], tuple[int, int]] = {}  # by lane and site
+        async for number, packed in self._scan(self._keys.in_shard(shard, f"{job.number}:queues")):
+            queued, _, leased = rows.read_load(packed)
+            if queued or leased:
+                sums[rows.split_queue(int(number))] = (queued, leased)
+        numbers = await self._server.fields(self._keys.in_shard(shard, f"{job.number}:lanes"))
+        lanes = {0: "", **{int(number): name.decode("utf-8", "replace") for name, number in numbers.items()}}
+        places = {name: number for number, name in lanes.items()}
+        for late in await self._due(shard, job, now):
+            lane = late.tail.fetcher or "" if late.tail else ""
+            which = (places.get(lane, 0), late.site)
+            before = sums.get(which, (0, 0))
+            sums[which] = (before[0] + 1, before[1])
+        rows_of = await self._site_rows([(shard, site) for site in sorted({site for _, site in sums})])
+        sites = {number: found for (_, number), found in rows_of.items()}
+        return [
+            QueueLoad(
+                site=sites[site][1],
+                lane=lanes.get(lane, ""),
+                ready=min(ready, MOST_COUNTED),
+                leased=leased,
+                rest_until=sites[site][0].rest_until,
+                asked=sites[site][0].asked if sites[site][0].asked >= 0 else None,
+                away=sites[site][0].away_since is not None,
+            )
+            for (lane, site), (ready, leased) in sums.items()
+        ]
+
+    async def _due(self, shard: int, job: JobRow, now: float) -> list[rows.Row]:
+        """Tasks that wait though they are due: no worker has asked since."""
+        key = self._keys.in_shard(shard, f"{job.number}:waiting")
+        due = await self._server.call("ZRANGEBYSCORE", key, "-inf", now, "LIMIT", 0, DUE_COUNTED)
+        if not due:
+            return []
+        packed = await self._server.call("HMGET", self._keys.in_shard(shard, f"{job.number}:urls"), *due)
+        read = [rows.read_row(name, one) for name, one in zip(due, packed, strict=True) if one is not None]
+        return [one for one in read if one is not None]
 
     async def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:
         row = await self._jobs.row(job)

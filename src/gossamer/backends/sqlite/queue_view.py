@@ -10,7 +10,10 @@ from typing import Any
 import msgspec
 
 from ...clock import Clock
-from ...frontier.contract import Added, DeadFilter, DeadLetter, SiteFacts, SiteLoad, UrlFate, UrlStory
+from ...frontier.contract import (
+    Added, DeadFilter, DeadLetter, QueueLoad, SiteFacts, SiteLoad, UrlFate, UrlStory,
+)
+from ...frontier.queue_values import MOST_COUNTED
 from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState, wishes_of
 from .cleanup import drop_rest
 from .connection import Database
@@ -18,6 +21,7 @@ from .jobs import SqliteJobs
 from .queue_rows import CountChanges, QueueRows
 
 CHUNK = 2_000
+DUE_COUNTED = 2_000  # tasks that wait and are due, of a job
 LETTERS_AT_ONCE = 500  # fewer: each may bring a long error
 
 Values = tuple[str | int | float | bytes, ...]  # what is bound in a query
@@ -70,6 +74,19 @@ SELECT urls.number, jobs.id, urls.url, sites.name, urls.kind, urls.reason, urls.
     urls.deliveries, urls.changed_at, parent.url, urls.fingerprint, urls.depth, urls.priority
 FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site
 LEFT JOIN urls AS parent ON parent.number = urls.found_on"""
+
+# Site, lane, and how many tasks: those that are queued, leased, and waiting though they are due.
+_WORK = """
+SELECT queues.site, queues.lane, (SELECT count(*) FROM (SELECT 1 FROM urls WHERE urls.job = queues.job
+    AND urls.site = queues.site AND urls.fetcher IS nullif(queues.lane, '') AND urls.state = 'queued' LIMIT :most)), 0
+FROM queues JOIN jobs ON jobs.number = queues.job WHERE jobs.id = :job AND queues.state <> 'empty'
+UNION ALL
+SELECT site, coalesce(fetcher, ''), 0, count(*) FROM urls
+WHERE state = 'leased' AND job = (SELECT number FROM jobs WHERE id = :job) GROUP BY site, fetcher
+UNION ALL
+SELECT site, coalesce(fetcher, ''), count(*), 0 FROM (SELECT site, fetcher FROM urls WHERE state = 'waiting'
+    AND job = (SELECT number FROM jobs WHERE id = :job) AND due_at <= :now ORDER BY due_at LIMIT :due)
+GROUP BY site, fetcher"""
 
 _RESOLVE = """
 UPDATE urls SET state = 'done', reason = ?, message = '', deliveries = 0, changed_at = ?
@@ -244,6 +261,27 @@ class SqliteQueueView:
     async def site(self, name: str) -> SiteFacts | None:
         row = await self._database.read(lambda c: c.execute(_SITE, (name,)).fetchone())
         return SiteFacts(**dict(zip(SiteFacts.__struct_fields__, row, strict=True))) if row is not None else None
+
+    async def loads(self, job: str, now: float) -> list[QueueLoad]:
+        def read(connection: sqlite3.Connection) -> list[QueueLoad]:
+            sums: dict[tuple[int, str], tuple[int, int]] = {}
+            values = {"job": job, "now": now, "most": MOST_COUNTED, "due": DUE_COUNTED}
+            for site, lane, ready, leased in connection.execute(_WORK, values):
+                before = sums.get((site, lane), (0, 0))
+                sums[site, lane] = (before[0] + ready, before[1] + leased)
+            politeness = "SELECT name, rest_until, asked_interval, strikes FROM sites WHERE number = ?"
+            loads = []
+            for (site, lane), (ready, leased) in sums.items():
+                name, rest_until, asked, strikes = connection.execute(politeness, (site,)).fetchone()
+                loads.append(
+                    QueueLoad(
+                        site=name, lane=lane, ready=min(ready, MOST_COUNTED), leased=leased, rest_until=rest_until,
+                        asked=asked, away=strikes > 0,
+                    )
+                )  # fmt: skip
+            return loads
+
+        return await self._database.read(read)
 
     async def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:
         last = 0
