@@ -23,8 +23,8 @@ from .away import AwayTerms, SiteFailure, Verdict
 from .politeness import TermsFor
 from .queue_values import DeadFilter as DeadFilter  # these are a part of this contract
 from .queue_values import DeadLetter as DeadLetter
-from .queue_values import SiteFacts as SiteFacts
 from .queue_values import QueueLoad as QueueLoad
+from .queue_values import SiteFacts as SiteFacts
 from .queue_values import SiteLoad as SiteLoad
 from .queue_values import SiteOrder as SiteOrder
 from .queue_values import UrlFate as UrlFate
