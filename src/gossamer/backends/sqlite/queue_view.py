@@ -11,7 +11,14 @@ import msgspec
 
 from ...clock import Clock
 from ...frontier.contract import (
-    Added, DeadFilter, DeadLetter, QueueLoad, SiteFacts, SiteLoad, UrlFate, UrlStory,
+    Added,
+    DeadFilter,
+    DeadLetter,
+    QueueLoad,
+    SiteFacts,
+    SiteLoad,
+    UrlFate,
+    UrlStory,
 )
 from ...frontier.queue_values import MOST_COUNTED
 from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState, wishes_of
