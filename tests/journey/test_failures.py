@@ -113,6 +113,20 @@ async def test_an_errback_that_is_not_there_is_told_before_anything_is_asked_for
     assert not site.seen("/gone")
 
 
+async def test_an_errback_hears_of_a_page_that_robots_forbids(tmp_path: Path, site: HostileSite) -> None:
+    site.answer_robots(200, "User-agent: *\nDisallow: /gone\n")
+    left = await crawled(spider_of(site), settings_for(tmp_path, fetch__allow_private=True))
+
+    left.assert_adds_up()
+    assert left.fate(site.url("/gone")) == ("dropped", "robots")
+    assert site.url("/gone") not in left.letters
+    told = left.record(site.url("/gone"))
+    assert (told["reason"], told["status"], told["attempts"], told["data"]) == ("robots", None, 0, {"n": 1})
+    assert left.fate(site.url("/gone-too")) == ("dropped", "robots")  # its errback raises
+    assert left.report.counts.stats == {"starts": 1, "lost": 4}
+    assert not site.seen("/gone")
+
+
 async def test_a_crash_between_storing_and_settling_repeats_the_errback_and_not_its_effect(
     tmp_path: Path, site: HostileSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

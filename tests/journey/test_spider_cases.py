@@ -122,3 +122,68 @@ async def test_a_replay_answers_from_the_archive_and_leaves_the_project_alone(tm
 
     assert again.missing == 1
     assert [(one.url, one.reason) for one in again.failures] == [(site.url("/new"), "not-archived")]
+
+
+PRICED = """
+from gossamer import Item, Page, Spider
+
+class Book(Item, key="url"):
+    title: str
+    currency: str
+    shelf: str = ""
+
+class Books(Spider):
+    start_urls = ["{start}"]
+    currency: str = "EUR"
+
+    def parse(self, page: Page):
+        {more}yield Book(url=page.url, title=page.css("h1::text").get(), currency=self.currency)
+"""
+SHELVES = """
+from gossamer import Extension
+
+class Shelves(Extension):
+    async def around_fetch(self, request, next):
+        return await next(request.with_header("X-Shelf", "top"))
+
+    async def around_parse(self, page, next):
+        parsed = await next(page)
+        for item in parsed.items:
+            item.shelf = "top"
+        return parsed
+"""
+
+
+@pytest.mark.long
+async def test_what_reads_a_page_without_a_crawl_has_the_jobs_arguments_and_the_extensions(tmp_path):
+    (tmp_path / "gossamer.toml").write_text('extensions = ["shelves:Shelves"]\n[fetch]\nallow_hosts = ["127.0.0.1"]\n')
+    (tmp_path / "shelves.py").write_text(SHELVES)
+    (tmp_path / "spiders").mkdir()
+    spider = tmp_path / "spiders" / "books.py"
+    async with download_site() as site:
+        start = site.show("/", "<h1>Emma</h1>")
+        spider.write_text(PRICED.format(start=start, more="raise KeyError('price')\n        "))
+        assert (await gossamer(tmp_path, "crawl", "books", "-a", "currency=USD", "--quiet")).code == 1  # no page came
+        spider.write_text(PRICED.format(start=start, more=""))
+        replayed = await gossamer(tmp_path, "dead", "replay", "--all")
+        stored = json.loads((await gossamer(tmp_path, "export")).out)
+        spider.write_text(PRICED.format(start=start, more="").replace("title=", "title='The ' + "))
+        again = await gossamer(tmp_path, "reparse", "--processes", "1")
+        parsed = json.loads((await gossamer(tmp_path, "export")).out)
+        spider.write_text(PRICED.format(start=start, more="").replace("currency: str = ", "coin = "))
+        renamed = await gossamer(tmp_path, "reparse", "--processes", "1")
+        spider.write_text(PRICED.format(start=start, more=""))
+
+        read = settings_for(tmp_path)
+        before = len(site.asked("/"))
+        await save_case(read, start, name="emma", folder=tmp_path)
+        case = json.loads((tmp_path / "tests/emma/expected.json").read_text())["items"]
+        checked = await gossamer(tmp_path, "check", "books", start, "--json")
+
+    assert (replayed.code, again.code) == (0, 0), (replayed, again)
+    assert (stored["title"], stored["currency"], stored["shelf"]) == ("Emma", "USD", "top")
+    assert (parsed["title"], parsed["currency"], parsed["shelf"]) == ("The Emma", "USD", "top")
+    assert "has no argument 'currency'" in renamed.out + renamed.err
+    assert [one["data"]["shelf"] for one in case] == ["top"]
+    assert json.loads(checked.out)["records"][0]["data"]["shelf"] == "top"
+    assert {one.headers.get("x-shelf") for one in site.asked("/")[before:]} == {"top"}

@@ -1,6 +1,7 @@
-"""A page that is given up, and what the spider makes of it: the request's errback, or the spider's `failed`.
+"""A page that is given up, or that robots.txt forbids, and what the spider makes of it: the request's errback, or the
+spider's `failed`.
 
-What it gives is stored and queued together with the dead letter, in the two steps that settle any page. After a crash
+What it gives is stored and queued together with the page's end, in the two steps that settle any page. After a crash
 in between it runs again, and its effect is once. How it fails: the page is a dead letter all the same, with both
 reasons.
 """
@@ -10,9 +11,10 @@ from __future__ import annotations
 import msgspec
 
 from ..errors import ParseFailed
+from ..frontier.contract import Added
 from ..model.page import Headers, Snapshot
 from ..model.record import ItemSchema, PageFacts, Record
-from ..model.task import Request, Task
+from ..model.task import Request, Task, UrlState
 from ..parse.callbacks import run_errback
 from ..parse.failure import Failure
 from ..parse.page import Page
@@ -73,7 +75,45 @@ async def bury(
     return heard.message
 
 
-async def _hear(context: JobContext, task: Task, log: AttemptLog, reason: str, message: str, detail: str) -> Heard:
+async def leave_out(
+    context: JobContext, held: HeldLease, log: AttemptLog, facts: PageFacts | None, reason: str, rule: str
+) -> Added:
+    """Store and settle a page that may not be fetched, with what the spider makes of it. It is no dead letter."""
+    task = held.lease.task
+    heard = await _hear(context, task, log, reason, rule, "", attempts=task.attempt)
+    judged = await context.judge(heard.requests, depth=task.depth + 1, priority=task.priority, site=task.site)
+    await log.keep(
+        outcome="dropped",
+        reason=reason,
+        error=heard.message,
+        page=facts,
+        records=heard.records,
+        schemas=heard.schemas,
+    )
+    added = await held.settle(
+        lambda: context.frontier.complete(
+            held.lease,
+            UrlState.DROPPED,
+            reason,
+            judged.candidates,
+            duplicates=judged.duplicates,
+            paced_ahead=context.pacer.ahead(task.site),
+            stats=heard.stats,
+        )
+    )
+    context.admission.confirm(judged, added)
+    return added
+
+
+async def _hear(
+    context: JobContext,
+    task: Task,
+    log: AttemptLog,
+    reason: str,
+    message: str,
+    detail: str,
+    attempts: int | None = None,
+) -> Heard:
     """Call the errback of a page that is given up, if there is one. Raises BackendUnavailable, nothing else."""
     errback = errback_of(context.spider, task.wishes().errback if task.how else None)
     text = f"{message}\n\n{detail}" if detail else message
@@ -84,7 +124,7 @@ async def _hear(context: JobContext, task: Task, log: AttemptLog, reason: str, m
         url=task.url,
         reason=reason,
         message=message,
-        attempts=task.attempt + 1,
+        attempts=task.attempt + 1 if attempts is None else attempts,
         kind=task.kind,
         job=task.job,
         data=task.user_data(),

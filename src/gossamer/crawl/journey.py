@@ -43,13 +43,13 @@ from ..model import events
 from ..model.page import Snapshot
 from ..model.record import PageFacts, Record
 from ..model.route import How
-from ..model.task import Request, UrlState
+from ..model.task import DropReason, Request, UrlState
 from ..pipeline.steps import Piped
 from ..routing.blocks import Block
 from ..routing.router import RouteNotServed
 from .attempt_log import AttemptLog
 from .context import JobContext
-from .errback import bury
+from .errback import bury, leave_out
 from .fetch_page import FetchResult, PageFetch, failure_of_block
 from .held_lease import HeldLease
 from .pacer import TooEarly
@@ -60,6 +60,7 @@ from .site_notes import SiteNotes
 from .unsafe_send import UNCERTAIN, unsafe_send
 from .windows import NEXT_LOOK, WINDOW
 
+ROBOTS = DropReason.ROBOTS.value
 SITE_AWAY = "site away"  # the reason of a task that waits until its site can be reached
 MOST_FAULTS = 50  # that are listed of a page that is held back
 
@@ -222,10 +223,8 @@ class Journey:
 
     async def _drop_for_robots(self, outcome: Disallowed) -> None:
         await self._site.note_crawl_delay(outcome.crawl_delay)
-        await self._log.keep(
-            outcome="dropped", reason="robots", error=outcome.rule, page=self._facts_of_failure("robots")
-        )
-        added = await self._complete(UrlState.DROPPED, "robots")
+        facts = self._facts_of_failure(ROBOTS)
+        added = await leave_out(self._context, self._held, self._log, facts, ROBOTS, outcome.rule)
         self._ended("dropped", added)
 
     async def _keep_unchanged(self, outcome: NotModified) -> None:

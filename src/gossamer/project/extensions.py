@@ -13,23 +13,30 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
-from ..crawl.extension import Extension
+from ..crawl.extension import Extension, Extensions
+from ..crawl.parse_page import AroundParse
 from ..errors import ExtensionFailed, GossamerError, Misconfigured, TimedOut
 from ..fetch.contract import Response, Transport, TransportRequest
 from ..fetch.open_route import Opening
 from ..model.route import TRANSPORTS
 from ..parse.discovery import make_importable
 from ..parse.spider import Spider
+from ..parse.timelimit import TimeLimit
 from ..settings import Settings
 
 GROUP = "gossamer.extensions"
 
 
-def extensions_of(settings: Settings, spider: Spider) -> list[Extension]:
+def extensions_of(settings: Settings, spider: Spider | None) -> list[Extension]:
     """New extensions for a job: those of the settings, then the spider's own. Raises Misconfigured."""
     named = [(f"Setting extensions: {name}", _extension_named(settings, name)) for name in settings.extensions]
-    own = [(f"Spider {spider.name}: extensions", one) for one in _listed(spider)]
+    own = [(f"Spider {spider.name}: extensions", one) for one in _listed(spider)] if spider is not None else []
     return [_made(where, one) for where, one in (*named, *own)]
+
+
+def around_parse_of(settings: Settings, spider: Spider) -> AroundParse | None:
+    """What stands around the callbacks of a spider where no crawl runs. Raises Misconfigured."""
+    return Extensions(extensions_of(settings, spider), TimeLimit(settings.crawl.parse_timeout)).around_parse
 
 
 def _listed(spider: Spider) -> Sequence[object]:

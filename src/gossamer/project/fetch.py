@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ..clock import SystemClock
+from ..crawl.extension import Extensions
 from ..crawl.fetch_page import fetch_unqueued, fetcher_of, unqueued_task
 from ..crawl.page_request import PageRequests
 from ..errors import FetchRefused, GossamerError, Misconfigured, RobotsUnreachable
@@ -26,11 +27,13 @@ from ..model.task import Request, fault_of
 from ..model.url import origin_of, parse_url, site_of, typed_url
 from ..parse.media import Media
 from ..parse.page import Page
+from ..parse.timelimit import TimeLimit
 from ..routing.ladder import RouteTerms, wished
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router
 from ..settings import Settings
 from ..settings.effective import header_defaults, routing_of, secrets_of
+from .extensions import extensions_of
 from .open import Project, open_project
 from .wiring import robots_of, transports_of
 
@@ -72,7 +75,8 @@ async def fetch_one(
             )
         await transports.for_pages(taken)  # raises MissingExtra for what is not installed
         asked = robots_of(settings, MemoryShelf(), clock) if robots else None
-        fetcher = fetcher_of(settings, asked, lambda site: True, clock)
+        around = Extensions(extensions_of(settings, None), TimeLimit(settings.crawl.parse_timeout)).around_fetch
+        fetcher = fetcher_of(settings, asked, lambda site: True, clock, around=around)
         try:
             outcome = await fetch_unqueued(
                 await _page_request(url, request, settings),

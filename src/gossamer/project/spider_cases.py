@@ -34,6 +34,7 @@ from ..parse.spider import Spider, callback_names
 from ..parse.timelimit import TimeLimit
 from ..pipeline.steps import Pipeline
 from ..settings import Settings
+from .extensions import around_parse_of
 from .fetch import fetch_one
 from .open import open_crawled
 from .spiders import crawl_target, spiders_of
@@ -212,7 +213,8 @@ async def _outcome(settings: Settings, spider: Spider, saved: SavedPage, body: b
         data=snapshot.data,
     )
     pipeline = Pipeline(spider.pipeline, cleans=spider.clean)
-    parsing = await parse_page(snapshot, task, spider, pipeline, TimeLimit(settings.crawl.parse_timeout))
+    around = around_parse_of(settings, spider)
+    parsing = await parse_page(snapshot, task, spider, pipeline, TimeLimit(settings.crawl.parse_timeout), around=around)
     if isinstance(parsing, ParseFailed):
         return {"failure": str(parsing)}
     parsed, piped = parsing

@@ -6,6 +6,7 @@ Every value here has the shape in which `--json` prints it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -22,6 +23,7 @@ from ..parse.spider import Spider, callback_names, listed_seeds
 from ..pipeline.quality_rules import Fault
 from ..pipeline.steps import Dropped, Piped
 from ..settings import Settings
+from .extensions import around_parse_of
 from .pipelines import pipeline_of
 
 LINKS_TOLD = 3
@@ -106,7 +108,8 @@ async def check_spider(
     requests: list[Request] = []
     piped, refusal, detail = Piped([], []), "", ""
     try:
-        parsed = await run_callback(spider, callback, page)
+        around, code = around_parse_of(settings, spider), partial(run_callback, spider, callback)
+        parsed = await code(page) if around is None else await around(page, code)
         requests = parsed.requests
         piped = await pipeline_of(settings, spider).run(
             parsed.items, page, spider=spider.name, job="", now=page.fetched_at

@@ -129,6 +129,7 @@ async def _pages(
             url=letter.url,
             job=letter.job,
             spider=ref,
+            arguments=job.arguments,
             start=start if ref == SITE else "",
             number=number,
             failure=letter.reason,
@@ -185,7 +186,7 @@ class _Desk:
     async def _open(self, job: Job, ref: str, start: str) -> _Door:
         project, sites = self._project, set[str]()
         try:
-            spider = load(ref, project.settings, start=start)
+            spider = load(ref, project.settings, start=start, arguments=job.arguments)
             sites.update(site_of(url) for url in listed_seeds(spider))
             if not sites and spider.allowed_domains is None and not await _read_sites(spider, sites):
                 self.revival.unread.add(spider.name)

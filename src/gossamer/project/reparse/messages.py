@@ -28,6 +28,7 @@ class PageOrder(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     job: str
     spider: str  # its reference: spider_refs.py
+    arguments: str = ""  # of the spider in that job, as JSON
     start: str = ""  # the address that a crawl without a spider of its own began with
     number: int = 0  # of the dead letter, where it is one
     depth: int = 0  # of the dead letter; else the copy says it

@@ -12,12 +12,14 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
 from ...backends.open import open_archive
+from ...crawl.parse_page import AroundParse
 from ...errors import GossamerError, ParseFailed, Permanent
 from ...model.page import Snapshot
 from ...model.record import PageFacts, Record, Tally
@@ -33,9 +35,10 @@ from ...settings import Settings
 from ...settings import load as load_settings
 from ...settings.effective import minimum_quality
 from ...store.contract import Archive
+from ..extensions import around_parse_of
 from ..pipelines import pipeline_of
 from .messages import HEAD, Order, Outcome, PageOrder, ParserAnswer, frame, read_order
-from .spider_refs import load
+from .spider_refs import BadArguments, load
 
 READ_AT_ONCE = 8  # raw pages in memory
 
@@ -51,6 +54,7 @@ class SpiderParts(msgspec.Struct, frozen=True):
     strict: Pipeline  # for pages that were held back
     minimum: float | None
     version: str
+    around: AroundParse | None
 
 
 class ArchiveParser:
@@ -60,7 +64,7 @@ class ArchiveParser:
         self._settings = settings
         self._archive = archive
         self._limit = TimeLimit(settings.crawl.parse_timeout)
-        self._parts: dict[tuple[str, str], SpiderParts] = {}
+        self._parts: dict[tuple[str, str, str], SpiderParts | str] = {}  # a text: why these pages cannot be parsed
 
     async def work(self, order: Order) -> AsyncIterator[ParserAnswer]:
         """What came of each page, one after the other."""
@@ -78,6 +82,8 @@ class ArchiveParser:
         if isinstance(snapshot, Permanent):
             return Outcome(wanted=wanted, failure="lost", message=str(snapshot))
         parts = self._parts_of(wanted, order.usual)
+        if isinstance(parts, str):
+            return Outcome(wanted=wanted, failure=ParseFailed.reason, message=parts)
         if snapshot.status >= 400 and snapshot.status not in parts.spider.handle_statuses:
             return Outcome(wanted=wanted, failure=f"http-{snapshot.status}", message="An error page; not parsed.")
         facts = _facts(wanted, snapshot, parts)
@@ -85,7 +91,9 @@ class ArchiveParser:
             snapshot = msgspec.structs.replace(snapshot, kind=DEFAULT_KIND)
         try:
             page = Page(snapshot, depth=wanted.depth or snapshot.depth, spider=parts.spider)
-            parsed = await self._limit.run(_called(parts.spider, page), snapshot.url)
+            callback = partial(_called, parts.spider)
+            code = callback(page) if parts.around is None else parts.around(page, callback)
+            parsed = await self._limit.run(code, snapshot.url)
             held_back = wanted.failure == QUALITY and parts.minimum is not None
             piping = (parts.strict if held_back else parts.pipeline).run(
                 parsed.items,
@@ -124,20 +132,27 @@ class ArchiveParser:
             remarks=piped.remarks(),
         )
 
-    def _parts_of(self, wanted: PageOrder, usual: Sequence[Tally]) -> SpiderParts:
-        known = self._parts.get((wanted.spider, wanted.start))
+    def _parts_of(self, wanted: PageOrder, usual: Sequence[Tally]) -> SpiderParts | str:
+        which = (wanted.spider, wanted.start, wanted.arguments)
+        known = self._parts.get(which)
         if known is None:
-            spider = load(wanted.spider, self._settings, start=wanted.start)
-            counted = [one for one in usual if one.spider == spider.name]
-            known = SpiderParts(
-                spider,
-                pipeline_of(self._settings, spider, counted=counted),
-                pipeline_of(self._settings, spider, counted=counted, strict=True),
-                minimum_quality(self._settings, spider),
-                spider_version(type(spider)),
-            )
-            self._parts[wanted.spider, wanted.start] = known
+            try:
+                spider = load(wanted.spider, self._settings, start=wanted.start, arguments=wanted.arguments)
+                known = self._parts_for(spider, [one for one in usual if one.spider == spider.name])
+            except BadArguments as error:
+                known = str(error)
+            self._parts[which] = known
         return known
+
+    def _parts_for(self, spider: Spider, counted: Sequence[Tally]) -> SpiderParts:
+        return SpiderParts(
+            spider,
+            pipeline_of(self._settings, spider, counted=counted),
+            pipeline_of(self._settings, spider, counted=counted, strict=True),
+            minimum_quality(self._settings, spider),
+            spider_version(type(spider)),
+            around_parse_of(self._settings, spider),
+        )
 
 
 async def _called(spider: Spider, page: Page) -> ParsedPage:

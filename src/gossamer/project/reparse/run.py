@@ -163,7 +163,8 @@ async def _pages(project: Project, choice: Choice, report: Report, now: float) -
     """The chosen pages, each with the spider that can parse it."""
     finder = Finder(project.settings, choice.spider, choice.crawled_as)
     # The pages of a mere URL, whatever spiders the project has.
-    bare = {job.id for job in await project.state.jobs.jobs() if "://" in job.spider_name}
+    jobs = {job.id: job for job in await project.state.jobs.jobs()}
+    bare = {id for id, job in jobs.items() if "://" in job.spider_name}
     base = f"reparse-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}-{token_hex(3)}"
     query = VisitQuery(
         spider=finder.named or None,
@@ -189,6 +190,7 @@ async def _pages(project: Project, choice: Choice, report: Report, now: float) -
             url=facts.url,
             job=facts.job,
             spider=ref,
+            arguments=jobs[facts.job].arguments if facts.job in jobs else "",
             start=origin_of(facts.url) if ref == SITE else "",
             failure=facts.failure,
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ...demo.spider import DemoShop
 from ...errors import Misconfigured
+from ...parse.arguments import read_arguments, with_arguments
 from ...parse.discovery import SpiderCatalogue, is_file_ref, list_spiders, load_spider
 from ...parse.site import SiteSpider
 from ...parse.spider import Spider
@@ -23,10 +24,10 @@ SITE, DEMO = f"gossamer:{SiteSpider.name}", f"gossamer:{DemoShop.name}"
 _OURS = {SiteSpider.name: SITE, DemoShop.name: DEMO}
 
 
-def load(ref: str, settings: Settings, *, start: str = "") -> Spider:
-    """The spider behind a reference; `start` is where a crawl of a mere URL began.
+def load(ref: str, settings: Settings, *, start: str = "", arguments: str = "") -> Spider:
+    """The spider behind a reference, with the arguments of a job; `start` is where a crawl of a mere URL began.
 
-    Raises SpiderNotFound, Misconfigured.
+    Raises SpiderNotFound, Misconfigured; BadArguments for a spider that does not take these any more.
     """
     if ref == SITE:
         return SiteSpider([start])
@@ -35,9 +36,17 @@ def load(ref: str, settings: Settings, *, start: str = "") -> Spider:
     kind = _loaded(ref, settings)
     try:
         with redirect_stdout(sys.stderr):
-            return kind()
+            spider = kind()
     except Exception as error:  # a spider's own code
         raise Misconfigured(f"Spider {kind.name} cannot be made: {told(error)}") from error
+    try:
+        return with_arguments(spider, read_arguments(arguments))
+    except Misconfigured as error:
+        raise BadArguments(f"The page was crawled with other arguments: {error}") from error
+
+
+class BadArguments(Misconfigured):
+    """The spider does not take the arguments of the job any more."""
 
 
 def told(error: BaseException) -> str:
