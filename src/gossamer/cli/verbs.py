@@ -18,6 +18,7 @@ HOMES = {
     "spool": "spool",
     "scheduler": "worker",
     "serve": "serve",
+    "mcp": "mcp",
     "keys": "serve",
     "audit": "serve",
     "callbacks": "callbacks",
@@ -89,6 +90,7 @@ GROUPS = {
     "Operate": {
         "doctor": "Check this machine and this project.",
         "serve": "Open the project to programs over HTTP.",
+        "mcp": "Let an agent use the project (MCP).",
         "keys": "The keys of the HTTP door: make, list, revoke.",
         "audit": "Who changed what over HTTP.",
         "callbacks": "Callbacks of jobs: list, show, send again.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Self
@@ -38,6 +39,7 @@ from .story import DROPPED
 from .wire_jobs import PageWish, is_ended, wanted_pages
 
 THREADS = 4
+PLAIN = How()  # a plain GET
 LOOK = timedelta(milliseconds=100)  # between two looks at which jobs still run
 MOST_REDIRECTS = 50
 MOST_RECORDS = 1000  # of one page
@@ -286,6 +288,26 @@ class PageReader:
 
     async def _fate(self, job: Job, url: str, how: How) -> UrlFate | None:
         return await self._project.state.queue.fate(job.id, site_of(url), self._project.rules.fingerprint(url, how))
+
+    async def snapshots(self, job: Job, urls: Sequence[str]) -> list[Snapshot | str]:
+        """The raw pages that an ended job fetched for these addresses, behind their redirects; or why there is none."""
+        found: list[Snapshot | str] = []
+        for url in urls:
+            fate = await self._fate(job, url, PLAIN)
+            for _ in range(MOST_REDIRECTS):
+                if fate is None or not is_redirect(fate.reason):
+                    break
+                fate = await self._fate(job, fate.reason.rpartition(" ")[2], PLAIN)
+            state, reason, message = (fate.state, fate.reason, fate.message) if fate is not None else (None, "", "")
+            if (error := _error_of(state, reason, message, job)) is not None:
+                found.append(error.message)
+                continue
+            try:
+                fingerprint = self._project.rules.fingerprint(fate.url if fate is not None else url)
+                found.append(await self._snapshot(job, fingerprint, earlier=True))
+            except Permanent as failure:
+                found.append(str(failure))
+        return found
 
     async def _snapshot(self, job: Job, fingerprint: bytes, *, earlier: bool) -> Snapshot:
         """The raw page that the job fetched; with `earlier` else the copy from before, where the server said that it is

@@ -225,6 +225,11 @@ async def supervised_workers(
     return Supervisor(slots, tell=tell, backoff=RESTARTS, until_idle=until_idle)
 
 
+def supervised_worker(settings: Settings, command: list[str], *, tell: Tell) -> Supervisor:
+    """The supervisor of one worker beside something else; the backends are left to the worker."""
+    return Supervisor([_worker_slot(command, settings)], tell=tell, backoff=RESTARTS)
+
+
 async def supervised_all(
     settings: Settings,
     scheduler: list[str],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -29,6 +31,9 @@ from .answers import AnswerCut, ApiError
 from .door import Door, Token
 from .endpoint import PUBLIC, Call, Endpoint, Reply
 from .openapi import document
+
+if TYPE_CHECKING:
+    from .mcp_door import McpApp
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *health_routes.ENDPOINTS,
@@ -66,9 +71,25 @@ def make_app(
         for endpoint in (*ENDPOINTS, OPENAPI)
         for path in (endpoint.path, *endpoint.aliases)
     ]
-    app = Starlette(routes=routes, exception_handlers={404: _missing(door), 405: _wrong_method(door)})
+    mcp = _mcp_app(door, project, pages)
+    if mcp is not None:
+        routes.append(Route("/mcp", mcp, methods=["GET", "POST", "DELETE"]))
+    app = Starlette(
+        routes=routes,
+        exception_handlers={404: _missing(door), 405: _wrong_method(door)},
+        lifespan=lambda _: mcp.manager.run() if mcp is not None else nullcontext(),
+    )
     app.router.redirect_slashes = False  # a redirect would be sent before the door looks at the host
     return app
+
+
+def _mcp_app(door: Door, project: Project, pages: PageReader) -> McpApp | None:
+    """None where the package for agents is not installed."""
+    try:
+        from .mcp_door import McpApp
+    except ModuleNotFoundError:
+        return None
+    return McpApp(door, project, pages, most=project.settings.server.max_body.bytes)
 
 
 class EndpointApp:

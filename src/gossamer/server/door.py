@@ -73,6 +73,20 @@ class Door:
             log.exception("%s %s", request.method, request.url.path)
             return ApiError(500, "error", "The server failed over this request. Its log says why.").answer()
 
+    async def admit(self, request: Request) -> Caller:
+        """Who asks, for an application that reads its requests itself. Call `leave` when the request is over.
+
+        Raises ApiError, also for a page of another server that asks from a browser.
+        """
+        self.check_host(request)
+        origin = request.headers.get("origin")
+        if origin is not None and not self._is_ours(origin.partition("://")[2]):
+            raise ApiError(403, "origin", "Pages of other servers may not ask here.")
+        caller = await self._caller(request)
+        self._take_token(caller)
+        self._enter(request, caller)
+        return caller
+
     async def _serve(self, endpoint: Endpoint, request: Request) -> Response:
         self.check_host(request)
         caller = NOBODY if endpoint.scope == PUBLIC else await self._caller(request)
@@ -98,10 +112,12 @@ class Door:
 
     def check_host(self, request: Request) -> None:
         """Raises ApiError for a Host header that names somebody else."""
-        host = request.headers.get("host", "")
-        name = host.rpartition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
-        if name.lower().rstrip(".") not in self._hosts:
+        if not self._is_ours(request.headers.get("host", "")):
             raise ApiError(421, "host", "This server does not answer to that name. Its owner can add it: server.hosts.")
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rpartition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
+        return name.lower().rstrip(".") in self._hosts
 
     async def _caller(self, request: Request) -> Caller:
         text = request.headers.get("x-api-key", "")
