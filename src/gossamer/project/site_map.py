@@ -21,7 +21,7 @@ from ..schedule.sources.sitemap_walk import sitemaps_in
 from .keys import Caller
 from .open import Project
 from .page_results import PageReader
-from .wire_jobs import BadWish, BatchWish, begin_batch, public_url
+from .wire_jobs import Asked, BadWish, BatchWish, begin_batch, public_url
 
 MOST_SITEMAPS = 20  # that are read for one map
 MOST_ROUNDS = 3  # an index may list indexes
@@ -94,8 +94,9 @@ async def _fetched(
     project: Project, pages: PageReader, caller: Caller, urls: list[str], seconds: float
 ) -> list[tuple[str, Snapshot | str]]:
     """Each page, or why it is not to be had in this time."""
+    asked = Asked(project=project, caller=caller, extraction=pages.extraction)
     try:
-        job = await begin_batch(project, caller, BatchWish(urls=urls))
+        job = await begin_batch(asked, BatchWish(urls=urls))
     except BadWish as error:  # a sitemap at an address that nobody may ask for
         if len(urls) == 1:
             return [(urls[0], str(error))]

@@ -25,6 +25,7 @@ from ..project.records import RecordFilter, query_of, schemas
 from ..project.site_map import map_site
 from ..project.wire_jobs import (
     Address,
+    Asked,
     CrawlWish,
     Name,
     ScrapeWish,
@@ -195,7 +196,8 @@ async def scrape(agent: Agent, wish: Scrape) -> Answer:
 async def _fetched(agent: Agent, asked: ScrapeWish) -> PageOutcome | Answer:
     project = agent.project
     await _check_served(agent)
-    job = await begin_scrape(project, agent.caller, asked, waits=True)
+    who = Asked(project=project, caller=agent.caller, extraction=agent.pages.extraction)
+    job = await begin_scrape(who, asked, waits=True)
     wait = min(asked.timeout, project.settings.server.max_wait.total_seconds())
     if not await agent.pages.wait(job.id, wait):
         words = f"It is still being fetched after {wait:g} s. Ask job_results for this job later."
