@@ -26,6 +26,7 @@ HOMES = {
     "job": "jobs",
     "status": "jobs",
     "why": "why",
+    "attempts": "why",
     "site": "sites",
     "dead": "dead",
     "sessions": "sessions",
@@ -69,6 +70,7 @@ GROUPS = {
     "Look": {
         "status": "Where every job stands.",
         "why": "The whole story of one URL.",
+        "attempts": "What was tried, by which route, with what outcome.",
         "site": "The queue by site; slow one down, let it rest.",
         "dead": "Pages that were given up: why, and try again.",
         "quality": "The share of faultless items, per spider and day.",

@@ -11,6 +11,7 @@ from rich.text import Text
 from ..model.secret_text import secrets_marked
 from ..model.task import UrlState
 from ..model.url import typed_url
+from ..project.attempts import AttemptFilter, AttemptList, list_attempts
 from ..project.story import RECORDS_SHOWN, AttemptView, JobStory, Story, story_of
 from ..units import many, moment, size, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
@@ -79,6 +80,38 @@ def _sent(story: Story) -> str:
     return f"{story.request.method} with {body}" + "".join(f", {name}" for name in story.request.headers)
 
 
+@app.command("attempts")
+def attempts_verb(
+    job: Annotated[str | None, typer.Option("--job", help="A job's id, or its name.")] = None,
+    domain: Annotated[str | None, typer.Option("--domain", help="Only pages of this site.")] = None,
+    route: Annotated[str | None, typer.Option("--route", help="Only by this route.")] = None,
+    outcome: Annotated[str | None, typer.Option("--outcome", help="done, retry, blocked, dead ...")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="timeout, http-503 ...")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="2h ago, or a time in ISO 8601.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="2h ago, or a time in ISO 8601.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 50,
+    after: Annotated[str | None, typer.Option("--after", help="`next` of the page before, from --json.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """List what was tried, the newest first: every attempt for every page, by which route and with what outcome."""
+    settings = settings_with()
+    wanted = AttemptFilter(
+        job=job, domain=domain, route=route, outcome=outcome, reason=reason, since=since, until=until
+    )
+
+    async def find() -> AttemptList:
+        async with open_crawled(settings) as project:
+            return await list_attempts(project, wanted, limit=limit, after=after)
+
+    found = run_async(find())
+    if as_json:
+        print_json(found)
+    elif found.attempts:
+        print_attempts(found.attempts, urls=True)
+    else:
+        out.print("No attempt is like that.")
+
+
 def _print_story(story: Story, now: float) -> None:
     heading(f"{_asked(story)}{story.jobs[0].url if story.jobs else story.url}")
     print_facts([("asked with", _sent(story))])
@@ -139,15 +172,17 @@ def _print_job(one: JobStory, now: float) -> None:
         out.print(Text(f"  {visible(one.next_step)}", style="cyan"))
 
 
-def print_attempts(attempts: Sequence[AttemptView], *, told: Set[str] = frozenset()) -> None:
-    """The log of attempts of a URL. Errors that were `told` before are named by their reason only."""
+def print_attempts(attempts: Sequence[AttemptView], *, told: Set[str] = frozenset(), urls: bool = False) -> None:
+    """The log of attempts of a URL; with `urls`, of many. Errors that were `told` before are named by their reason."""
+    which = Column("URL", fold=True) if urls else Column("JOB", spare=True)
     print_table(
-        (Column("TIME"), Column("JOB", spare=True), Column("TRY", right=True), Column("STATUS", right=True),
+        (Column("TIME"), which, Column("TRY", right=True), Column("STATUS", right=True),
          Column("LATENCY", right=True), Column("BYTES", right=True), Column("ROUTE", fold=True),
          Column("COST", spare=True, right=True), Column("OUTCOME"),
          Column("ERROR", "red", fold=True)),
         [
-            (moment(one.at), one.job, one.attempt, one.status or "", f"{one.latency * 1000:.0f} ms", size(one.bytes),
+            (moment(one.at), one.url if urls else one.job, one.attempt, one.status or "",
+             f"{one.latency * 1000:.0f} ms", size(one.bytes),
              f"{one.route} ({one.proxy})" if one.proxy else one.route, f"{one.cost:g}", one.outcome, _fault(one, told))
             for one in attempts
         ],

@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from ..errors import Misconfigured
 from ..model.task import Request
 from ..model.url import typed_url
+from ..project.attempts import AttemptFilter, AttemptList, list_attempts
 from ..project.keys import JOBS, RECORDS
 from ..project.records import RecordDifference, RecordFilter, RecordVersions, differences, query_of
 from ..project.story import Story
@@ -94,6 +95,11 @@ class WhyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     form: Annotated[str, Meta(max_length=8192)] | None = None
 
 
+class AttemptsQuery(AttemptFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    after: Annotated[str, Meta(max_length=100)] | None = None
+
+
 async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm) -> Reply | Response:
     """The records of a query, in the form that was asked for."""
     if form.format == "csv":
@@ -153,6 +159,15 @@ async def diff(call: Call) -> Reply:
             return Reply(value=found, headers={CUT: str(len(found))})
         found.append(difference)
         weight += weight_of(msgspec.to_builtins(difference, enc_hook=str))
+    return Reply(value=found)
+
+
+async def attempts(call: Call) -> Reply:
+    query = call.of(AttemptsQuery)
+    if query.job is not None:
+        await _seen_job(call, query.job)
+    wanted = AttemptFilter(**{name: getattr(query, name) for name in AttemptFilter.__struct_fields__})
+    found = await list_attempts(call.project, wanted, limit=query.limit, after=query.after, caller=call.caller)
     return Reply(value=found)
 
 
@@ -263,6 +278,16 @@ ENDPOINTS = (
         handler=diff,
         query=DiffQuery,
         gives=list[RecordDifference],
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/attempts",
+        scope=RECORDS,
+        or_scope=JOBS,
+        summary="What was tried, the newest first",
+        handler=attempts,
+        query=AttemptsQuery,
+        gives=AttemptList,
     ),
     Endpoint(
         method="GET",

@@ -20,6 +20,8 @@ from ..errors import Permanent
 from ..model.figures import Figures
 from ..model.page import Snapshot
 from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
+from .attempt_pages import AttemptPage as AttemptPage  # a part of this contract
+from .attempt_pages import AttemptQuery as AttemptQuery
 
 if TYPE_CHECKING:
     from .record_rows import RecordStream
@@ -124,6 +126,11 @@ class PageLog(Protocol):
 
     async def attempts(self, fingerprint: bytes) -> list[Attempt]:
         """The audit log of a URL, oldest first."""
+        ...
+
+    async def attempt_log(self, query: AttemptQuery, *, limit: int, before: str | None = None) -> AttemptPage:
+        """The attempts of all URLs, the newest first. `before` is `next` of the page before. Raises Misconfigured for
+        what is no cursor."""
         ...
 
     async def visits(self, fingerprint: bytes) -> list[PageFacts]:

@@ -50,6 +50,7 @@ INDEXES: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "revision": ("records", ("revision", "number"), False),
     "page": ("records", ("page",), False),
     "page_number": ("pages", ("number",), False),
+    "attempt_time": ("attempts", ("at", "_id"), False),
     "uncounted": ("attempts", ("sheet",), True),
     "unfolded": ("attempts", ("minute",), True),
     "figure_start": ("figures", ("start",), True),

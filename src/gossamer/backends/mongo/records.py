@@ -18,7 +18,8 @@ from datetime import timedelta
 from ...clock import Clock
 from ...model.figures import Figures
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
-from ...store.contract import Difference, Measured, RecordQuery, Version, VisitQuery
+from ...store.attempt_pages import page_of, read_mark
+from ...store.contract import AttemptPage, AttemptQuery, Difference, Measured, RecordQuery, Version, VisitQuery
 from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, write_cursor
@@ -140,6 +141,22 @@ class MongoRecords:
         wanted = {"_id": {"$gte": attempts_from(page), "$lt": attempts_from(page + 1)}}
         found = await self.database.find("attempts", wanted, ATTEMPT_FIELDS, order=[("_id", 1)])
         return [attempt_of(fingerprint, one) for one in found]
+
+    async def attempt_log(self, query: AttemptQuery, *, limit: int, before: str | None = None) -> AttemptPage:
+        mark = read_mark(before, query)
+        wanted: Document = {"at": {"$lte": mark.at, "$gte": query.since if query.since is not None else -1e18}}
+        for name in ("job", "site", "route", "outcome", "reason"):
+            if (value := getattr(query, name)) is not None:
+                wanted[name] = mend(value)
+        order, most = [("at", -1), ("_id", -1)], limit + mark.skip + 1
+        rows = await self.database.find(
+            "attempts", wanted, ATTEMPT_FIELDS, order=order, limit=most, hint="attempt_time"
+        )
+        numbers = sorted({number_in(row["_id"]) for row in rows})
+        pages = await self.database.find("pages", {"number": {"$in": numbers}}, ["number"]) if numbers else []
+        fingerprints = {page["number"]: page["_id"] for page in pages}
+        found = [attempt_of(fingerprints[number_in(row["_id"])], row) for row in rows]
+        return page_of(found, limit, mark, None)
 
     async def visits(self, fingerprint: bytes) -> list[PageFacts]:
         page = await self._number(fingerprint)

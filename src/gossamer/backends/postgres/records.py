@@ -19,7 +19,8 @@ import msgspec
 from ...clock import Clock
 from ...model.figures import Figures
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
-from ...store.contract import Difference, Measured, RecordQuery, Version, VisitQuery
+from ...store.attempt_pages import LOOKED_AT, page_of, read_mark
+from ...store.contract import AttemptPage, AttemptQuery, Difference, Measured, RecordQuery, Version, VisitQuery
 from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, stored_record, write_cursor
@@ -66,6 +67,17 @@ def _of_page(table: str, columns: Sequence[str], order: str) -> str:
 
 
 _LIST_ATTEMPTS = _of_page("attempts", ATTEMPT_FIELDS, "at")
+_NEWEST = "FROM @attempts WHERE at <= $1 AND at >= $2 ORDER BY at DESC"
+_ATTEMPT_LOG = f"""
+WITH newest AS MATERIALIZED (
+    SELECT * FROM (SELECT * {_NEWEST}, page DESC, job, worker LIMIT {LOOKED_AT}) AS looked
+    WHERE ($3::text IS NULL OR job = $3) AND ($4::text IS NULL OR site = $4) AND ($5::text IS NULL OR route = $5)
+        AND ($6::text IS NULL OR outcome = $6) AND ($7::text IS NULL OR reason = $7)
+    LIMIT $8)
+SELECT fingerprint, {", ".join(f"newest.{name}" for name in ATTEMPT_FIELDS)}
+FROM newest JOIN @pages AS pages ON pages.number = newest.page
+ORDER BY newest.at DESC, newest.page DESC, newest.job, newest.worker"""  # noqa: S608 - our own names
+_FLOOR = f"SELECT at {_NEWEST} OFFSET {LOOKED_AT} LIMIT 1"
 _LIST_VISITS = _of_page("visits", VISIT_FIELDS, "fetched_at")
 
 _FITS = """{0}.archive_ref <> '' AND ($3::text IS NULL OR {0}.spider = $3) AND ($4::text IS NULL OR {0}.job = $4)
@@ -201,6 +213,16 @@ class PostgresRecords:
 
     async def attempts(self, fingerprint: bytes) -> list[Attempt]:
         return [_built(Attempt, _KNOWN_ATTEMPT, row) for row in await self._database.rows(_LIST_ATTEMPTS, fingerprint)]
+
+    async def attempt_log(self, query: AttemptQuery, *, limit: int, before: str | None = None) -> AttemptPage:
+        mark = read_mark(before, query)
+        bounds = (mark.at, query.since if query.since is not None else -1e18)
+        asked = (query.job, query.site, query.route, query.outcome, query.reason)
+        wanted = [stored(text) if text is not None else None for text in asked]
+        rows = await self._database.rows(_ATTEMPT_LOG, *bounds, *wanted, limit + mark.skip + 1)
+        floor = await self._database.rows(_FLOOR, *bounds) if len(rows) <= limit + mark.skip else []
+        found = [_built(Attempt, _KNOWN_ATTEMPT, row) for row in rows]
+        return page_of(found, limit, mark, floor[0]["at"] if floor else None)
 
     async def visits(self, fingerprint: bytes) -> list[PageFacts]:
         return [_built(PageFacts, _KNOWN_VISIT, row) for row in await self._database.rows(_LIST_VISITS, fingerprint)]

@@ -20,7 +20,8 @@ import msgspec
 from ...clock import Clock
 from ...model.figures import Figures
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
-from ...store.contract import Difference, Measured, RecordQuery, Version, VisitQuery
+from ...store.attempt_pages import LOOKED_AT, page_of, read_mark
+from ...store.contract import AttemptPage, AttemptQuery, Difference, Measured, RecordQuery, Version, VisitQuery
 from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, stored_record, with_texts, write_cursor
@@ -61,6 +62,15 @@ def _of_page(table: str, columns: Sequence[str], order: str) -> str:
 
 _FIND_FACTS = f"SELECT {', '.join(PAGE_FIELDS)} FROM pages WHERE fingerprint = ? AND fetched_at IS NOT NULL"  # noqa: S608
 _LIST_ATTEMPTS = _of_page("attempts", ATTEMPT_FIELDS, "at")
+_ASKED = ("job", "site", "route", "outcome", "reason")
+_NEWEST = (
+    "SELECT page, at, job, worker, site, route, outcome, reason FROM attempts INDEXED BY attempts_at "
+    "WHERE at <= ? AND at >= ? ORDER BY at DESC LIMIT ?"
+)
+_ATTEMPT = (
+    f"SELECT fingerprint, {', '.join(f'attempts.{name}' for name in ATTEMPT_FIELDS)} FROM attempts "  # noqa: S608
+    "JOIN pages ON pages.number = attempts.page WHERE page = ? AND at = ? AND attempts.job = ? AND worker = ?"
+)
 _LIST_VISITS = _of_page("visits", VISIT_FIELDS, "fetched_at")
 
 # For each page and spider the newest visit that fits, in the order of pages.
@@ -169,6 +179,23 @@ class SqliteRecords:
     async def attempts(self, fingerprint: bytes) -> list[Attempt]:
         rows = await self._rows(_LIST_ATTEMPTS, (fingerprint,))
         return [_built(Attempt, _KNOWN_ATTEMPT, row) for row in rows]
+
+    async def attempt_log(self, query: AttemptQuery, *, limit: int, before: str | None = None) -> AttemptPage:
+        mark = read_mark(before, query)
+        bounds = (mark.at, query.since if query.since is not None else -1e18)
+        wanted = {name: mend(value) for name in _ASKED if (value := getattr(query, name)) is not None}
+        fits = " AND ".join(["1", *(f"{name} = ?" for name in wanted)])
+
+        def read(connection: sqlite3.Connection) -> tuple[list[tuple[Any, ...]], float | None]:
+            sql = f"SELECT page, at, job, worker FROM ({_NEWEST}) WHERE {fits} LIMIT ?"  # noqa: S608 - our own names
+            keys = connection.execute(sql, (*bounds, LOOKED_AT, *wanted.values(), limit + mark.skip + 1)).fetchall()
+            floor = None
+            if len(keys) <= limit + mark.skip:
+                floor = connection.execute(f"{_NEWEST} OFFSET {LOOKED_AT}", (*bounds, 1)).fetchone()
+            return [connection.execute(_ATTEMPT, key).fetchone() for key in keys], floor[1] if floor else None
+
+        rows, floor = await self._database.read(read)
+        return page_of([_built(Attempt, _KNOWN_ATTEMPT, row) for row in rows], limit, mark, floor)
 
     async def visits(self, fingerprint: bytes) -> list[PageFacts]:
         rows = await self._rows(_LIST_VISITS, (fingerprint,))
