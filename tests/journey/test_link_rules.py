@@ -51,7 +51,12 @@ def test_links_are_chosen_by_address_and_place(wishes: dict[str, Any], paths: st
 
 @pytest.mark.parametrize(
     ("rule", "words"),
-    [({"allow": "("}, "no regular expression"), ({"restrict": "a["}, "restrict"), ({"callback": "a b"}, "callback")],
+    [
+        ({"allow": "("}, "no regular expression"),
+        ({"restrict": "a["}, "restrict"),
+        ({"callback": "a b"}, "callback"),
+        ({"canonical": "yes"}, "one of ignore, follow, prefer"),
+    ],
 )
 def test_a_rule_that_cannot_be_used_is_refused_when_it_is_made(rule: dict[str, Any], words: str) -> None:
     with pytest.raises(Misconfigured, match=words):
@@ -112,6 +117,43 @@ async def test_rules_are_followed_and_hooks_are_called_once(tmp_path: Path) -> N
     assert asked == ["/book/1", "/book/2", "/list/2", "/start"]
     assert len(left.records) == 4
     assert spider.hooks == ["opened", (4, {"books": 2})]
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "stored"),
+    [
+        ("ignore", "/book/1 /book/1?ref=a /book/7 /far /shut", "/book/1 /book/1?ref=a /book/7"),
+        ("follow", "/book/1 /book/1?ref=a /book/7 /book/8 /far /shut", "/book/1 /book/1?ref=a /book/7 /book/8"),
+        ("prefer", "/book/1 /book/1?ref=a /book/7 /book/8 /far /shut", "/book/1 /book/8"),
+    ],
+)
+async def test_rules_know_canonical_addresses_and_pages_whose_links_are_not_to_be_followed(
+    tmp_path: Path, policy: str, asked: str, stored: str
+) -> None:
+    class Canonical(Books):
+        rules = (
+            Rule(allow=r"/book/", callback="book", follow=False, canonical=policy, nofollow=False),
+            Rule(allow=r"/shut|/far", nofollow=False),
+        )
+
+        def book(self, page: Page) -> Iterator[Any]:
+            yield {"url": page.url}
+
+    async with hostile_site() as site:
+        links = ("/book/1", "/book/1?ref=a", "/book/7", "/shut", "/far")
+        site.show("/start", "".join(f"<a href='{link}'>x</a>" for link in links))
+        site.show("/shut", "<meta name=Robots content='noindex, NOFOLLOW'><a href=/book/9>9</a>")
+        site.show("/far", "<a href=/book/10>10</a>", "X-Robots-Tag: none")
+        site.show("/book/1", "<link rel=canonical href=/book/1>")
+        site.show("/book/7", "<link rel='alternate canonical' href=/book/8#top>")
+        site.show("/book/8", "<link rel=canonical href=/book/7>")  # the two name each other
+        spider = Canonical()
+        spider.start_urls = [site.url("/start")]
+        left = await crawled(spider, settings_for(tmp_path, fetch__allow_private=True))
+        seen = {one.path for one in site.log} - {"/robots.txt", "/start"}
+
+    assert seen == set(asked.split())
+    assert {record.url.removeprefix(site.url("")) for record in left.records} == set(stored.split())
 
 
 async def test_hooks_that_fail_are_told(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from ..model.item import AnyItem, Item, safe_text
 from ..model.task import Request, fault_of
 from ..process.signals import is_cancellation
 from .failure import Failure
-from .link_rules import are_followed, rule_requests
+from .link_rules import PREFER, are_followed, canonical_request, rule_requests
 from .page import Page
 from .page_context import PageContext, working_on
 from .spider import FAILED, Spider, callback_names, errback_fault
@@ -80,9 +80,10 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
     counted: dict[str, int] = {}
     try:
         with working_on(PageContext(argument.job, argument.url, counted)):
-            await _collect(getattr(spider, kind)(argument), basket)
-            if spider.rules and isinstance(argument, Page) and are_followed(spider.rules, kind):
-                basket.add_all(rule_requests(spider.rules, argument))
+            if spider.rules and isinstance(argument, Page):
+                await _by_rules(spider, kind, argument, basket)
+            else:
+                await _collect(getattr(spider, kind)(argument), basket)
     except (KeyboardInterrupt, _Unusable):
         raise
     except BaseException as error:  # SystemExit in a spider must not end the worker
@@ -95,6 +96,19 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
     if page is not None and page._files:  # that the fields of items name
         basket.add_all(page._files)
     return ParsedPage(basket.items, basket.requests, counted)
+
+
+async def _by_rules(spider: Spider, kind: str, page: Page, basket: _Basket) -> None:
+    """A page of a spider with rules: its callback, unless another address of the page is preferred, and its links."""
+    canonical = canonical_request(spider.rules, kind, page)
+    if canonical is not None:
+        policy, request = canonical
+        basket.add(request)
+        if policy == PREFER:
+            return
+    await _collect(getattr(spider, kind)(page), basket)
+    if are_followed(spider.rules, kind):
+        basket.add_all(rule_requests(spider.rules, page))
 
 
 async def _collect(given: Any, basket: _Basket) -> None:

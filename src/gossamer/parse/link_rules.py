@@ -16,12 +16,15 @@ from typing import Any, TypeAlias
 import msgspec
 from turbohtml import Document, Element
 
-from ..errors import Misconfigured
+from ..errors import InvalidUrl, Misconfigured
 from ..model.task import DEFAULT_KIND, Request
+from ..model.url import site_of
 from .css import BadSelector, compile_css
 
 LONGEST = 2_000  # characters of an address that is held against patterns
 TAGS, ATTRS = ("a", "area"), ("href",)
+IGNORE, FOLLOW, PREFER = CANONICAL = ("ignore", "follow", "prefer")
+CANONICAL_OF = "canonical_of"  # in the data of a request: the page that named this address as its canonical one
 
 Patterns: TypeAlias = str | re.Pattern[str] | Sequence[str | re.Pattern[str]]
 
@@ -31,7 +34,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     of what the CSS of `restrict` selects. The first rule that a link fits is the one that counts for it.
 
     `callback` names the method that parses these pages; without one only rules are applied to them. With `follow` False
-    no rules are applied to pages of that callback. `nofollow` False leaves out links that are marked rel=nofollow.
+    no rules are applied to pages of that callback. `nofollow` False leaves out links that are marked rel=nofollow, and
+    all links of a page that says so of itself (meta robots, X-Robots-Tag).
+
+    `canonical` is for pages of this rule that name another address of their site as the canonical one: "ignore" parses
+    them as they are, "follow" asks for that address as well, "prefer" asks for it instead.
     """
 
     allow: Any = ()
@@ -43,8 +50,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     nofollow: bool = True
     tags: Sequence[str] = TAGS
     attrs: Sequence[str] = ATTRS
+    canonical: str = IGNORE
 
     def __post_init__(self) -> None:
+        if self.canonical not in CANONICAL:
+            raise Misconfigured(f"A rule's canonical is one of {', '.join(CANONICAL)}, not {self.canonical!r:.80}.")
         patterns(self.allow), patterns(self.deny)
         for selector in as_texts(self.restrict):
             try:
@@ -103,7 +113,10 @@ def hrefs_in(
 def rule_requests(rules: Sequence[Rule], page: Any) -> Iterator[Request]:
     """The requests that the rules make of a page."""
     seen: set[str] = set()
+    closed = any(not rule.nofollow for rule in rules) and _says_nofollow(page)
     for rule in rules:
+        if closed and not rule.nofollow:
+            continue
         links = page.links(
             allow=rule.allow,
             deny=rule.deny,
@@ -121,3 +134,27 @@ def rule_requests(rules: Sequence[Rule], page: Any) -> Iterator[Request]:
 def are_followed(rules: Sequence[Rule], kind: str) -> bool:
     """Are rules applied to pages of this callback? To those of `parse`, and of rules that follow."""
     return kind == DEFAULT_KIND or any(rule.follow and rule.callback == kind for rule in rules)
+
+
+def canonical_request(rules: Sequence[Rule], kind: str, page: Any) -> tuple[str, Request] | None:
+    """What the rules say of a page of this callback that names another address of its site as the canonical one, and
+    the request for that address. None where it is parsed as it is. A page that was asked for as such is parsed
+    whatever it names itself."""
+    policy = next((one.canonical for one in rules if (one.callback or DEFAULT_KIND) == kind), IGNORE)
+    if policy == IGNORE or CANONICAL_OF in page.data:
+        return None
+    for href in page.css('link[rel~="canonical" i]::attr(href)').getall()[:1]:
+        try:
+            url = page.urljoin(href).partition("#")[0]
+        except InvalidUrl:
+            return None
+        if url not in (page.url, page.requested_url) and site_of(url) == site_of(page.url):
+            return policy, Request(url=url, kind=kind, data={**page.data, CANONICAL_OF: page.url})
+    return None
+
+
+def _says_nofollow(page: Any) -> bool:
+    """Does the page itself say that its links are not to be followed?"""
+    said = [*page.css('meta[name="robots" i]::attr(content)').getall(), *page.headers.getall("x-robots-tag")]
+    words = {word.strip() for text in said for word in text.lower().split(",")}
+    return bool(words & {"nofollow", "none"})
