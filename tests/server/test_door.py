@@ -15,7 +15,6 @@ import pytest
 from gossamer.project.keys import LOCAL, audit_lines, list_keys, one_time_token, revoke_key
 from gossamer.server import job_routes
 from gossamer.server.app import ENDPOINTS
-from gossamer.server.door import Token
 from gossamer.server.endpoint import PUBLIC
 from gossamer.server.openapi import document
 from tests.docs.manual import ROOT
@@ -102,8 +101,8 @@ async def test_when_a_key_was_used_is_remembered(door: Served) -> None:
 
 
 async def test_the_one_time_token_opens_a_door_without_keys(tmp_path: Path) -> None:
-    text, caller, digest = one_time_token()
-    async with serving(settings_of(tmp_path), worker=False, token=Token(caller=caller, digest=digest)) as door:
+    text, token = one_time_token()
+    async with serving(settings_of(tmp_path), worker=False, token=token) as door:
         assert (await door.get("/api/v1/keys", text)).status_code == 200
         assert (await door.get("/api/v1/keys", f"gos_{LOCAL}_{'x' * 43}")).status_code == 401
 

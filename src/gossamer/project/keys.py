@@ -72,6 +72,13 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_admin or job.owner == self.id
 
 
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """The one-time token of a server on this machine, for as long as the project has no keys."""
+
+    caller: Caller
+    digest: str  # SHA-256 of its secret, in hex
+
+
 class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     """One write over HTTP: who, what, when, from where, and the status of the answer."""
 
@@ -172,22 +179,33 @@ def _state(key: ApiKey, now: float) -> str:
 # -- checking ------------------------------------------------------------------------------------------------------
 
 
-def one_time_token() -> tuple[str, Caller, str]:
-    """A token for a server on this machine that has no keys: its text, its holder, and the SHA-256 of its secret."""
+def one_time_token() -> tuple[str, Token]:
+    """A token for a server on this machine that has no keys: its text, and what the server keeps of it."""
     secret = new_secret()
-    return key_text(LOCAL, secret), Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES)), digest_of(secret)
+    holder = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES))
+    return key_text(LOCAL, secret), Token(caller=holder, digest=digest_of(secret))
 
 
 async def caller_of(project: Project, text: str) -> Caller | None:
     """The holder of a key, or None when it opens nothing. Notes, about once a minute, that the key was used."""
     parts = _parts_of(text)
     key = await project.state.keys.key(parts[0]) if parts is not None else None
-    now = project.clock.now()
-    if parts is None or key is None or not _opens(key, parts[1], now):
+    if parts is None or key is None or not _opens(key, parts[1], project.clock.now()):
         return None
+    return await holder_of(project, key)
+
+
+async def holder_of(project: Project, key: ApiKey) -> Caller:
+    """The holder of a key that was found good. Notes, about once a minute, that it was used."""
+    now = project.clock.now()
     if key.used_at is None or now - key.used_at >= USE_NOTED_EVERY:
         await project.state.keys.note_use(key.id, now)
     return Caller(id=key.id, name=key.name, scopes=frozenset(key.scopes), rate=key.rate, open_jobs=key.open_jobs)
+
+
+def is_active(key: ApiKey, now: float) -> bool:
+    """Neither revoked nor expired."""
+    return _state(key, now) == "active"
 
 
 async def is_still_open_to(project: Project, caller: Caller) -> bool:

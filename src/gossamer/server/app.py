@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from ..project.keys import Token
 from ..project.open import Project
 from ..project.page_results import PageReader
 from . import (
@@ -28,9 +29,11 @@ from . import (
     site_routes,
 )
 from .answers import AnswerCut, ApiError
-from .door import Door, Token
+from .door import Door
 from .endpoint import PUBLIC, Call, Endpoint, Reply
 from .openapi import document
+from .ui.site import Dashboard
+from .ui.views import ACTIONS, DOWNLOADS, VIEWS
 
 if TYPE_CHECKING:
     from .mcp_door import McpApp
@@ -74,11 +77,13 @@ def make_app(
     mcp = _mcp_app(door, project, pages)
     if mcp is not None:
         routes.append(Route("/mcp", mcp, methods=["GET", "POST", "DELETE"]))
+    dashboard = Dashboard(project, pages, door, views=VIEWS, actions=ACTIONS, downloads=DOWNLOADS)
     app = Starlette(
-        routes=routes,
+        routes=[*routes, *dashboard.routes()],
         exception_handlers={404: _missing(door), 405: _wrong_method(door)},
         lifespan=lambda _: mcp.manager.run() if mcp is not None else nullcontext(),
     )
+    app.state.dashboard = dashboard
     app.router.redirect_slashes = False  # a redirect would be sent before the door looks at the host
     return app
 

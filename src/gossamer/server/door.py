@@ -18,13 +18,12 @@ import logging
 from collections import Counter
 from hmac import compare_digest
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import GossamerError
 from ..project import idempotency, keys
-from ..project.keys import Caller
+from ..project.keys import Caller, Token
 from ..project.open import Project
 from ..project.page_results import PageReader
 from .answers import JSON, ApiError, answer_of, error_of
@@ -40,13 +39,6 @@ LONGEST_KEY = 255  # characters of an Idempotency-Key
 NOT_KEPT = (401, 403, 409, 429)  # statuses that another try may not have
 
 
-class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """The one-time token of a server on this machine, for as long as the project has no keys."""
-
-    caller: Caller
-    digest: str
-
-
 class Door:
     """Lets requests in. `hosts` are the names under which clients may ask; `token` opens where there is no key."""
 
@@ -54,7 +46,7 @@ class Door:
         self._project = project
         self._pages = pages
         self._hosts = hosts
-        self._token = token
+        self.token = token
         self._under_way: Counter[str] = Counter()  # requests, by key
         self._buckets: dict[str, tuple[float, float]] = {}  # by key: requests left, and when that was
 
@@ -93,8 +85,7 @@ class Door:
         if not endpoint.is_open_to(caller):
             raise ApiError(403, "scope", f"Your key lacks the scope {endpoint.scope!r}. Ask for a key that has it.")
         if caller is not NOBODY:
-            self._take_token(caller)
-            self._enter(request, caller)
+            self.admit(request, caller)
         query = parse_query(request, endpoint.query)
         if not endpoint.writes:
             return self._response(await endpoint.handler(self._call(request, caller, query, None)))
@@ -126,17 +117,19 @@ class Door:
             text = bearer.strip()
         if not text:
             raise _unknown("Send your key as x-api-key, or as Authorization: Bearer.")
-        if self._token is not None:
+        if self.token is not None:
             digest = keys.secret_digest(text)
-            if digest is not None and compare_digest(digest, self._token.digest):
-                return self._token.caller
+            if digest is not None and compare_digest(digest, self.token.digest):
+                return self.token.caller
         caller = await keys.caller_of(self._project, text)
         if caller is None:
             raise _unknown("This key opens nothing: it is wrong, expired or revoked. `gossamer keys add` makes one.")
         return caller
 
-    def _enter(self, request: Request, caller: Caller) -> None:
-        """Raises ApiError when too many requests of the key are under way: those that wait, and streams."""
+    def admit(self, request: Request, caller: Caller) -> None:
+        """Count a request of the key. Raises ApiError when it asks too often, or too many are under way: those that
+        wait, and streams."""
+        self._take_token(caller)
         if self._under_way[caller.id] >= MOST_AT_ONCE:
             raise ApiError(
                 429, "at_once", f"{MOST_AT_ONCE} requests of your key are under way.", headers={"retry-after": "1"}
@@ -202,12 +195,14 @@ class Door:
         return response
 
     async def _note(self, call: Call, target: str, status: int) -> None:
-        if call.caller is NOBODY:
-            return
-        request = call.request
+        if call.caller is not NOBODY:
+            await self.note(call.request, call.caller, target, status)
+
+    async def note(self, request: Request, caller: Caller, target: str, status: int) -> None:
+        """Add a line to the audit log."""
         await keys.note_write(
             self._project,
-            call.caller,
+            caller,
             f"{request.method} {request.url.path}"[:500],
             target=target,
             status=status,

@@ -20,7 +20,7 @@ import msgspec
 from ..errors import Misconfigured, MissingExtra, Transient
 from ..project import service
 from ..project.callbacks import Deliverer, callback_transport
-from ..project.keys import has_keys, one_time_token
+from ..project.keys import Token, has_keys, one_time_token
 from ..project.open import Project
 from ..project.page_results import PageReader
 from ..project.retention import forget_owned_jobs
@@ -31,7 +31,7 @@ try:
 
     from .app import make_app
     from .connection import connections
-    from .door import Token
+    from .ui.site import Dashboard
 except ImportError as error:
     raise MissingExtra("The HTTP server is not installed: pip install 'gossamer[server]'") from error
 
@@ -78,19 +78,21 @@ async def serve(
     host, port = settings.server.host, settings.server.port
     async with AsyncExitStack() as stack:
         server: list[Server] = []  # empty until the stores are open
+        dashboards: list[Dashboard] = []
         if pulse is not None:
-            await stack.enter_async_context(pulse.beating(lambda: _stop(server)))
+            await stack.enter_async_context(pulse.beating(lambda: _stop(server, dashboards)))
         with await _listen(host, port, tell) if pulse is not None else listen(host, port) as listener:
             project = await service.open_patiently(stack, settings, tell, to_look=True)
             token, text = await _token(project, host)
             pages = await stack.enter_async_context(PageReader(project))
             deliverer = Deliverer(project, pages, await stack.enter_async_context(callback_transport(settings)))
             app = make_app(project, pages, hosts=(host, *settings.server.hosts), token=token)
+            dashboards.append(app.state.dashboard)
             server.append(Server(_config(app, settings.server.connections_per_address)))
             place = listener.getsockname()
             shown = f"[{place[0]}]" if ":" in place[0] else place[0]
             welcome(Listening(project=project, address=f"http://{shown}:{place[1]}", token=text))
-            with service.stopping(lambda: _stop(server)):
+            with service.stopping(lambda: _stop(server, dashboards)):
                 beside = [
                     asyncio.create_task(_forget_old_jobs(project), name="forget old jobs"),
                     asyncio.create_task(deliverer.run(), name="deliver callbacks"),
@@ -136,9 +138,11 @@ class Server(uvicorn.Server):
         yield
 
 
-def _stop(server: list[Server]) -> None:
+def _stop(server: list[Server], dashboards: list[Dashboard]) -> None:
     for one in server:
         one.should_exit = True
+    for dashboard in dashboards:
+        dashboard.close()
 
 
 def _config(app: object, connections_per_address: int | None = None) -> uvicorn.Config:
@@ -167,5 +171,5 @@ async def _token(project: Project, host: str) -> tuple[Token | None, str | None]
             f"{host} can be reached from elsewhere, and this project has no key. Make one first: "
             "gossamer keys add NAME --scopes scrape,jobs,records"
         )
-    text, caller, digest = one_time_token()
-    return Token(caller=caller, digest=digest), text
+    text, token = one_time_token()
+    return token, text

@@ -356,6 +356,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     max_wait: timedelta = timedelta(seconds=120)  # that a request may wait for its page
     keep_jobs: timedelta = timedelta(days=7)  # after their end
     public_url: str = ""  # where clients reach it, for links in callbacks: https://scrape.example
+    sign_in_idle: timedelta = timedelta(hours=12)  # without a click, then a person at the dashboard is signed out
+    sign_in_limit: timedelta = timedelta(days=7)  # after which a person signs in again in any case
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,92 @@
+"""People at the dashboard: a key becomes a cookie, and a cookie becomes a caller again, on every server of the project.
+
+What it does: the cookie holds the id of the key, when its holder signed in and was seen last, and an HMAC of these by
+the stored digest of the key. Nothing is kept anywhere, so any replica can check it; revoking the key ends it at once.
+How it fails: None for a cookie that is forged, too old, idle for too long, or of a key that opens nothing any more;
+BackendUnavailable. How it recovers: the person signs in again.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+
+import msgspec
+
+from .keys import LOCAL, Caller, Token, caller_of, holder_of, is_active, secret_digest
+from .open import Project
+
+RENEWED_EVERY = 60.0  # seconds: a new cookie with each answer would only cost bytes
+_COOKIE = re.compile(r"([0-9a-z]{1,16})\.(\d{1,12})\.(\d{1,12})\.([0-9a-f]{64})", re.ASCII)
+
+
+class Visitor(msgspec.Struct, frozen=True, kw_only=True):
+    """A person who is signed in. `csrf` stands in every form of theirs; `until` is when they are signed out."""
+
+    caller: Caller
+    since: int
+    until: float
+    csrf: str
+    renewed: str | None = None  # the cookie that replaces the one that was shown
+
+    @property
+    def id(self) -> str:
+        return f"{self.caller.id}.{self.since}"
+
+
+class SignIns:
+    """Signs people in. `token` opens where there is no key."""
+
+    def __init__(self, project: Project, token: Token | None) -> None:
+        self._project = project
+        self._token = token
+
+    async def begin(self, text: str) -> tuple[Caller, str] | None:
+        """The holder of a key or of the one-time token, and their cookie; None when it opens nothing."""
+        text = text.strip()
+        digest = secret_digest(text)
+        if self._token is not None and digest is not None and hmac.compare_digest(digest, self._token.digest):
+            return self._token.caller, self._cookie(LOCAL, self._token.digest, self._now())
+        caller = await caller_of(self._project, text)
+        key = await self._project.state.keys.key(caller.id) if caller is not None else None
+        if caller is None or key is None:
+            return None
+        return caller, self._cookie(key.id, key.digest, self._now())
+
+    async def visitor(self, cookie: str) -> Visitor | None:
+        """Who shows this cookie; None when it is not good, or not any more."""
+        found = _COOKIE.fullmatch(cookie)
+        if found is None:
+            return None
+        id, since, seen = found[1], int(found[2]), int(found[3])
+        terms, now = self._project.settings.server, self._now()
+        until = min(since + terms.sign_in_limit.total_seconds(), seen + terms.sign_in_idle.total_seconds())
+        holder = await self._holder(id) if now < until else None
+        if holder is None:
+            return None
+        digest, caller = holder
+        if not hmac.compare_digest(self._cookie(id, digest, since, seen), cookie):
+            return None
+        renewed = self._cookie(id, digest, since, now) if now - seen >= RENEWED_EVERY else None
+        return Visitor(
+            caller=caller, since=since, until=until, csrf=_mac(digest, f"csrf {id} {since}"), renewed=renewed
+        )
+
+    async def _holder(self, id: str) -> tuple[str, Caller] | None:
+        if self._token is not None and id == LOCAL:
+            return self._token.digest, self._token.caller
+        key = await self._project.state.keys.key(id)
+        if key is None or not is_active(key, self._project.clock.now()):
+            return None
+        return key.digest, await holder_of(self._project, key)
+
+    def _cookie(self, id: str, digest: str, since: int, seen: int | None = None) -> str:
+        times = f"{id}.{since}.{since if seen is None else seen}"
+        return f"{times}.{_mac(digest, f'signed in {times}')}"
+
+    def _now(self) -> int:
+        return int(self._project.clock.now())
+
+
+def _mac(digest: str, words: str) -> str:
+    return hmac.digest(bytes.fromhex(digest), words.encode(), "sha256").hex()

@@ -1,0 +1,279 @@
+// What pages do beyond what they are without a script: live regions, the reader's own time, keys, copying.
+// Nothing here is needed to read a page or to send a form.
+"use strict";
+
+const $ = (selector, within = document) => within.querySelector(selector);
+const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+// -- times in the reader's zone --------------------------------------------------------------------------------------
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long", hour12: false });
+const STEPS = [[60, "s"], [60, "min"], [24, "h"], [7, "d"]];
+
+function distance(at) {
+  let amount = Math.abs(Date.now() - at) / 1000;
+  let unit = "d";
+  for (const [size, name] of STEPS) {
+    unit = name;
+    if (amount < size || name === "d") break;
+    amount /= size;
+  }
+  const words = `${Math.floor(amount)} ${unit}`;
+  return at > Date.now() ? `in ${words}` : `${words} ago`;
+}
+
+function short(at) {
+  const days = Math.abs(Date.now() - at) / 86400000;
+  if (days < 1) return distance(at);
+  return days < 300 ? `${day.format(at)}, ${clock.format(at)}` : new Date(at).toLocaleDateString();
+}
+
+function tellTimes(within = document) {
+  for (const time of $$("time[datetime]", within)) {
+    const at = Date.parse(time.dateTime);
+    if (Number.isNaN(at)) continue;
+    const words = time.dataset.form === "exact" ? exact.format(at) : short(at);
+    if (time.textContent !== words) time.textContent = words;
+    time.title = `${exact.format(at)} (${time.dateTime})`;
+  }
+  for (const text of $$("svg [data-at][data-form]", within)) {
+    const at = Date.parse(text.dataset.at);
+    text.textContent = text.dataset.form === "day" ? day.format(at) : clock.format(at);
+  }
+}
+
+// -- live regions ----------------------------------------------------------------------------------------------------
+
+const connection = $("#connection");
+let source = null;
+let lost = null; // the timer after which a broken stream is told
+let told = false;
+
+function tell(words, kind) {
+  if (!connection) return;
+  connection.textContent = words;
+  connection.className = `connection ${kind}`;
+}
+
+function connect() {
+  const address = document.body.dataset.live;
+  if (!address || source || document.hidden) return;
+  const url = new URL(address, location.href);
+  url.searchParams.set("seen", $$(".region").map((one) => `${one.id.slice(7)}:${one.dataset.version}`).join(","));
+  source = new EventSource(url);
+  source.addEventListener("open", () => {
+    clearTimeout(lost);
+    lost = null;
+    tell(told ? "Connected again" : "Live", "on");
+    if (told) setTimeout(() => source && !told && tell("Live", "on"), 4000);
+    told = false;
+  });
+  source.addEventListener("regions", (event) => {
+    const versions = Object.fromEntries(event.lastEventId.split(",").map((pair) => pair.split(":")));
+    for (const [name, html] of Object.entries(JSON.parse(event.data))) {
+      const region = document.getElementById(`region-${name}`);
+      if (region) refresh(region, html, versions[name]);
+    }
+  });
+  source.addEventListener("gone", () => {
+    disconnect();
+    tell("What this page showed is gone", "off");
+  });
+  source.addEventListener("error", () => {
+    lost ??= setTimeout(() => {
+      told = true;
+      tell("No connection. Trying again …", "off");
+    }, 4500);
+    if (source.readyState === EventSource.CLOSED) retry();
+  });
+}
+
+// The browser has given up: the answer was no stream. Somebody who is not signed in any more is told so.
+async function retry() {
+  disconnect();
+  if ((await signedIn()) === "no") {
+    clearTimeout(lost);
+    tell("Signed out", "off");
+    const here = encodeURIComponent(location.pathname + location.search);
+    const link = Object.assign(document.createElement("a"), { href: `/ui/sign-in?next=${here}`, textContent: "Sign in" });
+    connection?.append(" · ", link);
+  } else {
+    setTimeout(connect, 3000);
+  }
+}
+
+// "yes" or "no"; nothing when the server does not say.
+async function signedIn() {
+  const answer = await fetch("/ui/signed-in").catch(() => null);
+  return answer?.ok ? answer.text() : null;
+}
+
+function disconnect() {
+  source?.close();
+  source = null;
+}
+
+// A tab that nobody looks at asks for nothing.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    disconnect();
+    clearTimeout(lost);
+    lost = null;
+  } else {
+    connect();
+  }
+});
+
+function refresh(region, html, version) {
+  const fresh = new DOMParser().parseFromString(`<div>${html}</div>`, "text/html").body.firstElementChild;
+  tellTimes(fresh);
+  addCopyButtons(fresh);
+  morph(region, fresh);
+  region.dataset.version = version;
+}
+
+// Make `old` look like `fresh` by changing only what differs: focus, scrolling, selections and open details stay.
+function morph(old, fresh) {
+  const waiting = new Map();
+  for (const child of old.children) if (child.id) waiting.set(child.id, child);
+  let place = old.firstChild;
+  for (const wanted of [...fresh.childNodes]) {
+    let found = wanted.id ? waiting.get(wanted.id) : undefined;
+    if (!found && place && same(place, wanted)) found = place;
+    if (!found) {
+      old.insertBefore(wanted, place);
+      continue;
+    }
+    if (found === place) place = place.nextSibling;
+    else old.insertBefore(found, place);
+    patch(found, wanted);
+  }
+  while (place) {
+    const next = place.nextSibling;
+    place.remove();
+    place = next;
+  }
+}
+
+const same = (one, other) => one.nodeType === other.nodeType && one.nodeName === other.nodeName && (one.id || "") === (other.id || "");
+
+function patch(old, fresh) {
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
+    return;
+  }
+  const typed = old.matches("input:not([type=hidden]), select, textarea, option");
+  for (const { name, value } of [...fresh.attributes]) {
+    if (!(typed && ["value", "checked", "selected"].includes(name)) && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  for (const { name } of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS") && !typed) old.removeAttribute(name);
+  }
+  if (old.nodeName === "SELECT" || old.nodeName === "TEXTAREA") return;
+  if (old.classList.contains("readout")) return;
+  morph(old, fresh);
+}
+
+// -- charts: the figures at the pointer ------------------------------------------------------------------------------
+
+document.addEventListener("pointerover", (event) => {
+  const hit = event.target.closest?.(".hit");
+  const readout = hit && $(".readout", hit.closest(".chart-box"));
+  if (readout) readout.textContent = `${day.format(Date.parse(hit.dataset.at))}, ${clock.format(Date.parse(hit.dataset.at))} · ${hit.dataset.words}`;
+});
+
+// -- copying ---------------------------------------------------------------------------------------------------------
+
+function addCopyButtons(within = document) {
+  if (!navigator.clipboard) return;
+  for (const code of $$("[data-copy]:not(:has(+ .copy))", within)) {
+    const button = Object.assign(document.createElement("button"), { type: "button", className: "copy", textContent: "copy" });
+    code.after(button);
+  }
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.(".copy");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.previousElementSibling.textContent);
+  button.textContent = "copied";
+  setTimeout(() => { button.textContent = "copy"; }, 1500);
+});
+
+// -- keys ------------------------------------------------------------------------------------------------------------
+
+const GO = { o: "overview", j: "jobs", q: "queue", d: "dead", y: "why", a: "attempts", r: "records", s: "schedules", w: "workers", k: "spiders" };
+const HELP = [
+  ["/", "to the search"], ["n", "to the next page of a list"], ["?", "these words"], ["Esc", "closes them"],
+  ...Object.entries(GO).map(([key, view]) => [`g ${key}`, `to ${view}`]),
+];
+let going = false;
+
+function showKeys() {
+  let dialog = $("dialog.keys");
+  if (!dialog) {
+    dialog = Object.assign(document.createElement("dialog"), { className: "keys" });
+    dialog.setAttribute("aria-label", "Keyboard shortcuts");
+    const list = Object.assign(document.createElement("dl"), { className: "facts" });
+    for (const [keys, words] of HELP) {
+      const term = document.createElement("dt");
+      for (const key of keys.split(" ")) term.append(Object.assign(document.createElement("kbd"), { textContent: key }), " ");
+      list.append(term, Object.assign(document.createElement("dd"), { textContent: words }));
+    }
+    const heading = Object.assign(document.createElement("h2"), { textContent: "Keyboard shortcuts" });
+    const close = Object.assign(document.createElement("button"), { textContent: "Close" });
+    close.addEventListener("click", () => dialog.close());
+    dialog.append(heading, list, close);
+    document.body.append(dialog);
+  }
+  if (!dialog.open) dialog.showModal();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select, textarea")) return;
+  if (going && GO[event.key]) {
+    const entry = $(`.menu a[href="/ui/${GO[event.key]}"]`);
+    if (entry) entry.click();
+  } else if (event.key === "?") {
+    showKeys();
+  } else if (event.key === "/") {
+    const field = $("input[type=search]");
+    if (field) {
+      event.preventDefault();
+      field.focus();
+    }
+  } else if (event.key === "n") {
+    $("a[rel=next]")?.click();
+  }
+  going = event.key === "g";
+});
+
+// -- signing in ------------------------------------------------------------------------------------------------------
+
+async function signIn(form) {
+  const token = decodeURIComponent(location.hash.slice(1));
+  if (token.startsWith("gos_")) {
+    history.replaceState(null, "", location.pathname + location.search); // the token does not stay in the history
+    form.elements.key.value = token;
+    form.submit();
+    return;
+  }
+  // A link on another site comes without the cookie of somebody who is signed in.
+  if ((await signedIn()) === "yes") location.replace(form.dataset.next);
+}
+
+// -- begin -----------------------------------------------------------------------------------------------------------
+
+tellTimes();
+addCopyButtons();
+connect();
+setInterval(() => document.hidden || tellTimes(), 10000);
+const keys = $("#show-keys");
+if (keys) {
+  keys.hidden = false;
+  keys.addEventListener("click", showKeys);
+}
+const form = $("#sign-in");
+if (form) signIn(form);

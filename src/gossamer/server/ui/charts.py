@@ -1,0 +1,303 @@
+"""Charts as SVG, drawn on the server: lines, stacked areas and bars over time, and bars of shares.
+
+Colours are names of classes, which the stylesheet fills in for light and dark. Every chart has the same figures as a
+table below it, for readers who do not see it; the script shows the figures at the pointer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from ... import units
+from ...clock import iso_time
+
+WIDTH, HEIGHT = 720, 210
+LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 24
+MOST_ROWS = 400  # of the table; a chart has no more points
+STEPS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 7 * 86400, 28 * 86400)
+WIDE_STEPS = 7  # marks on the axis of time, at most
+
+
+class Series(NamedTuple):
+    """Values at the moments of the chart; None where there is none. `kind` is a colour: ok, bad, warn, a, b, c, d."""
+
+    name: str
+    values: Sequence[float | None]
+    kind: str = "a"
+
+
+Words = Callable[[float], str]
+
+
+def plain(value: float) -> str:
+    """A number as short as it can be read: 0.25, 4.1, 120, 12,500."""
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) < 1 else f"{value:.1f}"
+
+
+def percent(value: float) -> str:
+    return f"{value * 100:.4g} %"
+
+
+def seconds(value: float) -> str:
+    return units.span(value) if value >= 1 else f"{value * 1000:.0f} ms"
+
+
+def size(value: float) -> str:
+    return units.size(int(value))
+
+
+WORDS: dict[str, Words] = {"plain": plain, "percent": percent, "seconds": seconds, "size": size}
+
+
+def lines(
+    label: str, times: Sequence[float], series: Sequence[Series], *, unit: str = "plain", top: float = 0
+) -> Markup:
+    """A line for each series. `top`: the axis goes up to this at least."""
+    frame = _Frame(label, times, series, unit, max([top, *_known(one.values for one in series)]))
+    shapes = [_line(frame, one) for one in series]
+    return frame.drawn(shapes)
+
+
+def areas(label: str, times: Sequence[float], series: Sequence[Series], *, unit: str = "plain") -> Markup:
+    """Series upon each other."""
+    sums = [0.0] * len(times)
+    layers: list[tuple[Series, list[float], list[float]]] = []
+    for one in series:
+        below, sums = sums, [low + (value or 0.0) for low, value in zip(sums, one.values, strict=True)]
+        layers.append((one, below, sums))
+    frame = _Frame(label, times, series, unit, max(sums, default=0))
+    shapes = []
+    for one, below, above in layers:
+        up = [f"{frame.x(at):.1f},{frame.y(value):.1f}" for at, value in zip(times, above, strict=True)]
+        down = [f"{frame.x(at):.1f},{frame.y(value):.1f}" for at, value in zip(times, below, strict=True)]
+        shapes.append(f'<polygon class="area {one.kind}" points="{" ".join((*up, *reversed(down)))}"/>')
+    return frame.drawn(shapes)
+
+
+def bars(label: str, times: Sequence[float], series: Sequence[Series], *, unit: str = "plain") -> Markup:
+    """A bar at each moment, the series upon each other."""
+    tops = [sum(one.values[n] or 0.0 for one in series) for n in range(len(times))]
+    frame = _Frame(label, times, series, unit, max(tops, default=0), banded=True)
+    shapes = []
+    for n in range(len(times)):
+        low = 0.0
+        for one in series:
+            value = one.values[n] or 0.0
+            if value > 0:
+                y, under = frame.y(low + value), frame.y(low)
+                left = frame.x(times[n]) - frame.band * 0.4
+                shapes.append(
+                    f'<rect class="bar {one.kind}" x="{left:.1f}" y="{y:.1f}" width="{max(1.0, frame.band * 0.8):.1f}" '
+                    f'height="{max(0.5, under - y):.1f}" rx="1"/>'
+                )
+                low += value
+    return frame.drawn(shapes)
+
+
+def meter(label: str, parts: Iterable[tuple[str, float, str]]) -> Markup:
+    """One bar, in parts of (name, count, colour): how a whole is made up."""
+    known = [(name, count, kind) for name, count, kind in parts if count > 0]
+    whole = sum(count for _, count, _ in known)
+    words = ", ".join(f"{name} {count:,.0f}" for name, count, _ in known) or "nothing yet"
+    drawn, x = [], 0.0
+    for name, count, kind in known:
+        width = count / whole * 100
+        drawn.append(
+            Markup(
+                '<rect class="bar {}" x="{:.3f}%" width="{:.3f}%" height="100%"><title>{} {:,.0f}</title></rect>'
+            ).format(kind, x, width, name, count)
+        )
+        x += width
+    return Markup('<svg class="meter" role="img" aria-label="{}">{}</svg>').format(
+        f"{label}: {words}", Markup("").join(drawn)
+    )
+
+
+def spark(label: str, values: Sequence[float | None], kind: str = "a") -> Markup:
+    """A line without axes, as high as a line of text."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return Markup("")
+    low, high = min(known), max(known)
+    room = high - low or 1.0
+    points = [
+        f"{n / (len(values) - 1) * 96 + 2:.1f},{22 - (value - low) / room * 20:.1f}"
+        for n, value in enumerate(values)
+        if value is not None
+    ]
+    return Markup(
+        '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<polyline class="line {}" points="{}"/></svg>'
+    ).format(label, kind, " ".join(points))
+
+
+class _Frame:
+    """Axes, legend, what the pointer finds, and the table: all but the shapes."""
+
+    def __init__(
+        self,
+        label: str,
+        times: Sequence[float],
+        series: Sequence[Series],
+        unit: str,
+        high: float,
+        *,
+        banded: bool = False,
+    ) -> None:
+        self._label = label
+        self._times = list(times)[:MOST_ROWS]
+        self._series = series
+        self._words = WORDS[unit]
+        self._ticks = _ticks(high)
+        first, last = (self._times[0], self._times[-1]) if self._times else (0.0, 1.0)
+        step = min((b - a for a, b in pairwise(self._times)), default=1.0)
+        margin = step / 2 if banded else 0.0
+        self._begin, self._end = first - margin, max(last + margin, first - margin + 1e-9)
+        self.band = (WIDTH - LEFT - RIGHT) * step / (self._end - self._begin)
+
+    def x(self, at: float) -> float:
+        return LEFT + (at - self._begin) / (self._end - self._begin) * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        return HEIGHT - BOTTOM - value / self._ticks[-1] * (HEIGHT - BOTTOM - TOP)
+
+    def drawn(self, shapes: Iterable[str]) -> Markup:
+        if not self._times:
+            return Markup('<p class="empty">No figures yet.</p>')
+        svg = Markup(
+            '<svg class="chart" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{axes}{shapes}{hits}</svg>'
+        ).format(
+            w=WIDTH,
+            h=HEIGHT,
+            label=self._label,
+            axes=self._axes(),
+            shapes=Markup("".join(shapes)),  # noqa: S704 numbers and class names of ours
+            hits=self._hits(),
+        )
+        return Markup('<figure class="chart-box">{}{}<p class="readout" aria-hidden="true"></p>{}</figure>').format(
+            self._legend(), svg, self._table()
+        )
+
+    def _axes(self) -> Markup:
+        parts = []
+        for tick in self._ticks:
+            y = self.y(tick)
+            parts.append(
+                Markup(
+                    '<line class="grid" x1="{}" x2="{}" y1="{y:.1f}" y2="{y:.1f}"/>'
+                    '<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
+                ).format(LEFT, WIDTH - RIGHT, LEFT - 6, y + 4, self._words(tick), y=y)
+            )
+        for at in self._marks():
+            form = "day" if self._end - self._begin > 2 * 86400 else "clock"
+            shown = datetime.fromtimestamp(at, UTC).strftime("%d %b" if form == "day" else "%H:%M")
+            parts.append(
+                Markup(
+                    '<text class="tick" x="{:.1f}" y="{}" text-anchor="middle" data-at="{}" data-form="{}">{}</text>'
+                ).format(self.x(at), HEIGHT - 6, iso_time(at), form, shown)
+            )
+        return Markup("").join(parts)
+
+    def _marks(self) -> list[float]:
+        """Round moments on the axis of time."""
+        room = self._end - self._begin
+        step = next((one for one in STEPS if room / one <= WIDE_STEPS), STEPS[-1])
+        first = math.ceil(self._times[0] / step) * step
+        marks = [first + n * step for n in range(int(room / step) + 1)]
+        return [at for at in marks if self._begin <= at <= self._end and LEFT + 14 <= self.x(at) <= WIDTH - 20]
+
+    def _hits(self) -> Markup:
+        """An invisible strip at each moment: the browser itself shows its words, the script shows them nicer."""
+        parts = []
+        for n, at in enumerate(self._times):
+            words = self._words_at(n)
+            left = max(LEFT, self.x(at) - self.band / 2)
+            parts.append(
+                Markup(
+                    '<rect class="hit" x="{:.1f}" y="{}" width="{:.1f}" height="{}" data-at="{}" data-words="{}">'
+                    "<title>{}</title></rect>"
+                ).format(
+                    left, TOP, max(1.0, self.band), HEIGHT - TOP - BOTTOM, iso_time(at), words, f"{_utc(at)}: {words}"
+                )
+            )
+        return Markup("").join(parts)
+
+    def _words_at(self, n: int) -> str:
+        said = [(one.name, one.values[n]) for one in self._series]
+        return " · ".join(f"{name} {self._words(value)}" for name, value in said if value is not None) or "nothing"
+
+    def _legend(self) -> Markup:
+        if len(self._series) < 2:
+            return Markup("")
+        names = Markup("").join(
+            Markup(
+                '<li><svg class="dot" aria-hidden="true" viewBox="0 0 8 8">'
+                '<rect class="bar {}" width="8" height="8" rx="2"/></svg>{}</li>'
+            ).format(one.kind, one.name)
+            for one in self._series
+        )
+        return Markup('<ul class="legend">{}</ul>').format(names)
+
+    def _table(self) -> Markup:
+        head = Markup("").join(Markup('<th scope="col" class="n">{}</th>').format(one.name) for one in self._series)
+        rows = []
+        for n, at in enumerate(self._times):
+            cells = Markup("").join(
+                Markup('<td class="n">{}</td>').format("–" if value is None else self._words(value))
+                for value in (one.values[n] for one in self._series)
+            )
+            words = _utc(at)
+            rows.append(
+                Markup('<tr><th scope="row"><time datetime="{}" title="{}">{}</time></th>{}</tr>').format(
+                    iso_time(at), words, words, cells
+                )
+            )
+        return Markup(
+            '<details class="figures"><summary>Figures</summary><div class="scroll" tabindex="0" role="region" '
+            'aria-label="{label}"><table><caption class="unseen">{label}</caption>'
+            '<thead><tr><th scope="col">Time</th>{head}</tr></thead>'
+            "<tbody>{rows}</tbody></table></div></details>"
+        ).format(label=self._label, head=head, rows=Markup("").join(rows))
+
+
+def _line(frame: _Frame, series: Series) -> str:
+    """Broken where a value is missing; a value alone is a dot."""
+    pieces: list[list[str]] = [[]]
+    for at, value in zip(frame._times, series.values, strict=False):
+        if value is None:
+            pieces.append([])
+        else:
+            pieces[-1].append(f"{frame.x(at):.1f},{frame.y(value):.1f}")
+    shapes = []
+    for piece in pieces:
+        if len(piece) == 1:
+            x, _, y = piece[0].partition(",")
+            shapes.append(f'<circle class="point {series.kind}" cx="{x}" cy="{y}" r="2.5"/>')
+        elif piece:
+            shapes.append(f'<polyline class="line {series.kind}" points="{" ".join(piece)}"/>')
+    return "".join(shapes)
+
+
+def _known(values: Iterable[Sequence[float | None]]) -> list[float]:
+    return [one for each in values for one in each if one is not None]
+
+
+def _ticks(high: float) -> list[float]:
+    """From 0 to at least `high`, in two to five round steps."""
+    if not high > 0 or not math.isfinite(high):
+        return [0.0, 1.0]
+    size = 10.0 ** math.floor(math.log10(high))
+    step = next(factor * size for factor in (0.25, 0.5, 1.0, 2.0, 2.5, 5.0) if high / (factor * size) <= 4)
+    return [n * step for n in range(math.ceil(round(high / step, 9)) + 1)]
+
+
+def _utc(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

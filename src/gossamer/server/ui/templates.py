@@ -1,0 +1,187 @@
+"""Templates, and what they can say: numbers, times, links, parts of pages. Everything that is shown passes here.
+
+Texts of strangers are shown as text. Every value is escaped, and characters that would act on the page without being
+seen (controls, changes of direction) are written out; that holds for every template, without a word in it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ... import units
+from ...clock import iso_time
+from ...project.jobs import JobView
+from . import charts
+
+HERE = Path(__file__).parent
+CSRF = f"csrf-{secrets.token_hex(16)}"  # stands in rendered forms until a page is sent to somebody; not to be guessed
+LONGEST_TEXT = 20_000  # characters of one value that are shown
+KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+class Asset(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of ours that pages name; its own address changes with its content."""
+
+    name: str
+    content: bytes
+    kind: str
+
+    @property
+    def address(self) -> str:
+        stem, _, ending = self.name.rpartition(".")
+        return f"/ui/assets/{stem}.{blake2b(self.content, digest_size=6).hexdigest()}.{ending}"
+
+
+def read_assets() -> dict[str, Asset]:
+    return {
+        file.name: Asset(name=file.name, content=file.read_bytes(), kind=KINDS[file.suffix])
+        for file in sorted((HERE / "assets").iterdir())
+        if file.suffix in KINDS
+    }
+
+
+class Templates:
+    """The templates of the dashboard, compiled once."""
+
+    def __init__(self, assets: Mapping[str, Asset]) -> None:
+        self._env = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=shown,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._env.globals.update(
+            asset={name: one.address for name, one in assets.items()},
+            csrf_mark=CSRF,
+            link=link,
+            segment=segment,
+            time=time,
+            number=number,
+            share=share,
+            span=span,
+            size=size,
+            many=units.many,
+            outside=outside,
+            lines=lines,
+            chart=charts,
+            counted=counted,
+            job_meter=job_meter,
+        )
+        self._parts: Any = self._env.get_template("parts.html").module  # its macros are attributes
+        self._env.globals["ui"] = self._parts
+
+    def page(self, name: str, context: Mapping[str, Any]) -> str:
+        return self._env.get_template(name).render(context)
+
+    def trouble(self, words: str) -> str:
+        """What stands in the place of a region that could not be made."""
+        return str(self._parts.trouble(words))
+
+    def block(self, name: str, block: str, context: Mapping[str, Any]) -> str:
+        """One block of a template, without the page around it."""
+        template = self._env.get_template(name)
+        return "".join(template.blocks[block](template.new_context(dict(context))))
+
+
+def shown(value: object) -> object:
+    """What an expression of a template becomes. Markup is ours; anything else is text."""
+    if value is None:
+        return ""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    if len(value) > LONGEST_TEXT:
+        value = f"{value[:LONGEST_TEXT]}…"
+    return units.visible(value)
+
+
+# -- links -----------------------------------------------------------------------------------------------------------
+
+
+def link(path: str, **filters: object) -> str:
+    """An address of ours. Filters that say nothing are left out."""
+    said = {name.rstrip("_"): value for name, value in filters.items() if value not in (None, "")}
+    return f"{path}?{urlencode(said)}" if said else path
+
+
+def segment(text: str) -> str:
+    """A text as one part of a path."""
+    return quote(text, safe="")
+
+
+def outside(url: str | None, words: str = "") -> object:
+    """A link to a page of somebody else. What is no web address is shown as text."""
+    if not url:
+        return ""
+    text = shown(words or url)
+    if not url.startswith(("http://", "https://")):
+        return text
+    return Markup('<a class="outside" href="{}" rel="noreferrer noopener nofollow" target="_blank">{}</a>').format(
+        url, text
+    )
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def time(at: str | float | None, *, empty: str = "") -> object:
+    """A moment: the reader's script writes it in the reader's zone."""
+    if at is None or at == "":
+        return empty
+    iso = iso_time(at) if isinstance(at, int | float) else at
+    words = datetime.fromisoformat(iso).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, words, words)
+
+
+def number(value: float | None, *, digits: int = 0, empty: str = "–") -> str:
+    return empty if value is None else f"{value:,.{digits}f}"
+
+
+def share(value: float | None, *, empty: str = "–") -> str:
+    """A share as per cent; 99.97 % is not called 100 %."""
+    if value is None:
+        return empty
+    percent = value * 100
+    digits = 0 if percent in (0, 100) else 1 if 0.1 <= percent < 99.9 else 2
+    return f"{min(percent, 99.99) if percent < 100 else percent:.{digits}f} %"
+
+
+def span(seconds: float | None, *, empty: str = "–") -> str:
+    return empty if seconds is None else units.span(seconds)
+
+
+def size(count: int | None, *, empty: str = "–") -> str:
+    return empty if count is None else units.size(count)
+
+
+def counted(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Choices of a filter, each with how many there are."""
+    return [(name, f"{name} ({count:,})") for name, count in counts.items()]
+
+
+def job_meter(job: JobView) -> Markup:
+    """How far a job is: done, given up, open."""
+    parts = (
+        ("done", job.done + job.unchanged, "ok"),
+        ("given up", job.dead, "bad"),
+        ("dropped", job.dropped, "quiet"),
+        ("open", job.open, "rest"),
+    )
+    return charts.meter("Pages", parts)
+
+
+def lines(text: str) -> Markup:
+    """A text of several lines as it was written."""
+    return Markup("<pre>{}</pre>").format(units.visible_lines(text[:LONGEST_TEXT]))
