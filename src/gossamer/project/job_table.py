@@ -17,7 +17,7 @@ from .jobs import JobView, views_of
 from .keys import LOCAL, Caller
 from .open import Project
 from .schedule_changes import run_schedule
-from .wire_jobs import BadWish, BatchWish, CrawlWish, begin_batch, begin_crawl, wanted_pages
+from .wire_jobs import BadWish, CrawlWish, begin_crawl, wanted_pages
 
 JobSort = Literal["-started", "started", "name", "-name", "-dead", "dead", "-open", "open", "-done", "done"]
 _OF_COUNTS = ("dead", "open", "done")
@@ -127,7 +127,7 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
 
 
 async def begin_again(project: Project, caller: Caller, job: Job) -> str:
-    """Begin a job with the spider, arguments and limit of another, or with its pages; return its id.
+    """Begin a job with the spider, arguments and limit of another; return its id.
 
     A run of a schedule is one more run of it, which is for the admin. Raises BadWish, TooMuchAtOnce, Misconfigured.
     """
@@ -135,12 +135,8 @@ async def begin_again(project: Project, caller: Caller, job: Job) -> str:
         if not caller.is_admin:
             raise BadWish("Runs of a schedule are begun by an admin.")
         return (await run_schedule(project, job.schedule)).job
-    if pages := await wanted_pages(project, job):
-        wishes = [
-            {"url": page.request.url, "id": page.id, "formats": page.formats, "route": page.request.fetcher}
-            for page in pages
-        ]
-        return (await begin_batch(project, caller, msgspec.convert({"requests": wishes}, BatchWish))).id
+    if await wanted_pages(project, job):
+        raise BadWish("This job fetched single pages that a program asked for: it can ask for them again.")
     is_address = "://" in job.spider_name
     wish = CrawlWish(
         url=job.spider_name if is_address else None,

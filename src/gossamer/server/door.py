@@ -18,6 +18,7 @@ import logging
 from collections import Counter
 from hmac import compare_digest
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -75,8 +76,7 @@ class Door:
         if origin is not None and not self._is_ours(origin.partition("://")[2]):
             raise ApiError(403, "origin", "Pages of other servers may not ask here.")
         caller = await self._caller(request)
-        self._take_token(caller)
-        self._enter(request, caller)
+        self.count(request, caller)
         return caller
 
     async def _serve(self, endpoint: Endpoint, request: Request) -> Response:
@@ -85,7 +85,7 @@ class Door:
         if not endpoint.is_open_to(caller):
             raise ApiError(403, "scope", f"Your key lacks the scope {endpoint.scope!r}. Ask for a key that has it.")
         if caller is not NOBODY:
-            self.admit(request, caller)
+            self.count(request, caller)
         query = parse_query(request, endpoint.query)
         if not endpoint.writes:
             return self._response(await endpoint.handler(self._call(request, caller, query, None)))
@@ -126,7 +126,7 @@ class Door:
             raise _unknown("This key opens nothing: it is wrong, expired or revoked. `gossamer keys add` makes one.")
         return caller
 
-    def admit(self, request: Request, caller: Caller) -> None:
+    def count(self, request: Request, caller: Caller) -> None:
         """Count a request of the key. Raises ApiError when it asks too often, or too many are under way: those that
         wait, and streams."""
         self._take_token(caller)

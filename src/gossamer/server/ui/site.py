@@ -359,7 +359,7 @@ class Dashboard:
         visitor = await self._visitor(request)
         if not wanted.is_open_to(visitor.caller):
             raise ApiError(403, "scope", f"Your key lacks the scope {wanted.scope!r}. Sign in with a key that has it.")
-        self._door.admit(request, visitor.caller)
+        self._door.count(request, visitor.caller)
         return visitor
 
     def _give_cookie(self, response: Response, request: Request, cookie: str) -> None:
