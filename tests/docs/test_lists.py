@@ -19,7 +19,7 @@ from gossamer.cli.verbs import register
 from gossamer.model.task import DropReason, UrlState
 from gossamer.model.url import UrlRules, parse_url
 from gossamer.project.settings_view import setting_lines
-from gossamer.settings import DEFAULT_TRACKING, NAMED_TABLES, Settings, known_keys
+from gossamer.settings import DEFAULT_TRACKING, NAMED_TABLES, Settings, keys_of, known_keys
 from gossamer.units import Rate, Secret, Size, setting_text
 
 from .manual import ROOT, quoted, read, rows_under, sections_of
@@ -59,8 +59,8 @@ def test_defaults_of_settings_are_as_documented():
     defaults = {line.key: setting_text(line.value) or "empty" for line in setting_lines(Settings())}
     for family, (word, table) in NAMED_TABLES.items():
         empty = table()
-        for name in table.__struct_fields__:
-            defaults[f"{family}.<{word}>.{name}"] = setting_text(getattr(empty, name)) or "empty"
+        for name, key in keys_of(table):
+            defaults[f"{family}.<{word}>.{key}"] = setting_text(getattr(empty, name)) or "empty"
 
     assert {key: row[2].strip("`") for key, row in settings_rows().items()} == defaults
 

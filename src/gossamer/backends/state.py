@@ -25,7 +25,7 @@ from ..frontier.state_rows import StateStream
 from ..model.url import FINGERPRINT_VERSION
 from ..routing.contract import BudgetBook, RouteBook
 from ..routing.proxies.contract import ExitBook
-from ..schedule.contract import ScheduleBook, TickBook
+from ..schedule.contract import AlertBook, AlertDesk, ScheduleBook, TickBook
 from ..store.contract import SpoolBook
 
 
@@ -41,6 +41,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     seeds: SeedBook
     schedules: ScheduleBook
     ticks: TickBook
+    alerts: AlertBook
+    alert_desk: AlertDesk
     robots: RobotsShelf
     addresses: AddressBook
     orders: SiteOrders

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from ..errors import Misconfigured
+from ..project.alert_channels import OWNER as ALERTS_OWNER
 from ..project.callbacks import (
     CallbackDetail,
     CallbackState,
@@ -98,6 +99,7 @@ def replay_verb(id: IdArgument, as_json: JsonOption = False) -> None:
 @callbacks_app.command("secret")
 def secret_verb(
     key: Annotated[str | None, typer.Option(help="Name or id of the key; else that of the one-time token.")] = None,
+    alerts: Annotated[bool, typer.Option("--alerts", help="Of webhooks about alerts, in place of a key.")] = False,
     rotate: Annotated[bool, typer.Option("--rotate", help="Make a new one; the old one holds for a day.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -106,7 +108,7 @@ def secret_verb(
 
     async def find() -> SecretView:
         async with open_crawled(settings) as project:
-            owner = await _owner(project, key)
+            owner = ALERTS_OWNER if alerts else await _owner(project, key)
             return await (rotate_secret(project, owner) if rotate else secret_view(project, owner))
 
     found = run_async(find())

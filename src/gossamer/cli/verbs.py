@@ -22,6 +22,7 @@ HOMES = {
     "keys": "serve",
     "audit": "serve",
     "callbacks": "callbacks",
+    "alerts": "alerts",
     "schedule": "schedule",
     "job": "jobs",
     "status": "jobs",
@@ -70,6 +71,7 @@ GROUPS = {
     "Look": {
         "status": "Where every job stands.",
         "why": "The whole story of one URL.",
+        "alerts": "What is amiss: list, explain, silence, test.",
         "attempts": "What was tried, by which route, with what outcome.",
         "site": "The queue by site; slow one down, let it rest.",
         "dead": "Pages that were given up: why, and try again.",

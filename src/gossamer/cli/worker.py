@@ -136,6 +136,11 @@ class SchedulerVoice(Voice):
                 self._skipping[event.schedule] = event.reason
                 why = SKIPPED.get(event.reason, event.reason)
                 self._say(f"{event.schedule}: {moment(event.due)} is skipped, because {why}")
+            case events.AlertChanged():
+                whom = f" for {event.subject}" if event.subject else ""
+                what = "fires" if event.state == "firing" else "is resolved"
+                style = "yellow" if event.state == "firing" else "green"
+                self._say(f"alert {event.alert} {what}{whom}: {event.message}", style)
             case events.ScheduleFailed():
                 again = f"Tried again in {span(event.delay)}."
                 self._say(f"{event.schedule}: a run could not be begun. {event.message} {again}", "yellow")

@@ -1,9 +1,11 @@
 """The rows of a state, in a form that no backend owns: what a move copies and a backup file holds (model/stream.py).
 
-Dumped in the order job, key, callback, session, schedule, seeds, site, order, robots, route, purse, budget, shape, URL.
+Dumped in the order job, key, callback, alert, session, schedule, seeds, site, order, robots, route, purse, budget, shape,
+URL.
 Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued: its worker is
 gone, or the copy would not have begun. The leading scheduler and the health of proxy exits are left out: both are
-learned again within minutes. The answers and the audit log of the HTTP door are left out, too.
+learned again within minutes. The answers and the audit log of the HTTP door are left out, too, and so is the history of
+alerts.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Protocol
 import msgspec
 
 from ..access.contract import ApiKey, Callback, CallbackSecret
+from ..model.alert import Notice, Silence, Standing
 from ..model.job import JobTerms
 from ..model.schedule import ScheduleProgress
 from ..model.session import KeptSession
@@ -65,6 +68,14 @@ class DumpedCallbackSecrets(msgspec.Struct, frozen=True):
 
     owner: str
     secrets: tuple[CallbackSecret, ...]
+
+
+class DumpedAlert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One of three: where an alert stands, a message about one, a silence."""
+
+    standing: Standing | None = None
+    notice: Notice | None = None
+    silence: Silence | None = None
 
 
 class DumpedSession(msgspec.Struct, frozen=True):
@@ -184,6 +195,7 @@ StateRow = (
     | DumpedKey
     | DumpedCallback
     | DumpedCallbackSecrets
+    | DumpedAlert
     | DumpedSession
     | DumpedSchedule
     | DumpedSeeds

@@ -229,6 +229,16 @@ class Leading(Event, frozen=True, kw_only=True, gc=False):
     term: int
 
 
+class AlertChanged(Event, frozen=True, kw_only=True, gc=False):
+    """An alert fires, or was resolved (`state`), about a subject such as a site; "" is the project as a whole."""
+
+    alert: str
+    subject: str
+    state: str
+    severity: str
+    message: str
+
+
 class EventSink(Protocol):
     """Receives events. Must not block and must not raise."""
 

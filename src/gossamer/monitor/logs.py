@@ -27,6 +27,7 @@ _LEVELS = {
     "Blocked": "warning",
     "BudgetReached": "error",
     "LoginFailed": "error",
+    "AlertChanged": "warning",
 }
 
 

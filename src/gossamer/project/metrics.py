@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 from .. import __version__
 from ..errors import MissingExtra
 from ..frontier.contract import DeadFilter
+from ..model.alert import USUAL
 from ..model.record import day_of
 from ..pipeline.inspection import WHOLE
+from .alerts import firing_alerts
 from .open import Project
 from .records import scores_of
 from .routes import route_report
@@ -58,6 +60,7 @@ async def exposition(project: Project) -> bytes:
                 await _budgets(project),
                 await _schedule_lag(project),
                 await _callbacks(project),
+                await _alerts(project),
             ]
         )
     )
@@ -157,3 +160,11 @@ async def _schedule_lag(project: Project) -> Metric:
 async def _callbacks(project: Project) -> Metric:
     pending = await project.state.callbacks.pending()
     return _family("gossamer_callbacks_pending", "Callbacks that are not delivered yet.", (), {(): pending})
+
+
+async def _alerts(project: Project) -> Metric:
+    """Every alert, also those that do not fire: a query needs something to compare with."""
+    firing: Counter[tuple[str, ...]] = Counter({(alert,): 0 for alert in USUAL})
+    for one in await firing_alerts(project):
+        firing[one.alert,] += 1
+    return _family("gossamer_alert_firing", "Subjects that an alert fires for.", ("alert",), dict(firing))

@@ -34,6 +34,7 @@ from ..schedule.spider_loader import SpiderLoader
 from ..settings import Settings
 from ..settings.effective import routing_of, served
 from ..units import many
+from .alert_watch import AlertWatch
 from .crawl import Attend, CrawlReport, crawl
 from .export import outputs_of, write_outputs
 from .job_end import first_of
@@ -181,7 +182,7 @@ async def drain_spool(settings: Settings, events: EventSink) -> Drained:
 async def run_scheduler(
     settings: Settings, events: EventSink, *, welcome: Welcome, tell: Tell, pulse: Pulse | None = None
 ) -> None:
-    """Begin the runs of schedules when they are due, until a signal. Raises Misconfigured."""
+    """Begin the runs of schedules when they are due, and watch for alerts, until a signal. Raises Misconfigured."""
     schedulers: list[Scheduler] = []  # empty until the backends are open
 
     def orphaned() -> None:
@@ -195,8 +196,13 @@ async def run_scheduler(
         scheduler = scheduler_of(project, events)
         schedulers.append(scheduler)
         welcome(project)
-        with stopping(scheduler.drain):
-            await scheduler.run()
+        watching = asyncio.create_task(AlertWatch(project, scheduler.lead, events).run(), name="watch alerts")
+        try:
+            with stopping(scheduler.drain):
+                await scheduler.run()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
 
 async def open_patiently(stack: AsyncExitStack, settings: Settings, tell: Tell, *, to_look: bool = False) -> Project:

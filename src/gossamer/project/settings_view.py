@@ -14,7 +14,7 @@ from ..backends.addresses import redacted
 from ..errors import UnknownSetting
 from ..schedule.sources import discreet
 from ..schedule.sources.kinds import HIDDEN
-from ..settings import NAMED_TABLES, Settings, known_keys
+from ..settings import NAMED_TABLES, Settings, keys_of, known_keys
 from ..units import Rate, Size, many, setting_text
 
 DEFAULT = "default"  # the origin of a setting that was set nowhere
@@ -52,8 +52,8 @@ def setting_lines(settings: Settings, key: str | None = None) -> list[SettingLin
         lines.append(SettingLine(known, _masked(value), settings.origins.get(known, DEFAULT)))
     for family, (_, table) in NAMED_TABLES.items():
         for own, terms in getattr(settings, family).items():
-            for name in table.__struct_fields__:
-                dotted = f"{family}.{own}.{name}"
+            for name, key_of_it in keys_of(table):
+                dotted = f"{family}.{own}.{key_of_it}"
                 if dotted in settings.origins:
                     value = _masked_in_table(family, name, getattr(terms, name))
                     lines.append(SettingLine(dotted, value, settings.origins[dotted]))

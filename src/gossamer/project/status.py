@@ -23,6 +23,7 @@ from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..units import distance, many, moment
+from .alerts import AlertView, firing_alerts
 from .jobs import JobView, counted_views, find_job
 from .open import Project
 from .sessions import SessionView, failing_sessions
@@ -97,6 +98,7 @@ class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
     records: int | None = 0
     trouble: str | None = None  # with the record store, or the archive
     failing: list[SessionView] = []  # sessions that cannot log in
+    alerts: list[AlertView] = []  # that fire
 
 
 async def project_status(project: Project, *, limit: int | None = None) -> ProjectStatus:
@@ -111,6 +113,7 @@ async def project_status(project: Project, *, limit: int | None = None) -> Proje
         records=0 if jobs else await _counted(project, RecordQuery()),
         trouble=project.absent or await _archive_trouble(project),
         failing=await failing_sessions(project),
+        alerts=await firing_alerts(project),
     )
 
 

@@ -1,7 +1,8 @@
-"""The contract of schedules: kept beside the queue, because a tick and the job it begins are one step.
+"""The contracts of schedules and alerts: kept beside the queue, because a tick and the job it begins are one step, and
+because a change of an alert and the messages about it are one step of the scheduler that leads.
 
 How it fails: `BackendUnavailable` (nothing happened), `LeaseLost` (somebody else leads; nothing changed). How it
-recovers: the next leader finds every schedule where the last one left it.
+recovers: the next leader finds every schedule and every alert where the last one left it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Protocol
 
+import msgspec
+
 from ..frontier.contract import JobBook
+from ..model.alert import AlertChange, AlertMemory, Notice, Silence, Standing
 from ..model.job import JobTerms
 from ..model.schedule import Schedule, ScheduleProgress, Settled, Term, UnreadableSchedule
 
@@ -94,6 +98,66 @@ class TickBook(Protocol):
 
     async def forget(self, term: Term, progress: ScheduleProgress) -> bool:
         """Remove a schedule that is still as it was. False when it is not. Raises LeaseLost as `settle` does."""
+        ...
+
+
+class AlertBook(Protocol):
+    """What people see of alerts, and their silences."""
+
+    async def standings(self) -> list[Standing]:
+        """Every alert that is not inactive, by its name and subject."""
+        ...
+
+    async def history(self, limit: int, alert: str | None = None) -> list[AlertChange]:
+        """Up to `limit` changes, the newest first; of one alert, or of all."""
+        ...
+
+    async def notices(self, limit: int) -> list[Notice]:
+        """Messages: those that are to be sent, the earliest first, then those that are over, the newest first."""
+        ...
+
+    async def silences(self) -> list[Silence]:
+        """Those that are not over by the backend's clock, by their end."""
+        ...
+
+    async def silence(self, silence: Silence) -> None:
+        """Enter a silence, or put it in the place of the one with the same id. Those that are over are deleted."""
+        ...
+
+    async def unsilence(self, id: str) -> bool:
+        """End a silence. False when there is none of that id."""
+        ...
+
+
+class AlertStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What one look at alerts has come to. `memory` None: it stays as it was."""
+
+    standings: tuple[Standing, ...] = ()  # new ones, and those that have changed
+    forgotten: tuple[tuple[str, str], ...] = ()  # alert and subject of those that are inactive again
+    notices: tuple[Notice, ...] = ()
+    changes: tuple[AlertChange, ...] = ()
+    memory: AlertMemory | None = None
+
+
+class AlertDesk(Protocol):
+    """What the leading scheduler does with alerts. Every write raises LeaseLost when the term is over, even if nobody
+    else leads yet: then nothing is changed."""
+
+    async def memory(self) -> AlertMemory:
+        """What rules remember; empty before the first was settled."""
+        ...
+
+    async def settle(self, term: Term, step: AlertStep) -> None:
+        """Enter all of the step at once: what has changed, and the messages about it. A message whose id is known is
+        left as it is."""
+        ...
+
+    async def due(self, limit: int) -> list[Notice]:
+        """Messages that are to be sent, now or later, the one that was made first before the others."""
+        ...
+
+    async def note(self, term: Term, notice: Notice) -> None:
+        """Put the message in the place of the one with the same id: this came of sending it."""
         ...
 
 

@@ -83,6 +83,11 @@ class Scheduler:
         """As far as it knows."""
         return self._lead.held
 
+    @property
+    def lead(self) -> Lead:
+        """For what else the leader does."""
+        return self._lead
+
     def drain(self) -> None:
         """Begin nothing more; `run` returns when the look that is under way is over."""
         self._draining.set()

@@ -17,6 +17,7 @@ from ..project.keys import Token
 from ..project.open import Project
 from ..project.page_results import PageReader
 from . import (
+    alert_routes,
     callback_routes,
     dead_letter_routes,
     health_routes,
@@ -43,6 +44,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *scrape_routes.ENDPOINTS,
     *job_routes.ENDPOINTS,
     *callback_routes.ENDPOINTS,
+    *alert_routes.ENDPOINTS,
     *record_routes.ENDPOINTS,
     *dead_letter_routes.ENDPOINTS,
     *schedule_routes.ENDPOINTS,

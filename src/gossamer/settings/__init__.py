@@ -4,7 +4,7 @@ tables.py lists what can be set, reader.py reads it, effective.py derives what h
 `Settings` is passed whole to project/ only; everything else gets the part that concerns it.
 """
 
-from .reader import COMMAND_LINE, ENV_PREFIX, FILE_NAME, NAMED_TABLES, find_file, known_keys, load
+from .reader import COMMAND_LINE, ENV_PREFIX, FILE_NAME, NAMED_TABLES, find_file, keys_of, known_keys, load
 from .tables import (
     DEFAULT_TRACKING,
     Browser,
@@ -32,6 +32,7 @@ __all__ = [
     "ScheduleTable",
     "Settings",
     "find_file",
+    "keys_of",
     "known_keys",
     "load",
 ]

@@ -21,6 +21,7 @@ from ..model.outcome import Expectations
 from ..model.secret_text import ENVIRONMENT as SECRET_PREFIX
 from ..schedule.windows import parse_windows
 from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size
+from .alert_tables import AlertTable, ChannelTable, alert_faults
 from .tables import Domain, Managed, ProxyPool, RouteTable, ScheduleTable, Settings, TransportTable
 from .trust import TRUST, demand_trust
 
@@ -35,6 +36,8 @@ NAMED_TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "managed": ("vendor", Managed),
     "transports": ("transport", TransportTable),
     "schedules": ("schedule", ScheduleTable),
+    "alerts": ("alert", AlertTable),
+    "channels": ("channel", ChannelTable),
 }
 
 
@@ -167,6 +170,8 @@ def _check(settings: Settings) -> None:
         "must be at most 40 letters, digits, dots, dashes and underscores.",
     )
     demand(settings.urls.trailing_slash in ("keep", "strip"), "urls.trailing_slash", "must be 'keep' or 'strip'.")
+    for key, fault in alert_faults(settings.alerts, settings.channels):
+        demand(False, key, fault)
     for name, domain in settings.domains.items():
         if domain.windows is not None:
             try:
@@ -197,12 +202,18 @@ def known_keys() -> dict[str, Any]:
             continue
         if name in NAMED_TABLES:
             word, table = NAMED_TABLES[name]
-            keys.update({f"{name}.<{word}>.{key}": hint for key, hint in get_type_hints(table).items()})
+            hints = get_type_hints(table)
+            keys.update({f"{name}.<{word}>.{key}": hints[field] for field, key in keys_of(table)})
         elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             keys.update({f"{name}.{key}": hint for key, hint in get_type_hints(kind).items()})
         else:
             keys[name] = kind
     return keys
+
+
+def keys_of(table: type[msgspec.Struct]) -> list[tuple[str, str]]:
+    """The fields of a table, each with its key in gossamer.toml, which may be a word that Python keeps for itself."""
+    return list(zip(table.__struct_fields__, table.__struct_encode_fields__, strict=True))
 
 
 def _put(values: dict[str, Any], key: str, value: Any, origins: dict[str, str], origin: str) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from ..model.task import RETRY_STATUSES
 from ..units import Rate, Secret, Size
+from .alert_tables import AlertTable, ChannelTable
 
 
 class Browser(msgspec.Struct, frozen=True, kw_only=True):
@@ -412,6 +413,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     managed: dict[str, Managed] = {}
     domains: dict[str, Domain] = {}
     schedules: dict[str, ScheduleTable] = {}
+    alerts: dict[str, AlertTable] = {}
+    channels: dict[str, ChannelTable] = {}
     root: Path = Path()
     origins: dict[str, str] = {}  # dotted key -> where its value came from
 

@@ -30,6 +30,13 @@ keys of one shard lie on one node, so that a script may touch them together; sha
                                         0 while the job runs
     gossamer:{P}:callbacks-ended     zset    ids of those that are over, by the time they were; bounded
     gossamer:{P}:callback-secrets    hash    id of a key, or "" -> JSON: what callbacks are signed with
+    gossamer:{P}:alerts         hash    alert, a zero byte, subject -> JSON: where it stands
+    gossamer:{P}:alert-notices  hash    id of a message about an alert -> JSON
+    gossamer:{P}:alert-notices-open  zset    ids of those that are to be sent, by the time they were made
+    gossamer:{P}:alert-notices-ended zset    ids of those that are over, by the time they were; bounded
+    gossamer:{P}:alert-changes  list    JSON: alerts that fired or were resolved, the newest first; bounded
+    gossamer:{P}:alert-memory   string  JSON: what the rules of alerts remember
+    gossamer:{P}:silences       hash    id of a silence -> JSON
     gossamer:{P}:audit          list    JSON: writes over HTTP, the newest first; bounded
     gossamer:{P}:kept-sessions  hash    name of a session -> MessagePack: its cookies, its headers, its login
     gossamer:{P}:kept-sessions-used  zset    names of sessions, by the time they were used last

@@ -17,6 +17,7 @@ from ..worker_names import is_gone as process_is_gone
 from .access import RedisAnswers, RedisAudit, RedisKeys
 from .address_book import RedisAddressBook
 from .admission import ShardAdmission
+from .alerts import RedisAlerts
 from .callbacks import RedisCallbacks
 from .connection import Server, open_server
 from .exits import RedisExitBook
@@ -87,7 +88,7 @@ async def open_redis_state(
             # With an admission of its own, so that its memory of jobs is released with it.
             yield frontier_at(ShardAdmission(server, keys, jobs, records=records), terms_for)
 
-        schedules = RedisSchedules(server, keys, jobs)
+        schedules, alerts = RedisSchedules(server, keys, jobs), RedisAlerts(server, keys)
         seeds = RedisSeedBook(server, keys)
         robots = RedisRobotsShelf(server, keys)
         routes, budgets = RedisRouteBook(server, keys), RedisBudgetBook(server, keys)
@@ -106,6 +107,8 @@ async def open_redis_state(
                 seeds=seeds,
                 schedules=schedules,
                 ticks=schedules,
+                alerts=alerts,
+                alert_desk=alerts,
                 robots=robots,
                 addresses=RedisAddressBook(server, keys),
                 orders=RedisSiteOrders(server, keys, jobs),

@@ -16,6 +16,7 @@ from ...frontier.contract import SeedFindings
 from ...frontier.state_rows import (
     COUNTERS,
     STATES,
+    DumpedAlert,
     DumpedBudget,
     DumpedCallback,
     DumpedCallbackSecrets,
@@ -44,6 +45,7 @@ from ...routing.contract import LearnedRoute
 from ..schedule_rows import readable
 from . import rows, stream_rows
 from .access import RedisKeys
+from .alerts import ALERT_KEYS, RedisAlerts
 from .callbacks import CALLBACK_KEYS, RedisCallbacks
 from .connection import Server
 from .jobs import JobRow, RedisJobs, RedisSeedBook
@@ -59,7 +61,7 @@ MARK = "mark"  # a field of the book
 BOOK_KEYS = (
     "jobs", "running", "dropping", "named", "workers", "spools", "standings", "purses", "schedules", "leader",
     *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit", *CALLBACK_KEYS, "callback-secrets",
-    "kept-sessions", "kept-sessions-used", "orders", "drains",
+    "kept-sessions", "kept-sessions-used", "orders", "drains", *ALERT_KEYS, "silences",
 )  # fmt: skip
 WALKS = 5  # HSCAN may return an entry twice; then the hash is walked again
 
@@ -87,6 +89,7 @@ class RedisStateStream:
         self._budgets = budgets
         self._access = RedisKeys(server, keys)
         self._callbacks = RedisCallbacks(server, keys)
+        self._alerts = RedisAlerts(server, keys)
         self._sessions = RedisSessions(server, keys)
         self._orders = RedisSiteOrders(server, keys, jobs)
 
@@ -143,6 +146,9 @@ class RedisStateStream:
             ("callback secrets", "callback-secrets"),
             ("sessions", "kept-sessions"),
             ("site orders", "orders"),
+            ("alerts", "alerts"),
+            ("messages about alerts", "alert-notices"),
+            ("silences", "silences"),
         ):
             counts[name] = await self._server.call("HLEN", self._keys.book(key))
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
@@ -154,6 +160,9 @@ class RedisStateStream:
         yield [DumpedKey(key) for key in await self._access.keys()]
         yield [DumpedCallback(one) for one in await self._callbacks.everything()]
         yield [DumpedCallbackSecrets(owner, found) for owner, found in await self._callbacks.all_secrets()]
+        yield [DumpedAlert(standing=one) for one in await self._alerts.standings()]
+        yield [DumpedAlert(notice=one) for one in await self._alerts.every_notice()]
+        yield [DumpedAlert(silence=one) for one in await self._alerts.all_silences()]
         yield [DumpedSession(without_lock(one)) for one in await self._sessions.sessions()]
         yield [DumpedSchedule(readable(one)) for one in await self._schedules.everything()]
         yield [
@@ -217,6 +226,12 @@ class RedisStateStream:
                     await self._callbacks.enter_secrets(owner, secrets)
                 case DumpedOrder(order):
                     await self._orders.give(order)
+                case DumpedAlert(standing=found) if found is not None:
+                    await self._alerts.load(standings=[found])
+                case DumpedAlert(notice=found) if found is not None:
+                    await self._alerts.load(notices=[found])
+                case DumpedAlert(silence=found) if found is not None:
+                    await self._alerts.keep_silence(found)
                 case DumpedSession(session):
                     await self._sessions.add(session)
                 case DumpedSchedule():

@@ -119,7 +119,7 @@ class SqliteSchedules:
     ) -> Settled | None:
         def write(connection: sqlite3.Connection) -> Settled | None:
             now = self._clock.now()
-            _demand_lead(connection, term, now)
+            demand_lead(connection, term, now)
             return _settle(connection, before, after, opening, replaces=replaces, now=now)
 
         settled = await self._database.write(write)
@@ -129,13 +129,13 @@ class SqliteSchedules:
 
     async def forget(self, term: Term, progress: ScheduleProgress) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
-            _demand_lead(connection, term, self._clock.now())
+            demand_lead(connection, term, self._clock.now())
             return _is_as(connection, progress, progress.schedule.name) and _remove(connection, progress.schedule.name)
 
         return await self._database.write(write)
 
 
-def _demand_lead(connection: sqlite3.Connection, term: Term, now: float) -> None:
+def demand_lead(connection: sqlite3.Connection, term: Term, now: float) -> None:
     """Raises LeaseLost when the term is over."""
     leads = connection.execute(
         "SELECT 1 FROM scheduling WHERE leader = ? AND token = ? AND until > ?", (term.leader, term.token, now)

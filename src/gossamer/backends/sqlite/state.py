@@ -15,6 +15,7 @@ from ..state import State, check_fingerprints
 from ..worker_names import is_gone as process_is_gone
 from .access import SqliteAnswers, SqliteAudit, SqliteKeys
 from .address_book import SqliteAddressBook
+from .alerts import SqliteAlerts
 from .callbacks import SqliteCallbacks
 from .connection import Database
 from .exits import SqliteExitBook
@@ -63,7 +64,7 @@ async def open_sqlite_state(
         finally:
             frontier.let_go()
 
-    schedules = SqliteSchedules(database, clock, jobs)
+    schedules, alerts = SqliteSchedules(database, clock, jobs), SqliteAlerts(database, clock)
     async with database:
         version = await database.read(_stored_version)
         if version is None:
@@ -80,6 +81,8 @@ async def open_sqlite_state(
                 seeds=SqliteSeedBook(database, clock, is_gone=is_gone),
                 schedules=schedules,
                 ticks=schedules,
+                alerts=alerts,
+                alert_desk=alerts,
                 robots=SqliteRobotsShelf(database),
                 addresses=SqliteAddressBook(database, clock),
                 orders=SqliteSiteOrders(database, clock),

@@ -14,6 +14,7 @@ from ...frontier.contract import SeedFindings, SiteOrder
 from ...frontier.state_rows import (
     COUNTERS,
     STATES,
+    DumpedAlert,
     DumpedBudget,
     DumpedCallback,
     DumpedCallbackSecrets,
@@ -38,6 +39,17 @@ from ...model.session import without_lock
 from ...model.task import UrlState
 from ..schedule_rows import decode_schedule, readable
 from .access import KEYS, add_key, key_of
+from .alerts import (
+    NOTICES,
+    SILENCES,
+    STANDINGS,
+    enter_notice,
+    read_notice,
+    read_silence,
+    read_standing,
+    write_silence,
+    write_standing,
+)
 from .callbacks import enter_callback, enter_secrets, read_callback, read_secrets
 from .cleanup import clear_some
 from .connection import Database
@@ -52,12 +64,14 @@ _COUNTED = {
     "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "standings",
     "purses": "purses", "schedules": "schedules", "keys": "api_keys", "callbacks": "callbacks",
     "callback secrets": "callback_secrets", "sessions": "sessions", "site orders": "site_orders",
+    "alerts": "alerts", "messages about alerts": "alert_notices", "silences": "silences",
 }  # fmt: skip
 Columns = tuple[Any, ...]  # Any: the types of a row are those of the schema, which is STRICT
 _TABLES = (
     "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "spools", "standings", "purses", "schedules",
     "sowings", "sown_sites", "forgetting", "jobs", "api_keys", "answers", "audit", "address_paces", "callbacks",
     "callback_secrets", "sessions", "site_orders",
+    "alerts", "alert_notices", "alert_changes", "alert_memory", "silences",
 )  # fmt: skip
 
 
@@ -77,6 +91,9 @@ _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
         "SELECT owner, secrets FROM callback_secrets ORDER BY owner",
         lambda owner, text: DumpedCallbackSecrets(owner, read_secrets(text)),
     ),
+    (STANDINGS, lambda text: DumpedAlert(standing=read_standing(text))),
+    (NOTICES + "ORDER BY id", lambda text: DumpedAlert(notice=read_notice(text))),
+    (SILENCES + "ORDER BY id", lambda text: DumpedAlert(silence=read_silence(text))),
     (SESSIONS, lambda session: DumpedSession(without_lock(read_session(session)))),
     (
         "SELECT name, standing FROM schedules ORDER BY name",
@@ -270,6 +287,12 @@ class SqliteStateStream(SqliteStream):
                 enter_callback(connection, callback)
             case DumpedCallbackSecrets(owner, secrets):
                 enter_secrets(connection, owner, secrets)
+            case DumpedAlert(standing=found) if found is not None:
+                write_standing(connection, found)
+            case DumpedAlert(notice=found) if found is not None:
+                enter_notice(connection, found)
+            case DumpedAlert(silence=found) if found is not None:
+                write_silence(connection, found)
             case DumpedSession(session):
                 if not connection.execute("SELECT 1 FROM sessions WHERE name = ?", (session.name,)).fetchone():
                     write_session(connection, session)

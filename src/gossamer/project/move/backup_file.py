@@ -31,6 +31,7 @@ import zstandard
 
 from ...errors import BackendUnavailable, Misconfigured
 from ...frontier.state_rows import (
+    DumpedAlert,
     DumpedBudget,
     DumpedCallback,
     DumpedCallbackSecrets,
@@ -92,7 +93,7 @@ _ROWS: dict[str, dict[str, type[msgspec.Struct]]] = {
         "job": DumpedJob, "key": DumpedKey, "callback": DumpedCallback, "session": DumpedSession,
         "callback secrets": DumpedCallbackSecrets, "schedule": DumpedSchedule, "seeds": DumpedSeeds, "site": DumpedSite,
         "robots": DumpedRobots, "route": DumpedRoute, "purse": DumpedPurse, "budget": DumpedBudget,
-        "shape": DumpedShape, "url": DumpedUrl,
+        "shape": DumpedShape, "url": DumpedUrl, "alert": DumpedAlert,
     },
     "records": {"page": DumpedPage, "record": DumpedRecord, "schema": DumpedSchema, "quality": Tally},
     "archive": {"segment": SegmentFile},

@@ -1,0 +1,256 @@
+"""Alerts from the command line: `gossamer alerts` lists what fires, explains it, silences it, tries channels out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..errors import Misconfigured
+from ..model.alert import AlertState
+from ..project.alerts import (
+    AlertChangeView,
+    AlertDetail,
+    AlertList,
+    AlertView,
+    ChannelTest,
+    NoticeView,
+    SilenceView,
+    alert_history,
+    list_alerts,
+    list_notices,
+    show_alert,
+    silence,
+    try_channels,
+    unsilence,
+)
+from ..project.open import is_crawled, open_project
+from ..units import distance, moment, parse_duration, visible
+from .app import app, err, fail, open_crawled, out, run_async, settings_with
+from .layout import Column, advise, heading, number, print_facts, print_json, print_table
+
+alerts_app = typer.Typer(help="What is amiss: list, explain, silence; try channels out.", no_args_is_help=True)
+app.add_typer(alerts_app, name="alerts")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+AlertArgument = Annotated[str, typer.Argument(metavar="ALERT", help="The name of an alert: success.")]
+
+
+@alerts_app.command("list")
+def list_verb(
+    state: Annotated[AlertState | None, typer.Option(help="Only those in this state.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the alerts that fire, are pending, or were resolved within a day; and the silences."""
+    settings = settings_with()
+
+    async def find() -> tuple[AlertList, float]:
+        if not is_crawled(settings):
+            return AlertList(watched=False, alerts=[], silences=[], channels=list(settings.channels)), 0.0
+        async with open_crawled(settings) as project:
+            return await list_alerts(project, state), project.clock.now()
+
+    found, now = run_async(find())
+    if as_json:
+        print_json(found)
+        return
+    if found.alerts:
+        _print_alerts(found.alerts, now)
+    else:
+        out.print(f"No alert is {state.value}." if state is not None else "No alerts.")
+    if found.silences:
+        heading("Silences")
+        _print_silences(found.silences, now)
+    if not found.watched:
+        words = "Nobody looks at alerts: no scheduler is running. `gossamer up` or `gossamer scheduler` starts one."
+        err.print(Text(words, style="yellow"))
+    elif not found.channels:
+        words = "Nobody is told of alerts: there is no channel. Write a table [channels.NAME] in gossamer.toml."
+        err.print(Text(words, style="dim"))
+
+
+def _print_alerts(alerts: list[AlertView], now: float) -> None:
+    print_table(
+        (Column("ALERT", "bold"), Column("SUBJECT"), Column("STATE"), Column("SEVERITY", spare=1), Column("SINCE"),
+         Column("WHAT", fold=True)),
+        [(one.alert, one.subject, _state(one), one.severity.value, _when(one.since, now), one.message)
+         for one in alerts],
+    )  # fmt: skip
+
+
+def _state(one: AlertView) -> str:
+    return f"{one.state.value}, silenced" if one.silenced_until is not None else one.state.value
+
+
+def _when(at: str, now: float) -> str:
+    return distance(at, now) if out.is_terminal else at
+
+
+def _print_silences(silences: list[SilenceView], now: float) -> None:
+    print_table(
+        (Column("ID", "bold"), Column("ALERT"), Column("SUBJECT"), Column("ENDS"), Column("BY", spare=1),
+         Column("REASON", fold=True)),
+        [(one.id, one.alert, one.subject, _when(one.until, now), one.made_by, one.reason) for one in silences],
+    )  # fmt: skip
+
+
+@alerts_app.command("show")
+def show_verb(alert: AlertArgument, as_json: JsonOption = False) -> None:
+    """Explain an alert: what it means, what to do, its terms, where it stands, what was told."""
+    settings = settings_with()
+
+    async def find() -> tuple[AlertDetail, float]:
+        async with open_project(settings, to_look=True) as project:
+            return await show_alert(project, alert), project.clock.now()
+
+    found, now = run_async(find())
+    if as_json:
+        print_json(found)
+        return
+    heading(found.alert, found.meaning)
+    terms = found.terms
+    facts = {"what to do": found.advice}
+    if terms is None:
+        facts["terms"] = f"switched off: alerts.{alert}.enabled"
+    else:
+        names = ("severity", "wait", "keep_for", "repeat", "threshold", "window", "minimum")
+        shown = {"for" if name == "wait" else name: getattr(terms, name) for name in names}
+        facts["terms"] = ", ".join(f"{name} {_number(value)}" for name, value in shown.items())
+    print_facts(list(facts.items()))
+    if found.alerts:
+        _print_alerts(found.alerts, now)
+    else:
+        out.print("It is inactive.")
+    if found.history:
+        heading("History")
+        _print_changes(found.history, now)
+    if found.notices:
+        heading("Messages")
+        _print_notices(found.notices, now)
+    advise((f"gossamer alerts silence {alert} --for 2h --reason TEXT", "tell nobody for two hours"))
+
+
+def _number(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
+
+
+@alerts_app.command("silence")
+def silence_verb(
+    alert: Annotated[str, typer.Argument(metavar="ALERT", help="The name of an alert, or a pattern: '*'.")],
+    lasting: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long: 2h, 30m, 7d.")],
+    reason: Annotated[str, typer.Option(help="Why; others will ask.")],
+    subject: Annotated[str, typer.Option(help="Only of this site, job or pool, or a pattern.")] = "*",
+    as_json: JsonOption = False,
+) -> None:
+    """Tell nobody of an alert for some time. It goes on being looked at; what fires at the end is told then."""
+    settings = settings_with()
+    try:
+        duration = parse_duration(lasting)
+    except ValueError as error:
+        raise Misconfigured(f"--for: {error}.") from error
+
+    async def work() -> SilenceView:
+        async with open_project(settings, to_look=True) as project:
+            return await silence(project, alert, subject=subject, lasting=duration, reason=reason, by="command line")
+
+    made = run_async(work())
+    if as_json:
+        print_json(made)
+        return
+    whom = "" if made.subject == "*" else f" of {made.subject}"
+    out.print(Text(visible(f"{made.alert}{whom} is silent until {moment(made.until)}. It ends sooner with:")))
+    out.print(f"  gossamer alerts unsilence {made.id}")
+
+
+@alerts_app.command("unsilence")
+def unsilence_verb(
+    id: Annotated[str, typer.Argument(metavar="ID", help="As `gossamer alerts list` shows it.")],
+) -> None:
+    """End a silence. What fires is told."""
+    settings = settings_with()
+
+    async def work() -> None:
+        async with open_crawled(settings) as project:
+            await unsilence(project, id)
+
+    run_async(work())
+    out.print(f"{id} is ended.", markup=False)
+
+
+@alerts_app.command("test")
+def try_verb(
+    channel: Annotated[
+        str | None, typer.Argument(metavar="CHANNEL", help="A channel of gossamer.toml; else all.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a test message to a channel, or to all, now; say what came of it."""
+    settings = settings_with()
+
+    async def work() -> list[ChannelTest]:
+        async with open_project(settings, to_look=True) as project:
+            return await try_channels(project, channel)
+
+    found = run_async(work())
+    if as_json:
+        print_json(found)
+    else:
+        print_table(
+            (Column("CHANNEL", "bold"), Column("KIND"), Column("RESULT", fold=True)),
+            [(one.channel, one.kind, "was taken" if one.ok else one.error) for one in found],
+        )
+    failed = [one.channel for one in found if not one.ok]
+    if failed:
+        fail(f"{', '.join(failed)} did not take the message. Mend [channels.NAME] in gossamer.toml, and try again.")
+
+
+@alerts_app.command("history")
+def history_verb(
+    alert: Annotated[str | None, typer.Argument(metavar="ALERT", help="Only of this alert.")] = None,
+    messages: Annotated[bool, typer.Option("--messages", help="The messages that were sent, or wait.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """List what has fired and was resolved, the newest first; with --messages, what was told to whom."""
+    settings = settings_with()
+
+    async def find() -> tuple[list[AlertChangeView], list[NoticeView], float]:
+        if not is_crawled(settings):
+            return [], [], 0.0
+        async with open_crawled(settings) as project:
+            now = project.clock.now()
+            if not messages:
+                return await alert_history(project, alert, limit=limit), [], now
+            found = await list_notices(project, limit=limit)
+            return [], [one for one in found if alert in (None, one.alert)], now
+
+    changes, notices, now = run_async(find())
+    if as_json:
+        print_json(notices if messages else changes)
+    elif messages:
+        _print_notices(notices, now)
+    elif changes:
+        _print_changes(changes, now)
+    else:
+        out.print("No alert has fired yet.")
+
+
+def _print_changes(changes: list[AlertChangeView], now: float) -> None:
+    print_table(
+        (Column("WHEN"), Column("ALERT", "bold"), Column("SUBJECT"), Column("STATE"), Column("WHAT", fold=True)),
+        [(_when(one.at, now), one.alert, one.subject, f"{one.state.value}{', silenced' if one.silenced else ''}",
+          one.message) for one in changes],
+    )  # fmt: skip
+
+
+def _print_notices(notices: list[NoticeView], now: float) -> None:
+    if not notices:
+        out.print("No message about an alert was made yet.")
+        return
+    print_table(
+        (Column("WHEN"), Column("CHANNEL", "bold"), Column("MESSAGE", fold=True), Column("STATE"),
+         Column("TRIES", right=True), Column("LAST ERROR", fold=True)),
+        [(_when(one.made_at, now), one.channel, one.title, one.state.value, number(one.tries), one.error)
+         for one in notices],
+    )  # fmt: skip

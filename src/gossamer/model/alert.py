@@ -1,0 +1,179 @@
+"""Alerts: what is amiss in a project, since when, and who is told. Values without I/O; monitor/alerts.py decides."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+import msgspec
+
+MOST_SUBJECTS = 200  # of one alert that have a standing; further ones wait for their turn
+MOST_NAMED = 20  # subjects in one message; the others are counted
+CHANGES_KEPT = 10_000  # of the history; older ones are deleted when one is added
+NOTICES_KEPT = 2_000  # messages that are over; older ones are deleted when one more is over
+MOST_OPEN = 500  # messages to one channel that wait; then the oldest are given up
+LONGEST_WORDS = 500  # characters about one subject
+TEST = "test"  # in place of an alert: a message that somebody asked for
+
+
+class Severity(StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    def reaches(self, least: Severity) -> bool:
+        """Is it as severe as `least`, or more?"""
+        order = list(Severity)
+        return order.index(self) >= order.index(least)
+
+
+class AlertTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for one alert. What `threshold`, `window` and `minimum` mean is said by each rule."""
+
+    severity: Severity = Severity.WARNING
+    wait: timedelta = timedelta(minutes=5)  # it is pending for so long before it fires; in the settings: `for`
+    keep_for: timedelta = timedelta(minutes=5)  # it goes on firing for so long after its cause is gone
+    repeat: timedelta | None = timedelta(hours=12)  # it is told again while it fires; None: once
+    threshold: float = 0.0
+    window: timedelta = timedelta(minutes=15)
+    minimum: int = 0
+
+
+_MINUTE, _HOUR, _NOW, _CRITICAL = timedelta(minutes=1), timedelta(hours=1), timedelta(0), Severity.CRITICAL
+# Every alert there is, and what holds for it unless the settings say otherwise.
+USUAL: dict[str, AlertTerms] = {
+    "backlog": AlertTerms(threshold=0.1, window=30 * _MINUTE, minimum=1000, wait=15 * _MINUTE),
+    "success": AlertTerms(threshold=0.8, window=15 * _MINUTE, minimum=50),
+    "errors": AlertTerms(threshold=3.0, window=15 * _MINUTE, minimum=20),
+    "stalled": AlertTerms(window=10 * _MINUTE, wait=_MINUTE, severity=_CRITICAL),
+    "dead-letters": AlertTerms(threshold=100, window=_HOUR, wait=_NOW),
+    "workers": AlertTerms(threshold=1, wait=_MINUTE, severity=_CRITICAL),
+    "proxies": AlertTerms(threshold=0.5, minimum=1),
+    "quality": AlertTerms(threshold=0.1, window=7 * 24 * _HOUR, minimum=50),
+    "budget": AlertTerms(threshold=0.1, wait=_NOW),
+    "schedules": AlertTerms(threshold=300, wait=_MINUTE),
+    "callbacks": AlertTerms(window=_HOUR, minimum=1, wait=_NOW),
+    "logins": AlertTerms(minimum=1, wait=_NOW),
+    "stores": AlertTerms(wait=_MINUTE, severity=_CRITICAL),
+    "spool": AlertTerms(threshold=0.8, wait=10 * _MINUTE),
+    "figures": AlertTerms(threshold=300, wait=5 * _MINUTE),
+}
+
+
+class AlertState(StrEnum):
+    INACTIVE = "inactive"  # nothing is amiss; there is no standing
+    PENDING = "pending"
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What a rule has found amiss about one subject: the number that it looks at, and a sentence."""
+
+    value: float
+    words: str
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where an alert stands about one subject: a site, a job, a pool; "" for the project as a whole.
+
+    `untold`: its state is news that no message holds yet. `told_at` is when a message last held that it fires.
+    """
+
+    alert: str
+    subject: str
+    state: AlertState
+    since: float  # of this state
+    began_at: float  # when its cause was first seen
+    words: str = ""
+    value: float = 0.0
+    severity: Severity = Severity.WARNING
+    clear_since: float | None = None  # it fires, and its cause is gone since then
+    told_at: float | None = None
+    untold: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.alert, self.subject
+
+
+class AlertChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the history: an alert has fired, or was resolved."""
+
+    at: float
+    alert: str
+    subject: str
+    state: AlertState
+    words: str
+    severity: Severity
+    silenced: bool = False
+
+
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """Until then nobody is told of these alerts. `alert` and `subject` may be patterns: `*`, `*.example`."""
+
+    id: str
+    alert: str
+    subject: str
+    until: float
+    reason: str
+    made_at: float
+    made_by: str = ""
+
+    def covers(self, alert: str, subject: str, now: float) -> bool:
+        return now < self.until and fnmatchcase(alert, self.alert) and fnmatchcase(subject, self.subject)
+
+
+class NoticeState(StrEnum):
+    DUE = "due"  # is sent as soon as its time has come
+    DELIVERED = "delivered"
+    FAILED = "failed"  # given up
+
+
+class NoticeSubject(msgspec.Struct, frozen=True, kw_only=True):
+    subject: str
+    words: str
+    value: float
+    since: float
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """A message about one alert to one channel, and what came of it. The same `id` is sent with every try."""
+
+    id: str
+    channel: str
+    alert: str
+    state_told: AlertState
+    severity: Severity
+    subjects: tuple[NoticeSubject, ...]  # the first MOST_NAMED
+    count: int  # of subjects in all
+    made_at: float
+    again: bool = False  # it was told before, and still fires
+    state: NoticeState = NoticeState.DUE
+    next_at: float = 0.0
+    tries: int = 0
+    ended_at: float | None = None
+    error: str = ""  # why the last try failed
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True):
+    """Pages of the jobs that run at a moment: those that are open, and all that were settled since the first sample."""
+
+    at: float
+    open: int
+    settled: int
+
+
+class Activity(msgspec.Struct, frozen=True, array_like=True):
+    """How much a job has done so far, and when that last became more."""
+
+    done: int
+    at: float
+
+
+class AlertMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """What rules must know of the past and nobody else keeps. The next leader goes on with it."""
+
+    samples: tuple[Sample, ...] = ()
+    jobs: dict[str, Activity] = {}

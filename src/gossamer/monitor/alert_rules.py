@@ -1,0 +1,366 @@
+"""What is amiss in a project: each alert looks at a few numbers of a `Situation`. Pure; project/alert_readings.py reads
+them.
+
+A part of the situation that is None is not known: its alerts stay as they are, and after a while `figures` says so,
+for the absence of data is not a good sign. What follows from a store that is away is not told beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from ..model.alert import AlertTerms, Finding, Sample
+from ..units import many, size, span
+from .alerts import Findings
+
+ALL_SITES = ""  # the subject of an alert about the project as a whole
+COVERED = 0.9  # share of its window that samples must span before a slope means something
+LEAST_SHARE = 0.1  # of failures; fewer are no spike, however few there were before
+FIRST_PAST = 0.02  # the share of failures that a site without a past is compared with
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    """Requests that brought what was asked for, and those that failed."""
+
+    good: int = 0
+    bad: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.good + self.bad
+
+    @property
+    def failed(self) -> float:
+        """The share that failed."""
+        return self.bad / self.total if self.total else 0.0
+
+
+class JobReading(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that runs. `ready` pages may be fetched now; nothing has come of the job for `idle` seconds."""
+
+    job: str
+    ready: int
+    idle: float
+
+
+class PoolReading(msgspec.Struct, frozen=True, kw_only=True):
+    pool: str
+    listed: int
+    resting: int
+    failing: int
+    trouble: str = ""  # why its exits cannot be read
+
+
+class QualityReading(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares of faultless items of a spider: of today, and of the days before."""
+
+    spider: str
+    score: float
+    items: int
+    usual: float
+    usual_items: int
+
+
+class BudgetReading(msgspec.Struct, frozen=True, kw_only=True):
+    budget: str
+    meaning: str
+    left: float
+    limit: float
+
+
+class ScheduleReading(msgspec.Struct, frozen=True, kw_only=True):
+    """`late` seconds have passed since a tick that nobody has decided about."""
+
+    schedule: str
+    late: float = 0.0
+    trouble: str = ""  # why its last run could not be begun
+    last_job: str = ""
+    outcome: str = ""  # of its last run, in words, where that gave nothing
+
+
+class LoginReading(msgspec.Struct, frozen=True, kw_only=True):
+    session: str
+    failures: int
+    error: str
+
+
+class SpoolReading(msgspec.Struct, frozen=True, kw_only=True):
+    """Results that wait on the disks of one machine. `in_hand`: a process is alive that will store them."""
+
+    host: str
+    results: int
+    bytes: int
+    limit: int
+    in_hand: bool
+    full: bool = False
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers that rules look at; None where they are not known."""
+
+    stores: Mapping[str, str] = {}  # which of state, records and archive is in trouble, and the trouble
+    samples: tuple[Sample, ...] | None = None  # of the queue, the newest last
+    jobs: tuple[JobReading, ...] | None = None
+    living: int | None = None  # workers
+    missing: tuple[str, ...] = ()  # workers
+    traffic: Mapping[str, Traffic] | None = None  # by site in the window of `success`; "" is all of them
+    errors: Mapping[str, tuple[Traffic, Traffic]] | None = None  # by site: in the window of `errors`, and before it
+    dead: int | None = None  # pages given up in the window of `dead-letters`
+    figures_age: float | None = None  # seconds since the last figure, while pages are under way
+    pools: tuple[PoolReading, ...] | None = None
+    quality: tuple[QualityReading, ...] | None = None
+    budgets: tuple[BudgetReading, ...] | None = None
+    schedules: tuple[ScheduleReading, ...] | None = None
+    callbacks: int | None = None  # given up in the window of `callbacks`
+    logins: tuple[LoginReading, ...] | None = None
+    spools: tuple[SpoolReading, ...] | None = None
+    unread: Mapping[str, str] = {}  # parts that could not be read though their store is there, and why
+
+
+Rule = Callable[[Situation, AlertTerms], Findings | None]
+
+
+def findings(situation: Situation, terms: Mapping[str, AlertTerms]) -> dict[str, Findings | None]:
+    """What is amiss, by alert and subject; None where it is not known."""
+    return {
+        name: None if any(store in situation.stores for store in NEEDS.get(name, ())) else RULES[name](situation, own)
+        for name, own in terms.items()
+    }
+
+
+# -- the queue -----------------------------------------------------------------------------------------------------
+
+
+def backlog(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """More pages are found than are worked off: the queue grew by the share `threshold` in the window."""
+    if not situation.samples:
+        return None
+    now = situation.samples[-1]
+    recent = [one for one in situation.samples if now.at - one.at <= terms.window.total_seconds()]
+    covered = now.at - recent[0].at
+    if covered < COVERED * terms.window.total_seconds():
+        return {} if now.open < terms.minimum else None
+    slope = _slope(recent)  # pages per second
+    if now.open < max(1, terms.minimum) or slope * covered < terms.threshold * now.open:
+        return {}
+    done = (now.settled - recent[0].settled) / covered
+    pace = f"Those known now need {span(now.open / done)} at {done * 60:,.0f} a minute." if done else "Nothing is done."
+    words = f"{many(now.open, 'page')} are open, {slope * 60:,.0f} more every minute than are worked off. {pace}"
+    return {ALL_SITES: Finding(round(slope * 60, 2), words)}
+
+
+def _slope(samples: list[Sample]) -> float:
+    """Pages that are open, more with every second, by least squares."""
+    middle = sum(one.at for one in samples) / len(samples)
+    mean = sum(one.open for one in samples) / len(samples)
+    spread = sum((one.at - middle) ** 2 for one in samples)
+    return sum((one.at - middle) * (one.open - mean) for one in samples) / spread if spread else 0.0
+
+
+def stalled(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """Pages of a job may be fetched, and nothing has come of it for the window."""
+    if situation.jobs is None:
+        return None
+    why = " No worker is alive: start one (gossamer worker)." if situation.living == 0 else ""
+    return {
+        one.job: Finding(one.idle, f"Nothing came of it for {span(one.idle)}, and {one.ready:,} pages are ready.{why}")
+        for one in situation.jobs
+        if one.ready > terms.minimum and one.idle >= terms.window.total_seconds()
+    }
+
+
+def workers(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """`threshold` workers or more gave no sign of life; or fewer than `minimum` are alive."""
+    if situation.living is None:
+        return None
+    gone = len(situation.missing)
+    if gone and gone >= terms.threshold:
+        named = ", ".join(situation.missing[:5]) + (" and others" if gone > 5 else "")
+        return {ALL_SITES: Finding(gone, f"{many(gone, 'worker')} gave no sign of life: {named}.")}
+    if situation.living < terms.minimum:
+        words = f"{many(situation.living, 'worker')} alive; there should be {terms.minimum} or more."
+        return {ALL_SITES: Finding(situation.living, words)}
+    return {}
+
+
+# -- pages ---------------------------------------------------------------------------------------------------------
+
+
+def success(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """Of `minimum` requests or more in the window, less than the share `threshold` brought what was asked for."""
+    if situation.traffic is None:
+        return None
+    return {
+        site: Finding(
+            round(1 - one.failed, 4),
+            f"{1 - one.failed:.0%} of {many(one.total, 'request')} of the last {_window(terms)} succeeded.",
+        )
+        for site, one in situation.traffic.items()
+        if one.total >= max(1, terms.minimum) and 1 - one.failed < terms.threshold
+    }
+
+
+def errors(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """A site fails `threshold` times as often as it did over the day before, with `minimum` failures or more."""
+    if situation.errors is None:
+        return None
+    found = {}
+    for site, (now, past) in situation.errors.items():
+        usual = past.failed if past.total >= terms.minimum else FIRST_PAST
+        if now.bad >= max(1, terms.minimum) and now.failed >= max(LEAST_SHARE, usual * terms.threshold):
+            before = f"usually {usual:.1%}" if past.total >= terms.minimum else "it has no past to compare with"
+            words = f"{now.failed:.0%} of {many(now.total, 'request')} failed in the last {_window(terms)}; {before}."
+            found[site] = Finding(round(now.failed, 4), words)
+    return found
+
+
+def dead_letters(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """`threshold` pages or more were given up in the window."""
+    if situation.dead is None:
+        return None
+    if situation.dead < max(1, terms.threshold):
+        return {}
+    words = f"{many(situation.dead, 'page')} were given up in the last {_window(terms)}: gossamer dead list."
+    return {ALL_SITES: Finding(situation.dead, words)}
+
+
+def figures(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """Pages are under way, and no figure came for `threshold` seconds; or a part of the situation cannot be read."""
+    found = {part: Finding(0.0, f"It cannot be read: {why}") for part, why in situation.unread.items()}
+    if situation.figures_age is not None and situation.figures_age >= terms.threshold:
+        words = f"Pages are under way, and nothing of them was stored for {span(situation.figures_age)}."
+        found[ALL_SITES] = Finding(round(situation.figures_age), words)
+    return found
+
+
+def quality(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """Of `minimum` items or more, a smaller share is faultless today than in the window before, by `threshold`."""
+    if situation.quality is None:
+        return None
+    return {
+        one.spider: Finding(
+            one.score,
+            f"{one.score:.0%} of {many(one.items, 'item')} are faultless today; before it was {one.usual:.0%}.",
+        )
+        for one in situation.quality
+        if min(one.items, one.usual_items) >= max(1, terms.minimum) and one.usual - one.score >= terms.threshold
+    }
+
+
+# -- what a crawl needs --------------------------------------------------------------------------------------------
+
+
+def proxies(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """All exits of a pool rest, the share `threshold` of them rests or fails, or its exits cannot be read."""
+    if situation.pools is None:
+        return None
+    found = {}
+    for one in situation.pools:
+        out = one.resting + one.failing
+        if one.trouble:
+            found[one.pool] = Finding(1.0, one.trouble)
+        elif one.listed >= max(1, terms.minimum) and out / one.listed >= terms.threshold:
+            what = "All exits rest" if one.resting >= one.listed else f"{one.resting} exits rest, {one.failing} fail"
+            found[one.pool] = Finding(round(out / one.listed, 4), f"{what}, of {one.listed}: gossamer proxies.")
+    return found
+
+
+def budget(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """No more than the share `threshold` of a budget is left."""
+    if situation.budgets is None:
+        return None
+    return {
+        one.budget: Finding(
+            round(one.left / one.limit, 4), f"{one.left:,.6g} of {one.limit:,.6g} credits are left for {one.meaning}."
+        )
+        for one in situation.budgets
+        if one.limit > 0 and one.left / one.limit <= terms.threshold
+    }
+
+
+def schedules(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """A run is late by `threshold` seconds, could not be begun, or gave nothing."""
+    if situation.schedules is None:
+        return None
+    found = {}
+    for one in situation.schedules:
+        if one.trouble:
+            found[one.schedule] = Finding(one.late, f"Its run could not be begun: {one.trouble}")
+        elif one.late >= terms.threshold > 0:
+            found[one.schedule] = Finding(round(one.late), f"Its run is late by {span(one.late)}.")
+        elif one.outcome:
+            found[one.schedule] = Finding(0.0, f"Its last run, {one.last_job}, came to nothing. {one.outcome}")
+    return found
+
+
+def callbacks(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """`minimum` callbacks or more were given up in the window."""
+    if situation.callbacks is None:
+        return None
+    if situation.callbacks < max(1, terms.minimum):
+        return {}
+    words = f"{many(situation.callbacks, 'callback')} given up in the last {_window(terms)}: gossamer callbacks list."
+    return {ALL_SITES: Finding(situation.callbacks, words)}
+
+
+def logins(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """`minimum` logins of a session or more failed in a row."""
+    if situation.logins is None:
+        return None
+    return {
+        one.session: Finding(one.failures, f"{many(one.failures, 'login')} in a row failed: {one.error}")
+        for one in situation.logins
+        if one.failures >= max(1, terms.minimum)
+    }
+
+
+def stores(situation: Situation, terms: AlertTerms) -> Findings | None:
+    return {role: Finding(1.0, trouble) for role, trouble in situation.stores.items()}
+
+
+def spool(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """Results wait on a disk where no process is alive to store them, or fill the share `threshold` of its room."""
+    if situation.spools is None:
+        return None
+    found = {}
+    for one in situation.spools:
+        held = f"{many(one.results, 'result')} ({size(one.bytes)}) wait on its disk"
+        share = round(one.bytes / one.limit, 4) if one.limit else 0.0
+        if one.full or share >= terms.threshold > 0:
+            found[one.host] = Finding(share, f"{held}, which is nearly full: when it is, nothing is fetched there.")
+        elif one.results and not one.in_hand:
+            found[one.host] = Finding(share, f"{held}, and no worker is at work there: gossamer spool drain.")
+    return found
+
+
+RULES: dict[str, Rule] = {
+    "backlog": backlog,
+    "success": success,
+    "errors": errors,
+    "stalled": stalled,
+    "dead-letters": dead_letters,
+    "workers": workers,
+    "proxies": proxies,
+    "quality": quality,
+    "budget": budget,
+    "schedules": schedules,
+    "callbacks": callbacks,
+    "logins": logins,
+    "stores": stores,
+    "spool": spool,
+    "figures": figures,
+}
+# What follows from a store that is away. Nothing but `stores` is known without the state.
+NEEDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys((name for name in RULES if name != "stores"), ("state",)),
+    **dict.fromkeys(("success", "errors", "dead-letters", "quality", "figures"), ("state", "records")),
+    **dict.fromkeys(
+        ("stalled", "backlog"), ("state", "records", "archive")
+    ),  # where results have no room, nothing is fetched
+}
+
+
+def _window(terms: AlertTerms) -> str:
+    return span(terms.window.total_seconds())

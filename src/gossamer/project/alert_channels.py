@@ -1,0 +1,297 @@
+"""How a message about an alert reaches people and programs: webhook, Slack, e-mail, Apprise.
+
+What it does: `Channels.send` writes a message for its channel and sends it once. Webhooks are signed as callbacks are.
+How it fails: it does not raise for what a channel or its settings do; `Sent` says what was wrong, whether another try
+may help, and when. Addresses are judged when they are dialled: those of a private network only where the channel says
+`allow_private`, or the host is in fetch.allow_hosts. How it recovers: alert_watch.py sends again, with the same id.
+
+Names of sites and spiders come from strangers: in Slack they cannot call anybody, in an e-mail they begin no header.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import smtplib
+import socket
+import ssl
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import format_datetime
+from functools import partial
+from urllib.parse import urlsplit
+
+import msgspec
+
+from .. import __version__
+from ..access.webhooks import GONE, signed_headers
+from ..clock import iso_time
+from ..errors import AddressRefused, FetchFailed, FetchRefused, GossamerError, Misconfigured, MissingExtra, Transient
+from ..fetch.addresses import AddressGuard
+from ..fetch.contract import Limits, TransportRequest
+from ..fetch.http import AiohttpTransport
+from ..fetch.retry_after import parse_retry_after
+from ..model.alert import TEST, AlertState, Notice
+from ..model.secret_text import revealed, stored_setting
+from ..model.url import parse_url
+from ..settings.alert_tables import APPRISE, EMAIL, SLACK, STARTTLS, TLS, ChannelTable
+from ..settings.effective import secrets_of as secrets_by_name
+from ..units import many, visible
+from .callbacks import secrets_of
+from .open import Project
+from .wire_views import encode
+
+OWNER = ""  # the project itself, whose secret signs messages
+TOTAL = timedelta(seconds=30)  # for one message
+ONE_STEP = timedelta(seconds=10)  # of it: an answer of a server
+LIMITS = Limits(connect=ONE_STEP, read=ONE_STEP, total=timedelta(seconds=20), max_body=1024)
+LONGEST_TITLE = 150
+LONGEST_LINE = 300
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of sending a message once. `error` "": it was taken. `hopeless`: another try would not help."""
+
+    error: str = ""
+    hopeless: bool = False
+    asked: timedelta | None = None  # the receiver asked for so long a pause
+
+
+class Channels:
+    """Sends messages to the channels of a project."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._signing: tuple[str, ...] = ()  # what webhooks are signed with, as it was read last
+
+    async def send(self, notice: Notice) -> Sent:
+        """Send it once."""
+        table = self._project.settings.channels.get(notice.channel)
+        if table is None:
+            return Sent(error=f"There is no channel {notice.channel} any more.", hopeless=True)
+        way = {EMAIL: self._mail, APPRISE: self._apprise}.get(table.kind, self._post)
+        hidden: list[str] = []
+        try:
+            async with asyncio.timeout(TOTAL.total_seconds()):
+                return await way(notice, table, hidden)
+        except AddressRefused as refusal:
+            remedy = "Where that is meant, set allow_private = true for the channel."
+            return Sent(error=_discreet(f"{refusal} {remedy}", hidden), hopeless=True)
+        except (TimeoutError, GossamerError, OSError, smtplib.SMTPException) as error:
+            return Sent(error=_discreet(_words(error), hidden))
+
+    # -- over HTTP ---------------------------------------------------------------------------------------------
+
+    async def _post(self, notice: Notice, table: ChannelTable, hidden: list[str]) -> Sent:
+        settings, now = self._project.settings, self._project.clock.now()
+        url = parse_url(self._revealed(table.url.reveal(), hidden))
+        parts = urlsplit(url)
+        hidden += [part for part in (parts.path, parts.query) if len(part) > 1]  # of Slack they are the secret
+        headers: tuple[tuple[str, str], ...] = (
+            ("Content-Type", "application/json"),
+            ("User-Agent", f"Gossamer/{__version__}"),
+        )
+        if table.kind == SLACK:
+            body = encode({"text": slack_text(notice, settings.project), "unfurl_links": False})
+        else:
+            body = encode(webhook_body(notice, settings.project))
+            headers += signed_headers(notice.id, int(now), body, await self._secrets())
+        guard = AddressGuard(table.allow_private, frozenset(settings.fetch.allow_hosts), settings.fetch.deny)
+        async with AiohttpTransport(guard) as transport:
+            response = await transport.fetch(
+                TransportRequest(url=url, method="POST", headers=headers, body=body, limits=LIMITS)
+            )
+        if 200 <= response.status < 300:
+            return Sent()
+        asked = parse_retry_after(response.headers.get("retry-after"), now)
+        return Sent(error=f"The receiver answered {response.status}.", hopeless=response.status == GONE, asked=asked)
+
+    async def _secrets(self) -> tuple[str, ...]:
+        """Of the project; those that were read last, where the state does not answer."""
+        try:
+            self._signing = tuple(secret.text for secret in await secrets_of(self._project, OWNER))
+        except Transient:
+            if not self._signing:
+                raise
+        return self._signing
+
+    # -- e-mail ------------------------------------------------------------------------------------------------
+
+    async def _mail(self, notice: Notice, table: ChannelTable, hidden: list[str]) -> Sent:
+        settings = self._project.settings
+        password = self._revealed(table.password.reveal(), hidden) if table.password else ""
+        message = mail_of(notice, table, settings.project)
+        guard = AddressGuard(table.allow_private, frozenset(settings.fetch.allow_hosts), settings.fetch.deny)
+        found = await asyncio.get_running_loop().getaddrinfo(table.host, table.port, type=socket.SOCK_STREAM)
+        address = str(found[0][4][0])
+        guard.check(table.host, address)
+        mailing = Mailing(table, address, password)
+        work = asyncio.ensure_future(asyncio.to_thread(mailing.send, message))
+        try:
+            refused = await asyncio.shield(work)
+        finally:
+            mailing.end()  # a thread cannot be cancelled; without its connection it comes to an end
+            await asyncio.wait([work])
+            work.exception()  # it was raised already, or nobody waits for it any more
+        if refused:
+            return Sent(error=f"The mail server refused {', '.join(sorted(refused))}.")
+        return Sent()
+
+    # -- Apprise -----------------------------------------------------------------------------------------------
+
+    async def _apprise(self, notice: Notice, table: ChannelTable, hidden: list[str]) -> Sent:
+        try:
+            import apprise
+        except ImportError as error:
+            raise MissingExtra("Channels of kind apprise need a package: pip install 'gossamer[apprise]'") from error
+        target = apprise.Apprise()
+        if not target.add(self._revealed(table.url.reveal(), hidden)):
+            raise Misconfigured("Apprise does not know this kind of address: see its list of services.")
+        name = self._project.settings.project
+        text = partial(target.notify, title=title_of(notice, name), body=text_of(notice), body_format="text")
+        return Sent() if await asyncio.to_thread(text) else Sent(error="The service did not take it.")
+
+    def _revealed(self, text: str, hidden: list[str]) -> str:
+        """The text with its secrets. Raises Misconfigured."""
+        found = revealed(stored_setting(text), secrets_by_name(self._project.settings))
+        hidden.append(found)
+        return found
+
+
+class Mailing:
+    """One message on its way to a mail server, in a thread."""
+
+    def __init__(self, table: ChannelTable, address: str, password: str) -> None:
+        self._table = table
+        self._password = password
+        self._server = Dialled(address, ssl.create_default_context() if table.security == TLS else None)
+
+    def send(self, message: EmailMessage) -> set[str]:
+        """Returns who was refused, where others were not. Raises OSError and SMTPException."""
+        table, server = self._table, self._server
+        server.connect(table.host, table.port)
+        if table.security == STARTTLS:
+            # Raises where the server has none: nothing goes out in clear.
+            server.starttls(context=ssl.create_default_context())
+        if self._password:
+            server.login(table.user, self._password)
+        refused = server.send_message(message)
+        server.quit()
+        return set(refused)
+
+    def end(self) -> None:
+        """Whatever it waits for, it waits no more."""
+        self._server.ended = True
+        if (connection := self._server.sock) is not None:
+            with suppress(OSError):  # it was over already
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+class Dialled(smtplib.SMTP):
+    """A mail server at an address that was judged; the name is that of its certificate."""
+
+    def __init__(self, address: str, context: ssl.SSLContext | None) -> None:
+        super().__init__(timeout=ONE_STEP.total_seconds())
+        self.ended = False
+        self._address = address
+        self._context = context
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        self._host = host  # which starttls checks
+        connection = socket.create_connection((self._address, port), timeout)
+        if self.ended:
+            connection.close()
+            raise OSError("Nobody waits for this message any more.")
+        return self._context.wrap_socket(connection, server_hostname=host) if self._context is not None else connection
+
+
+# -- what is said --------------------------------------------------------------------------------------------------
+
+
+def title_of(notice: Notice, project: str) -> str:
+    """`books: success fires for shop.example`, on one line."""
+    before = f"{project}: " if project else ""
+    if notice.alert == TEST:
+        return f"{before}a test of alerts"
+    what = "is resolved" if notice.state_told is AlertState.RESOLVED else "still fires" if notice.again else "fires"
+    subject = notice.subjects[0].subject if notice.count == 1 else str(notice.count)
+    whom = f" for {subject}" if subject else ""
+    return visible(f"{before}{notice.alert} {what}{whom}")[:LONGEST_TITLE]
+
+
+def text_of(notice: Notice) -> str:
+    """What is amiss, line by line, and what to type."""
+    lines = [
+        f"{one.subject or 'the project'}: {one.words[:LONGEST_LINE]} (since {iso_time(one.since)})"
+        for one in notice.subjects
+    ]
+    if notice.count > len(notice.subjects):
+        lines.append(f"... and {many(notice.count - len(notice.subjects), 'more', 'more')}")
+    if notice.alert == TEST:
+        return "Somebody has asked for this message. Alerts of the project come here.\n"
+    if notice.state_told is AlertState.RESOLVED:
+        return "\n".join(["What was amiss, and is not any more:", *lines, ""])
+    tips = [f"gossamer alerts show {notice.alert}", f"gossamer alerts silence {notice.alert} --for 2h --reason ..."]
+    return "\n".join([f"Severity: {notice.severity}", *lines, "", *tips, ""])
+
+
+def webhook_body(notice: Notice, project: str) -> dict[str, object]:
+    """What a webhook sends, and `alerts test` as well."""
+    data = {
+        "alert": notice.alert,
+        "state": notice.state_told.value,
+        "severity": notice.severity.value,
+        "project": project,
+        "title": title_of(notice, project),
+        "again": notice.again,
+        "count": notice.count,
+        "subjects": [
+            {"subject": one.subject, "message": one.words, "value": one.value, "since": iso_time(one.since)}
+            for one in notice.subjects
+        ],
+    }
+    kind = TEST if notice.alert == TEST else notice.state_told.value
+    return {"type": f"alert.{kind}", "timestamp": iso_time(notice.made_at), "data": data}
+
+
+def slack_text(notice: Notice, project: str) -> str:
+    """In Slack's markup, in which only `&`, `<` and `>` begin anything that acts: <!channel>, <@user>, links."""
+    text = f"{title_of(notice, project)}\n{text_of(notice)}"
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def mail_of(notice: Notice, table: ChannelTable, project: str) -> EmailMessage:
+    message = EmailMessage()
+    message["Subject"] = title_of(notice, project)
+    message["From"] = Address("Gossamer", addr_spec=table.sender)
+    message["To"] = [Address(addr_spec=one) for one in table.to]
+    message["Date"] = format_datetime(datetime.fromtimestamp(notice.made_at, UTC))
+    message["Message-ID"] = f"<{notice.id}@{table.sender.rpartition('@')[2]}>"  # the same with every try
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(text_of(notice))
+    return message
+
+
+def _discreet(words: str, hidden: list[str]) -> str:
+    for secret in sorted(hidden, key=len, reverse=True):
+        if secret:
+            words = words.replace(secret, "***")
+    return visible(" ".join(words.split()))[:500]
+
+
+def _words(error: Exception) -> str:
+    match error:
+        case TimeoutError():
+            return f"No answer within {TOTAL.total_seconds():.0f} s."
+        case smtplib.SMTPRecipientsRefused():
+            return f"The mail server refused {', '.join(sorted(error.recipients))}."
+        case smtplib.SMTPResponseException():
+            said = (
+                error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
+            )
+            return f"The mail server answered {error.smtp_code}: {said}"
+        case FetchFailed() | FetchRefused() | GossamerError():
+            return str(error)
+        case _:
+            return f"{type(error).__name__}: {error}"

@@ -1,0 +1,244 @@
+"""The watch: looks at the situation every few seconds and tells people, in the process of the scheduler that leads.
+
+What it does: `look` reads the situation, lets the rules judge it and enters what has changed, with the messages about
+it, in one step of the state. `deliver` sends those messages, to each channel in the order in which they were made.
+How it fails: a leader whose term is over can neither write nor tell: each try of a message is noted under its term
+before it is sent. A channel that does not take one is asked again with growing pauses, for a day; those behind it wait.
+How it recovers: the next leader finds all alerts and messages as they were, and goes on; a message whose sender died
+is sent again with the same id.
+
+That the state itself is away can be kept nowhere. The process that led when it went away tells it, and that it is back;
+if it dies meanwhile, nobody does. All other alerts stay as they are until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+
+import msgspec
+
+from ..clock import Backoff
+from ..errors import GossamerError, LeaseLost, Transient
+from ..model.alert import MOST_OPEN, AlertMemory, AlertState, AlertTerms, Finding, Notice, NoticeState, Standing
+from ..model.events import AlertChanged, EventSink, Trouble
+from ..monitor.alert_rules import findings
+from ..monitor.alerts import look
+from ..schedule.contract import AlertStep
+from ..schedule.leadership import Lead
+from ..settings.alert_tables import terms_of
+from .alert_channels import TOTAL, Channels, Sent
+from .alert_readings import SAMPLE_EVERY, Readings
+from .open import Project
+
+EVERY = timedelta(seconds=5)  # between two looks
+PAUSES = Backoff(first=timedelta(seconds=5), longest=timedelta(minutes=30))  # after tries that failed
+LONGEST_PAUSE = timedelta(hours=1)  # that a receiver may ask for
+GIVE_UP = timedelta(days=1)  # after a message was made
+MOST_AT_ONCE = 10_000  # messages that are looked at
+STATE = "state"
+
+
+class AlertWatch:
+    """Looks and tells while `run` runs and its scheduler leads."""
+
+    def __init__(self, project: Project, lead: Lead, events: EventSink, *, channels: Channels | None = None) -> None:
+        self._project = project
+        self._desk = project.state.alert_desk
+        self._lead = lead
+        self._events = events
+        self._terms = terms_of(project.settings.alerts)
+        self._channels = channels or Channels(project)
+        self._readings = Readings(project)
+        self._memory: AlertMemory | None = None  # None: that of the state is not read yet
+        self._remembered_at = 0.0
+        self._sending: dict[str, asyncio.Task[None]] = {}  # by channel
+        self._apart: tuple[Standing, ...] = ()  # what the state cannot keep: that it is away
+        self._apart_notices: list[Notice] = []
+        self._told: set[str] = set()
+
+    async def run(self) -> None:
+        """Until it is cancelled. Whatever is in the way is told, once."""
+        async with self._readings:
+            try:
+                while True:
+                    await self.turn()
+                    await self._project.clock.sleep(EVERY.total_seconds())
+            finally:
+                await self.stop()
+
+    async def turn(self) -> None:
+        """One look, and what is due is sent."""
+        if not self._lead.held:
+            self._memory = None
+            return
+        trouble = ""
+        try:
+            await self.look()
+            self._told.clear()
+        except LeaseLost:
+            self._memory = None
+            return
+        except Transient as error:
+            trouble = str(error)
+        except Exception as error:  # a fault of ours: the next look may be spared it
+            self._tell(f"Alerts could not be looked at: {_words(error)}")
+        self._look_apart(trouble)
+        try:
+            await self.deliver()
+        except Transient as error:
+            self._tell(f"Messages about alerts wait: {error}")
+
+    async def stop(self) -> None:
+        """What is under way is broken off; the next leader sends it again."""
+        tasks = list(self._sending.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    async def look(self) -> AlertStep:
+        """Raises LeaseLost, and Transient when the state does not answer: then nothing is known to be entered."""
+        term, now = self._lead.term, self._project.clock.now()
+        memory = await self._desk.memory() if self._memory is None else self._memory
+        known = await self._project.state.alerts.standings()
+        silences = await self._project.state.alerts.silences()
+        situation, after = await self._readings.situation(self._terms, memory)
+        step = look(
+            self._terms,
+            findings(situation, self._terms),
+            known,
+            silences=silences,
+            channels=self._project.settings.channels,
+            now=now,
+        )
+        if not 0 <= now - self._remembered_at < SAMPLE_EVERY.total_seconds():
+            step = msgspec.structs.replace(step, memory=after)
+        self._memory = None
+        if step != AlertStep():
+            await self._desk.settle(term, step)
+        if step.memory is not None:
+            self._remembered_at = now
+        self._memory = after
+        self._report(step)
+        return step
+
+    def _look_apart(self, trouble: str) -> None:
+        """Is the state away? That is kept and told by this process alone."""
+        terms: dict[str, AlertTerms] = {name: one for name, one in self._terms.items() if name == "stores"}
+        found = {"stores": {STATE: Finding(1.0, trouble)} if trouble else {}}
+        if not trouble and not self._apart:
+            return
+        channels, now = self._project.settings.channels, self._project.clock.now()
+        step = look(terms, found, self._apart, channels=channels, now=now)
+        gone = {one.key for one in step.standings} | set(step.forgotten)
+        self._apart = (*(one for one in self._apart if one.key not in gone), *step.standings)
+        self._apart = tuple(one for one in self._apart if one.state is not AlertState.RESOLVED or one.untold)
+        self._apart_notices += step.notices
+        self._report(step)
+
+    def _report(self, step: AlertStep) -> None:
+        for one in step.changes:
+            self._events.emit(
+                AlertChanged(
+                    at=one.at,
+                    alert=one.alert,
+                    subject=one.subject,
+                    state=one.state.value,
+                    severity=one.severity.value,
+                    message=one.words,
+                )
+            )
+
+    # -- telling -----------------------------------------------------------------------------------------------
+
+    async def deliver(self) -> None:
+        """Begin to send what is due, in each channel one after the other."""
+        waiting: dict[str, list[Notice]] = {}
+        for one in (*self._apart_notices, *await self._due()):
+            waiting.setdefault(one.channel, []).append(one)
+        for channel, notices in waiting.items():
+            if channel not in self._sending:
+                name = f"alerts to {channel}"
+                self._sending[channel] = asyncio.create_task(self._send_all(channel, notices), name=name)
+
+    async def delivered(self) -> None:
+        """Return when nothing is under way."""
+        while self._sending:
+            await asyncio.wait(self._sending.values())
+
+    async def _due(self) -> list[Notice]:
+        try:
+            return await self._desk.due(MOST_AT_ONCE)
+        except Transient:
+            if not self._apart_notices:
+                raise
+            return []  # the state is away, and just that is to be told
+
+    async def _send_all(self, channel: str, notices: list[Notice]) -> None:
+        try:
+            for place, one in enumerate(notices):
+                crowded = len(notices) - place > MOST_OPEN
+                if not crowded and one.next_at > self._project.clock.now():
+                    return  # those behind it wait: what is resolved is not told before what fired
+                after = await (self._send_apart(one) if one in self._apart_notices else self._send(one, crowded))
+                if after.state is NoticeState.DUE:
+                    return
+        except LeaseLost:
+            return  # the next leader goes on
+        except Transient as error:
+            self._tell(f"What came of a message about an alert could not be noted: {error}")
+        except Exception as error:
+            self._tell(f"A message about an alert could not be sent: {_words(error)}")
+        finally:
+            del self._sending[channel]
+
+    async def _send(self, one: Notice, crowded: bool) -> Notice:
+        """Send it once. Raises LeaseLost before anything is sent, where this process does not lead any more."""
+        now = self._project.clock.now()
+        if crowded:
+            words = f"More than {MOST_OPEN} messages wait for this channel."
+            over = msgspec.structs.replace(one, state=NoticeState.FAILED, ended_at=now, error=words)
+            await self._desk.note(self._lead.term, over)
+            return over
+        # Noted before it is sent: here a process learns that it does not lead any more.
+        begun = msgspec.structs.replace(one, tries=one.tries + 1, next_at=now + TOTAL.total_seconds())
+        await self._desk.note(self._lead.term, begun)
+        after = self._judged(begun, await self._channels.send(begun))
+        await self._desk.note(self._lead.term, after)
+        return after
+
+    async def _send_apart(self, one: Notice) -> Notice:
+        """As `_send`, for what is kept in this process."""
+        begun = msgspec.structs.replace(one, tries=one.tries + 1)
+        after = self._judged(begun, await self._channels.send(begun))
+        place = self._apart_notices.index(one)
+        self._apart_notices[place : place + 1] = [after] if after.state is NoticeState.DUE else []
+        return after
+
+    def _judged(self, one: Notice, sent: Sent) -> Notice:
+        """What becomes of it after a try."""
+        now = self._project.clock.now()
+        if not sent.error:
+            return msgspec.structs.replace(one, state=NoticeState.DELIVERED, ended_at=now, error="")
+        if sent.hopeless or now - one.made_at >= GIVE_UP.total_seconds():
+            self._tell(f"A message about {one.alert} to {one.channel} is given up: {sent.error}")
+            return msgspec.structs.replace(one, state=NoticeState.FAILED, ended_at=now, error=sent.error)
+        pause = PAUSES.pause(one.tries, jitter=random.random())
+        if sent.asked is not None:
+            pause = max(pause, min(sent.asked, LONGEST_PAUSE))
+        self._tell(f"Channel {one.channel} does not take messages: {sent.error}")
+        return msgspec.structs.replace(one, error=sent.error, next_at=now + pause.total_seconds())
+
+    def _tell(self, words: str) -> None:
+        """The same words are said once, until a look goes well again."""
+        if words not in self._told:
+            self._told.add(words)
+            self._events.emit(Trouble(at=self._project.clock.now(), stage="alerts", message=words))
+
+
+def _words(error: Exception) -> str:
+    words = str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}"
+    return " ".join(words.split())

@@ -1,0 +1,419 @@
+"""Alerts as people and programs see them: which fire, what each means, what was told; silenced, and tried out.
+
+Every value has the shape in which `--json` prints it; times are ISO 8601 in UTC. The scheduler that leads looks and
+tells (alert_watch.py). How it fails: Misconfigured for an alert, a silence or a channel that is not there,
+BackendUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import secrets
+from datetime import timedelta
+
+import msgspec
+
+from ..clock import iso_time
+from ..errors import Misconfigured
+from ..model.alert import (
+    TEST,
+    USUAL,
+    AlertChange,
+    AlertState,
+    AlertTerms,
+    Notice,
+    NoticeState,
+    NoticeSubject,
+    Severity,
+    Silence,
+    Standing,
+)
+from ..settings import Settings
+from ..settings.alert_tables import terms_of
+from ..units import setting_text, visible
+from .alert_channels import Channels, title_of
+from .open import Project
+
+LONGEST_SILENCE = timedelta(days=365)
+LONGEST_REASON = 500
+LONGEST_PATTERN = 300
+MOST_SILENCES = 1000
+SHOWN = 20  # changes and messages that are shown with an alert
+
+# What each alert means, and what to do first.
+MEANINGS: dict[str, tuple[str, str]] = {
+    "backlog": (
+        "Pages are found faster than they are worked off.",
+        "Add workers, raise the rate of the sites that wait (gossamer status JOB), or limit the crawl.",
+    ),
+    "success": (
+        "Too few requests bring what was asked for, at one site or in all.",
+        "gossamer dead list has the reasons, gossamer why URL one page's story. A site that blocks needs a route.",
+    ),
+    "errors": (
+        "A site fails far more often than it did over the day before.",
+        "Open the site in a browser: is it down, was it changed, does it block? Then as for success.",
+    ),
+    "stalled": (
+        "Pages of a job may be fetched, and nothing comes of it.",
+        "gossamer workers: is one alive, and does it serve the routes of the job? Then look at its log.",
+    ),
+    "dead-letters": (
+        "Many pages were given up in a short time.",
+        "gossamer dead list groups them by reason; mend the cause, then gossamer dead replay.",
+    ),
+    "workers": (
+        "Workers gave no sign of life, or fewer are alive than there should be.",
+        "Look at the machine: memory, disk, network. What they had in hand comes back by itself; start them again.",
+    ),
+    "proxies": (
+        "Exits of a proxy pool rest or fail, or its list cannot be read.",
+        "gossamer proxies says why; gossamer proxies test tries each; ask the provider, or add exits.",
+    ),
+    "quality": (
+        "A smaller share of items is faultless than on the days before.",
+        "gossamer quality names the fields; mend the spider, then gossamer reparse does the stored pages again.",
+    ),
+    "budget": (
+        "Little is left of a budget.",
+        "gossamer routes shows what was spent; raise the budget, or let the pages wait until tomorrow.",
+    ),
+    "schedules": (
+        "A run is late, could not be begun, or gave nothing.",
+        "gossamer schedule show NAME tells its trouble. A run that is late needs a scheduler: gossamer workers.",
+    ),
+    "callbacks": (
+        "Callbacks were given up: clients were not told that their jobs ended.",
+        "gossamer callbacks list --state failed; mend the receiver, then gossamer callbacks replay ID.",
+    ),
+    "logins": (
+        "A session cannot log in.",
+        "gossamer sessions shows the error; mend login() or the password, then gossamer sessions login SPIDER.",
+    ),
+    "stores": (
+        "State, records or archive does not answer, or has no room.",
+        "gossamer doctor; start the server or make room. Results wait on the disks of workers meanwhile.",
+    ),
+    "spool": (
+        "Results wait on a disk, and nobody stores them, or the room ends.",
+        "gossamer spool lists them; start a worker on that machine, or run gossamer spool drain there.",
+    ),
+    "figures": (
+        "Work is done and no figures come, or a part of the situation cannot be read.",
+        "Alerts may be blind: look at the logs of workers and scheduler; gossamer doctor.",
+    ),
+}
+
+
+class AlertView(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an alert stands about one subject: a site, a job, a pool; "" is the project as a whole."""
+
+    alert: str
+    subject: str
+    state: AlertState
+    severity: Severity
+    since: str  # of this state
+    began_at: str  # when its cause was first seen
+    told_at: str | None  # when a message last held it
+    message: str
+    value: float  # the number that the rule looks at
+    silenced_until: str | None
+
+
+class SilenceView(msgspec.Struct, frozen=True, kw_only=True):
+    """Until then nobody is told of these alerts. `alert` and `subject` may be patterns."""
+
+    id: str
+    alert: str
+    subject: str
+    until: str
+    reason: str
+    made_at: str
+    made_by: str
+
+
+class AlertList(msgspec.Struct, frozen=True, kw_only=True):
+    """`watched`: a scheduler leads, so that alerts are looked at. Those that fire come first."""
+
+    watched: bool
+    alerts: list[AlertView]
+    silences: list[SilenceView]
+    channels: list[str]
+
+
+class AlertTermsView(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for an alert. Durations are written as in gossamer.toml; `repeat` None: it is told once."""
+
+    severity: Severity
+    wait: str = msgspec.field(name="for")
+    keep_for: str
+    repeat: str | None
+    threshold: float
+    window: str
+    minimum: int
+
+
+class AlertChangeView(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert has fired, or was resolved. `silenced`: a silence covered it then."""
+
+    at: str
+    alert: str
+    subject: str
+    state: AlertState
+    severity: Severity
+    message: str
+    silenced: bool
+
+
+class NoticeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to a channel, and what came of it."""
+
+    id: str
+    channel: str
+    alert: str
+    title: str
+    state: NoticeState
+    made_at: str
+    tries: int
+    next_at: str | None  # when it is sent next; None when it is over
+    ended_at: str | None
+    error: str  # why the last try failed
+
+
+class AlertDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about one alert. `terms` None: it is switched off."""
+
+    alert: str
+    meaning: str
+    advice: str
+    terms: AlertTermsView | None
+    alerts: list[AlertView]
+    history: list[AlertChangeView]
+    notices: list[NoticeView]
+
+
+class ChannelTest(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a test message."""
+
+    channel: str
+    kind: str
+    ok: bool
+    error: str
+
+
+# -- looking -------------------------------------------------------------------------------------------------------
+
+
+async def list_alerts(project: Project, state: AlertState | None = None) -> AlertList:
+    """Every alert that is not inactive, or those in one state; and what is silenced."""
+    silences = await project.state.alerts.silences()
+    now = project.clock.now()
+    order = [AlertState.FIRING, AlertState.PENDING, AlertState.RESOLVED]
+    severities = list(Severity)
+    views = [_view(one, silences, now) for one in await project.state.alerts.standings()]
+    views.sort(key=lambda one: (order.index(one.state), -severities.index(one.severity), one.alert, one.subject))
+    return AlertList(
+        watched=await project.state.schedules.leader() is not None,
+        alerts=[one for one in views if state in (None, one.state)],
+        silences=[_silence_view(one) for one in silences],
+        channels=list(project.settings.channels),
+    )
+
+
+async def firing_alerts(project: Project) -> list[AlertView]:
+    return (await list_alerts(project, AlertState.FIRING)).alerts
+
+
+async def show_alert(project: Project, alert: str) -> AlertDetail:
+    """Raises Misconfigured for an alert that does not exist."""
+    demand_alert(alert)
+    meaning, advice = MEANINGS[alert]
+    terms = terms_of(project.settings.alerts).get(alert)
+    notices = [one for one in await list_notices(project, limit=SHOWN * 10) if one.alert == alert]
+    return AlertDetail(
+        alert=alert,
+        meaning=meaning,
+        advice=advice,
+        terms=_terms_view(terms) if terms is not None else None,
+        alerts=[one for one in (await list_alerts(project)).alerts if one.alert == alert],
+        history=await alert_history(project, alert, limit=SHOWN),
+        notices=notices[:SHOWN],
+    )
+
+
+async def alert_history(project: Project, alert: str | None = None, *, limit: int = 100) -> list[AlertChangeView]:
+    """What has fired and was resolved, the newest first."""
+    if alert is not None:
+        demand_alert(alert)
+    return [_change_view(one) for one in await project.state.alerts.history(limit, alert)]
+
+
+async def list_notices(project: Project, *, limit: int = 100) -> list[NoticeView]:
+    """Messages: those that are to be sent, then those that are over, the newest first."""
+    name = project.settings.project
+    return [_notice_view(one, name) for one in await project.state.alerts.notices(limit)]
+
+
+def demand_alert(alert: str) -> None:
+    """Raises Misconfigured for an alert that does not exist."""
+    if alert in USUAL:
+        return
+    near = difflib.get_close_matches(alert, USUAL, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(USUAL)}."
+    raise Misconfigured(f"There is no alert {visible(alert[:100])!r}. {hint}")
+
+
+# -- silences ------------------------------------------------------------------------------------------------------
+
+
+async def silence(
+    project: Project, alert: str, *, subject: str = "*", lasting: timedelta, reason: str, by: str = ""
+) -> SilenceView:
+    """Tell nobody of these alerts for so long. `alert` and `subject` may be patterns. Raises Misconfigured."""
+    if not any(mark in alert for mark in "*?["):
+        demand_alert(alert)
+    if not timedelta(0) < lasting <= LONGEST_SILENCE:
+        raise Misconfigured(f"A silence has an end: between now and {LONGEST_SILENCE.days}d from now.")
+    if not reason.strip() or len(reason) > LONGEST_REASON:
+        raise Misconfigured(
+            f"Say why it is silenced, in 1 to {LONGEST_REASON} characters: those who come after you ask."
+        )
+    if max(len(alert), len(subject)) > LONGEST_PATTERN:
+        raise Misconfigured(f"A pattern has at most {LONGEST_PATTERN} characters.")
+    book, now = project.state.alerts, project.clock.now()
+    if len(await book.silences()) >= MOST_SILENCES:
+        raise Misconfigured(f"There are {MOST_SILENCES} silences already. End some: gossamer alerts unsilence ID.")
+    made = Silence(
+        id=f"s{secrets.token_hex(4)}",
+        alert=visible(alert),
+        subject=visible(subject),
+        until=now + lasting.total_seconds(),
+        reason=visible(reason.strip()),
+        made_at=now,
+        made_by=visible(by),
+    )
+    await book.silence(made)
+    return _silence_view(made)
+
+
+async def unsilence(project: Project, id: str) -> SilenceView:
+    """End a silence. Raises Misconfigured when there is none of that id."""
+    found = [one for one in await project.state.alerts.silences() if one.id == id]
+    if not found or not await project.state.alerts.unsilence(id):
+        raise Misconfigured(f"There is no silence {visible(id[:100])}. `gossamer alerts list` lists them.")
+    return _silence_view(found[0])
+
+
+# -- channels ------------------------------------------------------------------------------------------------------
+
+
+async def try_channels(project: Project, channel: str | None = None) -> list[ChannelTest]:
+    """Send a test message to all channels, or to one, at once. Raises Misconfigured where there is none."""
+    names = _chosen(project.settings, channel)
+    channels, now = Channels(project), project.clock.now()
+    subject = NoticeSubject(subject="", words="This is a test.", value=0.0, since=now)
+    sent = await asyncio.gather(
+        *(
+            channels.send(
+                Notice(
+                    id=f"msg_{secrets.token_hex(16)}",
+                    channel=name,
+                    alert=TEST,
+                    state_told=AlertState.FIRING,
+                    severity=Severity.INFO,
+                    subjects=(subject,),
+                    count=1,
+                    made_at=now,
+                )
+            )
+            for name in names
+        )
+    )
+    kinds = project.settings.channels
+    return [
+        ChannelTest(channel=name, kind=kinds[name].kind, ok=not one.error, error=one.error)
+        for name, one in zip(names, sent, strict=True)
+    ]
+
+
+def _chosen(settings: Settings, channel: str | None) -> list[str]:
+    if not settings.channels:
+        raise Misconfigured(
+            "There is no channel yet. Write a table [channels.NAME] in gossamer.toml; see docs/alerts.md."
+        )
+    if channel is None:
+        return list(settings.channels)
+    if channel not in settings.channels:
+        raise Misconfigured(f"There is no channel {visible(channel[:100])!r}; there is {', '.join(settings.channels)}.")
+    return [channel]
+
+
+# -- views ---------------------------------------------------------------------------------------------------------
+
+
+def _view(one: Standing, silences: list[Silence], now: float) -> AlertView:
+    ends = [silence.until for silence in silences if silence.covers(one.alert, one.subject, now)]
+    return AlertView(
+        alert=one.alert,
+        subject=one.subject,
+        state=one.state,
+        severity=one.severity,
+        since=iso_time(one.since),
+        began_at=iso_time(one.began_at),
+        told_at=iso_time(one.told_at) if one.told_at is not None else None,
+        message=one.words,
+        value=one.value,
+        silenced_until=iso_time(max(ends)) if ends else None,
+    )
+
+
+def _silence_view(one: Silence) -> SilenceView:
+    return SilenceView(
+        id=one.id,
+        alert=one.alert,
+        subject=one.subject,
+        until=iso_time(one.until),
+        reason=one.reason,
+        made_at=iso_time(one.made_at),
+        made_by=one.made_by,
+    )
+
+
+def _terms_view(terms: AlertTerms) -> AlertTermsView:
+    return AlertTermsView(
+        severity=terms.severity,
+        wait=setting_text(terms.wait),
+        keep_for=setting_text(terms.keep_for),
+        repeat=setting_text(terms.repeat) if terms.repeat is not None else None,
+        threshold=terms.threshold,
+        window=setting_text(terms.window),
+        minimum=terms.minimum,
+    )
+
+
+def _change_view(one: AlertChange) -> AlertChangeView:
+    return AlertChangeView(
+        at=iso_time(one.at),
+        alert=one.alert,
+        subject=one.subject,
+        state=one.state,
+        severity=one.severity,
+        message=one.words,
+        silenced=one.silenced,
+    )
+
+
+def _notice_view(one: Notice, project: str) -> NoticeView:
+    return NoticeView(
+        id=one.id,
+        channel=one.channel,
+        alert=one.alert,
+        title=title_of(one, project),
+        state=one.state,
+        made_at=iso_time(one.made_at),
+        tries=one.tries,
+        next_at=iso_time(one.next_at) if one.state is NoticeState.DUE else None,
+        ended_at=iso_time(one.ended_at) if one.ended_at is not None else None,
+        error=one.error,
+    )

@@ -1,0 +1,434 @@
+"""Every alert, driven by a real situation from pending over firing to resolved, and told exactly twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gossamer.access.contract import Callback, CallbackState
+from gossamer.errors import BackendUnavailable
+from gossamer.fetch.sessions import begin_login, end_login, fail_login, let_in
+from gossamer.frontier.contract import WorkerCard
+from gossamer.model.alert import USUAL, AlertState
+from gossamer.model.job import JobTerms
+from gossamer.model.outcome import JobOutcome, Outcome, Reason
+from gossamer.model.record import Tally, day_of
+from gossamer.model.route import ExitOutcome
+from gossamer.model.schedule import Schedule
+from gossamer.model.task import UrlState
+from gossamer.project.open import AbsentRecords
+from gossamer.routing.contract import Bound
+from gossamer.routing.proxies.contract import ExitReport, RestTerms
+from gossamer.store.contract import SpoolNote
+from tests.conformance.stores import result, tried
+from tests.server.receiver import Receiver, receiving
+
+from .watched import MINUTE, Watched, watched
+
+HOUR, DAY = 3600.0, 86400.0
+Act = Callable[[Watched], Awaitable[None]]
+
+
+@pytest.fixture
+def receiver():
+    with receiving() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, receiver: Receiver) -> AsyncIterator[Watched]:
+    async with watched(tmp_path, receiver, TOML) as bench:
+        yield bench
+
+
+TOML = """
+[router]
+budget_day = 100
+
+[proxies.homes]
+urls = ["http://one.example:8000", "http://two.example:8000"]
+"""
+
+
+async def fires_and_is_resolved(
+    bench: Watched, alert: str, subject: str, amiss: Act, mended: Act, *, keeps: Act | None = None
+) -> None:
+    """`amiss` makes it so, `keeps` (called every minute) keeps it so, `mended` ends it."""
+    await bench.pass_time(MINUTE)
+    assert await bench.state(alert, subject) is AlertState.INACTIVE
+    await amiss(bench)
+    seen: list[AlertState] = []
+
+    async def reached(state: AlertState, minutes: int) -> None:
+        for _ in range(minutes):
+            if keeps is not None and state is AlertState.FIRING:
+                await keeps(bench)
+            for _ in range(2):
+                await bench.turn(30)
+                seen.append(await bench.state(alert, subject))
+            if seen[-1] is state:
+                return
+        raise AssertionError(f"{alert} of {subject!r} never was {state}: {set(seen)}")
+
+    await reached(AlertState.FIRING, 90)
+    if USUAL[alert].wait:
+        assert AlertState.PENDING in seen
+    assert bench.told(alert) == [("firing", [subject])]
+    await bench.pass_time(2 * MINUTE)
+    await mended(bench)
+    await reached(AlertState.RESOLVED, 120)
+    await bench.pass_time(3 * MINUTE)
+    assert bench.told(alert) == [("firing", [subject]), ("resolved", [subject])]
+    assert [one.state for one in await bench.project.state.alerts.history(10, alert)] == ["resolved", "firing"]
+
+
+async def nothing(bench: Watched) -> None:
+    """Time alone does it."""
+
+
+# -- the queue -----------------------------------------------------------------------------------------------------
+
+
+async def test_backlog(bench: Watched):
+    pages = 2000
+
+    async def grow(bench: Watched) -> None:
+        nonlocal pages
+        job = (await bench.project.state.jobs.running_jobs())[0].id
+        await bench.more(job, pages, 60)
+        pages += 60
+        (lease,) = (await bench.project.state.frontier.lease(job, "w", 1)).leases
+        await bench.project.state.frontier.complete(lease, UrlState.DONE)
+
+    async def begin(bench: Watched) -> None:
+        await bench.job(pages)
+
+    async def end(bench: Watched) -> None:
+        (job,) = await bench.project.state.jobs.running_jobs()
+        await bench.project.state.control.cancel_job(job.id)
+
+    await fires_and_is_resolved(bench, "backlog", "", begin, end, keeps=grow)
+    (fired,) = [one for one in await bench.project.state.alerts.history(9, "backlog") if one.state == "firing"]
+    assert "59 more every minute than are worked off" in fired.words
+    assert "at 1 a minute" in fired.words  # with the time until it is empty
+
+
+async def test_stalled(bench: Watched):
+    async def begin(bench: Watched) -> None:
+        await bench.job(5)
+
+    async def one_page(bench: Watched) -> None:
+        (lease,) = (await bench.project.state.frontier.lease("books-1", "w", 1)).leases
+        await bench.project.state.frontier.complete(lease, UrlState.DONE)
+
+    await fires_and_is_resolved(bench, "stalled", "books-1", begin, one_page)
+    (fired,) = [one for one in await bench.project.state.alerts.history(9, "stalled") if one.state == "firing"]
+    assert "No worker is alive" in fired.words
+
+
+@pytest.mark.parametrize("why", ["paused", "window", "resting"])
+async def test_a_job_that_must_wait_is_not_stalled(tmp_path: Path, why: str):
+    toml = '[domains."shop.example"]\nwindows = "00:00-00:01"\n' if why == "window" else ""
+    async with watched(tmp_path, None, toml) as bench:
+        job = await bench.job(5)
+        if why == "paused":
+            await bench.project.state.control.pause_job(job, True)
+        if why == "resting":
+            await bench.project.state.frontier.slow_down("shop.example", interval=None, rest=timedelta(hours=9))
+        await bench.pass_time(30 * MINUTE)
+        assert await bench.state("stalled", job) is AlertState.INACTIVE
+
+
+def card(bench: Watched, name: str = "far/1/x", **fields: object) -> WorkerCard:
+    now = bench.clock.now()
+    usual = {"host": "far", "pid": 1, "version": "0", "started_at": now, "seen_at": now}
+    return WorkerCard(name=name, **{**usual, **fields})
+
+
+# -- pages ---------------------------------------------------------------------------------------------------------
+
+
+class Traffic:
+    """Pages that come and pages that fail, stored as a worker stores them: twenty a minute."""
+
+    def __init__(self, bench: Watched, site: str = "shop.example") -> None:
+        self._bench, self._site, self._count = bench, site, 0
+
+    async def minute(self, failed: int, outcome: str = "retry") -> None:
+        results = []
+        for number in range(20):
+            self._count += 1
+            url = f"https://{self._site}/{self._count}"
+            bad = number < failed
+            attempt = tried(
+                url, at=self._bench.clock.now(), site=self._site, outcome=outcome if bad else "done",
+                reason="http-503" if bad else "",
+            )  # fmt: skip
+            results.append(result(attempt=attempt))
+        await self._bench.project.records.save(results)
+
+    async def minutes(self, count: int, failed: int, outcome: str = "retry") -> None:
+        for _ in range(count):
+            await self.minute(failed, outcome)
+            await self._bench.pass_time(MINUTE)
+
+
+async def test_success_of_one_site_and_in_all(bench: Watched):
+    shop, other = Traffic(bench), Traffic(bench, "other.example")
+
+    async def both(minutes: int, failed: int) -> None:
+        for _ in range(minutes):
+            await other.minute(0)
+            await shop.minutes(1, failed)
+
+    await both(10, 1)
+    assert await bench.state("success", "shop.example") is AlertState.INACTIVE
+    await both(25, 10)  # half of the shop, a quarter of all
+    for subject in ("shop.example", ""):
+        assert await bench.state("success", subject) is AlertState.FIRING
+    assert await bench.state("success", "other.example") is AlertState.INACTIVE
+    await both(30, 0)
+    for subject in ("shop.example", ""):
+        assert await bench.state("success", subject) is AlertState.RESOLVED
+    told = [(state, subject) for state, subjects in bench.told("success") for subject in subjects]
+    assert sorted(told) == sorted(
+        [("firing", "shop.example"), ("firing", ""), ("resolved", "shop.example"), ("resolved", "")]
+    )
+
+
+async def test_errors_that_are_many_for_this_site(bench: Watched):
+    usual, worse = Traffic(bench, "rough.example"), Traffic(bench)
+    for _ in range(60):  # an hour in which one site fails often, as it always does, and the other hardly ever
+        await usual.minute(4)
+        await worse.minutes(1, 0)
+    for _ in range(25):
+        await usual.minute(4)
+        await worse.minutes(1, 4)
+    assert await bench.state("errors", "rough.example") is AlertState.INACTIVE
+    assert await bench.state("errors", "shop.example") is AlertState.FIRING
+    for _ in range(30):
+        await usual.minute(4)
+        await worse.minutes(1, 0)
+    assert bench.told("errors") == [("firing", ["shop.example"]), ("resolved", ["shop.example"])]
+
+
+async def test_dead_letters(bench: Watched):
+    traffic = Traffic(bench)
+    await traffic.minutes(3, 10, "dead")
+    assert await bench.state("dead-letters") is AlertState.INACTIVE
+    await traffic.minutes(8, 10, "dead")
+    assert await bench.state("dead-letters") is AlertState.FIRING
+    await bench.pass_time(70 * MINUTE)
+    assert bench.told("dead-letters") == [("firing", [""]), ("resolved", [""])]
+
+
+async def test_figures_that_do_not_come_though_work_is_done(bench: Watched):
+    job = await bench.job(100)
+
+    async def one_page(bench: Watched) -> None:
+        (lease,) = (await bench.project.state.frontier.lease(job, "w", 1)).leases
+        await bench.project.state.frontier.complete(lease, UrlState.DONE)
+
+    traffic = Traffic(bench)
+    for _ in range(5):
+        await one_page(bench)
+        await traffic.minutes(1, 0)
+    assert await bench.state("figures") is AlertState.INACTIVE
+    for _ in range(15):
+        await one_page(bench)
+        await bench.pass_time(MINUTE)
+    assert await bench.state("figures") is AlertState.FIRING
+    for _ in range(10):
+        await one_page(bench)
+        await traffic.minutes(1, 0)
+    assert bench.told("figures") == [("firing", [""]), ("resolved", [""])]
+
+
+async def test_a_part_that_cannot_be_read_is_told(bench: Watched, monkeypatch: pytest.MonkeyPatch):
+    async def broken(*arguments: object) -> None:
+        raise KeyError("colour")
+
+    monkeypatch.setattr("gossamer.project.alert_readings.proxy_pools", broken)
+    await bench.pass_time(7 * MINUTE)
+    (standing,) = await bench.project.state.alerts.standings()
+    assert (standing.key, standing.state) == (("figures", "pools"), AlertState.FIRING)
+    assert "colour" in standing.words
+
+
+async def test_workers(bench: Watched):
+    async def die(bench: Watched) -> None:
+        await bench.project.state.workers.beat(card(bench))
+
+    async def replace(bench: Watched) -> None:
+        await bench.project.state.workers.beat(card(bench, "far/2/x"))
+        await bench.project.state.workers.sign_off("far/2/x")
+        await bench.project.state.workers.sign_off("far/1/x")
+
+    await fires_and_is_resolved(bench, "workers", "", die, replace)
+
+
+async def test_a_worker_that_was_replaced_is_not_missed(bench: Watched):
+    await bench.project.state.workers.beat(card(bench))
+    bench.clock.advance(10)
+    fresh = card(bench, "far/2/x")
+    for _ in range(30):
+        await bench.project.state.workers.beat(msgspec.structs.replace(fresh, seen_at=bench.clock.now()))
+        await bench.turn(10)
+    assert await bench.state("workers") is AlertState.INACTIVE
+
+
+async def test_too_few_workers(tmp_path: Path):
+    async with watched(tmp_path, None, "[alerts.workers]\nminimum = 2\n") as bench:
+        await bench.pass_time(2 * MINUTE)
+        assert await bench.state("workers") is AlertState.FIRING
+
+
+# -- what a crawl needs --------------------------------------------------------------------------------------------
+
+
+async def test_proxies(bench: Watched):
+    async def ban(bench: Watched) -> None:
+        reports = [ExitReport(exit=name, outcome=ExitOutcome.BANNED) for name in exits]
+        await bench.project.state.exits.report("homes", reports, RestTerms(cooldown=HOUR))
+
+    async def reset(bench: Watched) -> None:
+        await bench.project.state.exits.reset("homes")
+
+    from gossamer.project.proxies import proxy_pools
+
+    exits = [one.exit for one in (await proxy_pools(bench.project))[0].exits]
+    await fires_and_is_resolved(bench, "proxies", "homes", ban, reset)
+
+
+async def test_quality(bench: Watched):
+    async def save(bench: Watched, at: float, faulty: int) -> None:
+        day = day_of(at)
+        tally = Tally(spider="books", day=day, type="Book", field="*", checked=100, filled=100, faulty=faulty)
+        url = f"https://shop.example/{at}"
+        await bench.project.records.save([result(attempt=tried(url, at=at), quality=(tally,))])
+
+    async def drop(bench: Watched) -> None:
+        await save(bench, bench.clock.now() - DAY, 2)
+        await save(bench, bench.clock.now(), 40)
+
+    async def another_day(bench: Watched) -> None:
+        bench.clock.advance(DAY)
+
+    await fires_and_is_resolved(bench, "quality", "books", drop, another_day)
+
+
+async def test_budget(bench: Watched):
+    async def spend(bench: Watched) -> None:
+        day = f"day/{day_of(bench.clock.now())}"
+        assert await bench.project.state.budgets.take(91.0, [Bound(day, 100.0)]) is None
+
+    async def another_day(bench: Watched) -> None:
+        bench.clock.advance(DAY)
+
+    day = f"day/{day_of(bench.clock.now())}"
+    await fires_and_is_resolved(bench, "budget", day, spend, another_day)
+
+
+async def test_a_schedule_that_is_late(bench: Watched):
+    async def forget_it(bench: Watched) -> None:
+        schedule = Schedule(name="nightly", spider="books", trigger="every 5m")
+        await bench.project.state.schedules.put(schedule, origin="added")
+
+    async def pause(bench: Watched) -> None:
+        await bench.project.state.schedules.pause("nightly", True)
+
+    await fires_and_is_resolved(bench, "schedules", "nightly", forget_it, pause)
+
+
+@pytest.mark.parametrize("how", ["empty", "trouble"])
+async def test_a_schedule_that_gives_nothing(bench: Watched, how: str):
+    state = bench.project.state
+
+    async def settle(bench: Watched, outcome: JobOutcome | None, trouble: str = "") -> None:
+        (before,) = await state.schedules.schedules()
+        opening = ("daily", JobTerms(schedule="daily")) if outcome is not None else None
+        after = msgspec.structs.replace(before, last_due=bench.clock.now(), runs=1, trouble=trouble)
+        settled = await state.ticks.settle(bench.lead.term, before, after, opening)
+        if settled is not None and settled.job is not None:
+            await state.jobs.seal_seeds(settled.job.id)
+            assert await state.jobs.close_job(settled.job.id, "done", outcome)
+
+    async def fail(bench: Watched) -> None:
+        await state.schedules.put(Schedule(name="daily", spider="books", trigger="every 30d"), origin="added")
+        nothing_came = JobOutcome(Outcome.EMPTY, (Reason("empty", "no record came of 12 pages"),))
+        await settle(bench, None if how == "trouble" else nothing_came, "no such spider" if how == "trouble" else "")
+
+    async def go_well(bench: Watched) -> None:
+        await settle(bench, JobOutcome(Outcome.DONE))
+
+    await fires_and_is_resolved(bench, "schedules", "daily", fail, go_well)
+    (fired,) = [one for one in await state.alerts.history(9, "schedules") if one.state == "firing"]
+    assert ("no such spider" if how == "trouble" else "no record came of 12 pages") in fired.words
+
+
+async def test_callbacks(bench: Watched):
+    async def give_up(bench: Watched) -> None:
+        failed = Callback(
+            id="msg_1", owner="k", url="https://there.test/", job="books-1", made_at=bench.clock.now(), body="{}",
+            state=CallbackState.FAILED, ended_at=bench.clock.now(),
+        )  # fmt: skip
+        await bench.project.state.callbacks.keep(failed)
+
+    await fires_and_is_resolved(bench, "callbacks", "", give_up, nothing)
+
+
+async def test_logins(bench: Watched):
+    sessions = bench.project.state.sessions
+
+    async def fail(bench: Watched) -> None:
+        await sessions.change("books/member", begin_login("w", "h", 60, lambda worker: False))
+        await sessions.change("books/member", fail_login(1, "The form is gone."))
+
+    async def log_in(bench: Watched) -> None:
+        await sessions.change("books/member", begin_login("w", "h", 60, lambda worker: False))
+        await sessions.change("books/member", end_login(2, {}, {}, []))
+        await sessions.change("books/member", let_in(1, "aa"))  # a page was let in
+
+    await fires_and_is_resolved(bench, "logins", "books/member", fail, log_in)
+
+
+async def test_records_that_are_away(bench: Watched):
+    readings, project = bench.watch._readings, bench.project
+
+    async def go_away(bench: Watched) -> None:
+        away = AbsentRecords(BackendUnavailable("PostgreSQL does not answer."))
+        readings._project = msgspec.structs.replace(project, records=away)
+
+    async def come_back(bench: Watched) -> None:
+        readings._project = project
+
+    await fires_and_is_resolved(bench, "stores", "records", go_away, come_back)
+
+
+async def test_an_archive_without_room(bench: Watched):
+    async def fill(bench: Watched) -> None:
+        ahead = bench.clock.now() + HOUR  # its heart beats on
+        await bench.project.state.workers.beat(card(bench, state="archive full", seen_at=ahead))
+
+    async def make_room(bench: Watched) -> None:
+        await bench.project.state.workers.sign_off("far/1/x")
+
+    await fires_and_is_resolved(bench, "stores", "archive", fill, make_room)
+
+
+async def test_spool(bench: Watched):
+    note = SpoolNote(
+        name="w1", host="far", folder="/spool/w1", worker="far/1/x", results={"books-1": 7}, bytes=9000, noted_at=0.0
+    )
+
+    async def leave(bench: Watched) -> None:
+        await bench.project.state.spools.note(note)
+
+    async def store(bench: Watched) -> None:
+        await bench.project.state.spools.take_away(["w1"])
+
+    await fires_and_is_resolved(bench, "spool", "far", leave, store)
