@@ -20,6 +20,7 @@ from gossamer.fetch.robots import RobotsEntry
 from gossamer.fetch.sessions import begin_login, end_login
 from gossamer.frontier.contract import DeadFilter, UrlStory
 from gossamer.frontier.politeness import SiteTerms
+from gossamer.model.alert import AlertState, Notice, NoticeState, NoticeSubject, Severity, Silence, Standing
 from gossamer.model.job import JobCounts, JobState, JobTerms
 from gossamer.model.outcome import JobOutcome, Outcome, Reason
 from gossamer.model.page import Headers, Snapshot
@@ -28,6 +29,7 @@ from gossamer.model.schedule import Schedule
 from gossamer.model.session import Cookie
 from gossamer.model.stream import MoveMark, MoveStatus, RowStream
 from gossamer.model.task import DropReason, UrlState
+from gossamer.schedule.contract import AlertStep
 from gossamer.store.contract import RecordQuery, Records, SpoolNote, VisitQuery
 
 from ..services.seaweed import Seaweed
@@ -53,6 +55,15 @@ async def copy(source: RowStream[Any], target: RowStream[Any]) -> None:
 
 COOKIE = Cookie("sid", "ö", "shop.example", "/", host_only=False, secure=True, expires=NOW + 9.5, http_only=True)
 KEY = ApiKey(id="new", name="laptop", digest="ab" * 32, scopes=("scrape", "jobs"), created_at=NOW, rate=2.5)
+
+
+FIRING = Standing(alert="success", subject="shop ☂", state=AlertState.FIRING, since=NOW, began_at=NOW - 1, told_at=NOW)
+OPEN = Notice(
+    id="open", channel="team", alert="success", state_told=AlertState.FIRING, severity=Severity.CRITICAL, count=1,
+    subjects=(NoticeSubject(subject="shop ☂", words="fails", value=0.5, since=NOW),), made_at=NOW,
+)  # fmt: skip
+TOLD = msgspec.structs.replace(OPEN, id="told", state=NoticeState.DELIVERED, ended_at=NOW + 1, tries=2)
+SILENCE = Silence(id="s1", alert="*", subject="*", until=NOW + 1e6, reason="we know", made_at=NOW)
 
 
 async def lived_in(lab: Lab) -> str:
@@ -108,6 +119,11 @@ async def lived_in(lab: Lab) -> str:
     await lab.keys.revoke("old", NOW + 6)
     await lab.sessions.change("shop/member", begin_login("w", "h", 60, lambda worker: False))
     await lab.sessions.change("shop/member", end_login(1, {COOKIE.key: COOKIE}, {"X-Token": "t"}, ["shop.example"]))
+    term = await lab.ticks.lead("watcher", timedelta(seconds=1))
+    assert term is not None
+    await lab.alert_desk.settle(term, AlertStep(standings=(FIRING,), notices=(TOLD, OPEN)))
+    await lab.alerts.silence(SILENCE)
+    await lab.ticks.resign(term)
     await lab.robots.put(
         RobotsEntry(origin=SHOP, status=200, text="User-agent: *\nDisallow: /x", fetched_at=NOW, expires_at=NOW + 9_000)
     )
@@ -163,6 +179,9 @@ async def test_every_url_has_the_same_story_on_the_other_side(labs: tuple[Lab, L
     assert await target.stream.counts() == await source.stream.counts()
     assert await target.keys.keys() == await source.keys.keys()
     assert await target.sessions.sessions() == await source.sessions.sessions() != []
+    assert await target.alerts.standings() == [FIRING]
+    assert await target.alerts.notices(9) == [OPEN, TOLD]
+    assert await target.alerts.silences() == [SILENCE]
     assert [(key.used_at, key.revoked_at) for key in await target.keys.keys()] == [(None, None), (NOW + 5, NOW + 6)]
     for known in await source.jobs.jobs():
         assert await stories(target, known.id) == await stories(source, known.id)

@@ -134,6 +134,10 @@ def test_it_is_told_again_while_it_fires_and_each_message_has_an_id_of_its_own(r
     assert [one.again for one in room.notices] == [False, True, True]
     assert len({one.id for one in room.notices}) == 3
 
+    room.look({}, after=1)
+    room.look({}, after=3600)  # its cause is gone: that it is over is all that is left to say
+    assert [one.again for one in room.notices] == [False, True, True, False]
+
     never = Room(repeat=None)
     never.look(AMISS)
     never.look(AMISS, after=60)

@@ -1,7 +1,7 @@
 """The rows of a state, in a form that no backend owns: what a move copies and a backup file holds (model/stream.py).
 
-Dumped in the order job, key, callback, alert, session, schedule, seeds, site, order, robots, route, purse, budget, shape,
-URL.
+Dumped in the order job, key, callback, alert, session, schedule, seeds, site, order, robots, route, purse, budget,
+shape, URL.
 Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued: its worker is
 gone, or the copy would not have begun. The leading scheduler and the health of proxy exits are left out: both are
 learned again within minutes. The answers and the audit log of the HTTP door are left out, too, and so is the history of

@@ -18,7 +18,6 @@ from .alerts import Findings
 ALL_SITES = ""  # the subject of an alert about the project as a whole
 COVERED = 0.9  # share of its window that samples must span before a slope means something
 LEAST_SHARE = 0.1  # of failures; fewer are no spike, however few there were before
-FIRST_PAST = 0.02  # the share of failures that a site without a past is compared with
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -208,9 +207,10 @@ def errors(situation: Situation, terms: AlertTerms) -> Findings | None:
         return None
     found = {}
     for site, (now, past) in situation.errors.items():
-        usual = past.failed if past.total >= terms.minimum else FIRST_PAST
-        if now.bad >= max(1, terms.minimum) and now.failed >= max(LEAST_SHARE, usual * terms.threshold):
-            before = f"usually {usual:.1%}" if past.total >= terms.minimum else "it has no past to compare with"
+        if past.total < max(1, terms.minimum):
+            continue  # without a past there is nothing to compare with; `success` looks at it
+        if now.bad >= max(1, terms.minimum) and now.failed >= max(LEAST_SHARE, past.failed * terms.threshold):
+            before = f"over the day before it was {past.failed:.1%}"
             words = f"{now.failed:.0%} of {many(now.total, 'request')} failed in the last {_window(terms)}; {before}."
             found[site] = Finding(round(now.failed, 4), words)
     return found

@@ -209,7 +209,10 @@ def _is_silenced(one: Standing, silences: Sequence[Silence], now: float) -> bool
 
 
 def _is_due_again(one: Standing, terms: AlertTerms, now: float) -> bool:
-    return terms.repeat is not None and one.told_at is not None and now - one.told_at >= terms.repeat.total_seconds()
+    """Not while its cause is gone, and it is only kept."""
+    if terms.repeat is None or one.told_at is None or one.clear_since is not None:
+        return False
+    return now - one.told_at >= terms.repeat.total_seconds()
 
 
 def _clean(subject: str) -> str:

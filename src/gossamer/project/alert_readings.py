@@ -366,7 +366,7 @@ def figures_age(samples: tuple[Sample, ...], newest: float | None, now: float) -
 
 
 def _first_missed(progress: ScheduleProgress) -> float | None:
-    """The first tick that nobody has decided about. A later one would be fired in its place, and make nothing better."""
+    """The first tick that nobody has decided about, also where a later one would be fired in its place."""
     decided = progress.created_at if progress.last_due is None else progress.last_due
     begin = decided if progress.since is None else max(decided, progress.since)
     return next_due(trigger_of(progress.schedule), begin, first=progress.created_at)

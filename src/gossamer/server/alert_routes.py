@@ -167,6 +167,7 @@ ENDPOINTS = (
         handler=tested,
         body=TrialWish,
         body_optional=True,
+        example={"channel": "team"},
         gives=list[ChannelTest],
     ),
 )
