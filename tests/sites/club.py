@@ -12,6 +12,7 @@ It runs in threads of the test's own process; crawlers may be elsewhere. What it
     bound    a session is good for the address that it was made for, and for no other
     never    logins are taken, and nobody is let in
     refuses  this many logins fail with status 500 first
+    blocks   so many members are taken for robots after BEARABLE pages, and see a riddle from then on
     latency  seconds for each page
 """
 
@@ -25,10 +26,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 USER, PASSWORD = "ada", "s3cret-of-ada"
+BEARABLE = 8  # pages
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class ClubHit:
     session: str
     address: str
     headers: dict[str, str]
+    body: str = ""
 
 
 @dataclass
@@ -49,6 +52,7 @@ class Membership:
     address: str
     pages: int = 0
     over: bool = False
+    blocked: bool = False
 
 
 @dataclass
@@ -59,11 +63,13 @@ class Club:
     bound: bool = False
     never: bool = False
     refuses: int = 0
+    blocks: int = 0
     latency: float = 0.0
     port: int = 0
     hits: list[ClubHit] = field(default_factory=list)
     sessions: dict[str, Membership] = field(default_factory=dict)
     turn: threading.Lock = field(default_factory=threading.Lock)
+    asked_with: dict[str, str] = field(default_factory=dict)  # the headers of the request that is answered just now
 
     def url(self, path: str = "/") -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -105,7 +111,7 @@ class Club:
             return Answer(200, f"<!doctype html><title>Door</title><h1>Door</h1>{html}{'words ' * 300}")
         if path.startswith("/vault/"):
             inside = cookies.get("key") == "open"
-            return Answer(200, _page(path, self.pages)) if inside else Answer(403, "<h1>Locked</h1>")
+            return Answer(200, _page(path, self.pages, "vault")) if inside else Answer(403, "<h1>Locked</h1>")
         return self._inside(path, cookies, address)
 
     def _log_in(self, body: str, cookies: dict[str, str], address: str) -> Answer:
@@ -130,6 +136,10 @@ class Club:
             if self.wall == "redirect":
                 return Answer(302, "", [*fresh, ("Location", f"/login?next={path}")])
             return Answer(401 if self.wall == "401" else 200, _form("none"), fresh)
+        if member.blocked or (self.blocks and member.pages >= BEARABLE):
+            self.blocks -= not member.blocked
+            member.blocked = True
+            return Answer(200, "<title>Are you a robot?</title><div class=g-recaptcha data-sitekey=x></div>")
         member.pages += 1
         member.over = self.lasts is not None and member.pages >= self.lasts
         return Answer(200, _page(path, self.pages))
@@ -150,9 +160,12 @@ def _form(token: str) -> str:
     )
 
 
-def _page(path: str, pages: int) -> str:
-    links = "".join(f"<a href=/page/{number}>{number}</a> " for number in range(pages))
+def _page(path: str, pages: int, folder: str = "page") -> str:
+    links = "".join(f"<a href=/{folder}/{number}>{number}</a> " for number in range(pages))
     return f"<!doctype html><title>{path}</title><h1>Prices of {path}</h1>{links}<p>{'words ' * 100}</p>"
+
+
+AnyClub = TypeVar("AnyClub", bound=Club)
 
 
 class _Server(ThreadingHTTPServer):
@@ -179,12 +192,13 @@ def _handler(site: Club) -> type[BaseHTTPRequestHandler]:
             jar = SimpleCookie(self.headers.get("Cookie", ""))
             cookies = {name: morsel.value for name, morsel in jar.items()}
             address = self.client_address[0]
+            headers = {name.lower(): value for name, value in self.headers.items()}
             with site.turn:
+                site.asked_with = headers
                 found = site.answer(self.command, urlsplit(self.path).path, body, cookies, address)
-                headers = {name.lower(): value for name, value in self.headers.items()}
                 sid = cookies.get("sid", "")
                 site.hits.append(
-                    ClubHit(time.monotonic(), self.command, self.path, found.status, sid, address, headers)
+                    ClubHit(time.monotonic(), self.command, self.path, found.status, sid, address, headers, body)
                 )
             content = found.body.encode()
             self.send_response(found.status)
@@ -201,9 +215,9 @@ def _handler(site: Club) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def club(**plan: Any) -> Iterator[Club]:
+def club(kind: type[AnyClub] = Club, **plan: Any) -> Iterator[AnyClub]:
     """Run a club for the time of the block."""
-    site = Club(**plan)
+    site = kind(**plan)
     server = _Server(("127.0.0.1", 0), _handler(site))
     site.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

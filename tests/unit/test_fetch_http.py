@@ -179,6 +179,12 @@ async def test_a_broken_answer_has_its_own_error(path: str, error: type[Exceptio
         assert (await bench.get("/plain")).body == PAGE
 
 
+async def test_an_answer_with_too_many_headers_is_told_as_such() -> None:
+    async with a_bench() as bench:
+        with pytest.raises(BadResponse, match="more headers than are taken"):
+            await bench.get("/many-headers")
+
+
 async def test_a_header_of_100_megabytes_is_not_read() -> None:
     async with a_bench() as bench:
         with pytest.raises(BadResponse):

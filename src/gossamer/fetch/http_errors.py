@@ -122,6 +122,8 @@ def _os_words(error: OSError) -> str:
 def _bad_head(where: str, error: aiohttp.ClientResponseError | HttpProcessingError, limits: Limits) -> BadResponse:
     if any(isinstance(one, LineTooLong) for one in _causes(error)):
         return BadResponse(f"{where}: a response header is longer than {limits.max_header} bytes (fetch.max_header).")
+    if "too many headers" in str(error.message).lower():
+        return BadResponse(f"{where}: the response has more headers than are taken.")
     return BadResponse(f"{where}: what came back is not HTTP ({' '.join(str(error.message).split())[:200]}).")
 
 
