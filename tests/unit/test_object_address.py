@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from gossamer.backends.object.bucket import BucketAddress, parse_address
+from gossamer.backends.object.bucket import BucketAddress, demand_keys, keys_from_files, parse_address
 from gossamer.errors import Misconfigured
 
 
@@ -35,6 +37,21 @@ def test_the_environment_fills_in_what_is_left_out() -> None:
     place = parse_address("s3://pages", environment)
     assert (place.endpoint, place.region, place.prefix) == ("https://first.example", "eu-west-1", "")
     assert str(place) == "s3://pages at https://first.example"
+
+
+def test_keys_may_be_in_files_and_one_in_the_environment_goes_before(tmp_path: Path) -> None:
+    (tmp_path / "id").write_text("me\n")
+    (tmp_path / "secret").write_text("hunter2\n")
+    files = {"AWS_ACCESS_KEY_ID_FILE": str(tmp_path / "id"), "AWS_SECRET_ACCESS_KEY_FILE": str(tmp_path / "secret")}
+    place = parse_address("s3://pages?endpoint=https://minio.example", {})
+
+    demand_keys(place, files)
+    assert keys_from_files(files) == {"aws_access_key_id": "me", "aws_secret_access_key": "hunter2"}
+    assert keys_from_files({**files, "AWS_ACCESS_KEY_ID": "you"}) == {"aws_secret_access_key": "hunter2"}
+    with pytest.raises(Misconfigured, match="AWS_ACCESS_KEY_ID_FILE names /nowhere"):
+        keys_from_files({"AWS_ACCESS_KEY_ID_FILE": "/nowhere"})
+    with pytest.raises(Misconfigured, match="there are no keys"):
+        demand_keys(place, {"AWS_ACCESS_KEY_ID": "me"})
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9000", "127.8.8.8", "[::1]:9000", "localhost:9000", "s3.localhost"])

@@ -137,3 +137,22 @@ def test_every_setting_has_a_key():
 )
 def test_yes_and_no_are_read_from_the_environment_as_people_write_them(tmp_path, text, meant):
     assert load(start=tmp_path, environ={"GOSSAMER_POLITENESS__ROBOTS": text}).politeness.robots is meant
+
+
+def test_a_variable_may_name_a_file_that_holds_the_value(tmp_path):
+    secret = tmp_path / "records"
+    secret.write_text("postgresql://me:hunter2@db/crawls\n")
+    settings = load(
+        start=tmp_path, environ={"GOSSAMER_RECORDS_FILE": str(secret), "GOSSAMER_FLEET__KEY_FILE": str(secret)}
+    )
+
+    assert settings.records == "postgresql://me:hunter2@db/crawls"
+    assert settings.fleet.key.reveal() == settings.records
+    assert settings.origins["records"] == "GOSSAMER_RECORDS_FILE"
+
+
+def test_a_file_that_is_not_there_is_told_by_its_name_alone(tmp_path):
+    with pytest.raises(
+        Misconfigured, match=r"GOSSAMER_STATE_FILE names /nowhere/state, .* or set GOSSAMER_STATE itself"
+    ):
+        load(start=tmp_path, environ={"GOSSAMER_STATE_FILE": "/nowhere/state"})

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ from typing import Any
 import msgspec
 
 from ..clock import Backoff, SystemClock
-from ..errors import BackendUnavailable, GossamerError, Transient
+from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
 from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..parse.spider import Spider
 from ..process.black_box import PARENT
 from ..process.pulse import Pulse as Pulse  # for the processes that are run elsewhere
+from ..process.pulse import alive
 from ..process.signals import stopping as stopping
 from ..process.supervisor import DRAINED, MISCONFIGURED, ChildSlot, Supervisor, silence_under, spawn
 from ..schedule.definition import schedules_of
@@ -142,6 +143,7 @@ async def run_worker(
     if fate := last_fate():
         tell(fate)
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(sign_of_life(settings))
         if pulse is not None:
             silence = silence_under(settings.crawl.parse_timeout)
             await stack.enter_async_context(pulse.beating(orphaned, silence=silence))
@@ -190,6 +192,7 @@ async def run_scheduler(
             scheduler.drain()
 
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(sign_of_life(settings))
         if pulse is not None:
             await stack.enter_async_context(pulse.beating(orphaned))
         project = await open_patiently(stack, settings, tell, to_look=True)
@@ -203,6 +206,21 @@ async def run_scheduler(
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+
+
+@asynccontextmanager
+async def sign_of_life(settings: Settings) -> AsyncIterator[None]:
+    """For the time of the block, the file `fleet.alive` is as young as the last turn of the event loop. Raises
+    Misconfigured."""
+    file = settings.root / settings.fleet.alive if settings.fleet.alive else None
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(alive(file))
+        except OSError as error:
+            raise Misconfigured(
+                f"{file} cannot be written ({error.strerror}). Set fleet.alive to a file in a folder that can."
+            ) from error
+        yield
 
 
 async def open_patiently(stack: AsyncExitStack, settings: Settings, tell: Tell, *, to_look: bool = False) -> Project:

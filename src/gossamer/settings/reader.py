@@ -27,6 +27,8 @@ from .trust import TRUST, demand_trust
 
 FILE_NAME = "gossamer.toml"
 ENV_PREFIX = "GOSSAMER_"
+MOST_OF_A_VALUE = 64 * 1024  # characters
+FROM_FILE = "_file"  # GOSSAMER_RECORDS_FILE names a file that holds the value, as orchestrators hand out secrets
 COMMAND_LINE = "command line"
 # Tables of which there may be many, each with a name: [domains."shop.example"]. The word stands for that name.
 NAMED_TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
@@ -90,12 +92,26 @@ def load(
     for name, text in environ.items():
         if name.startswith(ENV_PREFIX) and name != TRUST and not name.startswith(SECRET_PREFIX):
             key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
+            if key not in known_keys() and key.removesuffix(FROM_FILE) in known_keys():
+                key, text = key.removesuffix(FROM_FILE), _read_secret(name, text)
             _put(values, key, _from_text(key, text), origins, name)
     for key, value in (flags or {}).items():
         if value is not None:
             _put(values, key, value, origins, COMMAND_LINE)
     root = file.parent if file else here
     return _build(values, origins, root)
+
+
+def _read_secret(name: str, path: str) -> str:
+    """What is in the file that a variable names. Its content never shows."""
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            return file.read(MOST_OF_A_VALUE).strip()
+    except (OSError, UnicodeError) as error:
+        raise Misconfigured(
+            f"{name} names {path}, which cannot be read ({type(error).__name__}). Mount that file, or set "
+            f"{name.removesuffix(FROM_FILE.upper())} itself."
+        ) from None
 
 
 def _build(values: dict[str, Any], origins: dict[str, str], root: Path) -> Settings:

@@ -329,6 +329,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     shards: int | None = None
     key: Secret = Secret("")  # jobs and schedules must bear its seal
     allow_commands: bool = False  # may the state alone name commands that workers run?
+    alive: str = ""  # a file that workers, schedulers and servers touch while they live, for probes
 
 
 class Monitor(msgspec.Struct, frozen=True, kw_only=True):

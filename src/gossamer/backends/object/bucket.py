@@ -7,17 +7,20 @@ client in our own words.
     allow_http  true sends pages unencrypted over the network; a loopback endpoint needs no permission
 
 Keys never stand in the address, which is printed and logged: they come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-AWS_SESSION_TOKEN, or from the role of the machine or pod.
+AWS_SESSION_TOKEN, from files that AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE name, or from the role of the
+machine or pod.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
@@ -37,6 +40,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 _OPTIONS = ("endpoint", "region", "path_style", "allow_http")
 # The first that is set counts, as in Amazon's own tools.
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_KEY_NAMES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _YES_NO = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -98,10 +102,28 @@ def demand_keys(place: BucketAddress, environment: Mapping[str, str]) -> None:
     """Demand keys for a private endpoint, which knows no roles of machines. Raises Misconfigured."""
     if place.endpoint is None or place.endpoint.endswith(".amazonaws.com"):
         return
-    if not (environment.get("AWS_ACCESS_KEY_ID") and environment.get("AWS_SECRET_ACCESS_KEY")):
+    if not all(environment.get(name) or environment.get(f"{name}_FILE") for name in _KEY_NAMES):
         raise Misconfigured(
             f"archive = {place}: there are no keys for it. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
+
+
+def keys_from_files(environment: Mapping[str, str]) -> dict[str, str]:
+    """The keys that AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE lead to, as orchestrators hand out secrets. A
+    key in the environment itself goes before. Raises Misconfigured."""
+    found = {}
+    for name in _KEY_NAMES:
+        path = environment.get(f"{name}_FILE", "")
+        if not path or environment.get(name):
+            continue
+        try:
+            found[name.lower()] = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeError) as error:
+            raise Misconfigured(
+                f"{name}_FILE names {path}, which cannot be read ({type(error).__name__}). Mount that file, or set "
+                f"{name} itself."
+            ) from None
+    return found
 
 
 def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str | None:
@@ -160,7 +182,7 @@ def connect(place: BucketAddress) -> S3Store:
         from obstore.store import S3Store
     except ImportError as error:
         raise MissingExtra("An archive on S3 needs one more package: pip install 'gossamer[fleet]'.") from error
-    config: S3Config = {}
+    config = cast("S3Config", keys_from_files(os.environ))
     if place.endpoint is not None:
         config["aws_endpoint_url_s3"] = place.endpoint  # the one that counts when the environment names others
     if place.region is not None:
