@@ -9,7 +9,8 @@ import pytest
 
 from gossamer import Page, Request, Spider
 from gossamer.cli.request_flags import request_of
-from gossamer.model.events import Event
+from gossamer.frontier.admission import FORCED_IN_VAIN
+from gossamer.model.events import Event, Trouble
 from gossamer.model.secret_text import secrets_marked
 from gossamer.parse.spider import Results
 from gossamer.project.story import Story, story_of
@@ -351,3 +352,23 @@ async def test_the_story_of_a_post_is_found_by_its_body_and_tells_no_values(tmp_
     assert "is no JSON" in (await gossamer(tmp_path, "why", url, "--json-data", "{")).one_line()
     wrong = await gossamer(tmp_path, "why", url, "-X", "GET", "-d", "a")
     assert "has a body and the method GET" in wrong.one_line()
+
+
+@pytest.mark.parametrize("way", ["seeds", "links", "its own callback"])
+async def test_force_on_a_page_that_is_still_open_is_told_and_on_one_that_was_had_it_is_fetched_again(tmp_path, way):
+    class Forced(Visitor):
+        def parse(self, page: Page) -> Results:
+            yield from super().parse(page)
+            if way == "links" and page.url.endswith("/start"):
+                yield from (page.follow("/again", force=True, data={"n": n}) for n in range(3))
+            if way == "its own callback" and page.data.get("n", 0) < 2:
+                yield page.follow(page.url, force=True, data={"n": page.data.get("n", 0) + 1})
+
+    async with api_site() as site:
+        seeds = [Request(url=site.url("/start"), force=True)] * (3 if way == "seeds" else 1)
+        after = await crawled(Forced(*seeds), settings_for(tmp_path, **HOSTS))
+
+    after.assert_adds_up()
+    told = [event.message for event in after.heard.of(Trouble) if event.stage == "force"]
+    assert len(site.lines()) == {"seeds": 1, "links": 2, "its own callback": 3}[way]
+    assert [one == FORCED_IN_VAIN for one in told] == ([] if way == "its own callback" else [True])

@@ -9,8 +9,8 @@ import msgspec
 from ..clock import Clock
 from ..errors import Transient
 from ..fetch.fetcher import Fetcher
-from ..frontier.admission import Admission, Judged
-from ..frontier.contract import Frontier, JobBook, SeedBook
+from ..frontier.admission import FORCED_IN_VAIN, Admission, Judged, forced_in_vain
+from ..frontier.contract import Added, Frontier, JobBook, SeedBook
 from ..frontier.retry import RetryTerms
 from ..model import events
 from ..model.secret_text import secret_of_environment
@@ -90,6 +90,12 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     files: object | None = None  # FileTerms (file_journey.py), where files can be kept
     requests: PageRequests = PageRequests(lambda site: (), secret_of_environment, None)
     source_sites: SourceSites | None = None  # sites that other workers find, where they read the source
+
+    def confirm(self, judged: Judged, added: Added) -> None:
+        """The frontier has taken these candidates."""
+        self.admission.confirm(judged, added)
+        if added.duplicates and forced_in_vain(judged.candidates, added):
+            self.events.emit(events.Trouble(at=self.clock.now(), job=self.job, stage="force", message=FORCED_IN_VAIN))
 
     async def judge(self, requests: Sequence[Request], *, depth: int, priority: int, site: str) -> Judged:
         """What a page of `site` leads to, at this depth: what may enter the queue, and what need not be fetched."""

@@ -71,7 +71,7 @@ async def bury(
             stats=heard.stats,
         )
     )
-    context.admission.confirm(judged, added)
+    context.confirm(judged, added)
     return heard.message
 
 
@@ -101,7 +101,7 @@ async def leave_out(
             stats=heard.stats,
         )
     )
-    context.admission.confirm(judged, added)
+    context.confirm(judged, added)
     return added
 
 

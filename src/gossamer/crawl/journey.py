@@ -237,7 +237,7 @@ class Journey:
             facts = self._observed(facts, facts.content)
         await self._log.keep(outcome="unchanged", page=facts)
         added = await self._complete(UrlState.UNCHANGED, "", judged.candidates, judged.duplicates)
-        self._context.admission.confirm(judged, added)
+        self._context.confirm(judged, added)
         self._ended("unchanged", added)
 
     async def _fail(self, failure: GossamerError, detail: str = "") -> None:
@@ -362,7 +362,7 @@ class Journey:
                 events.Stored, items=len(piped.records), changed=changed, seconds=context.clock.monotonic() - now
             )
         added = await self._complete(UrlState.DONE, "", judged.candidates, judged.duplicates, stats=parsed.stats)
-        context.admission.confirm(judged, added)
+        context.confirm(judged, added)
         self._ended("done", added)
 
     def _facts(self, snapshot: Snapshot, links: Sequence[Request], piped: Piped) -> PageFacts:

@@ -22,7 +22,7 @@ import msgspec
 from ..backends.state import State
 from ..clock import Clock
 from ..errors import FrontierFull, Misconfigured, SourceFailed
-from ..frontier.admission import Admission, Judged, Scope
+from ..frontier.admission import FORCED_IN_VAIN, Admission, Judged, Scope, forced_in_vain
 from ..frontier.contract import JobTerms
 from ..model.events import EventSink, Trouble
 from ..model.job import Job
@@ -108,7 +108,9 @@ async def work_off(
     elif sealed and scope.sites is not sites:
         return await worker.run()
     else:
-        entering = asyncio.create_task(_enter_start(context, spider, job.id, scope, sites, known=sealed), name="seeds")
+        entering = asyncio.create_task(
+            _enter_start(context, spider, job.id, scope, sites, events, known=sealed), name="seeds"
+        )
     drained = asyncio.create_task(worker.draining.wait(), name="drained while reading seeds")
     try:
         if sealed and not terms.schedule:
@@ -136,7 +138,7 @@ async def _run_beside(worker: Worker, entering: asyncio.Task[None]) -> bool:
 
 
 async def _enter_start(
-    context: SeedContext, spider: Spider, job: str, scope: Scope, sites: set[str], *, known: bool
+    context: SeedContext, spider: Spider, job: str, scope: Scope, sites: set[str], events: EventSink, *, known: bool
 ) -> None:
     """Offer the spider's own seeds. Those of a job in which all are `known` only widen the scope."""
     admission = _admission(context, spider, scope)
@@ -149,12 +151,12 @@ async def _enter_start(
         if not known:
             chunk.append(request)
         if len(chunk) >= SEEDS_AT_ONCE:
-            await offer(context, job, admission.judge(chunk), max_queued)
+            await offer(context, job, admission.judge(chunk), max_queued, events)
             chunk = []
     if not count:
         raise Misconfigured(f"Spider {spider.name} has nothing to start from. Give it start_urls, or a start() method.")
     if chunk:
-        await offer(context, job, admission.judge(chunk), max_queued)
+        await offer(context, job, admission.judge(chunk), max_queued, events)
     if not known:
         await context.state.jobs.seal_seeds(job, digest.text)
 
@@ -171,14 +173,17 @@ def _admission(context: SeedContext, spider: Spider, scope: Scope) -> Admission:
     )
 
 
-async def offer(context: SeedContext, job: str, judged: Judged, max_queued: int | None) -> None:
+async def offer(context: SeedContext, job: str, judged: Judged, max_queued: int | None, events: EventSink) -> None:
     """Enter the candidates, waiting while the queue is full. Never more at once than it could ever hold."""
     candidates = await put_aside(judged.candidates, context.archive, context.clock)
     at_once = min(SEEDS_AT_ONCE, max_queued or SEEDS_AT_ONCE)
     for start in range(0, len(candidates), at_once):
+        some = candidates[start : start + at_once]
         while True:
             try:
-                await context.state.frontier.add(job, candidates[start : start + at_once])
+                added = await context.state.frontier.add(job, some)
+                if forced_in_vain(some, added):
+                    events.emit(Trouble(at=context.clock.now(), job=job, stage="force", message=FORCED_IN_VAIN))
                 break
             except FrontierFull:
                 await context.clock.sleep(FULL_PAUSE.total_seconds())
@@ -278,7 +283,7 @@ class Seeder:
                     await self._wait_for_demand()
                     await self._widen(judged.candidates)
                     fresh = judged if self._freshness is None else await self._freshness.mark(judged)
-                    await offer(context, self._job, fresh, self._terms.max_queued)
+                    await offer(context, self._job, fresh, self._terms.max_queued, self._events)
                 if self._faults and not self._listed_some:
                     raise SourceFailed(self._fault)
                 break

@@ -62,6 +62,18 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int = 0
 
 
+FORCED_IN_VAIN = (
+    "A request with force=True asks for a page that waits in the queue, or is in hand: it is fetched once for both. "
+    "Yield the request from that page's own callback, or give it an address or a body of its own."
+)
+
+
+def forced_in_vain(candidates: Sequence[Candidate], added: Added) -> bool:
+    """Were there, for certain, requests with force that did not enter, because their page is still open?"""
+    left_out = len(candidates) - added.queued - added.dropped
+    return left_out > sum(1 for one in candidates if not one.force or one.dropped is not None)
+
+
 class Admission:
     """Judges the links of one job in one process."""
 
