@@ -349,3 +349,43 @@ async def test_a_fresh_start_drops_the_tasks_of_every_lane(lab):
     counts = await lab.jobs.counts(job.id)
     assert (counts.open, counts.dropped) == (0, 3)
     assert await lab.queue.sites(job.id) == []
+
+
+async def test_the_open_work_is_told_by_lane(lab):
+    job = await lab.job()
+    await lab.frontier.add(job.id, [candidate(f"https://{site}.test/{n}") for site in "ab" for n in range(3)])
+    await lab.frontier.add(job.id, [shown("https://a.test/shown"), shown("https://c.test/shown")])
+    (held,) = (await lab.frontier.lease(job.id, "w1", 1, BROWSER)).leases
+    (late,) = (await lab.frontier.lease(job.id, "w1", 1, PLAIN)).leases
+    await lab.frontier.retry(late, timedelta(hours=1), "timeout")
+
+    found = {one.lane: (one.queued, one.waiting, one.leased) for one in await lab.queue.lanes(job.id)}
+
+    assert found == {"": (5, 1, 0), "browser": (1, 0, 1)}
+    assert held.task.fetcher == "browser"
+    assert await lab.queue.lanes("nobody-1") == []
+
+
+async def test_how_long_work_could_have_been_handed_out_is_told(lab):
+    job = await lab.job()
+    assert [one.ready_since for one in await lab.queue.lanes(job.id)] == [None]
+    before = lab.clock.now()
+    await lab.frontier.add(job.id, [candidate("https://a.test/1"), shown("https://b.test/1")])
+    after = lab.clock.now()
+
+    found = {one.lane: one.ready_since for one in await lab.queue.lanes(job.id)}
+
+    assert set(found) == {"", "browser"}
+    assert all(at is not None and before - 1 <= at <= after + 1 for at in found.values())
+    await lab.frontier.lease(job.id, "w1", 1, PLAIN)
+    found = {one.lane: one.ready_since for one in await lab.queue.lanes(job.id)}
+    assert found[""] is None
+    assert found["browser"] is not None
+
+
+async def test_work_that_its_site_does_not_allow_is_not_ready(lab):
+    job = await lab.job()
+    await lab.frontier.add(job.id, [candidate(f"https://a.test/{n}") for n in range(3)])
+    await lab.frontier.slow_down("a.test", interval=None, rest=timedelta(minutes=5))
+
+    assert [(one.queued, one.ready_since) for one in await lab.queue.lanes(job.id)] == [(3, None)]

@@ -23,6 +23,7 @@ from .away import AwayTerms, SiteFailure, Verdict
 from .politeness import TermsFor
 from .queue_values import DeadFilter as DeadFilter  # these are a part of this contract
 from .queue_values import DeadLetter as DeadLetter
+from .queue_values import LaneLoad as LaneLoad
 from .queue_values import QueueLoad as QueueLoad
 from .queue_values import SiteFacts as SiteFacts
 from .queue_values import SiteLoad as SiteLoad
@@ -434,6 +435,10 @@ class QueueView(DeadLetters, Protocol):
 
     async def sites(self, job: str, limit: int | None = 20) -> list[SiteLoad]:
         """Sites with open work of a job, the most loaded first; all of them with a limit of None."""
+        ...
+
+    async def lanes(self, job: str) -> list[LaneLoad]:
+        """The open work of a job by lane, "" first. Of sites that could be asked now, some are looked at."""
         ...
 
     async def site(self, name: str) -> SiteFacts | None:

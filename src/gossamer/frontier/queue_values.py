@@ -103,6 +103,17 @@ class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
     taken_by: str | None = None  # another job that has the site, while this one was refused
 
 
+class LaneLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """The open tasks of a job in one lane. `ready_since` is since when the one that waits longest could have been
+    handed out, among those that are next in line at their sites; None when none can."""
+
+    lane: str
+    queued: int = 0
+    waiting: int = 0
+    leased: int = 0
+    ready_since: float | None = None
+
+
 class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What all workers know of a site. `asked_interval` is its own crawl-delay, in seconds."""
 

@@ -1,21 +1,26 @@
-"""Figures of a project in the text format of Prometheus: what the shared state and the records can tell now.
+"""Figures of a project in the text format of Prometheus: what was counted, and what the shared state can tell now.
 
-What it does: each figure is read when it is asked for, so it is right whatever process has died. Running jobs are few;
-jobs that have ended are not read. How it fails: BackendUnavailable; MissingExtra without prometheus-client.
+What it does: counters come from the record store, where every attempt is counted in the commit that stores it; gauges
+are read when they are asked for. So they are right whatever process has died. Jobs that have ended
+are not read. How it fails: a store that does not answer takes its own figures with it; `gossamer_store_up` says so.
+MissingExtra without prometheus-client.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from .. import __version__
-from ..errors import MissingExtra
+from ..errors import MissingExtra, Transient
 from ..frontier.contract import DeadFilter
 from ..model.alert import USUAL
+from ..model.figures import BOUNDS, Latency
 from ..model.record import day_of
+from ..model.route import DIRECT
 from ..pipeline.inspection import WHOLE
 from .alerts import firing_alerts
+from .figures import totals
 from .open import Project
 from .records import scores_of
 from .routes import route_report
@@ -25,13 +30,16 @@ from .workers import MISSING_SECONDS
 
 try:
     from prometheus_client import CollectorRegistry, generate_latest
-    from prometheus_client.core import GaugeMetricFamily, Metric
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 except ImportError as error:
     raise MissingExtra("Metrics need a package: pip install 'gossamer[server]'") from error
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MOST_BUDGETS = 100
 STATES = ("queued", "waiting", "leased")
+ANY_LANE = "any"  # pages that every worker may fetch
+
+Values = dict[tuple[str, ...], float]
 
 
 class _Read:
@@ -45,60 +53,113 @@ class _Read:
 
 
 async def exposition(project: Project) -> bytes:
-    """All figures, in the text format."""
+    """All figures that can be had, in the text format."""
+    families: list[Metric] = [
+        _gauge("gossamer_build_info", "The version of Gossamer.", ("version",), {(__version__,): 1})
+    ]
+    answers: Values = {}
+    for store, readers in _READERS.items():
+        answers[store,] = 1
+        for read in readers:
+            try:
+                families += await read(project)
+            except Transient:  # told by the gauge below; what else this store would say is not waited for
+                answers[store,] = 0
+                break
+    words = "Whether a store of the project answered: 1 or 0. Its figures are left out when it did not."
+    families.append(_gauge("gossamer_store_up", words, ("store",), answers))
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(
-        _Read(
-            [
-                _family("gossamer_build_info", "The version of Gossamer.", ("version",), {(__version__,): 1}),
-                *await _queue(project),
-                await _workers(project),
-                *await _scaling(project),
-                await _waiting_results(project),
-                await _dead_letters(project),
-                await _quality(project),
-                await _budgets(project),
-                await _schedule_lag(project),
-                await _callbacks(project),
-                await _alerts(project),
-            ]
-        )
-    )
+    registry.register(_Read(families))
     return bytes(generate_latest(registry))
 
 
-def _family(name: str, words: str, labels: tuple[str, ...], values: dict[tuple[str, ...], float]) -> GaugeMetricFamily:
+def _gauge(name: str, words: str, labels: tuple[str, ...], values: Values) -> Metric:
     family = GaugeMetricFamily(name, words, labels=labels)
     for held, value in sorted(values.items()):
         family.add_metric(held, value)
     return family
 
 
-async def _queue(project: Project) -> list[Metric]:
-    """Of the jobs that run."""
-    tasks: Counter[tuple[str, ...]] = Counter({(state,): 0 for state in STATES})
-    pages: Counter[tuple[str, ...]] = Counter()
-    jobs = await project.state.jobs.running_jobs()
-    for job in jobs:
-        counts = await project.state.jobs.counts(job.id)
-        for state in STATES:
-            tasks[state,] += getattr(counts, state)
-        for outcome in ("done", "unchanged", "dropped", "dead"):
-            pages[outcome,] += getattr(counts, outcome)
-    words = "Pages of the jobs that run now, by what became of them."
+def _counter(name: str, words: str, labels: tuple[str, ...], values: Values) -> Metric:
+    family = CounterMetricFamily(name, words, labels=labels)
+    for held, value in sorted(values.items()):
+        family.add_metric(held, value)
+    return family
+
+
+# -- counters: the record store ------------------------------------------------------------------------------------
+
+
+async def _counted(project: Project) -> list[Metric]:
+    figures = await totals(project)
+    pages: Values = {(outcome, route): n for outcome, by in figures.pages.items() for route, n in by.items()}
+    domains: Values = {(name, out): n for name, one in figures.domains.items() for out, n in one.pages.items()}
+    errors: Values = {(reason,): count for reason, count in figures.errors.items()}
+    domain_errors: Values = {(name,): one.errors for name, one in figures.domains.items()}
+    tokens: Values = {(route,): spent for route, spent in figures.tokens.items()}
+    received: Counter[tuple[str, ...]] = Counter()
+    for route, count in figures.bytes.items():
+        table = project.settings.routes.get(route)
+        received[(table.pool if table is not None else "") or DIRECT.name,] += count
+    outcome = ("outcome",)
     return [
-        _family("gossamer_queue_tasks", "Tasks of the jobs that run now, by state.", ("state",), dict(tasks)),
-        _family("gossamer_running_jobs_pages", words, ("outcome",), dict(pages)),
-        _family("gossamer_running_jobs", "Jobs that run now.", (), {(): len(jobs)}),
+        _counter("gossamer_pages", "Attempts, by what became of the page.", (*outcome, "route"), pages),
+        _counter("gossamer_domain_pages", "The same by site.", ("domain", *outcome), domains),
+        _seconds(figures.latency),
+        _counter("gossamer_errors", "Attempts that failed, by reason.", ("reason",), errors),
+        _counter("gossamer_domain_errors", "The same by site.", ("domain",), domain_errors),
+        _counter("gossamer_items", "Items that pages gave.", (), {(): figures.items}),
+        _counter("gossamer_tokens", "What requests cost.", ("route",), tokens),
+        _counter("gossamer_received_bytes", "Bytes received, by proxy pool.", ("pool",), dict(received)),
     ]
 
 
-async def _workers(project: Project) -> Metric:
+def _seconds(latency: dict[str, Latency]) -> Metric:
+    family = HistogramMetricFamily("gossamer_fetch_seconds", "Seconds until the answer.", labels=("route",))
+    for route, one in sorted(latency.items()):
+        below, buckets = 0, []
+        for bound, count in zip((*map(str, BOUNDS), "+Inf"), one.counts, strict=True):
+            below += count
+            buckets.append((bound, below))
+        family.add_metric((route,), buckets, one.seconds)
+    return family
+
+
+# -- gauges: what the stores say now -------------------------------------------------------------------------------
+
+
+async def _queue(project: Project) -> list[Metric]:
+    """Of the jobs that run."""
+    tasks: Counter[tuple[str, ...]] = Counter({(state, ANY_LANE): 0 for state in STATES})
+    pages: Counter[tuple[str, ...]] = Counter()
+    oldest, now = 0.0, project.clock.now()
+    jobs = await project.state.jobs.running_jobs()
+    for job in jobs:
+        counts = await project.state.jobs.counts(job.id)
+        for outcome in ("done", "unchanged", "dropped", "dead"):
+            pages[outcome,] += getattr(counts, outcome)
+        for lane in await project.state.queue.lanes(job.id) if counts.open else ():
+            for state in STATES:
+                tasks[state, lane.lane or ANY_LANE] += getattr(lane, state)
+            if lane.ready_since is not None and not job.paused:
+                oldest = max(oldest, now - lane.ready_since)
+    words = "Pages of the jobs that run now, by what became of them."
+    waits = "How long a page has waited for a worker that its site would let be fetched. 0: none waits."
+    queue = "Tasks of the jobs that run now, by state and lane."
+    return [
+        _gauge("gossamer_queue_tasks", queue, ("state", "lane"), dict(tasks)),
+        _gauge("gossamer_queue_oldest_ready_seconds", waits, (), {(): oldest}),
+        _gauge("gossamer_running_jobs_pages", words, ("outcome",), dict(pages)),
+        _gauge("gossamer_running_jobs", "Jobs that run now.", (), {(): len(jobs)}),
+    ]
+
+
+async def _workers(project: Project) -> list[Metric]:
     now = project.clock.now()
     states: Counter[tuple[str, ...]] = Counter({(state,): 0 for state in ("working", "idle", "draining", "missing")})
     for card in await project.state.workers.workers():
         states["missing" if now - card.seen_at > MISSING_SECONDS else card.state,] += 1
-    return _family("gossamer_workers", "Worker processes, by state.", ("state",), dict(states))
+    return [_gauge("gossamer_workers", "Worker processes, by state.", ("state",), dict(states))]
 
 
 async def _scaling(project: Project) -> list[Metric]:
@@ -109,62 +170,69 @@ async def _scaling(project: Project) -> list[Metric]:
         "gossamer_workers_wanted": ("workers_wanted", "Workers that this takes, by lane."),
     }
     return [
-        _family(name, text, ("lane",), {(lane,): getattr(found, field) for lane, found in lanes.items()})
+        _gauge(name, text, ("lane",), {(lane,): getattr(found, field) for lane, found in lanes.items()})
         for name, (field, text) in words.items()
     ]
 
 
-async def _waiting_results(project: Project) -> Metric:
+async def _waiting_results(project: Project) -> list[Metric]:
     """Those that were given up do not count."""
     hosts: Counter[tuple[str, ...]] = Counter()
     for note in await project.state.spools.notes():
         if not note.given_up:
             hosts[note.host,] += sum(note.results.values())
     words = "Results on the disks of workers that are not stored yet, by host."
-    return _family("gossamer_results_waiting", words, ("host",), dict(hosts))
+    return [_gauge("gossamer_results_waiting", words, ("host",), dict(hosts))]
 
 
-async def _dead_letters(project: Project) -> Metric:
+async def _dead_letters(project: Project) -> list[Metric]:
     reasons = await project.state.queue.dead_reasons(DeadFilter())
-    values: dict[tuple[str, ...], float] = {(reason,): count for reason, count in reasons.items()}
-    return _family("gossamer_dead_letters", "Pages that were given up, by reason.", ("reason",), values)
+    values: Values = {(reason,): count for reason, count in reasons.items()}
+    return [_gauge("gossamer_dead_letters", "Pages that were given up, by reason.", ("reason",), values)]
 
 
-async def _quality(project: Project) -> Metric:
+async def _quality(project: Project) -> list[Metric]:
     today = day_of(project.clock.now())
     scores = scores_of(await project.records.scores(since=today))
-    values: dict[tuple[str, ...], float] = {
-        (one.spider, one.type): one.score for one in scores if one.field == WHOLE and one.day == today
-    }
+    values: Values = {(one.spider, one.type): one.score for one in scores if one.field == WHOLE and one.day == today}
     words = "Share of faultless items today, by spider and type."
-    return _family("gossamer_quality_score", words, ("spider", "type"), values)
+    return [_gauge("gossamer_quality_score", words, ("spider", "type"), values)]
 
 
-async def _budgets(project: Project) -> Metric:
+async def _budgets(project: Project) -> list[Metric]:
     report = await route_report(project, limit=1)
-    values: dict[tuple[str, ...], float] = {
+    values: Values = {
         (one.budget,): max(0.0, one.left or 0.0) / one.limit for one in report.budgets[:MOST_BUDGETS] if one.limit
     }
-    return _family("gossamer_budget_remaining_ratio", "What is left of each budget.", ("scope",), values)
+    return [_gauge("gossamer_budget_remaining_ratio", "What is left of each budget.", ("scope",), values)]
 
 
-async def _schedule_lag(project: Project) -> Metric:
+async def _schedule_lag(project: Project) -> list[Metric]:
     """A tick that has passed and that no scheduler has decided about."""
     now = project.clock.now()
     going = [one for one in await project.state.schedules.schedules() if not one.paused]
     ticks = [at for at in (next_tick(one, now) for one in going) if at is not None]
     late = max((now - at for at in ticks), default=0.0)
-    return _family("gossamer_schedule_lag_seconds", "How late the most overdue run is.", (), {(): max(0.0, late)})
+    return [_gauge("gossamer_schedule_lag_seconds", "How late the most overdue run is.", (), {(): max(0.0, late)})]
 
 
-async def _callbacks(project: Project) -> Metric:
+async def _callbacks(project: Project) -> list[Metric]:
     pending = await project.state.callbacks.pending()
-    return _family("gossamer_callbacks_pending", "Callbacks that are not delivered yet.", (), {(): pending})
+    return [_gauge("gossamer_callbacks_pending", "Callbacks that are not delivered yet.", (), {(): pending})]
 
 
-async def _alerts(project: Project) -> Metric:
+async def _alerts(project: Project) -> list[Metric]:
     """Every alert, also those that do not fire: a query needs something to compare with."""
     firing: Counter[tuple[str, ...]] = Counter({(alert,): 0 for alert in USUAL})
     for one in await firing_alerts(project):
         firing[one.alert,] += 1
-    return _family("gossamer_alert_firing", "Subjects that an alert fires for.", ("alert",), dict(firing))
+    return [_gauge("gossamer_alert_firing", "Subjects that an alert fires for.", ("alert",), dict(firing))]
+
+
+# The figures of each store, those that are read first, first.
+_READERS: dict[str, tuple[Callable[[Project], Awaitable[list[Metric]]], ...]] = {
+    "records": (_counted, _quality),
+    "state": (
+        _queue, _workers, _scaling, _waiting_results, _dead_letters, _budgets, _schedule_lag, _callbacks, _alerts,
+    ),
+}  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-from ...frontier.contract import QueueLoad, SiteFacts, SiteLoad, UrlFate, UrlStory
+from ...frontier.contract import LaneLoad, QueueLoad, SiteFacts, SiteLoad, UrlFate, UrlStory
 from ...frontier.queue_values import MOST_COUNTED
 from ...model.task import UrlState, wishes_of
 from . import rows
@@ -20,6 +20,7 @@ from .jobs import JobRow
 AHEAD_COUNTED = 100_000
 DUE_COUNTED = 2_000  # tasks that wait and are due, of a job in a shard
 SITES_AT_ONCE = 500
+READY_LOOKED_AT = 20  # sites of a shard and lane that could give a task now
 WAITING_LOOKED_AT = 500  # waiting tasks of a shard, for the reasons of their sites
 
 
@@ -105,6 +106,54 @@ class RedisQueueView(RedisDeadLetters):
                 if task is not None:
                     found.setdefault((shard, task.site), Counter())[task.reason] += 1
         return {which: counted.most_common(1)[0][0] for which, counted in found.items()}
+
+    async def lanes(self, job: str) -> list[LaneLoad]:
+        known = await self._jobs.find_row(job)
+        if known is None:
+            return []
+        counts, now = await self._jobs.counts(job), await self._server.time()
+        loads: dict[str, list[int]] = {"": [counts.queued, counts.waiting, counts.leased]}
+        since: dict[str, float] = {}
+        for shard in range(self._keys.shards):
+            names = await self._server.fields(self._keys.in_shard(shard, f"{known.number}:lanes"))
+            lanes = {0: "", **{int(number): name.decode("utf-8", "replace") for name, number in names.items()}}
+            if len(lanes) > 1:
+                async for queue, packed in self._scan(self._keys.in_shard(shard, f"{known.number}:queues")):
+                    if lane := lanes.get(rows.split_queue(int(queue))[0], ""):
+                        load = rows.read_load(packed)
+                        loads[lane] = [a + b for a, b in zip(loads.get(lane, (0, 0, 0)), load, strict=True)]
+                        loads[""] = [max(0, a - b) for a, b in zip(loads[""], load, strict=True)]
+            for number, lane in lanes.items():
+                for at in await self._ready_since(shard, known.number, number, now):
+                    since[lane] = min(at, since.get(lane, at))
+        return [
+            LaneLoad(lane=lane, queued=load[0], waiting=load[1], leased=load[2], ready_since=since.get(lane))
+            for lane, load in sorted(loads.items())
+            if not lane or any(load)
+        ]
+
+    async def _ready_since(self, shard: int, job: int, lane: int, now: float) -> list[float]:
+        """Since when some sites of a lane could have given their next task."""
+        ready, sleeping, queue, urls = (
+            self._keys.in_shard(shard, f"{job}:{name}") for name in ("ready", "sleeping", "queue", "urls")
+        )
+        first, end = rows.ready_in_lane(lane)
+        found = await self._server.call("ZRANGEBYLEX", ready, first, end, "LIMIT", 0, READY_LOOKED_AT)
+        sites = [int.from_bytes(place[-4:], "big") for place in found]
+        woken = await self._server.call("ZRANGEBYSCORE", sleeping, "-inf", now, "LIMIT", 0, READY_LOOKED_AT)
+        sites += [site for of, site in (rows.split_queue(int(one)) for one in woken) if of == lane]
+        known = await self._site_rows([(shard, site) for site in sites]) if sites else {}
+        times = []
+        for (_, number), (site, _) in known.items():
+            start = rows.queue_start(number, lane)
+            head = await self._server.call("ZRANGEBYLEX", queue, b"[" + start, "+", "LIMIT", 0, 1)
+            if head and head[0].startswith(start):
+                name = head[0][-rows.FINGERPRINT_BYTES :]
+                packed = await self._server.call("HGET", urls, name)
+                row = rows.read_row(name, packed) if packed else None
+                if row is not None:
+                    times.append(max(row.changed, site.next_at, site.rest_until))
+        return [at for at in times if at <= now]
 
     async def site(self, name: str) -> SiteFacts | None:
         shard = self._keys.shard_of(name)

@@ -35,6 +35,8 @@ _LEAST, _MOST = -(2**31), 2**31 - 1
 _LANE_FOLLOWS = b"\xc1"  # no MessagePack begins with it
 _LONGEST_LANE = 1_000  # bytes
 SITES_OF_A_LANE = 2**32
+FINGERPRINT_BYTES = 16
+_ABOVE = b"\xff" * 4  # before the number of a lane: such places come after those without one
 EVERY_LANE = b"*"
 
 Parent = Task | DeadLetter  # the page that a link was found on
@@ -161,9 +163,23 @@ def queue_number(lane: int, site: int) -> int:
     return lane * SITES_OF_A_LANE + site
 
 
+def queue_start(site: int, lane: int) -> bytes:
+    """Before all tasks of a site and lane in the queue."""
+    return _lane_start(lane) + site.to_bytes(4, "big")
+
+
+def ready_in_lane(lane: int) -> tuple[bytes, bytes]:
+    """The bounds of a lane among the queues that are ready."""
+    return (b"[" + _lane_start(lane), b"(" + _lane_start(lane + 1)) if lane else (b"-", b"(" + _ABOVE)
+
+
+def _lane_start(lane: int) -> bytes:
+    return _ABOVE + lane.to_bytes(4, "big") if lane else b""
+
+
 def place_in_queue(row: Row, lane: int) -> tuple[bytes, bytes]:
     """The first place of the row's site and lane in the queue, and the place of the row itself."""
-    start = (b"\xff" * 4 + lane.to_bytes(4, "big") if lane else b"") + row.site.to_bytes(4, "big")
+    start = queue_start(row.site, lane)
     rank = (_MOST - row.priority).to_bytes(4, "big")
     return start, start + rank + row.sequence.to_bytes(6, "big") + row.fingerprint
 

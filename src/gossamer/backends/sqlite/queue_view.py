@@ -14,6 +14,7 @@ from ...frontier.contract import (
     Added,
     DeadFilter,
     DeadLetter,
+    LaneLoad,
     QueueLoad,
     SiteFacts,
     SiteLoad,
@@ -29,6 +30,7 @@ from .queue_rows import CountChanges, QueueRows
 
 CHUNK = 2_000
 DUE_COUNTED = 2_000  # tasks that wait and are due, of a job
+READY_LOOKED_AT = 100  # sites that could give a task now
 LETTERS_AT_ONCE = 500  # fewer: each may bring a long error
 
 Values = tuple[str | int | float | bytes, ...]  # what is bound in a query
@@ -68,6 +70,21 @@ SELECT sites.name, loads.queued, loads.waiting, loads.leased, max(sites.next_at,
             WHERE job = :job AND site = loads.site AND state IN ('full', 'held')))
 FROM loads JOIN sites ON sites.number = loads.site
 ORDER BY loads.queued + loads.waiting + loads.leased DESC"""
+
+# The first of each site that could give a task now, and since when it could: its rate allows it, and the task is there.
+_READY = """
+SELECT lane, max(sites.next_at, sites.rest_until, (
+    SELECT changed_at FROM urls WHERE job = :job AND site = some.site AND fetcher IS nullif(some.lane, '')
+        AND state = 'queued' ORDER BY priority DESC, turn LIMIT 1))
+FROM (SELECT * FROM (SELECT site, lane FROM queues WHERE job = :job AND state = 'ready' LIMIT :some)
+    UNION ALL SELECT * FROM (SELECT site, lane FROM queues WHERE job = :job AND state = 'sleeping' AND wake_at <= :now
+        ORDER BY wake_at LIMIT :some)) AS some
+JOIN sites ON sites.number = some.site"""
+
+_HAS_LANES = "SELECT EXISTS (SELECT 1 FROM queues WHERE job = :job AND lane <> '')"
+_LANES = """
+SELECT fetcher, sum(state = 'queued'), sum(state = 'waiting'), sum(state = 'leased') FROM urls
+WHERE job = :job AND state IN ('queued', 'waiting', 'leased') AND fetcher IS NOT NULL GROUP BY fetcher"""
 
 # Columns in the order of the fields of SiteFacts.
 _SITE = """
@@ -264,6 +281,35 @@ class SqliteQueueView:
 
         fields = SiteLoad.__struct_fields__
         return [SiteLoad(**dict(zip(fields, row, strict=True))) for row in await self._database.read(read)]
+
+    async def lanes(self, job: str) -> list[LaneLoad]:
+        counts, now = await self._jobs.counts(job), self._clock.now()
+
+        def read(connection: sqlite3.Connection) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] | None:
+            known = connection.execute("SELECT number FROM jobs WHERE id = ?", (job,)).fetchone()
+            if known is None:
+                return None
+            values = {"job": known[0], "now": now, "some": READY_LOOKED_AT}
+            others = connection.execute(_HAS_LANES, values).fetchone()[0]
+            return (
+                connection.execute(_LANES, values).fetchall() if others else [],
+                connection.execute(_READY, values).fetchall(),
+            )
+
+        found = await self._database.read(read)
+        if found is None:
+            return []
+        others, ready = found
+        since: dict[str, float] = {}
+        for lane, at in ready:
+            if at is not None and at <= now:
+                since[lane] = min(at, since.get(lane, at))
+        rest = [count - sum(row[place] for row in others) for place, count in
+                enumerate((counts.queued, counts.waiting, counts.leased), 1)]  # fmt: skip
+        return [
+            LaneLoad(lane=lane, queued=queued, waiting=waiting, leased=leased, ready_since=since.get(lane))
+            for lane, queued, waiting, leased in (("", *(max(0, one) for one in rest)), *sorted(others))
+        ]
 
     async def site(self, name: str) -> SiteFacts | None:
         row = await self._database.read(lambda c: c.execute(_SITE, (name,)).fetchone())
