@@ -26,6 +26,7 @@ HOMES = {
     "schedule": "schedule",
     "job": "jobs",
     "status": "jobs",
+    "top": "top",
     "why": "why",
     "attempts": "why",
     "site": "sites",
@@ -70,6 +71,7 @@ GROUPS = {
     },
     "Look": {
         "status": "Where every job stands.",
+        "top": "What the project does just now, live.",
         "why": "The whole story of one URL.",
         "alerts": "What is amiss: list, explain, silence, test.",
         "attempts": "What was tried, by which route, with what outcome.",
