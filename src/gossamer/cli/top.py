@@ -101,12 +101,13 @@ def print_top(view: TopView, name: str, console: Console, *, lines: int | None) 
     title, time = f"{visible(name)}", f"{view.at[11:19]} UTC"
     gap = " " * max(2, console.width - len(title) - len(time) - 1) if console.is_terminal else "  "
     console.print(Text.assemble((title, "bold"), gap, (time, "dim")))
-    for label, text in _facts(view):
+    facts = _facts(view)
+    for label, text in facts:
         line = Text.assemble((label.rjust(LABEL), "dim"), "  ", text)
         if console.is_terminal:
             line.truncate(console.width, overflow="ellipsis")
         console.print(line)
-    room = (lines - 9) if lines is not None else 1000
+    room = (lines - 1 - len(facts)) if lines is not None else 1000
     for printed in (_print_jobs, _print_sites, _print_workers):
         if room < 4:
             return
@@ -121,6 +122,11 @@ def _facts(view: TopView) -> list[tuple[str, Text]]:
     states = ", ".join(f"{count} {state}" for state, count in view.workers_by_state.items())
     missing = "missing" in view.workers_by_state
     facts.append(("workers", Text(states or "none: gossamer worker starts one", "yellow" if missing else "")))
+    if view.alerts:
+        worst = view.alerts[0]
+        more = f" and {len(view.alerts) - 1} more: gossamer alerts" if len(view.alerts) > 1 else ""
+        style = "red" if worst.severity == "critical" else "yellow"
+        facts.append(("alerts", Text.assemble((visible(worst.message), style), (more, "dim"))))
     if view.waiting_results:
         facts.append(("waiting", Text(f"{many(view.waiting_results, 'result')} on disks of workers", "yellow")))
     if view.trouble:
@@ -172,12 +178,13 @@ def _print_jobs(view: TopView, console: Console, room: int) -> int:
         return 2
     shown = view.jobs[: max(1, min(len(view.jobs), room // 3))]
     console.print()
+    bar = (Column("", "cyan"),) if console.is_terminal else ()
     print_table(
-        (Column("JOB", "bold"), Column("", "cyan"), Column("DONE", right=True), Column("OPEN", right=True),
+        (Column("JOB", "bold"), *bar, Column("DONE", right=True), Column("OPEN", right=True),
          Column("DEAD", right=True), Column("PAGES/S", right=True), Column("LEFT", right=True),
          Column("NOW", fold=True, spare=1)),
         [
-            (job.id, _bar(job) if console.is_terminal else "", _share(job), f"{job.open:,}", f"{job.dead:,}",
+            (job.id, *((_bar(job),) if bar else ()), f"{_settled(job):.0%}", f"{job.open:,}", f"{job.dead:,}",
              f"{job.pages_per_second:.1f}", span(job.eta_seconds) if job.eta_seconds is not None else "", job.standing)
             for job in shown
         ],
@@ -193,10 +200,6 @@ def _settled(job: JobView) -> float:
 def _bar(job: JobView) -> str:
     filled = round(_settled(job) * BAR)
     return "━" * filled + "╌" * (BAR - filled)
-
-
-def _share(job: JobView) -> str:
-    return f"{_settled(job):.0%}"
 
 
 def _print_sites(view: TopView, console: Console, room: int) -> int:

@@ -13,6 +13,8 @@ import msgspec
 from ..clock import iso_time
 from ..errors import Transient
 from ..frontier.contract import DeadFilter
+from ..model.alert import Severity
+from .alerts import AlertView, firing_alerts
 from .figures import MINUTE, DomainPoint, Point, history, totals
 from .jobs import JobView, views_of
 from .open import Project
@@ -55,6 +57,7 @@ class TopView(msgspec.Struct, frozen=True, kw_only=True):
     queue: QueuePage
     workers: list[WorkerView]
     workers_by_state: dict[str, int]
+    alerts: list[AlertView]  # that fire, the gravest first
     dead_letters: int
     waiting_results: int  # on the disks of workers
     trouble: str | None
@@ -79,6 +82,9 @@ async def top_view(project: Project, *, sites: int = SITES, jobs: int = JOBS) ->
         queue=await queue_by_site(project, limit=sites),
         workers=workers,
         workers_by_state=dict(Counter("missing" if one.missing else one.state for one in workers).most_common()),
+        alerts=sorted(
+            await firing_alerts(project), key=lambda one: (list(Severity)[::-1].index(one.severity), one.since)
+        ),
         dead_letters=sum((await project.state.queue.dead_reasons(DeadFilter())).values()),
         waiting_results=sum(one.waiting for one in workers),
         trouble=trouble,
