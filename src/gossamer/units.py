@@ -227,7 +227,7 @@ def setting_text(value: object) -> str:
 
 def _duration(value: timedelta) -> str:
     seconds = value.total_seconds()
-    if seconds < 1:
+    if 0 < seconds < 1:
         return f"{seconds * 1000:g}ms"
     parts = []
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
