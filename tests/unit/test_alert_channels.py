@@ -226,3 +226,16 @@ async def test_a_test_message_goes_to_the_channels_that_were_named(tmp_path: Pat
 def _certificate(folder: Path) -> tuple[ssl.SSLContext, Path]:
     made = vouched_for(folder)
     return made.server, made.file
+
+
+async def test_apprise_sends_by_the_service_that_its_address_names(tmp_path: Path, receiver: Receiver, monkeypatch):
+    pytest.importorskip("apprise")
+    monkeypatch.setenv("GOSSAMER_SECRET_HOST", receiver.url.removeprefix("http://").removesuffix("/in"))
+    (taken,), _ = await sent(tmp_path, {"kind": "apprise", "url": "json://${HOST}/in"}, notice("shop.example"))
+    (unknown,), _ = await sent(tmp_path, {"kind": "apprise", "url": "nothing://secret/"}, notice("a"))
+    assert taken.error == ""
+    (got,) = receiver.deliveries
+    assert got.told["title"] == "books: success fires for shop.example"
+    assert "shop.example fails" in got.told["message"]
+    assert "does not know" in unknown.error
+    assert "secret" not in unknown.error
