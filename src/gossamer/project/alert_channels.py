@@ -11,6 +11,7 @@ Names of sites and spiders come from strangers: in Slack they cannot call anybod
 from __future__ import annotations
 
 import asyncio
+import logging
 import smtplib
 import socket
 import ssl
@@ -27,7 +28,7 @@ import msgspec
 from .. import __version__
 from ..access.webhooks import GONE, signed_headers
 from ..clock import iso_time
-from ..errors import AddressRefused, FetchFailed, FetchRefused, GossamerError, Misconfigured, MissingExtra, Transient
+from ..errors import AddressRefused, GossamerError, Misconfigured, MissingExtra, Transient
 from ..fetch.addresses import AddressGuard
 from ..fetch.contract import Limits, TransportRequest
 from ..fetch.http import AiohttpTransport
@@ -78,7 +79,7 @@ class Channels:
         except AddressRefused as refusal:
             remedy = "Where that is meant, set allow_private = true for the channel."
             return Sent(error=_discreet(f"{refusal} {remedy}", hidden), hopeless=True)
-        except (TimeoutError, GossamerError, OSError, smtplib.SMTPException) as error:
+        except Exception as error:  # servers and packages of others may raise anything; the next try may be spared it
             return Sent(error=_discreet(_words(error), hidden))
 
     # -- over HTTP ---------------------------------------------------------------------------------------------
@@ -145,6 +146,7 @@ class Channels:
             import apprise
         except ImportError as error:
             raise MissingExtra("Channels of kind apprise need a package: pip install 'gossamer[apprise]'") from error
+        logging.getLogger("apprise").disabled = True  # it names addresses with their secrets
         target = apprise.Apprise()
         if not target.add(self._revealed(table.url.reveal(), hidden)):
             raise Misconfigured("Apprise does not know this kind of address: see its list of services.")
@@ -291,7 +293,7 @@ def _words(error: Exception) -> str:
                 error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
             )
             return f"The mail server answered {error.smtp_code}: {said}"
-        case FetchFailed() | FetchRefused() | GossamerError():
+        case GossamerError():
             return str(error)
         case _:
             return f"{type(error).__name__}: {error}"
