@@ -133,6 +133,14 @@ async def show_letters(project: Project, target: str) -> list[DeadLetterDetail]:
     return [await _detail(project, letter) for letter in await _letters(project, target)]
 
 
+async def letter_of(project: Project, job: str, id: str) -> DeadLetterDetail:
+    """The letter with that id in that job. Raises Misconfigured."""
+    found = await project.state.queue.dead(DeadFilter(id=int(id[:18]), job=job), 1) if _is_id(id) else []
+    if not found:
+        raise Misconfigured(f"There is no dead letter {visible(id)} in {visible(job)}.")
+    return await _detail(project, found[0])
+
+
 async def raw_page(project: Project, letter: DeadLetterDetail) -> bytes:
     """The page as it was received. Raises Misconfigured when there is no raw copy."""
     if letter.archive_ref is None:

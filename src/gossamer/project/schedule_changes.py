@@ -16,7 +16,7 @@ import msgspec
 from ..errors import GossamerError, Misconfigured, SpiderNotFound, Transient
 from ..model.job import JobTerms
 from ..model.schedule import Schedule, ScheduleProgress
-from ..schedule.authority import sealed_schedule
+from ..schedule.authority import demand_own_schedule, sealed_schedule
 from ..schedule.bad_schedule import BadSchedule as BadSchedule  # the doors tell it in their own notation
 from ..schedule.bad_schedule import Key as Key
 from ..schedule.decisions import run_now
@@ -55,6 +55,17 @@ class ScheduleAdded(msgspec.Struct, frozen=True, kw_only=True):
     first_run: str  # when it will run
     going: list[str]
     warnings: list[str]  # what may be a mistake
+
+
+class ScheduleEdit(msgspec.Struct, frozen=True, kw_only=True):
+    """When a schedule runs and how much, in the words of gossamer.toml; None is no bound."""
+
+    trigger: str  # every 6h, 0 3 * * *, at 2027-01-31T12:00
+    zone: str
+    windows: str
+    overlap: str
+    limit: int | None
+    budget: int | None
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,6 +278,31 @@ async def resume_schedule(project: Project, name: str) -> ScheduleChange:
     return ScheduleChange(
         name=name, changed=True, next_run="never" if due is None else _at_its_place(progress, due, now)
     )
+
+
+async def edit_schedule(project: Project, name: str, wanted: ScheduleEdit) -> ScheduleAdded:
+    """Change when a schedule runs, and leave alone what it does. Raises Misconfigured for one of gossamer.toml, for one
+    that nobody vouches for, and for a definition that cannot be."""
+    settings, progress = project.settings, await _find(project, name)
+    if progress.origin == FROM_FILE:
+        raise Misconfigured(_in_file(settings, name, "change it"))
+    before = progress.schedule
+    demand_own_schedule(settings, before)  # else our seal would vouch for what a stranger wrote
+    word, _, rest = wanted.trigger.strip().partition(" ")
+    kind, text = (word, rest) if word in ("every", "at", "cron") else ("cron", wanted.trigger.strip())
+    table = ScheduleTable(
+        spider=before.spider,
+        zone=wanted.zone,
+        windows=wanted.windows,
+        overlap=wanted.overlap,
+        limit=wanted.limit,
+        budget=wanted.budget,
+        **{kind: text},
+    )
+    checked = schedule_of(name, table)
+    fields = ("trigger", "zone", "windows", "overlap", "limit", "budget")
+    after = msgspec.structs.replace(before, **{field: getattr(checked, field) for field in fields})
+    return await add_schedule(project, NewSchedule(sealed_schedule(settings, after), []), replace=True)
 
 
 async def _set_paused(project: Project, progress: ScheduleProgress, paused: bool) -> None:

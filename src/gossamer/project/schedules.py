@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+from datetime import timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -31,6 +32,7 @@ from .timetable import coming, is_counted, is_missed, natural, next_tick, state_
 RUNS_ASKED_AT_ONCE = 50
 RUNS_SHOWN = 5
 TICKS_SHOWN = 5
+CALENDAR_TICKS = 1000
 
 
 class ScheduleNote(msgspec.Struct, frozen=True):
@@ -140,6 +142,13 @@ class ScheduleList(msgspec.Struct, frozen=True, kw_only=True):
         return [*self.schedules, *self.broken]
 
 
+class Calendar(msgspec.Struct, frozen=True, kw_only=True):
+    """The ticks of a time to come, in order. `cut`: there are more."""
+
+    ticks: list[TickView]
+    cut: bool
+
+
 class Book(msgspec.Struct, frozen=True, kw_only=True):
     """What the state and the file say about schedules, before it is put into values."""
 
@@ -172,6 +181,16 @@ async def list_schedules(project: Project, name: str | None = None, *, ticks: in
 def unstarted_schedules(settings: Settings, now: float, name: str | None = None, *, ticks: int = 0) -> ScheduleList:
     """The schedules of a project without state: those of gossamer.toml. Raises Misconfigured."""
     return _listed(book_of_file(settings, now).only(name), {}, ticks)
+
+
+async def calendar(project: Project, length: timedelta) -> Calendar:
+    """When the schedules are due from now on, for that long. Paused ones are left out."""
+    book = await read_book(project)
+    end = book.now + length.total_seconds()
+    active = [one for one in book.schedules if not one.paused]
+    found = [tick for tick in coming(active, book.now, CALENDAR_TICKS + 1) if tick.at <= end]
+    ticks = [TickView(tick.schedule, iso_time(tick.at)) for tick in found[:CALENDAR_TICKS]]
+    return Calendar(ticks=ticks, cut=len(found) > CALENDAR_TICKS)
 
 
 async def show_schedule(project: Project, name: str) -> ScheduleDetail:

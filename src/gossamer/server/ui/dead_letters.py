@@ -1,0 +1,191 @@
+"""Views of dead letters: found by filter, replayed and purged with their number before the eyes; one with its attempts,
+its traceback and its raw page, as text and in a frame that can do nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from ...errors import Misconfigured
+from ...project.dead_letters import (
+    DeadLetterChoice,
+    DeadLetterDetail,
+    count_letters,
+    letter_of,
+    list_letters,
+    purge_letters,
+    raw_page,
+    replay_letters,
+)
+from ...project.keys import JOBS
+from ...project.wire_jobs import job_for
+from ...units import many
+from ..answers import ApiError
+from .templates import LONGEST_TEXT, link, segment
+from .view import Action, Context, Done, Download, Question, View, Visit, missing
+
+Text = Annotated[str, Meta(max_length=2083)]
+SHORT = 100
+MOST = 1000
+FRAME = {
+    "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'self'",
+    "x-content-type-options": "nosniff",
+    "content-disposition": "inline",
+}
+
+
+class LetterFilters(msgspec.Struct, frozen=True, kw_only=True):
+    job: Text | None = None
+    reason: Text | None = None
+    domain: Text | None = None
+    url: Text | None = None
+    limit: Annotated[int, Meta(ge=1, le=MOST)] = SHORT
+
+
+class LetterForm(msgspec.Struct, frozen=True, kw_only=True):
+    job: Text = ""
+    reason: Text = ""
+    domain: Text = ""
+    url: Text = ""
+    fetch: bool = False
+
+    def choice(self) -> DeadLetterChoice:
+        return DeadLetterChoice(
+            target=self.url or None, job=self.job or None, reason=self.reason or None, domain=self.domain or None
+        )
+
+    def back(self) -> str:
+        return link("/ui/dead", job=self.job, reason=self.reason, domain=self.domain)
+
+
+async def listed(visit: Visit) -> Context:
+    chosen = visit.of(LetterFilters)
+    if not await _may_see(visit, chosen.job):
+        return {"page": None, "filtered": False}
+    choice = DeadLetterChoice(
+        target=chosen.url or None, job=chosen.job or None, reason=chosen.reason or None, domain=chosen.domain or None
+    )
+    page = await list_letters(visit.project, choice, limit=chosen.limit)
+    more = min(MOST, chosen.limit + SHORT) if page.total > len(page.letters) >= chosen.limit and chosen.limit < MOST else 0
+    return {"page": page, "filtered": choice != DeadLetterChoice(), "more": more}
+
+
+async def _may_see(visit: Visit, job: str | None) -> bool:
+    """Letters of all jobs are for the admin; others name one of their jobs."""
+    if job:
+        if await job_for(visit.project, visit.caller, job) is None and not visit.caller.is_admin:
+            raise missing("job of that id")
+        return True
+    return visit.caller.is_admin
+
+
+async def one(visit: Visit) -> Context:
+    letter = await _letter(visit)
+    text = ""
+    if letter.archive_ref is not None:
+        text = (await raw_page(visit.project, letter))[: 4 * LONGEST_TEXT].decode("utf-8", "replace")
+    return {"letter": letter, "raw": text, "fields": {"job": letter.job, "url": letter.url}}
+
+
+async def _letter(visit: Visit) -> DeadLetterDetail:
+    if await job_for(visit.project, visit.caller, visit.path["job"]) is None:
+        raise missing("job of that id")
+    try:
+        return await letter_of(visit.project, visit.path["job"], visit.path["letter"])
+    except Misconfigured:
+        raise missing("dead letter of that number") from None
+
+
+async def frame(visit: Visit) -> Response:
+    """The raw page for a frame: it may show itself, and do nothing else."""
+    letter = await _letter(visit)
+    body = await raw_page(visit.project, letter)
+    return Response(body, headers=FRAME, media_type="text/html")
+
+
+async def file(visit: Visit) -> Response:
+    letter = await _letter(visit)
+    headers = {"content-disposition": f'attachment; filename="dead-letter-{letter.id}"'}
+    return Response(await raw_page(visit.project, letter), headers=headers, media_type="application/octet-stream")
+
+
+# -- replay and purge ------------------------------------------------------------------------------------------------
+
+
+async def _chosen(visit: Visit) -> DeadLetterChoice:
+    form = visit.of(LetterForm)
+    if form.job:
+        if await job_for(visit.project, visit.caller, form.job, to_change=True) is None:
+            raise missing("job of that id")
+    elif not visit.caller.is_admin:
+        raise ApiError(403, "scope", "Name one of your jobs: the letters of all jobs need the scope admin.")
+    return form.choice()
+
+
+async def ask_to_replay(visit: Visit) -> Question:
+    count = await count_letters(visit.project, await _chosen(visit))
+    words = f"Try {many(count, 'dead letter')} again? Pages that could not be parsed are parsed from the archive."
+    return Question(words=words, button=f"Try {many(count, 'letter')} again", back=visit.of(LetterForm).back())
+
+
+async def replay(visit: Visit) -> Done:
+    form = visit.of(LetterForm)
+    done = await replay_letters(visit.project, await _chosen(visit), fetch=form.fetch)
+    said = []
+    if done.queued:
+        said.append(f"{many(sum(done.queued.values()), 'letter')} back in the queue")
+    if done.resolved:
+        said.append(f"{many(done.resolved, 'letter')} parsed from the archive, {many(done.records, 'record')}")
+    if done.failed:
+        said.append(f"{many(done.failed, 'letter')} failed again: {done.failures[0].message}")
+    said += [f"{many(count, 'letter')} left out: {why}" for why, count in done.left_out.items()]
+    words = "; ".join(said) or "There was nothing to try again"
+    return Done(words=f"{words}.", to=form.back(), target=form.job or form.url)
+
+
+async def ask_to_purge(visit: Visit) -> Question:
+    count = await count_letters(visit.project, await _chosen(visit))
+    words = f"Forget {many(count, 'dead letter')} for good? Raw pages and attempts stay; the pages count as dropped."
+    return Question(words=words, button=f"Forget {many(count, 'letter')}", back=visit.of(LetterForm).back())
+
+
+async def purge(visit: Visit) -> Done:
+    form = visit.of(LetterForm)
+    count = await purge_letters(visit.project, await _chosen(visit))
+    return Done(words=f"{many(count, 'dead letter')} forgotten.", to=form.back(), target=form.job or form.url)
+
+
+def page_of(job: str, letter: int) -> str:
+    return f"/ui/dead/{segment(job)}/{letter}"
+
+
+VIEWS = (
+    View(
+        path="/ui/dead",
+        title="Dead letters",
+        template="dead.html",
+        regions={"listed": listed},
+        query=LetterFilters,
+        scope=JOBS,
+        group="Work",
+    ),
+    View(
+        path="/ui/dead/{job}/{letter}",
+        title="Dead letter",
+        template="letter.html",
+        regions={"one": one},
+        scope=JOBS,
+        live=False,
+    ),
+)
+ACTIONS = (
+    Action(path="/ui/dead/replay", handler=replay, ask=ask_to_replay, form=LetterForm, scope=JOBS),
+    Action(path="/ui/dead/purge", handler=purge, ask=ask_to_purge, form=LetterForm, scope=JOBS),
+)
+DOWNLOADS = (
+    Download(path="/ui/dead/{job}/{letter}/frame", handler=frame, scope=JOBS),
+    Download(path="/ui/dead/{job}/{letter}/raw", handler=file, scope=JOBS),
+)

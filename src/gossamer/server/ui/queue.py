@@ -1,0 +1,115 @@
+"""Views of the queue: sites with open pages and why they wait; one site, which can be slowed down or rest."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ...project.attempts import FINE
+from ...project.figures import Point, history
+from ...project.keys import ADMIN, JOBS
+from ...project.sites import CAUSES, queue_by_site, rest_site, resume_site, site_named, site_view, slow_site
+from .charts import Series, areas
+from .templates import segment
+from .view import Action, Context, Done, View, Visit
+
+AT_ONCE = 50
+DAY = 86_400.0
+Text = Annotated[str, Meta(max_length=500)]
+
+
+class QueueFilters(msgspec.Struct, frozen=True, kw_only=True):
+    q: Text = ""
+    job: Text | None = None
+    cause: Text | None = None
+    sort: Text = "-open"
+    after: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
+
+
+class RateForm(msgspec.Struct, frozen=True, kw_only=True):
+    rate: Annotated[str, Meta(max_length=50)]
+
+
+class RestForm(msgspec.Struct, frozen=True, kw_only=True):
+    duration: Annotated[str, Meta(max_length=50)]
+
+
+async def listed(visit: Visit) -> Context:
+    chosen = visit.of(QueueFilters)
+    page = await queue_by_site(
+        visit.project,
+        job=chosen.job,
+        cause=chosen.cause,
+        search=chosen.q,
+        sort=chosen.sort.removeprefix("-"),
+        limit=AT_ONCE,
+        skip=chosen.after,
+        sees=visit.caller.sees,
+    )
+    return {"queue": page, "causes": CAUSES, "filtered": bool(chosen.q or chosen.job or chosen.cause)}
+
+
+async def one(visit: Visit) -> Context:
+    return {"site": await site_view(visit.project, visit.path["site"], sees=visit.caller.sees)}
+
+
+async def figures(visit: Visit) -> Context:
+    project, site = visit.project, site_named(visit.path["site"])
+    found = await history(project, since=project.clock.now() - DAY, domain=site)
+    return {"chart_of": answers_chart(f"Attempts at {site} in the last day", found.points), "whole": found.whole}
+
+
+def answers_chart(label: str, points: list[Point]) -> object:
+    """Attempts that went well and those that did not, over time."""
+    fine = [float(sum(count for outcome, count in point.pages.items() if outcome in FINE)) for point in points]
+    every = [float(sum(point.pages.values())) for point in points]
+    bad = [total - good for total, good in zip(every, fine, strict=True)]
+    return areas(label, [point.at for point in points], [Series("failed", bad, "bad"), Series("fine", fine, "ok")])
+
+
+def page_of(site: str) -> str:
+    return f"/ui/queue/{segment(site)}"
+
+
+async def slow(visit: Visit) -> Done:
+    order = await slow_site(visit.project, visit.path["site"], visit.of(RateForm).rate, by=visit.caller.name)
+    return Done(words=f"{order.site} {order.in_words}.", to=page_of(order.site), target=order.site)
+
+
+async def rest(visit: Visit) -> Done:
+    order = await rest_site(visit.project, visit.path["site"], visit.of(RestForm).duration, by=visit.caller.name)
+    return Done(words=f"{order.site} {order.in_words}.", to=page_of(order.site), target=order.site)
+
+
+async def resume(visit: Visit) -> Done:
+    site = site_named(visit.path["site"])
+    changed = await resume_site(visit.project, site)
+    words = f"{site} goes on as the settings say." if changed else f"Nothing was ordered for {site}."
+    return Done(words=words, to=page_of(site), target=site)
+
+
+VIEWS = (
+    View(
+        path="/ui/queue",
+        title="Queue",
+        template="queue.html",
+        regions={"listed": listed},
+        query=QueueFilters,
+        scope=JOBS,
+        group="Work",
+    ),
+    View(
+        path="/ui/queue/{site}",
+        title="Site",
+        template="site.html",
+        regions={"one": one, "figures": figures},
+        scope=ADMIN,
+    ),
+)
+ACTIONS = (
+    Action(path="/ui/queue/{site}/slow", handler=slow, form=RateForm, scope=ADMIN),
+    Action(path="/ui/queue/{site}/rest", handler=rest, form=RestForm, scope=ADMIN),
+    Action(path="/ui/queue/{site}/resume", handler=resume, scope=ADMIN),
+)

@@ -1,0 +1,160 @@
+"""Views of schedules: all of them with the runs of the coming day; one with its runs, paused, resumed, run now, edited."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ...errors import Misconfigured
+from ...project.keys import ADMIN, JOBS
+from ...project.schedule_changes import (
+    ScheduleEdit,
+    edit_schedule,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    run_schedule,
+)
+from ...project.schedules import calendar, list_schedules, show_schedule
+from ...units import many, seconds_of
+from .charts import Series, bars
+from .templates import segment
+from .view import Action, Context, Done, Question, View, Visit, missing
+
+HOUR = 3600.0
+DAY = timedelta(days=1)
+SHOWN = 50
+Text = Annotated[str, Meta(max_length=1000)]
+
+
+class SchedulesFilters(msgspec.Struct, frozen=True, kw_only=True):
+    q: Text = ""
+    state: Text | None = None
+
+
+class EditForm(msgspec.Struct, frozen=True, kw_only=True):
+    trigger: Text
+    zone: Text = "UTC"
+    windows: Text = ""
+    overlap: Text = "skip"
+    limit: Text = ""
+    budget: Text = ""
+
+
+async def listed(visit: Visit) -> Context:
+    chosen = visit.of(SchedulesFilters)
+    found = await list_schedules(visit.project)
+    states: dict[str, int] = {}
+    for one in found.schedules:
+        states[one.state] = states.get(one.state, 0) + 1
+    shown = [
+        one
+        for one in found.schedules
+        if chosen.q.lower() in f"{one.name} {one.spider}".lower() and chosen.state in (None, one.state)
+    ]
+    return {"found": found, "shown": shown, "states": states, "filtered": bool(chosen.q or chosen.state)}
+
+
+async def day(visit: Visit) -> Context:
+    ticks = await calendar(visit.project, DAY)
+    first = visit.project.clock.now() // HOUR * HOUR
+    times = [first + n * HOUR for n in range(25)]
+    counts = [0.0] * len(times)
+    for tick in ticks.ticks:
+        place = int((seconds_of(tick.at) - first) // HOUR)
+        counts[min(max(place, 0), len(times) - 1)] += 1
+    return {
+        "ticks": ticks.ticks[:SHOWN],
+        "total": len(ticks.ticks),
+        "cut": ticks.cut,
+        "chart_of": bars("Runs in the coming day, by hour", times, [Series("runs", counts)]),
+    }
+
+
+async def one(visit: Visit) -> Context:
+    try:
+        return {"schedule": await show_schedule(visit.project, visit.path["name"])}
+    except Misconfigured as error:
+        raise missing("schedule of that name") from error
+
+
+def page_of(name: str) -> str:
+    return f"/ui/schedules/{segment(name)}"
+
+
+async def pause(visit: Visit) -> Done:
+    name = visit.path["name"]
+    change = await pause_schedule(visit.project, name)
+    going = f"; {', '.join(change.running)} goes on" if change.running else ""
+    return Done(words=f"{name} is paused{going}.", to=page_of(name), target=name)
+
+
+async def resume(visit: Visit) -> Done:
+    name = visit.path["name"]
+    change = await resume_schedule(visit.project, name)
+    again = f"; its next run is {change.next_run}" if change.next_run else ""
+    return Done(words=f"{name} goes on{again}.", to=page_of(name), target=name)
+
+
+async def run(visit: Visit) -> Done:
+    begun = await run_schedule(visit.project, visit.path["name"])
+    words = f"{begun.job} has begun. {begun.note}".strip()
+    return Done(words=words, to=f"/ui/jobs/{segment(begun.job)}", target=begun.job)
+
+
+async def edit(visit: Visit) -> Done:
+    name, form = visit.path["name"], visit.of(EditForm)
+    wanted = ScheduleEdit(
+        trigger=form.trigger,
+        zone=form.zone,
+        windows=form.windows,
+        overlap=form.overlap,
+        limit=_count(form.limit, "limit"),
+        budget=_count(form.budget, "budget"),
+    )
+    changed = await edit_schedule(visit.project, name, wanted)
+    return Done(words=f"{name} runs {changed.when}; next: {changed.first_run}.", to=page_of(name), target=name)
+
+
+def _count(text: str, name: str) -> int | None:
+    if not text.strip():
+        return None
+    if not text.strip().isdigit() or not 0 < int(text.strip()[:12]):
+        raise Misconfigured(f"The {name} is a whole number above 0, or empty for none.")
+    return int(text.strip()[:12])
+
+
+async def ask_to_remove(visit: Visit) -> Question:
+    found = await show_schedule(visit.project, visit.path["name"])
+    words = f"Remove {found.name}? It has begun {many(found.runs, 'run')}, which stay; one that is going goes on."
+    return Question(words=words, button="Remove it", back=page_of(found.name))
+
+
+async def remove(visit: Visit) -> Done:
+    name = visit.path["name"]
+    await remove_schedule(visit.project, name)
+    return Done(words=f"{name} is removed.", to="/ui/schedules", target=name)
+
+
+VIEWS = (
+    View(
+        path="/ui/schedules",
+        title="Schedules",
+        template="schedules.html",
+        regions={"listed": listed, "day": day},
+        query=SchedulesFilters,
+        scope=JOBS,
+        group="Work",
+    ),
+    View(path="/ui/schedules/{name}", title="Schedule", template="schedule.html", regions={"one": one}, scope=JOBS),
+)
+ACTIONS = (
+    Action(path="/ui/schedules/{name}/pause", handler=pause, scope=ADMIN),
+    Action(path="/ui/schedules/{name}/resume", handler=resume, scope=ADMIN),
+    Action(path="/ui/schedules/{name}/run", handler=run, scope=ADMIN),
+    Action(path="/ui/schedules/{name}/edit", handler=edit, form=EditForm, scope=ADMIN),
+    Action(path="/ui/schedules/{name}/remove", handler=remove, ask=ask_to_remove, scope=ADMIN),
+)

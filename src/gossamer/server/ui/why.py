@@ -1,0 +1,166 @@
+"""Views of what was tried: the story of one URL as a timeline; the log of attempts; the attempts for one page as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+from markupsafe import Markup
+from msgspec import Meta
+
+from ...project.attempts import FINE, AttemptFilter, list_attempts
+from ...project.keys import JOBS, RECORDS
+from ...project.story import AttemptView, JobStory, Story
+from ...project.wire_views import seen_story
+from ...units import seconds_of, span
+from .view import Context, View, Visit
+
+AT_ONCE = 100
+MOST_BARS = 100
+Text = Annotated[str, Meta(max_length=2083)]
+
+
+class WhyFilters(msgspec.Struct, frozen=True, kw_only=True):
+    url: Text = ""
+
+
+class LogFilters(msgspec.Struct, frozen=True, kw_only=True):
+    job: Text | None = None
+    domain: Text | None = None
+    route: Text | None = None
+    outcome: Text | None = None
+    reason: Text | None = None
+    since: Text | None = None
+    until: Text | None = None
+    after: Annotated[str, Meta(max_length=100)] = ""
+
+
+class OneFilters(msgspec.Struct, frozen=True, kw_only=True):
+    url: Text = ""
+    job: Text = ""
+
+
+class Event(NamedTuple):
+    """One step in the story of a URL. `kind` is a colour: good, bad, warn or quiet."""
+
+    at: str
+    title: str
+    words: str
+    kind: str
+    href: str = ""
+
+
+# -- why -------------------------------------------------------------------------------------------------------------
+
+
+async def story(visit: Visit) -> Context:
+    url = visit.of(WhyFilters).url.strip()
+    if not url:
+        return {"story": None, "events": []}
+    found = await seen_story(visit.project, visit.caller, url)
+    return {"story": found, "events": timeline(found)}
+
+
+def timeline(story: Story) -> list[Event]:
+    """All that happened to a URL, the oldest first."""
+    events = [event for job in story.jobs for event in _of_job(job)]
+    events += [_of_attempt(one) for one in story.attempts]
+    events += [Event(one.fetched_at, "archived", f"status {one.status}, {one.archive_ref}", "quiet") for one in story.visits]
+    for record in story.records:
+        words = f"version {record.version} of {record.key}, by {record.spider}"
+        events.append(Event(record.last_changed, f"record {record.type}", words, "good"))
+    return sorted(events, key=lambda event: event.at)
+
+
+def _of_job(job: JobStory) -> list[Event]:
+    found = f"on {job.found_on}" if job.found_on else "as a seed"
+    events = [Event(job.created_at, "found", f"{found}, by {job.job}, depth {job.depth}", "quiet")]
+    events += [Event(one.at, "incident", one.what, "warn") for one in job.incidents]
+    return events
+
+
+def _of_attempt(one: AttemptView) -> Event:
+    parts = [f"status {one.status}" if one.status else "no answer", f"in {span(one.latency)}", f"by {one.route}"]
+    parts += [f"through {one.proxy}"] if one.proxy else []
+    parts += [one.error or one.reason] if one.error or one.reason else []
+    kind = "good" if one.outcome in FINE else "bad" if one.outcome == "dead" else "warn"
+    return Event(one.at, one.outcome, f"try {one.attempt} of {one.job}: {', '.join(parts)}", kind)
+
+
+# -- attempts --------------------------------------------------------------------------------------------------------
+
+
+async def listed(visit: Visit) -> Context:
+    chosen = visit.of(LogFilters)
+    wanted = AttemptFilter(**{name: getattr(chosen, name) for name in AttemptFilter.__struct_fields__})
+    page = await list_attempts(
+        visit.project, wanted, limit=AT_ONCE, after=chosen.after or None, caller=visit.caller
+    )
+    return {"page": page, "filtered": wanted != AttemptFilter()}
+
+
+async def bars(visit: Visit) -> Context:
+    chosen = visit.of(OneFilters)
+    found = await seen_story(visit.project, visit.caller, chosen.url)
+    attempts = [one for one in found.attempts if chosen.job in ("", one.job)][-MOST_BARS:]
+    known = next((one for one in found.jobs if one.job == chosen.job), None)
+    return {"story": found, "attempts": attempts, "drawn": waterfall(attempts, known.created_at if known else None)}
+
+
+def waterfall(attempts: Sequence[AttemptView], found_at: str | None) -> list[tuple[AttemptView, Markup, str]]:
+    """For each attempt a bar on one axis of time, and how long the page had waited before it."""
+    if not attempts:
+        return []
+    starts = [seconds_of(one.at) for one in attempts]
+    first = seconds_of(found_at) if found_at is not None else starts[0]
+    last = max(start + one.latency for start, one in zip(starts, attempts, strict=True))
+    whole = max(last - first, 1e-6)
+    rows, before = [], first
+    for start, one in zip(starts, attempts, strict=True):
+        waited = max(0.0, start - before)
+        left, wait = (before - first) / whole * 100, waited / whole * 100
+        width = max(0.6, one.latency / whole * 100)
+        kind = "ok" if one.outcome in FINE else "bad"
+        words = f"waited {span(waited)}, answered in {span(one.latency)}"
+        bar = Markup(
+            '<svg class="meter" role="img" aria-label="{}">'
+            '<rect class="bar quiet" x="{:.3f}%" width="{:.3f}%" height="100%"/>'
+            '<rect class="bar {}" x="{:.3f}%" width="{:.3f}%" height="100%"/></svg>'
+        ).format(words, left, wait, kind, min(left + wait, 99.4), width)
+        rows.append((one, bar, span(waited)))
+        before = start + one.latency
+    return rows
+
+
+VIEWS = (
+    View(
+        path="/ui/why",
+        title="Why",
+        template="why.html",
+        regions={"story": story},
+        query=WhyFilters,
+        scope=RECORDS,
+        or_scope=JOBS,
+        group="Look",
+    ),
+    View(
+        path="/ui/attempts",
+        title="Attempts",
+        template="attempts.html",
+        regions={"listed": listed},
+        query=LogFilters,
+        scope=RECORDS,
+        or_scope=JOBS,
+        group="Look",
+    ),
+    View(
+        path="/ui/attempts/page",
+        title="Attempts for one page",
+        template="waterfall.html",
+        regions={"bars": bars},
+        query=OneFilters,
+        scope=RECORDS,
+        or_scope=JOBS,
+    ),
+)

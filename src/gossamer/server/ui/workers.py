@@ -1,0 +1,141 @@
+"""Views of what works: workers with their heartbeats, which can be drained; routes, proxies and budgets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ...project.figures import history
+from ...project.keys import ADMIN, JOBS
+from ...project.proxies import proxy_pools, reset_exits, try_exits
+from ...project.routes import reset_routes, route_report
+from ...project.workers import drain_worker, leading_scheduler, list_workers
+from ...units import many
+from .charts import Series, areas
+from .view import Action, Context, Done, Question, View, Visit
+
+DAY = 86_400.0
+SITES_SHOWN = 100
+Name = Annotated[str, Meta(max_length=300)]
+KINDS = ("a", "b", "c", "d", "warn", "ok", "bad")
+
+
+class WorkerForm(msgspec.Struct, frozen=True, kw_only=True):
+    name: Name
+
+
+class PoolForm(msgspec.Struct, frozen=True, kw_only=True):
+    pool: Name
+
+
+class SiteForm(msgspec.Struct, frozen=True, kw_only=True):
+    site: Name = ""
+
+
+class RoutesFilters(msgspec.Struct, frozen=True, kw_only=True):
+    days: Annotated[int, Meta(ge=1, le=30)] = 1
+
+
+async def listed(visit: Visit) -> Context:
+    workers = await list_workers(visit.project)
+    return {
+        "workers": workers,
+        "scheduler": await leading_scheduler(visit.project),
+        "alive": [one for one in workers if not one.missing],
+    }
+
+
+async def ask_to_drain(visit: Visit) -> Question:
+    name = visit.of(WorkerForm).name
+    words = f"Let {name} finish what it has in hand and end? Its supervisor starts no other worker in its place."
+    return Question(words=words, button="Drain it", back="/ui/workers")
+
+
+async def drain(visit: Visit) -> Done:
+    worker = await drain_worker(visit.project, visit.of(WorkerForm).name)
+    return Done(words=f"{worker.name} was asked to drain.", to="/ui/workers", target=worker.name)
+
+
+# -- routes, proxies, budgets ----------------------------------------------------------------------------------------
+
+
+async def learned(visit: Visit) -> Context:
+    return {"report": await route_report(visit.project, limit=SITES_SHOWN)}
+
+
+async def pools(visit: Visit) -> Context:
+    return {"pools": await proxy_pools(visit.project)}
+
+
+async def spend(visit: Visit) -> Context:
+    days = visit.of(RoutesFilters).days
+    found = await history(visit.project, since=visit.project.clock.now() - days * DAY)
+    names = sorted({name for point in found.points for name in point.routes})
+    times = [point.at for point in found.points]
+    tokens = [
+        Series(name, [point.routes[name].tokens if name in point.routes else 0.0 for point in found.points], kind)
+        for name, kind in zip(names, KINDS * (len(names) // len(KINDS) + 1), strict=False)
+    ]
+    return {
+        "routes": {name: found.whole.routes[name] for name in sorted(found.whole.routes)},
+        "tokens": found.whole.tokens,
+        "chart_of": areas("Credits spent, by route", times, [one for one in tokens if any(one.values)]),
+        "spent_anything": any(any(one.values) for one in tokens),
+    }
+
+
+async def try_pool(visit: Visit) -> Done:
+    pool = visit.of(PoolForm).pool
+    found = await try_exits(visit.project.settings, pool)
+    bad = [one for one in found if not one.ok]
+    words = f"{len(found) - len(bad)} of {many(len(found), 'exit')} of {pool} let us in"
+    if bad:
+        words += f"; {bad[0].exit}: {bad[0].words}"[:400]
+    return Done(words=f"{words}.", to="/ui/routes", target=pool)
+
+
+async def wake_pool(visit: Visit) -> Done:
+    pool = visit.of(PoolForm).pool
+    count = await reset_exits(visit.project, pool)
+    return Done(words=f"The rests of {many(count, 'exit')} of {pool} are over.", to="/ui/routes", target=pool)
+
+
+async def ask_to_forget(visit: Visit) -> Question:
+    site = visit.of(SiteForm).site
+    words = f"Forget what was learned about {site or 'every site'}? Its pages begin at the cheapest route again."
+    return Question(words=words, button="Forget it", back="/ui/routes")
+
+
+async def forget(visit: Visit) -> Done:
+    site = visit.of(SiteForm).site or None
+    count = await reset_routes(visit.project, site)
+    return Done(words=f"Forgot {many(count, 'learned route')}.", to="/ui/routes", target=site or "")
+
+
+VIEWS = (
+    View(
+        path="/ui/workers",
+        title="Workers",
+        template="workers.html",
+        regions={"listed": listed},
+        scope=JOBS,
+        group="Operate",
+    ),
+    View(
+        path="/ui/routes",
+        title="Routes and proxies",
+        template="routes.html",
+        regions={"spend": spend, "learned": learned, "pools": pools},
+        query=RoutesFilters,
+        scope=ADMIN,
+        group="Operate",
+    ),
+)
+ACTIONS = (
+    Action(path="/ui/workers/drain", handler=drain, ask=ask_to_drain, form=WorkerForm, scope=ADMIN),
+    Action(path="/ui/routes/try", handler=try_pool, form=PoolForm, scope=ADMIN),
+    Action(path="/ui/routes/wake", handler=wake_pool, form=PoolForm, scope=ADMIN),
+    Action(path="/ui/routes/forget", handler=forget, ask=ask_to_forget, form=SiteForm, scope=ADMIN),
+)
