@@ -292,12 +292,14 @@ async def edit_schedule(project: Project, name: str, wanted: ScheduleEdit) -> Sc
     kind, text = (word, rest) if word in ("every", "at", "cron") else ("cron", wanted.trigger.strip())
     table = ScheduleTable(
         spider=before.spider,
+        every=text if kind == "every" else None,
+        at=text if kind == "at" else None,
+        cron=text if kind == "cron" else None,
         zone=wanted.zone,
         windows=wanted.windows,
         overlap=wanted.overlap,
         limit=wanted.limit,
         budget=wanted.budget,
-        **{kind: text},
     )
     checked = schedule_of(name, table)
     fields = ("trigger", "zone", "windows", "overlap", "limit", "budget")

@@ -1,4 +1,4 @@
-"""Views of what the project lets in and out: settings, masked; keys; callbacks, which can be sent again; the audit log."""
+"""Views of settings, masked; of keys and the audit log; of callbacks, which can be sent again."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ VIEWS = (
         or_scope=SCRAPE,
         group="Operate",
     ),
-    View(path="/ui/keys", title="Keys", template="keys.html", regions={"keys": keys}, scope=ADMIN, group="Operate"),
+    View(path="/ui/keys", title="Keys", template="keys.html", regions={"listed": keys}, scope=ADMIN, group="Operate"),
     View(
         path="/ui/settings",
         title="Settings",

@@ -69,7 +69,9 @@ async def listed(visit: Visit) -> Context:
         target=chosen.url or None, job=chosen.job or None, reason=chosen.reason or None, domain=chosen.domain or None
     )
     page = await list_letters(visit.project, choice, limit=chosen.limit)
-    more = min(MOST, chosen.limit + SHORT) if page.total > len(page.letters) >= chosen.limit and chosen.limit < MOST else 0
+    more = (
+        min(MOST, chosen.limit + SHORT) if page.total > len(page.letters) >= chosen.limit and chosen.limit < MOST else 0
+    )
     return {"page": page, "filtered": choice != DeadLetterChoice(), "more": more}
 
 

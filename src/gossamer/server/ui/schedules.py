@@ -1,4 +1,4 @@
-"""Views of schedules: all of them with the runs of the coming day; one with its runs, paused, resumed, run now, edited."""
+"""Views of schedules: all, with the runs of the coming day; one, which is paused, resumed, run now, edited, removed."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def edit(visit: Visit) -> Done:
 def _count(text: str, name: str) -> int | None:
     if not text.strip():
         return None
-    if not text.strip().isdigit() or not 0 < int(text.strip()[:12]):
+    if not text.strip().isdigit() or not int(text.strip()[:12]) > 0:
         raise Misconfigured(f"The {name} is a whole number above 0, or empty for none.")
     return int(text.strip()[:12])
 

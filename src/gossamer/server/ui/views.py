@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from . import jobs, overview
+from . import access, dead_letters, jobs, overview, queue, schedules, why, workers
 from .view import Action, Download, View
 
 VIEWS: tuple[View, ...] = (
     *overview.VIEWS,
     *jobs.VIEWS,
+    *queue.VIEWS,
+    *dead_letters.VIEWS,
+    *schedules.VIEWS,
+    *why.VIEWS,
+    *workers.VIEWS,
+    *access.VIEWS,
 )
-ACTIONS: tuple[Action, ...] = (*jobs.ACTIONS,)
-DOWNLOADS: tuple[Download, ...] = ()
+ACTIONS: tuple[Action, ...] = (
+    *jobs.ACTIONS,
+    *queue.ACTIONS,
+    *dead_letters.ACTIONS,
+    *schedules.ACTIONS,
+    *workers.ACTIONS,
+    *access.ACTIONS,
+)
+DOWNLOADS: tuple[Download, ...] = (*dead_letters.DOWNLOADS,)

@@ -1,4 +1,4 @@
-"""Views of what was tried: the story of one URL as a timeline; the log of attempts; the attempts for one page as bars."""
+"""Views of what was tried: the story of a URL as a timeline; the log of attempts; those for one page as bars."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def timeline(story: Story) -> list[Event]:
     """All that happened to a URL, the oldest first."""
     events = [event for job in story.jobs for event in _of_job(job)]
     events += [_of_attempt(one) for one in story.attempts]
-    events += [Event(one.fetched_at, "archived", f"status {one.status}, {one.archive_ref}", "quiet") for one in story.visits]
+    events += [
+        Event(one.fetched_at, "archived", f"status {one.status}, {one.archive_ref}", "quiet") for one in story.visits
+    ]
     for record in story.records:
         words = f"version {record.version} of {record.key}, by {record.spider}"
         events.append(Event(record.last_changed, f"record {record.type}", words, "good"))
@@ -94,9 +96,7 @@ def _of_attempt(one: AttemptView) -> Event:
 async def listed(visit: Visit) -> Context:
     chosen = visit.of(LogFilters)
     wanted = AttemptFilter(**{name: getattr(chosen, name) for name in AttemptFilter.__struct_fields__})
-    page = await list_attempts(
-        visit.project, wanted, limit=AT_ONCE, after=chosen.after or None, caller=visit.caller
-    )
+    page = await list_attempts(visit.project, wanted, limit=AT_ONCE, after=chosen.after or None, caller=visit.caller)
     return {"page": page, "filtered": wanted != AttemptFilter()}
 
 

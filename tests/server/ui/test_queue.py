@@ -1,0 +1,155 @@
+"""The queue, dead letters, the story of a URL and the log of attempts in the dashboard."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+
+from gossamer.project.attempts import AttemptFilter, list_attempts
+from gossamer.project.dead_letters import DeadLetterChoice, letter_of, list_letters
+from gossamer.project.jobs import cancel_job, show_job
+from gossamer.project.sites import site_view
+
+from .screen import Screen, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SHOP = "shop.localhost"
+
+
+async def test_the_queue_says_for_each_site_why_it_waits_and_leads_to_its_page(screen: Screen) -> None:
+    async with screen.client() as client:
+        job = (await client.crawl(spider="shop")).job_id
+        await client.pause(job)
+    page = await screen.person()
+    await page.goto(f"/ui/queue?job={job}")
+
+    row = page.get_by_role("row", name=SHOP)
+    await expect(row.get_by_text("paused", exact=True)).to_be_visible()
+    await expect(row).to_contain_text(f"{job} is paused")
+    await row.get_by_role("link", name=SHOP).click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text(SHOP)
+    await expect(page.get_by_role("row", name=job)).to_contain_text("is paused")
+    await cancel_job(screen.project, job)
+
+
+async def test_a_site_is_slowed_down_rests_and_goes_on_by_hand(screen: Screen) -> None:
+    page = await screen.person()
+    await page.goto(f"/ui/queue/{SHOP}")
+    await page.get_by_label("No faster than").fill("6/m")
+    await page.get_by_role("button", name="Slow down").click()
+    await expect(page.get_by_role("status").filter(has_text="was slowed down to a request every 10 s")).to_be_visible()
+    await page.get_by_label("No request for").fill("2h")
+    await page.get_by_role("button", name="Let it rest").click()
+    await expect(page.get_by_role("status").filter(has_text="rests until")).to_be_visible()
+
+    view = await site_view(screen.project, SHOP)
+    assert view.order is not None
+    assert (view.order.rate, view.order.rest_until is not None, view.spacing) == ("6/m", True, 10.0)
+    await page.get_by_role("button", name="Let it go on").click()
+    await expect(page.get_by_role("button", name="Let it go on")).to_be_hidden()
+    assert (await site_view(screen.project, SHOP)).order is None
+    await page.get_by_label("No faster than").fill("quickly")
+    await page.get_by_role("button", name="Slow down").click()
+    await expect(page.get_by_text("is not a rate")).to_be_visible()
+    screen.errors.clear()  # the browser tells of the 4xx
+
+
+async def test_dead_letters_are_found_by_filter_counted_replayed_and_purged(screen: Screen) -> None:
+    job = await screen.crawl()
+    letters = await list_letters(screen.project, DeadLetterChoice(job=job), limit=100)
+    assert len(letters.by_reason) > 1, letters.by_reason
+    reason, count = next((name, many) for name, many in letters.by_reason.items() if not name.startswith("http"))
+    page = await screen.person()
+    await page.goto(f"/ui/dead?job={job}")
+    await expect(page.get_by_text(f"{letters.total} letters like that")).to_be_visible()
+    await page.get_by_label("Reason").select_option(reason)
+    await page.get_by_role("button", name="Show").click()
+    await expect(page.get_by_role("row")).to_have_count(count + 1)
+
+    await page.get_by_role("button", name="Forget").click()
+    await expect(page.get_by_text(f"Forget {count} dead letter")).to_be_visible()
+    assert (await show_job(screen.project, job)).dead == letters.total, "a question changes nothing"
+    await page.get_by_role("button", name=f"Forget {count} letter").click()
+    await expect(page.get_by_role("status").filter(has_text="forgotten")).to_be_visible()
+    assert (await show_job(screen.project, job)).dead == letters.total - count
+
+    left = await list_letters(screen.project, DeadLetterChoice(job=job), limit=100)
+    target = next(one for one in left.letters if one.reason.startswith("http"))
+    before = len(await screen.project.records.attempts(bytes.fromhex(target.fingerprint)))
+    await page.goto(f"/ui/dead?job={job}&reason={target.reason}")
+    await page.get_by_role("button", name="Try again").click()
+    await page.get_by_role("button", name=f"Try {left.by_reason[target.reason]} letter").click()
+    await expect(page.get_by_role("status").filter(has_text="back in the queue")).to_be_visible()
+
+    async def is_tried_again() -> bool:
+        return len(await screen.project.records.attempts(bytes.fromhex(target.fingerprint))) > before
+
+    await until(is_tried_again, "the worker has asked for the page again")
+
+
+async def test_one_letter_shows_its_attempts_and_its_raw_page_inert(screen: Screen) -> None:
+    job = await screen.crawl()
+    letters = (await list_letters(screen.project, DeadLetterChoice(job=job), limit=100)).letters
+    letter = next(one for one in letters if one.reason.startswith("http"))  # an answer came, and was archived
+    page = await screen.person()
+    await page.goto(f"/ui/dead/{job}/{letter.id}")
+
+    await expect(page.get_by_role("heading", level=1)).to_contain_text(letter.url)
+    attempts = page.get_by_role("region", name="Attempts").get_by_role("row")
+    logged = (await letter_of(screen.project, job, str(letter.id))).attempts_log
+    await expect(attempts).to_have_count(1 + len(logged))
+    answer = await page.request.get(f"/ui/dead/{job}/{letter.id}/frame")
+    assert answer.status == 200
+    assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox; frame-ancestors 'self'"
+    await page.get_by_text("As it would look").click()
+    inside = page.frame_locator("iframe.page").locator("body")
+    await expect(inside).to_be_visible()
+    assert await page.locator("iframe.page").get_attribute("sandbox") == ""
+    assert [one for one in screen.errors if "Content Security Policy" not in one and "sandboxed" not in one] == []
+    screen.errors.clear()  # what the frame was kept from
+
+
+async def test_why_tells_the_story_of_a_url_as_a_timeline(screen: Screen) -> None:
+    job = await screen.crawl(limit=5)
+    page = await screen.person()
+    await page.goto("/ui/why")
+    await page.get_by_label("URL").fill(screen.shop.url)
+    await page.get_by_role("button", name="Show").click()
+
+    await expect(page.get_by_role("link", name=job).first).to_be_visible()
+    rows = page.get_by_role("region", name="Timeline").get_by_role("row")
+    await expect(rows.filter(has_text="as a seed").first).to_be_visible()
+    await expect(rows.filter(has_text="try 1 of").first).to_be_visible()
+    await page.goto("/ui/why?url=https://nobody.example/x")
+    await expect(page.get_by_text("No job knows")).to_be_visible()
+
+
+async def test_attempts_are_filtered_and_one_page_is_drawn_as_bars(screen: Screen) -> None:
+    job = await screen.crawl(limit=6)
+    page = await screen.person()
+    await page.goto(f"/ui/attempts?job={job}")
+    every = (await list_attempts(screen.project, AttemptFilter(job=job), limit=100)).attempts
+    outcome = every[0].outcome
+    alike = [one for one in every if one.outcome == outcome]
+    await page.get_by_label("Outcome").select_option(outcome)
+    await page.get_by_role("button", name="Show").click()
+    rows = page.get_by_role("region", name="Attempts").get_by_role("row")
+    await expect(rows).to_have_count(1 + len(alike))
+
+    await rows.nth(1).get_by_role("link").first.click()
+    await expect(page.get_by_role("heading", name="Attempts for one page")).to_be_visible()
+    await expect(page.locator("svg.meter").first).to_be_visible()
+    await page.goto("/ui/attempts?reason=moon")
+    await expect(page.get_by_text("No attempt is like that.")).to_be_visible()
+
+
+async def test_what_only_an_admin_may_do_is_not_offered_to_others(screen: Screen) -> None:
+    page = await screen.person("jobs")
+    await page.goto("/ui/queue")
+    await expect(page.get_by_role("heading", name="Queue")).to_be_visible()
+    answer = await page.goto(f"/ui/queue/{SHOP}")
+    assert answer is not None
+    assert answer.status == 403
+    await page.goto("/ui/dead")
+    await expect(page.get_by_text("need the scope admin")).to_be_visible()
+    screen.errors.clear()
