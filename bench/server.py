@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, cast
@@ -27,11 +28,17 @@ Answer = Callable[[str, bytes], tuple[bytes, float]]
 _END = b"\r\n\r\n"
 
 
-def response(body: bytes, *, status: str = "200 OK", content_type: str = "text/html; charset=utf-8") -> bytes:
-    """A complete response as bytes, ready to be sent any number of times."""
+HTML = "text/html; charset=utf-8"
+
+
+def response(
+    body: bytes, *, status: str = "200 OK", content_type: str = HTML, headers: str = "Cache-Control: no-store\r\n"
+) -> bytes:
+    """A complete response as bytes, ready to be sent any number of times. `headers` are further lines."""
+    date = formatdate(usegmt=True)
     return (
-        f"HTTP/1.1 {status}\r\nServer: bench\r\nContent-Type: {content_type}\r\n"
-        f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\n\r\n"
+        f"HTTP/1.1 {status}\r\nServer: nginx\r\nDate: {date}\r\nContent-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: keep-alive\r\n{headers}\r\n"
     ).encode() + body
 
 

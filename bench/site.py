@@ -7,14 +7,16 @@ Lives here: what is on the pages, the truth that crawlers must bring home, and t
 from __future__ import annotations
 
 import argparse
+import gzip
 import html
 import json
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from email.utils import formatdate
 from functools import cache
 
-from .server import NOT_FOUND, json_response, response, serve
+from .server import HTML, NOT_FOUND, json_response, response, serve
 
 PAGES = 1500
 LINKS = 60
@@ -171,12 +173,35 @@ def _bottom(cards: Sequence[Product], foot: Sequence[Product], rng: random.Rando
     )
 
 
+class Resource:
+    """One page as a common web server sends it: with validators, packed for those who take gzip, 304 for a copy that
+    is still good."""
+
+    __slots__ = ("_etag", "_packed", "_plain", "_unchanged")
+
+    def __init__(self, body: bytes, number: int, content_type: str) -> None:
+        self._etag = f'W/"{68_000_000 + number:x}-{len(body):x}"'
+        changed = formatdate(1_780_000_000 + 977 * number, usegmt=True)
+        validators = f"Last-Modified: {changed}\r\nETag: {self._etag}\r\n"
+        common = f"{validators}Vary: Accept-Encoding\r\nCache-Control: max-age=300\r\nX-Frame-Options: SAMEORIGIN\r\n"
+        self._plain = response(body, content_type=content_type, headers=common)
+        packed = gzip.compress(body, compresslevel=1, mtime=0)
+        self._packed = response(packed, content_type=content_type, headers=f"{common}Content-Encoding: gzip\r\n")
+        self._unchanged = response(b"", status="304 Not Modified", content_type=content_type, headers=common)
+
+    def answer(self, head: bytes) -> bytes:
+        if self._etag.encode() in head:
+            return self._unchanged
+        at = head.lower().find(b"\r\naccept-encoding:")
+        return self._packed if at >= 0 and b"gzip" in head[at : at + 120] else self._plain
+
+
 class HitLog:
     """Answers with pages and counts, per path, how often each was sent."""
 
     def __init__(self, pages: int, seed: int) -> None:
-        self._pages = {p.path: response(render(n, pages, seed)) for n, p in enumerate(products(pages, seed))}
-        self._pages["/robots.txt"] = response(ROBOTS, content_type="text/plain")
+        self._pages = {p.path: Resource(render(n, pages, seed), n, HTML) for n, p in enumerate(products(pages, seed))}
+        self._pages["/robots.txt"] = Resource(ROBOTS, 0, "text/plain")
         self._hits: dict[str, int] = {}
         self._served = 0
 
@@ -185,7 +210,8 @@ class HitLog:
             return json_response(self._report(path)), 0.0
         self._hits[path] = self._hits.get(path, 0) + 1
         self._served += 1
-        return self._pages.get(path, NOT_FOUND), 0.0
+        found = self._pages.get(path)
+        return found.answer(head) if found is not None else NOT_FOUND, 0.0
 
     def _report(self, path: str) -> object:
         if path == "/__hits":
