@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 
-from gossamer.crawl.page_facts import content_of, observed, rhythm_of
+from gossamer.crawl.page_facts import content_of, facts_of, links_of, observed, rhythm_of
+from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageFacts, Record
+from gossamer.model.task import Request, Task
 
 DAY = 86_400.0
 FACTS = PageFacts(fingerprint=b"f" * 16, url="https://x.example/", job="j-1", fetched_at=DAY, status=200)
@@ -55,3 +58,24 @@ def test_a_change_that_the_sitemap_announced_is_dated() -> None:
     rhythm = rhythm_of(third)
     assert rhythm is not None
     assert (rhythm.changes, rhythm.alarms, rhythm.false_alarms) == (2, 1, 0)
+
+
+def test_links_are_kept_in_few_bytes_and_come_back_as_they_were() -> None:
+    links = [Request(url=f"https://x.example/product/{n:06d}", kind="product") for n in range(60)]
+    links.append(Request(url="https://x.example/search", method="POST", form={"q": "lamp"}, priority=3))
+    task = Task(
+        id=1, job="j-1", url="https://x.example/", fingerprint=b"f" * 16, site="x.example", kind="parse", priority=0,
+        depth=0, attempt=0, max_attempts=3, created_at=0.0,
+    )  # fmt: skip
+    snapshot = Snapshot(
+        url=task.url, requested_url=task.url, status=200, headers=Headers([("ETag", '"1"')]), body=b"x", fetched_at=DAY
+    )
+    facts = facts_of(task, snapshot, spider="s", parser_version="1", requests=links)
+    assert len(facts.links) < 10 * len(links)
+    assert links_of(facts) == [request.storable() for request in links]
+    assert links_of(None) == links_of(FACTS) == []
+
+
+def test_links_of_earlier_versions_are_read() -> None:
+    links = [Request(url="https://x.example/a", kind="product")]
+    assert links_of(replace(FACTS, links=msgspec.json.encode(links))) == links

@@ -53,7 +53,7 @@ from .errback import bury, leave_out
 from .fetch_page import FetchResult, PageFetch, failure_of_block
 from .held_lease import HeldLease
 from .pacer import TooEarly
-from .page_facts import content_of, observed, snapshot_of, was_done, without_validators
+from .page_facts import content_of, links_of, observed, snapshot_of, was_done, without_validators
 from .page_request import is_personal, redirected
 from .parse_page import parse_page
 from .site_notes import SiteNotes
@@ -230,8 +230,7 @@ class Journey:
     async def _keep_unchanged(self, outcome: NotModified) -> None:
         """The server says that nothing changed: not parsed again, but its links are followed as they were."""
         known = self._known
-        links = msgspec.json.decode(known.links, type=list[Request]) if known is not None and known.links else []
-        judged = await self._judge(links)
+        judged = await self._judge(links_of(known))
         facts = msgspec.structs.replace(known, fetched_at=outcome.fetched_at, job=self._task.job) if known else None
         if facts is not None:
             facts = self._observed(facts, facts.content)

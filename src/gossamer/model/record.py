@@ -13,7 +13,7 @@ from .route import DIRECT
 RecordIdentity: TypeAlias = tuple[str, str, str]  # type, site, key
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One item, ready to be stored. Identity is (type, site, key); `data` is a JSON object.
 
     `content_hash` covers the data only: an unchanged record is not rewritten. `schema` is the id of the ItemSchema that
@@ -52,7 +52,7 @@ class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = ""
 
 
-class ItemSchema(msgspec.Struct, frozen=True, kw_only=True):
+class ItemSchema(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The declared fields of a type of item at one time: `id` is a hash of `definition`, a JSON object."""
 
     id: str
@@ -60,7 +60,7 @@ class ItemSchema(msgspec.Struct, frozen=True, kw_only=True):
     definition: str
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class Tally(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the quality checks counted for one field of one type of item on one day (UTC, `2027-01-31`).
 
     `field` "*" means the item as a whole, type "*" the pages of the spider. With `rule` "" all values are counted: of
@@ -91,7 +91,7 @@ def _day(number: int) -> str:
 Fingerprint: TypeAlias = bytes  # an Attempt has a field of the name `bytes`, which hides the type
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One line of the audit log: one attempt to fetch and parse a URL, and its outcome."""
 
     at: float
@@ -115,11 +115,12 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 NO_BODY = 0  # in place of a status: no response came, and the copy is that of an earlier visit
 
 
-class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
+class PageFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The facts about a fetched page that its next visit needs: validators, the place of the raw copy, the links.
 
-    `links` is a JSON list of requests, kept only for pages with validators: when the server says 304, the page
-    is not parsed again and its links are followed from here. `parser` is the version of the code that parsed it.
+    `links` are requests, packed (crawl/page_facts.py), kept only for pages with validators: when the server says 304,
+    the page is not parsed again and its links are followed from here. `parser` is the version of the code that parsed
+    it.
     `failure` is the reason why the page left no records ("parse", "quality", "http-404"), "" when all went well.
     """
 
@@ -140,7 +141,7 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
     rhythm: str = ""  # how often the page changed, as JSON (schedule/change_rate.py); "" for pages that are not watched
 
 
-class PageResult(msgspec.Struct, frozen=True, kw_only=True):
+class PageResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything that one visit leaves behind; it is stored in one step, which may safely be repeated."""
 
     attempt: Attempt
