@@ -14,15 +14,19 @@ What is odd is kept where it can be, and noted:
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Generator, Iterable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import brotli  # type: ignore[import-untyped]
 import msgspec
 import zstandard
 
 from ..errors import BadResponse
+
+if TYPE_CHECKING:
+    import zlib
+else:  # the same, and more than twice as fast; its types are not
+    from zlib_ng import zlib_ng as zlib
 
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 MAX_MEMBERS = 10_000  # of gzip or frames of zstd, one after the other; each costs time, an empty one too

@@ -98,7 +98,7 @@ class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     cookies: tuple[Cookie, ...] = ()  # for a browser: all of the site, with their flags; others go by `headers`
 
 
-class Response(msgspec.Struct, frozen=True, kw_only=True):
+class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What came back. Any status is a response. `body` is decompressed; `cut` tells that its end is missing."""
 
     url: str
