@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from decimal import Decimal
+from itertools import count
 from typing import Any
 
+import msgspec
 import pytest
 
 from gossamer.errors import Misconfigured, ParseFailed
@@ -181,6 +183,34 @@ async def failure_of(kind: str) -> ParseFailed:
     with pytest.raises(ParseFailed) as caught:
         await run_callback(Buggy(), kind, page_of(""), max_yields=1000)
     return caught.value
+
+
+class Following(Spider):
+    start_urls = ("https://x.example/",)
+
+    def before(self, page: Page) -> Any:
+        for request in page.follow_all("a"):
+            request.data["of"] = object()
+            yield request
+
+    def other(self, page: Page) -> Any:
+        for number, request in enumerate(page.follow_all("a")):
+            yield msgspec.structs.replace(request, priority="high" if number else 1)
+
+    def odd(self, page: Page) -> Any:
+        yield from page.follow_all("a")
+        yield from page.follow_all("a", "\udc80")
+
+    def endless(self, page: Page) -> Any:
+        yield from page.follow_all(f"/{n}" for n in count())
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"), [("before", "JSON"), ("other", "priority"), ("odd", "kind"), ("endless", "more than")]
+)
+async def test_what_is_done_to_followed_links_is_judged(kind: str, fault: str) -> None:
+    with pytest.raises(ParseFailed, match=fault):
+        await run_callback(Following(), kind, page_of("<a href=/1></a><a href=/2></a>"), max_yields=1000)
 
 
 async def test_exception_becomes_a_parse_failure_with_the_users_frames() -> None:

@@ -54,7 +54,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return any(host == name or host.endswith(f".{name}") for name in self.sites or ())
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class Judged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`candidates` are for the frontier; `duplicates` were known to it already."""
 
     candidates: tuple[Candidate, ...] = ()

@@ -60,7 +60,7 @@ class LeaseBatch(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str = ""
 
 
-class Added(msgspec.Struct, frozen=True, kw_only=True):
+class Added(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How many of the offered candidates entered the queue, were already known, or were dropped with a reason."""
 
     queued: int = 0

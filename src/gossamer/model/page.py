@@ -43,7 +43,7 @@ class Headers:
         return f"Headers({len(self.pairs)} lines)"
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A raw page as it was received: enough to parse it again years later without another fetch.
 
     `url` is where the body came from, `requested_url` the URL of the task. `body` is decompressed; `cut` is True when

@@ -56,7 +56,7 @@ class DropReason(StrEnum):
     INVALID = "invalid"
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A URL that a spider or a seed list wants fetched. `kind` names the callback that will parse the page.
 
     `data` is JSON-able and travels with the task. `force` skips deduplication. At most one of `form`, `json` and `body`

@@ -76,7 +76,8 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
             f"Spider {spider.name} has no callback {kind!r} (any more); it has {', '.join(names)}.{hint}"
             f" Bring the method back, or start over with --fresh."
         )
-    basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields, spider)
+    alike = argument._alike if isinstance(argument, Page) else None
+    basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields, spider, alike)
     counted: dict[str, int] = {}
     try:
         with working_on(PageContext(argument.job, argument.url, counted)):
@@ -141,9 +142,12 @@ class _Unusable(ParseFailed):
 class _Basket:
     """Sorts what a callback gives, and refuses what is neither item nor request."""
 
-    def __init__(self, callback: str, room: int, spider: Spider | None = None) -> None:
+    def __init__(
+        self, callback: str, room: int, spider: Spider | None = None, alike: dict[int, Request] | None = None
+    ) -> None:
         self.callback = callback
         self._spider = spider
+        self._alike = alike if alike is not None else {}  # requests that need no closer look than the first of them
         self.items: list[AnyItem] = []
         self.requests: list[Request] = []
         self._room = room
@@ -151,11 +155,19 @@ class _Basket:
 
     def add_all(self, entries: Iterable[Any]) -> None:
         """Add each entry. Requests like the one before, of which a page has dozens, take a shortcut."""
-        requests, room, astuple = self.requests, self._room, msgspec.structs.astuple
+        requests, room, astuple, alike = self.requests, self._room, msgspec.structs.astuple, self._alike
         like: tuple[Any, ...] | None = None  # the fields of the one before, without its URL
+        kind: str | None = None  # the callback of the one before, if `follow_all` made it
         for entry in entries:
             if type(entry) is not Request:
                 self.add(entry)
+                continue
+            if alike.get(id(entry)) is entry and not entry.data:
+                if entry.kind is kind and len(requests) < room:
+                    requests.append(entry)
+                else:
+                    self.add(entry)
+                    kind = entry.kind
                 continue
             fields = astuple(entry)[1:]
             if fields == like and type(entry.url) is str and len(requests) < room:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import cast
@@ -18,6 +18,7 @@ from ..model.url import origin_of, parse_url
 _HREFS = XPath("//a/@href | //area/@href")
 _HREFS_TO_FOLLOW = XPath("//a[not(re:test(@rel, '\\bnofollow\\b', 'i'))]/@href | //area/@href")
 _WEB = ("http://", "https://")
+_MARKS = ("/", "\\")  # after a slash: the link names a host
 _LONGEST_KEPT = 500  # characters of a link
 
 
@@ -49,6 +50,19 @@ class LinkBase:
             if href.startswith(_WEB):
                 return href
         return parse_url(link, self.href)
+
+    def absolute(self, links: Iterable[str]) -> Iterator[str]:
+        """The absolute address of each link, fragment included; links that lead nowhere are left out."""
+        plain, origin = self._encoding == "UTF-8", self._origin
+        for link in links:
+            try:
+                if plain and link[:1] == "/" and link[1:2] not in _MARKS and len(link) <= _LONGEST_KEPT:
+                    url = _rooted(origin, link)
+                else:
+                    url = self.join(link)
+            except InvalidUrl:
+                continue
+            yield url
 
     def web_links(self, links: Iterable[str]) -> list[str]:
         """The http(s) addresses among `links`, absolute, without fragments, each once, in order.

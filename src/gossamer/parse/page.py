@@ -40,7 +40,19 @@ Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider, or its
 class Page(PageFiles):
     """A fetched page. `spider` is the one whose methods may be named as callbacks; None accepts any method."""
 
-    __slots__ = ("_base", "_data", "_files", "_selector", "_snapshot", "_text", "_tree", "_unread", "depth", "spider")
+    __slots__ = (
+        "_alike",
+        "_base",
+        "_data",
+        "_files",
+        "_selector",
+        "_snapshot",
+        "_text",
+        "_tree",
+        "_unread",
+        "depth",
+        "spider",
+    )
 
     def __init__(self, snapshot: Snapshot, *, depth: int = 0, spider: object | None = None) -> None:
         self._snapshot = snapshot
@@ -53,6 +65,8 @@ class Page(PageFiles):
         self._text: str | None = None
         self._data: dict[str, Any] | None = None
         self._files: list[Request] = []
+        # By identity, requests that `follow_all` made: all alike but for address and callback, none needs a closer look.
+        self._alike: dict[int, Request] = {}
 
     @property
     def snapshot(self) -> Snapshot:
@@ -266,14 +280,16 @@ class Page(PageFiles):
         Links that lead nowhere (no href, a mailto: address, no URL) are left out. Raises ParseFailed.
         """
         fields = self._fields(callback, render, wishes)
-        kind, plain = fields["kind"], len(fields) == 1
-        join = self._links_from.join
-        for href in self._hrefs_of(links):
-            try:
-                url = join(href)
-            except InvalidUrl:
-                continue
-            yield Request(url=url, kind=kind) if plain else Request(url=url, **fields)
+        urls = self._links_from.absolute(self._hrefs_of(links))
+        if len(fields) > 1:
+            for url in urls:
+                yield Request(url=url, **fields)
+            return
+        kind, alike = fields["kind"], self._alike
+        for url in urls:
+            request = Request(url=url, kind=kind)
+            alike[id(request)] = request
+            yield request
 
     def submit(
         self,
@@ -295,15 +311,18 @@ class Page(PageFiles):
         form = which if isinstance(which, Form) else self.form(which)
         return form.request(values, press=press, add=add, **self._fields(callback, render, wishes))
 
-    def _hrefs_of(self, links: str | Iterable[Link]) -> Iterator[str]:
+    def _hrefs_of(self, links: str | Iterable[Link]) -> Iterable[str]:
         """The hrefs that the links have; those without one are left out."""
         if isinstance(links, str):
             tree = self.tree
-            for found in compile_css(links).of_document(tree) if tree is not None else ():
-                href = found if isinstance(found, str) else found.attr("href") if isinstance(found, Element) else None
-                if href is not None:
-                    yield href
-            return
+            found = compile_css(links).of_document(tree) if tree is not None else ()
+            hrefs = [
+                one if isinstance(one, str) else one.attr("href") if isinstance(one, Element) else None for one in found
+            ]
+            return [href for href in hrefs if href is not None]
+        return self._hrefs_in(links)
+
+    def _hrefs_in(self, links: Iterable[Link]) -> Iterator[str]:
         for link in links:
             try:
                 yield href_of(link)

@@ -43,7 +43,7 @@ class Drop(msgspec.Struct, frozen=True):
 Step: TypeAlias = Callable[..., Any]  # (item, page) -> item | Drop | None, plain or async
 
 
-class Dropped(msgspec.Struct, frozen=True):
+class Dropped(msgspec.Struct, frozen=True, gc=False):
     """An item that was left out: by which step, and why."""
 
     step: str

@@ -29,7 +29,7 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     domain: float | None = None  # for each day
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True, gc=False):
     """Tokens that were taken for one request, and from which budgets."""
 
     route: Route
