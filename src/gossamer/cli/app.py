@@ -117,8 +117,8 @@ def _fail_mistyped(error: Mistyped) -> NoReturn:
     fail(f"{words} See {context.command_path if context is not None else 'gossamer'} --help.", error.exit_code)
 
 
-# How many new objects there may be until Python looks for cycles among them. A page makes hundreds, and nearly all of them
-# go by themselves; with Python's own 700 a tenth of a crawl's time went into looking.
+# How many new objects there may be until Python looks for cycles among them. A page makes hundreds, and nearly all of
+# them go by themselves; with Python's own 700 a tenth of a crawl's time went into looking.
 LOOK_FOR_GARBAGE = (5_000, 20, 20)
 
 

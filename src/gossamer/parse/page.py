@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 import msgspec
 from turbohtml import Document, Element
 
-from ..errors import InvalidUrl, ParseFailed
+from ..errors import ParseFailed
 from ..model.page import Headers, Snapshot
 from ..model.route import BROWSER, Render
 from ..model.task import Request, Wishes
@@ -65,7 +65,7 @@ class Page(PageFiles):
         self._text: str | None = None
         self._data: dict[str, Any] | None = None
         self._files: list[Request] = []
-        # By identity, requests that `follow_all` made: all alike but for address and callback, none needs a closer look.
+        # By identity, what `follow_all` made: alike but for address and callback, so that none needs a closer look.
         self._alike: dict[int, Request] = {}
 
     @property
