@@ -4,6 +4,10 @@ Writes are functions of a connection. Those that arrive while a commit is under 
 milliseconds, run one after the other in the next transaction. The price of a commit is thus shared, and several
 processes take turns with `BEGIN IMMEDIATE`.
 
+What is quick is done at once, by the thread of the event loop: handing the statements of a page to another thread costs
+more than they do. What may take long is left to the file's own thread: waiting for a turn that another process has, the
+commit of a durable file, checkpoints, and all of it for a while after a transaction that took long.
+
 How it fails: a write that raises one of our own errors fails alone (it must raise before it changes anything);
 a driver error rolls the whole transaction back and every write of the group gets `BackendUnavailable`.
 """
@@ -28,8 +32,14 @@ from ...process import limits as openfiles
 
 T = TypeVar("T")
 Write = Callable[[sqlite3.Connection], Any]
+Group = list[tuple[Write, asyncio.Future[Any]]]
+Answers = list[tuple[asyncio.Future[Any], Any, BaseException | None]]
 
 BUSY_TIMEOUT = timedelta(seconds=30)
+LONG = timedelta(milliseconds=50)  # a transaction of that length should not have kept the event loop ...
+LONG_FOR = timedelta(seconds=2)  # ... and those of the next seconds are left to the thread
+# A checkpoint moves each page once, however often it was written since the last one: rarer is cheaper.
+CHECKPOINT_AFTER = 10_000  # rows that were changed
 CACHE_KIB = 16 * 1024
 MAX_GROUP = 512  # writes per commit; later ones wait for the next
 
@@ -50,10 +60,13 @@ class Database:
         self._durable = durable
         self._linger = linger.total_seconds()
         self._role = role  # the setting's name, for messages: "state" or "records"
-        self._pending: list[tuple[Write, asyncio.Future[Any]]] = []
+        self._pending: Group = []
         self._busy = False
         self._scheduled = False
-        self._inbox: SimpleQueue[list[tuple[Write, asyncio.Future[Any]]] | None] = SimpleQueue()
+        self._company = False  # did several writes share the last transaction?
+        self._slow_until = 0.0  # monotonic time: until then, all is left to the thread
+        self._checkpointed = 0  # rows that were changed until the last checkpoint
+        self._inbox: SimpleQueue[Callable[[], Answers] | None] = SimpleQueue()
         self._read_lock = asyncio.Lock()
         self._closed = True
         self.on_rollback: list[Callable[[], None]] = []  # forget what was cached from a void transaction
@@ -80,13 +93,18 @@ class Database:
             raise BackendUnavailable(f"The {self._role} file {self.path} is closed.")
         future: asyncio.Future[T] = self._loop.create_future()
         self._pending.append((write, future))
-        if not self._busy and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_later(self._linger, self._dispatch)
+        if not self._busy:
+            self._schedule()
         return await future
 
-    async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `read` on a connection of its own, beside the writes; it sees only what is committed."""
+    async def read(self, read: Callable[[sqlite3.Connection], T], *, quick: bool = False) -> T:
+        """Run `read` on a connection of its own, beside the writes; it sees only what is committed. What is `quick`, a
+        look-up of a few rows by their identity, is done at once."""
+        if quick and not self._read_lock.locked() and not self._closed and time.monotonic() >= self._slow_until:
+            try:
+                return self._quickly(lambda: read(self._reader))
+            except sqlite3.Error as error:
+                raise translate(error, self.path, self._role) from error
         await self._read_lock.acquire()
         if self._closed:
             self._read_lock.release()
@@ -108,15 +126,53 @@ class Database:
         if not reading.cancelled():
             reading.exception()  # retrieved, also when the caller was cancelled
 
+    def _schedule(self) -> None:
+        """Have the next transaction made soon. A write that had company waits a little longer for it the next time."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_later(self._linger * 2 if self._company else self._linger, self._dispatch)
+
     def _dispatch(self) -> None:
         self._scheduled = False
         if self._busy or not self._pending or self._closed:
             return
         group, self._pending = self._pending[:MAX_GROUP], self._pending[MAX_GROUP:]
-        self._busy = True
-        self._inbox.put(group)
+        self._busy, self._company = True, len(group) > 1
+        if time.monotonic() < self._slow_until or not self._has_turn():
+            self._inbox.put(lambda: self._commit(group))
+            return
+        try:
+            answers = self._quickly(lambda: self._transact(group, commits=not self._durable))
+        except Exception as error:
+            failure = error  # its own name is gone when the thread looks
+            self._inbox.put(lambda: self._failed(group, failure))
+            return
+        if self._durable:
+            self._inbox.put(lambda: self._finish(group, answers))
+        elif self._wants_checkpoint:
+            self._inbox.put(lambda: self._checkpoint(answers))
+        else:
+            self._settled(answers)
 
-    def _settled(self, answers: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+    def _has_turn(self) -> bool:
+        """Begin a transaction, unless another process has its turn just now."""
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error:  # whatever it is, the thread meets it too, and tells
+            return False
+        return True
+
+    def _quickly(self, work: Callable[[], T]) -> T:
+        """Do it in this thread, and see how long it takes."""
+        began = time.monotonic()
+        try:
+            return work()
+        finally:
+            now = time.monotonic()
+            if now - began > LONG.total_seconds():
+                self._slow_until = now + LONG_FOR.total_seconds()
+
+    def _settled(self, answers: Answers) -> None:
         self._busy = False
         for future, value, error in answers:
             if future.done():
@@ -125,9 +181,8 @@ class Database:
                 future.set_result(value)
             else:
                 future.set_exception(error)
-        if self._pending and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_later(self._linger, self._dispatch)
+        if self._pending:
+            self._schedule()
 
     def _fail_pending(self, error: GossamerError) -> None:
         for _, future in self._pending:
@@ -137,35 +192,68 @@ class Database:
 
     def _work(self) -> None:
         """The writer thread: one group, one transaction."""
-        while (group := self._inbox.get()) is not None:
-            answers = self._commit(group)
+        while (task := self._inbox.get()) is not None:
+            answers = task()
             with suppress(RuntimeError):  # the loop is closed, and with it the callers
                 self._loop.call_soon_threadsafe(self._settled, answers)
 
-    def _commit(
-        self, group: list[tuple[Write, asyncio.Future[Any]]]
-    ) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
-        answers: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
-        connection = self._writer
+    def _commit(self, group: Group) -> Answers:
+        """A whole transaction, by the thread: another process may have its turn for a while."""
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            for write, future in group:
-                try:
-                    answers.append((future, write(connection), None))
-                except GossamerError as error:
-                    answers.append((future, None, error))
-            connection.execute("COMMIT")
+            self._writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT // timedelta(milliseconds=1)}")
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+            finally:
+                self._writer.execute("PRAGMA busy_timeout = 0")
+            answers = self._transact(group, commits=True)
         except Exception as error:
-            if connection.in_transaction:
-                with suppress(sqlite3.Error):  # the transaction is void either way
-                    connection.execute("ROLLBACK")
-            for forget in tuple(self.on_rollback):  # the loop's thread may add to it
-                forget()
-            if not isinstance(error, sqlite3.Error) and len(group) > 1:
-                # A value that SQLite cannot take is the fault of one write: the others go on without it.
-                return [answer for one in group for answer in self._commit([one])]
-            failure = translate(error, self.path, self._role) if isinstance(error, sqlite3.Error) else error
-            return [(future, None, failure) for _, future in group]
+            return self._failed(group, error)
+        return self._checkpoint(answers) if self._wants_checkpoint else answers
+
+    def _transact(self, group: Group, *, commits: bool) -> Answers:
+        """Run the writes of a group in the transaction that has begun; what they raise is raised here, unless it is one
+        of our own errors."""
+        answers: Answers = []
+        connection = self._writer
+        for write, future in group:
+            try:
+                answers.append((future, write(connection), None))
+            except GossamerError as error:
+                answers.append((future, None, error))
+        if commits:
+            connection.execute("COMMIT")
+        return answers
+
+    def _finish(self, group: Group, answers: Answers) -> Answers:
+        """Commit what was written at once."""
+        try:
+            self._writer.execute("COMMIT")
+        except sqlite3.Error as error:
+            return self._failed(group, error)
+        return self._checkpoint(answers) if self._wants_checkpoint else answers
+
+    def _failed(self, group: Group, error: Exception) -> Answers:
+        """The transaction is void. A value that SQLite cannot take is the fault of one write: the others go on without
+        it."""
+        if self._writer.in_transaction:
+            with suppress(sqlite3.Error):  # the transaction is void either way
+                self._writer.execute("ROLLBACK")
+        for forget in tuple(self.on_rollback):  # the loop's thread may add to it
+            forget()
+        if not isinstance(error, sqlite3.Error) and len(group) > 1:
+            return [answer for one in group for answer in self._commit([one])]
+        failure = translate(error, self.path, self._role) if isinstance(error, sqlite3.Error) else error
+        return [(future, None, failure) for _, future in group]
+
+    @property
+    def _wants_checkpoint(self) -> bool:
+        return self._writer.total_changes - self._checkpointed >= CHECKPOINT_AFTER
+
+    def _checkpoint(self, answers: Answers) -> Answers:
+        """Move what was written since the last one from the journal to its place, as far as nobody reads it."""
+        with suppress(sqlite3.Error):  # it is tried again, and the journal is as good a place meanwhile
+            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self._checkpointed = self._writer.total_changes
         return answers
 
     def _open(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
@@ -181,6 +269,7 @@ class Database:
         try:
             writer = self._connect()
             self._migrate(writer)
+            writer.execute("PRAGMA busy_timeout = 0")  # who waits for a turn says so
             return writer, self._connect()
         except sqlite3.Error as error:
             raise translate(error, self.path, self._role) from error
@@ -201,8 +290,7 @@ class Database:
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("PRAGMA temp_store = MEMORY")
-        # A checkpoint moves each page once, however often it was written since the last one: rarer is cheaper.
-        connection.execute("PRAGMA wal_autocheckpoint = 8000")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # see CHECKPOINT_AFTER
         connection.execute("PRAGMA journal_size_limit = 67108864")
         return connection
 

@@ -165,7 +165,7 @@ class SqliteRecords:
 
     async def latest(self, identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
         wanted = {(mend(type), mend(site), mend(key)): (type, site, key) for type, site, key in identities}
-        rows = await self._database.read(lambda connection: list(find(connection, _LATEST, list(wanted))))
+        rows = await self._database.read(lambda connection: list(find(connection, _LATEST, list(wanted))), quick=True)
         return {wanted[type, site, key]: data for type, site, key, data in rows}
 
     async def facts(self, fingerprints: Sequence[bytes]) -> dict[bytes, PageFacts]:
@@ -173,7 +173,7 @@ class SqliteRecords:
             found = (connection.execute(_FIND_FACTS, (fingerprint,)).fetchone() for fingerprint in fingerprints)
             return [row for row in found if row is not None]
 
-        pages = [_built(PageFacts, PAGE_FIELDS, row) for row in await self._database.read(read)]
+        pages = [_built(PageFacts, PAGE_FIELDS, row) for row in await self._database.read(read, quick=True)]
         return {page.fingerprint: page for page in pages}
 
     async def attempts(self, fingerprint: bytes) -> list[Attempt]:
