@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -67,6 +68,24 @@ async def test_a_page_comes_back_whole(archive: Archive) -> None:
     page = snap()
     [ref] = await archive.put([page])
     assert await archive.get(ref) == page
+
+
+async def test_a_body_that_came_as_gzip_comes_back_unpacked(archive: Archive) -> None:
+    body = b"<p>" + bytes(range(256)) * 200
+    one, parted = gzip.compress(body), gzip.compress(body[:300]) + gzip.compress(body[300:])
+    pages = [msgspec.structs.replace(snap(body), packed=packed) for packed in (one, parted, parted + b"\0\0")]
+    refs = await archive.put([*pages, msgspec.structs.replace(snap(body), packed=one, screenshot=b"PNG")])
+    came = await archive.get_many(refs)
+    assert came == [*[snap(body)] * 3, msgspec.structs.replace(snap(body), screenshot=b"PNG")]
+
+
+async def test_a_body_that_is_not_what_was_packed_is_called_damaged(archive: Archive) -> None:
+    bomb = gzip.compress(bytes(50_000_000))
+    wrong = [bomb, gzip.compress(b"short"), gzip.compress(snap().body)[:-9], b"no gzip"]
+    refs = await archive.put([msgspec.structs.replace(snap(), packed=packed) for packed in wrong])
+    for ref in refs:
+        with pytest.raises(Permanent, match="damaged"):
+            await archive.get(ref)
 
 
 async def test_each_page_of_a_batch_has_its_own_reference(archive: Archive) -> None:

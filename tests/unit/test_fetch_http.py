@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import inspect
 import shutil
 import socket
@@ -267,6 +268,15 @@ async def test_odd_bodies_are_kept_with_a_note(path: str, body: bytes, note: str
     async with a_bench() as bench:
         response = await bench.get(path)
     assert (response.body, response.note) == (body, note)
+
+
+async def test_a_body_that_came_as_gzip_in_good_order_can_be_kept_so() -> None:
+    async with a_bench() as bench:
+        packed = await bench.get("/packed?with=gzip")
+        others = [await bench.get(path) for path in ("/plain", "/packed?with=br", "/damaged-gzip", "/lying-label")]
+    assert gzip.decompress(packed.packed) == packed.body
+    assert packed.wire_bytes == len(packed.packed)
+    assert [response.packed for response in others] == [b""] * 4
 
 
 async def test_truncated_gzip_keeps_what_was_decoded() -> None:

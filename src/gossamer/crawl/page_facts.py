@@ -40,6 +40,7 @@ def snapshot_of(task: Task, outcome: Answered) -> Snapshot:
         data=task.data,
         screenshot=response.screenshot,
         depth=task.depth,
+        packed=response.packed,
     )
 
 

@@ -114,6 +114,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     screenshot: bytes = b""  # PNG, where one was asked for
     cookies: tuple[Cookie, ...] = ()  # that came or changed in a browser; those that have expired are gone
     taken: bool = False  # the body went to the receiver, and `body` is empty
+    packed: bytes = b""  # the body as gzip, where it came so, whole and in good order
 
 
 class Transport(Protocol):

@@ -140,9 +140,9 @@ class AiohttpTransport:
                 into = request.into if taken else None
                 if hdrs.TRANSFER_ENCODING in answer.headers and not answer.content.is_eof():
                     with self._told_of_bad_chunks(answer):
-                        body, cut, wire, note = await _read(answer, limits.max_body, into)
+                        body, cut, wire, note, packed = await _read(answer, limits.max_body, into)
                 else:
-                    body, cut, wire, note = await _read(answer, limits.max_body, into)
+                    body, cut, wire, note, packed = await _read(answer, limits.max_body, into)
         except BaseException as error:
             if answer is not None:
                 answer.close()
@@ -168,6 +168,7 @@ class AiohttpTransport:
                 address=answer.peer if isinstance(answer, PeerResponse) else "",
                 note=note,
                 taken=taken,
+                packed=packed,
             )
         # Raised here, and so without the cause: aiohttp's own errors print the headers for the proxy.
         raise lost
@@ -261,15 +262,15 @@ def _clean(text: str) -> str:
 
 async def _read(
     answer: aiohttp.ClientResponse, limit: int, into: BodyReceiver | None = None
-) -> tuple[bytes, bool, int, str]:
-    """The body (empty where a receiver takes it), whether it was cut, the bytes read from the wire, and what was
-    odd."""
+) -> tuple[bytes, bool, int, str, bytes]:
+    """The body (empty where a receiver takes it), whether it was cut, the bytes read from the wire, what was odd, and
+    the body as gzip if it came so."""
     if into is not None:
-        return await _stream(answer, into)
+        return *await _stream(answer, into), b""
     if hdrs.CONTENT_ENCODING in answer.headers:
         names, note = layers_of(answer.headers.getall(hdrs.CONTENT_ENCODING))
         if names:
-            return await _read_packed(answer, BodyDecoder(names, limit, note), limit)
+            return await _read_packed(answer, BodyDecoder(names, limit, note), limit, keeps=names == ("gzip",))
     else:
         note = ""
     read = answer.content.readany
@@ -280,8 +281,8 @@ async def _read(
         size += len(chunk)
         if size > limit:
             answer.close()  # the rest is not wanted, so the connection cannot be used again
-            return b"".join(chunks)[:limit], True, size, note
-    return (chunks[0] if len(chunks) == 1 else b"".join(chunks)), False, size, note
+            return b"".join(chunks)[:limit], True, size, note, b""
+    return (chunks[0] if len(chunks) == 1 else b"".join(chunks)), False, size, note, b""
 
 
 async def _stream(answer: aiohttp.ClientResponse, into: BodyReceiver) -> tuple[bytes, bool, int, str]:
@@ -311,19 +312,23 @@ async def _stream(answer: aiohttp.ClientResponse, into: BodyReceiver) -> tuple[b
 
 
 async def _read_packed(
-    answer: aiohttp.ClientResponse, decoder: BodyDecoder, limit: int
-) -> tuple[bytes, bool, int, str]:
+    answer: aiohttp.ClientResponse, decoder: BodyDecoder, limit: int, *, keeps: bool
+) -> tuple[bytes, bool, int, str, bytes]:
     read = answer.content.readany
+    chunks: list[bytes] = []
     size = 0
     endless = False
     while chunk := await read():
         size += len(chunk)
+        if keeps:
+            chunks.append(chunk)
         endless = size > limit + _WIRE_SLACK  # packed, it may be no longer than unpacked
         if not decoder.feed(chunk) or endless:
             answer.close()
             break
     body = decoder.finish()
-    return body.data, body.cut or endless, size, body.note
+    whole = keeps and not (body.cut or endless or body.note) and size < len(body.data)
+    return body.data, body.cut or endless, size, body.note, b"".join(chunks) if whole else b""
 
 
 __all__ = ["AiohttpTransport", "translated", "translated_on_exit"]

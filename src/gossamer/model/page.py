@@ -48,7 +48,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `url` is where the body came from, `requested_url` the URL of the task. `body` is decompressed; `cut` is True when
     it was longer than the limit and its end is missing. `screenshot` is a PNG, if a browser was asked for one. `depth`
-    is the number of links from a start page; 0 also for snapshots that do not record it.
+    is the number of links from a start page; 0 also for snapshots that do not record it. `packed` is the body as gzip,
+    where it came so: the archive need not pack it once more.
     """
 
     url: str
@@ -63,3 +64,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     data: str = ""
     screenshot: bytes = b""
     depth: int = 0
+    packed: bytes = b""

@@ -61,6 +61,8 @@ class Piped(msgspec.Struct, frozen=True):
 
     def remarks(self) -> str:
         """One line about dropped items and faults; empty when there were none."""
+        if not self.dropped and not self.inspection.faults:
+            return ""
         told = [
             f"{_counted(count, 'item')} dropped by {what}"
             for what, count in _tally(f"{one.step} ({one.reason})" for one in self.dropped)

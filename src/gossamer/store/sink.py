@@ -37,6 +37,7 @@ from .spool_files import Waiting
 from .spool_notes import SpoolNotes
 
 MAX_BATCH = 64  # results per batch; later ones wait for the next
+COMPANY = 0.004  # seconds that a result waits for others: an archived batch and its commit cost two syncs of the disk
 MAX_WAITING = 256  # results handed in and not yet stored; when full, `keep` waits, and with it the journey that called
 DRAIN_WITHIN = timedelta(seconds=2)  # how long the end may be put off to empty the spool
 
@@ -175,6 +176,7 @@ class Sink:
 
     async def _write_batches(self) -> None:
         batch: list[_Parcel] = []
+        company = False  # where several came together the last time, it is worth waiting for more
         try:
             while True:
                 if not self._waiting:
@@ -182,9 +184,10 @@ class Sink:
                         return
                     self._arrived.clear()
                     await self._arrived.wait()
-                    await asyncio.sleep(0)  # journeys that are ready in this turn of the loop join in
+                    await asyncio.sleep(COMPANY if company else 0)  # journeys that are ready by then join in
                     continue
                 batch = self._next_batch()
+                company = len(batch) > 1
                 if batch:
                     await self._write(batch)
         finally:

@@ -85,6 +85,9 @@ class Damage(msgspec.Struct, frozen=True, gc=False):
 
 
 def pack(waiting: Waiting) -> bytes:
+    if waiting.snapshot is not None and waiting.snapshot.packed:  # the body is there already, and is packed here
+        snapshot = msgspec.structs.replace(waiting.snapshot, packed=b"")
+        waiting = Waiting(result=waiting.result, snapshot=snapshot)
     try:
         kind, packed = _PLAIN, _encoder.encode(waiting)
     except UnicodeEncodeError:  # header bytes that are not UTF-8 travel as lone surrogates
