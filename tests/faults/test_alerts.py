@@ -102,4 +102,7 @@ async def test_what_fires_and_ends_is_told_once_though_leaders_are_killed(
     told = [(one.id, one.told["type"]) for one in receiver.deliveries]
     assert list(dict.fromkeys(told)) == [(told[0][0], "alert.firing"), (told[-1][0], "alert.resolved")]
     mails = [(one["message-id"], one["subject"].rpartition(": ")[2]) for one in mail.mails]
-    assert [words for _, words in dict.fromkeys(mails)] == ["spool fires for far", "spool is resolved for far"]
+    assert [words for _, words in dict.fromkeys(mails)] == [
+        "alert spool fires for far",
+        "alert spool is resolved for far",
+    ]

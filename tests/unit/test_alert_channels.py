@@ -137,7 +137,7 @@ async def test_a_mail_goes_out_encrypted_and_logged_in_and_comes_as_it_was_writt
     assert one.error == ""
     (got,) = mail.mails
     assert mail.secured == [True]
-    assert got["subject"] == "books: success fires for shop.example"
+    assert got["subject"] == "books: alert success fires for shop.example"
     assert got["message-id"] == "<msg_1@shop.example>"
     assert got["auto-submitted"] == "auto-generated"
     assert "shop.example fails" in got.get_content()
@@ -246,7 +246,7 @@ async def test_apprise_sends_by_the_service_that_its_address_names(
     (unknown,), _ = await sent(tmp_path, {"kind": "apprise", "url": "nothing://secret/"}, notice("a"))
     assert taken.error == ""
     (got,) = receiver.deliveries
-    assert got.told["title"] == "books: success fires for shop.example"
+    assert got.told["title"] == "books: alert success fires for shop.example"
     assert "shop.example fails" in got.told["message"]
     assert "does not know" in unknown.error
     assert "secret" not in unknown.error + caplog.text

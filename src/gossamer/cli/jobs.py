@@ -83,6 +83,10 @@ def _shown(limit: int | None, as_json: bool) -> int | None:
 
 
 def _print_status(settings: Settings, status: ProjectStatus, now: float) -> None:
+    if status.alerts:
+        names = Counter(one.alert for one in status.alerts)
+        shown = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in names.items())
+        _warn(f"{many(len(status.alerts), 'alert fires', 'alerts fire')}: {shown}. See `gossamer alerts list`.")
     if status.records:
         out.print(
             f"No job has run in {settings.root} yet. It holds {many(status.records, 'record')} from elsewhere: "
@@ -108,10 +112,6 @@ def _print_status(settings: Settings, status: ProjectStatus, now: float) -> None
             _warn(f"{many(job.storing, 'result')} of {job.id} wait on the disks of workers: gossamer spool")
     for session in status.failing:
         _warn(f"{session.name} cannot log in: {session.error} See `gossamer sessions`.")
-    if status.alerts:
-        names = Counter(one.alert for one in status.alerts)
-        shown = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in names.items())
-        _warn(f"{many(len(status.alerts), 'alert fires', 'alerts fire')}: {shown}. See `gossamer alerts list`.")
     _warn(status.trouble)
     _print_older(status.total - len(status.jobs))
 

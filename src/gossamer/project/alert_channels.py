@@ -212,14 +212,14 @@ class Dialled(smtplib.SMTP):
 
 
 def title_of(notice: Notice, project: str) -> str:
-    """`books: success fires for shop.example`, on one line."""
+    """`books: alert success fires for shop.example`, on one line."""
     before = f"{project}: " if project else ""
     if notice.alert == TEST:
         return f"{before}a test of alerts"
     what = "is resolved" if notice.state_told is AlertState.RESOLVED else "still fires" if notice.again else "fires"
     subject = notice.subjects[0].subject if notice.count == 1 else str(notice.count)
     whom = f" for {subject}" if subject else ""
-    return visible(f"{before}{notice.alert} {what}{whom}")[:LONGEST_TITLE]
+    return visible(f"{before}alert {notice.alert} {what}{whom}")[:LONGEST_TITLE]
 
 
 def text_of(notice: Notice) -> str:

@@ -39,6 +39,7 @@ from ..monitor.alert_rules import (
 from ..pipeline.inspection import WHOLE
 from ..schedule.triggers import next_due
 from ..schedule.windows import is_open, parse_windows
+from ..settings import Settings
 from ..store.contract import Measured
 from .open import Project
 from .proxies import proxy_pools
@@ -82,15 +83,9 @@ class Readings:
     async def situation(self, terms: Terms, memory: AlertMemory) -> tuple[Situation, AlertMemory]:
         """What is so now, and what the rules must remember of it. Raises Transient, of the state alone."""
         now = self._project.clock.now()
-        jobs = (await self._project.state.jobs.running_jobs())[:MOST_JOBS]
-        counts = {job.id: await self._project.state.jobs.counts(job.id) for job in jobs}
-        memory = remembered(memory, counts, now, window=_window(terms, "backlog") or PAST_EVERY.total_seconds())
-        workers = await list_workers(self._project)
-        fields: dict[str, Any] = {"samples": memory.samples, "unread": {}, "stores": {}}
-        fields["living"] = sum(not one.missing for one in workers)
-        fields["missing"] = tuple(missing_of(workers))
-        if any(one.state == "archive full" and not one.missing for one in workers):
-            fields["stores"]["archive"] = ARCHIVE_FULL
+        fields: dict[str, Any] = {"unread": {}, "stores": {}}
+        await self._try("queue", self._queue(terms, memory, now), fields)
+        await self._try("workers", self._workers(), fields)
         parts: dict[str, Part] = {
             "pools": self._pools,
             "budgets": self._budgets,
@@ -106,9 +101,10 @@ class Readings:
                     await self._read(name, part, terms, now, fields)
                 except Transient as error:
                     fields["stores"]["records"] = str(error)
-        await self._try("jobs", self._jobs(jobs, counts, memory, now), fields)
-        await self._try("spools", self._spools(workers), fields)
-        fields["figures_age"] = figures_age(memory.samples, fields.pop("newest_figure", None), now)
+        memory = fields.pop("memory", memory)
+        if "samples" in fields:
+            fields["figures_age"] = figures_age(memory.samples, fields.get("newest_figure"), now)
+        fields.pop("newest_figure", None)
         return Situation(**fields), memory
 
     async def _read(self, name: str, part: Part, terms: Terms, now: float, fields: dict[str, Any]) -> None:
@@ -134,16 +130,17 @@ class Readings:
 
     # -- of the state ------------------------------------------------------------------------------------------
 
-    async def _jobs(
-        self, jobs: Iterable[Job], counts: dict[str, JobCounts], memory: AlertMemory, now: float
-    ) -> dict[str, Any]:
+    async def _queue(self, terms: Terms, memory: AlertMemory, now: float) -> dict[str, Any]:
+        jobs = (await self._project.state.jobs.running_jobs())[:MOST_JOBS]
+        counts = {job.id: await self._project.state.jobs.counts(job.id) for job in jobs}
+        memory = remembered(memory, counts, now, window=_window(terms, "backlog") or PAST_EVERY.total_seconds())
         found = []
         for job in jobs:
             idle = now - memory.jobs[job.id].at
             asleep = idle >= ASLEEP.total_seconds() and counts[job.id].queued and not job.paused
             ready = await self._ready(job, now) if asleep else 0
             found.append(JobReading(job=job.id, ready=ready, idle=idle))
-        return {"jobs": tuple(found)}
+        return {"jobs": tuple(found), "samples": memory.samples, "memory": memory}
 
     async def _ready(self, job: Job, now: float) -> int:
         """Pages that may be fetched now: their site does not rest, is not away, and no window is closed."""
@@ -158,26 +155,35 @@ class Readings:
             and _is_open(settings.domain(load.site).windows, now)
         )
 
-    async def _spools(self, workers: Iterable[WorkerView]) -> dict[str, Any]:
+    async def _workers(self) -> dict[str, Any]:
+        """Which are alive, and what they say of their disks and the archive."""
+        workers = await list_workers(self._project)
+        archive_full = any(one.state == "archive full" and not one.missing for one in workers)
+        return {
+            "living": sum(not one.missing for one in workers),
+            "missing": tuple(missing_of(workers)),
+            "stores": {"archive": ARCHIVE_FULL} if archive_full else {},
+            "spools": await self._spools(workers),
+        }
+
+    async def _spools(self, workers: Iterable[WorkerView]) -> tuple[SpoolReading, ...]:
         full = {one.host for one in workers if one.state == "spool full" and not one.missing}
         by_host: dict[str, list[Any]] = defaultdict(list)
         for one in await list_spools(self._project):
             if not one.given_up and one.results:
                 by_host[one.host].append(one)
         limit = self._project.settings.store.spool_limit.bytes
-        return {
-            "spools": tuple(
-                SpoolReading(
-                    host=host,
-                    results=sum(one.results for one in some),
-                    bytes=sum(one.bytes for one in some),
-                    limit=limit,
-                    in_hand=all(one.in_hand for one in some),
-                    full=host in full,
-                )
-                for host, some in sorted(by_host.items())
+        return tuple(
+            SpoolReading(
+                host=host,
+                results=sum(one.results for one in some),
+                bytes=sum(one.bytes for one in some),
+                limit=limit,
+                in_hand=all(one.in_hand for one in some),
+                full=host in full,
             )
-        }
+            for host, some in sorted(by_host.items())
+        )
 
     async def _pools(self, terms: Terms, now: float) -> dict[str, Any]:
         return {
@@ -194,6 +200,8 @@ class Readings:
         }
 
     async def _budgets(self, terms: Terms, now: float) -> dict[str, Any]:
+        if not _has_budgets(self._project.settings):
+            return {"budgets": ()}
         report = await route_report(self._project, limit=1)
         running = {f"job {job.id}" for job in await self._project.state.jobs.running_jobs()}
         return {
@@ -363,6 +371,13 @@ def figures_age(samples: tuple[Sample, ...], newest: float | None, now: float) -
     if len(after) < 2 or after[-1].settled == after[0].settled:
         return None
     return now - since
+
+
+def _has_budgets(settings: Settings) -> bool:
+    router = settings.router
+    return any(limit is not None for limit in (router.budget_day, router.budget_job, router.budget_domain)) or any(
+        domain.budget is not None for domain in settings.domains.values()
+    )
 
 
 def _first_missed(progress: ScheduleProgress) -> float | None:

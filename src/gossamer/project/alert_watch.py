@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterable
 from datetime import timedelta
 
 import msgspec
@@ -72,6 +73,9 @@ class AlertWatch:
         """One look, and what is due is sent."""
         if not self._lead.held:
             self._memory = None
+            if self._apart or self._apart_notices:  # somebody else leads: the state is there again
+                self._look_apart("")
+                self._begin(self._apart_notices)
             return
         trouble = ""
         try:
@@ -156,13 +160,16 @@ class AlertWatch:
 
     async def deliver(self) -> None:
         """Begin to send what is due, in each channel one after the other."""
+        self._begin([*self._apart_notices, *await self._due()])
+
+    def _begin(self, notices: Iterable[Notice]) -> None:
         waiting: dict[str, list[Notice]] = {}
-        for one in (*self._apart_notices, *await self._due()):
+        for one in notices:
             waiting.setdefault(one.channel, []).append(one)
-        for channel, notices in waiting.items():
+        for channel, some in waiting.items():
             if channel not in self._sending:
-                name = f"alerts to {channel}"
-                self._sending[channel] = asyncio.create_task(self._send_all(channel, notices), name=name)
+                sending = self._send_all(channel, some)
+                self._sending[channel] = asyncio.create_task(sending, name=f"alerts to {channel}")
 
     async def delivered(self) -> None:
         """Return when nothing is under way."""

@@ -187,7 +187,7 @@ def _check(settings: Settings) -> None:
     )
     demand(settings.urls.trailing_slash in ("keep", "strip"), "urls.trailing_slash", "must be 'keep' or 'strip'.")
     for key, fault in alert_faults(settings.alerts, settings.channels):
-        demand(False, key, fault)
+        raise Misconfigured(f"Setting {key} ({FILE_NAME}): {fault}")
     for name, domain in settings.domains.items():
         if domain.windows is not None:
             try:
