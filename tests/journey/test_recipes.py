@@ -181,3 +181,18 @@ async def test_a_recipe_fills_in_a_form_and_its_secret_is_nowhere_but_on_the_wir
     assert b"API_KEY" in kept
     assert b"k&y" not in kept
     assert b"k%26y" not in kept
+
+
+async def test_check_asks_as_the_recipe_does(tmp_path):
+    async with api_site() as site:
+        (tmp_path / "offers.toml").write_text(NUMBERED.format(url=site.url("")))
+        said = await gossamer(
+            tmp_path, "check", "offers.toml", site.url("/offers"), environ={"GOSSAMER_SECRET_API_KEY": "k"}
+        )
+
+    assert said.code == 0, said
+    assert [(asked.line, asked.headers["x-key"]) for asked in site.log if asked.path == "/offers"] == [
+        ("POST /offers", "key k")
+    ]
+    assert f"{PAGES - 1} links to offers" in said.out
+    assert f"POST {site.url('/offers')}" in said.out

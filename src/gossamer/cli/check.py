@@ -53,7 +53,8 @@ def check_verb(
     demand_kind_of(found, kind)
     from .fetch import open_page  # loads what fetches: a spider alone is checked without it
 
-    page = open_page(url, None, robots=found.robots is not False and not no_robots, route=route or found.fetcher)
+    robots = found.robots is not False and not no_robots
+    page = open_page(url, None, robots=robots, route=route or found.fetcher, spider=found)
     seen = run_async(check_on(settings, found, page, kind, data))
     if as_json:
         print_json(seen)

@@ -22,7 +22,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from .. import Item, Money, Page, Request
+from .. import Item, Money, Page, Request, Spider
 from ..errors import FetchRefused, GossamerError, InvalidUrl, Misconfigured
 from ..model.url import typed_url
 from ..project.fetch import Download, archived_page, fetch_one, file_page, is_archive_ref, text_of
@@ -142,7 +142,13 @@ def shell_verb(
 
 
 def open_page(
-    target: str, url: str | None, *, robots: bool, route: str | None = None, request: Request | None = None
+    target: str,
+    url: str | None,
+    *,
+    robots: bool,
+    route: str | None = None,
+    request: Request | None = None,
+    spider: Spider | None = None,
 ) -> Page:
     """The page that the user means: fetched, read from a file, or from the archive. Raises GossamerError."""
     if is_archive_ref(target):
@@ -156,7 +162,8 @@ def open_page(
         raise Misconfigured(f"{error} There is no file of that name either.") from error
     settings = settings_for(href)
     robots = robots and settings.politeness.robots
-    return Page(run_async(fetch_one(href, settings, robots=robots, route=route, request=request)).snapshot)
+    fetching = fetch_one(href, settings, robots=robots, route=route, request=request, spider=spider)
+    return Page(run_async(fetching).snapshot)
 
 
 async def _archived(ref: str) -> Page:

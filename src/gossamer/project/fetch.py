@@ -27,6 +27,7 @@ from ..model.task import Request, fault_of
 from ..model.url import origin_of, parse_url, site_of, typed_url
 from ..parse.media import Media
 from ..parse.page import Page
+from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
 from ..routing.ladder import RouteTerms, wished
 from ..routing.proxies.pools import Pools
@@ -52,11 +53,18 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def fetch_one(
-    url: str, settings: Settings, *, robots: bool, route: str | None = None, request: Request | None = None
+    url: str,
+    settings: Settings,
+    *,
+    robots: bool,
+    route: str | None = None,
+    request: Request | None = None,
+    spider: Spider | None = None,
 ) -> Download:
     """Fetch `url`, following redirects up to the limit; each hop is checked. Raises FetchFailed, FetchRefused.
 
-    `request` tells what is sent there, where that is more than a GET.
+    `request` tells what is sent there, where that is more than a GET. It is sent as `spider` would: with its headers
+    and extensions, and to an address that its recipe starts with, with what the recipe sends there.
 
     It goes by the route of that name, else by the first of the site's ladder. Raises Misconfigured when there is none.
     """
@@ -75,11 +83,11 @@ async def fetch_one(
             )
         await transports.for_pages(taken)  # raises MissingExtra for what is not installed
         asked = robots_of(settings, MemoryShelf(), clock) if robots else None
-        around = Extensions(extensions_of(settings, None), TimeLimit(settings.crawl.parse_timeout)).around_fetch
+        around = Extensions(extensions_of(settings, spider), TimeLimit(settings.crawl.parse_timeout)).around_fetch
         fetcher = fetcher_of(settings, asked, lambda site: True, clock, around=around)
         try:
             outcome = await fetch_unqueued(
-                await _page_request(url, request, settings),
+                await _page_request(url, request, settings, spider),
                 fetcher=lambda at: fetcher,
                 router=Router(
                     terms_for=lambda site: RouteTerms(ladder=(taken,), learns=False),
@@ -123,14 +131,18 @@ async def fetch_one(
     )
 
 
-async def _page_request(url: str, request: Request | None, settings: Settings) -> PageRequest:
+async def _page_request(
+    url: str, request: Request | None, settings: Settings, spider: Spider | None = None
+) -> PageRequest:
     """Raises Misconfigured, FetchRefused."""
     how = None
+    if request is None and spider is not None:
+        request = next((one for one in spider._start_requests if one.url == url), None)
     if request is not None:
         if fault := fault_of(request):
             raise Misconfigured(f"The request for {request.url!a:.200} {fault}.")
         url, how = parse_url(request.address()), None if request.is_plain else request.wishes()
-    requests = PageRequests(header_defaults(settings, None), secrets_of(settings), None)
+    requests = PageRequests(header_defaults(settings, spider), secrets_of(settings), None)
     return await requests.made_for(unqueued_task(url.partition("#")[0]), how, None)
 
 

@@ -99,9 +99,9 @@ async def save_case(
     if from_archive:
         snapshot, known_as = await _archived(settings, href)
         spider = spider or known_as
-    else:
-        snapshot = (await fetch_one(href, settings, robots=robots, route=route)).snapshot
     found = crawl_target(settings, spider or _only_spider(settings), folder or Path.cwd()).spider
+    if not from_archive:
+        snapshot = (await fetch_one(href, settings, robots=robots, route=route, spider=found)).snapshot
     kind = callback or (snapshot.kind if from_archive else _kind_of(found, snapshot))
     if kind not in callback_names(found):
         raise Misconfigured(f"{found.name} has no callback {kind!r}; it has {', '.join(callback_names(found))}.")
