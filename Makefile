@@ -64,8 +64,9 @@ lint: $(STAMP) ## style, types and the direction of imports
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 
-docs: $(STAMP) ## draw docs/images/architecture.svg and write the tree of docs/architecture.md
+docs: $(STAMP) ## the picture and the tree of docs/architecture.md, dashboards and alert rules of deploy/
 	@$(PYTHON) scripts/architecture.py
+	@$(PYTHON) scripts/dashboards.py
 
 pictures: $(STAMP) ## draw the pictures of README and manual again, from what the commands show today; needs tmux
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON) docs/images/capture.py
