@@ -158,6 +158,23 @@ async def test_a_leader_that_was_deposed_without_knowing_can_neither_write_nor_t
         await heir.watch.stop()
 
 
+@pytest.mark.parametrize(("book", "verb"), [("alerts", "standings"), ("alert_desk", "due")])
+async def test_a_fault_of_our_own_is_told_and_ends_nothing(
+    bench: Watched, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, book: str, verb: str
+):
+    async def broken(*arguments: object) -> None:
+        raise KeyError("colour")
+
+    await amiss(bench)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(getattr(bench.project.state, book)), verb, broken)
+        await bench.pass_time(2 * MINUTE)
+    assert len({event.message for event in bench.heard.of(Trouble)}) == 1
+    assert "colour" in bench.heard.of(Trouble)[0].message
+    await bench.turn(5)
+    assert bench.told("spool") == [("firing", ["far"])]
+
+
 async def test_memory_of_the_queue_survives_a_change_of_leader(bench: Watched, receiver: Receiver):
     await bench.job(3)
     await bench.pass_time(8 * MINUTE)

@@ -91,8 +91,8 @@ class AlertWatch:
         self._look_apart(trouble)
         try:
             await self.deliver()
-        except Transient as error:
-            self._tell(f"Messages about alerts wait: {error}")
+        except Exception as error:  # as above: nothing must end the watch
+            self._tell(f"Messages about alerts wait: {_words(error)}")
 
     async def stop(self) -> None:
         """What is under way is broken off; the next leader sends it again."""
