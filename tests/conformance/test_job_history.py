@@ -364,3 +364,19 @@ async def test_the_space_of_forgotten_jobs_is_used_again(lab):
         sizes.append(await size())
 
     assert sizes[-1] <= sizes[0] * 1.05
+
+
+async def test_the_standings_of_many_jobs_come_in_one_step(lab, monkeypatch):
+    monkeypatch.setattr("gossamer.backends.redis.jobs.JOBS_AT_ONCE", 2)
+    jobs = [await lab.job(f"job{n}") for n in range(5)]
+    for number, job in enumerate(jobs):
+        await lab.frontier.add(job.id, [candidate(f"https://a.test/{n}") for n in range(number)])
+    await lab.jobs.seal_seeds(jobs[3].id)
+
+    found = await lab.jobs.standings([*(job.id for job in jobs), "no-such-job"])
+
+    assert {id: (counts.queued, sealed) for id, (counts, sealed) in found.items()} == {
+        job.id: (number, number == 3) for number, job in enumerate(jobs)
+    }
+    assert found[jobs[4].id][0] == await lab.jobs.counts(jobs[4].id)
+    assert await lab.jobs.standings([]) == {}

@@ -259,6 +259,10 @@ class JobBook(Protocol):
 
     async def counts(self, job: str) -> JobCounts: ...
 
+    async def standings(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
+        """The counts of each of these jobs that is known, and whether it is sealed: in one step, however many."""
+        ...
+
     async def terms(self, job: str) -> JobTerms:
         """The terms that the job was opened under. Raises Permanent for an unknown job."""
         ...

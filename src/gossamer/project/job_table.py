@@ -63,8 +63,9 @@ async def job_table(
     found = [job for job in seen if _is_wanted(job, wanted)]
     field, down = sort.lstrip("-"), sort.startswith("-")
     if field in _OF_COUNTS:
-        counts = {job.id: await project.state.jobs.counts(job.id) for job in found}
-        found.sort(key=lambda job: getattr(counts[job.id], field), reverse=down)
+        standings = await project.state.jobs.standings([job.id for job in found])
+        found = [job for job in found if job.id in standings]  # the others were forgotten just now
+        found.sort(key=lambda job: getattr(standings[job.id][0], field), reverse=down)
     elif field == "name":
         found.sort(key=lambda job: job.name.casefold(), reverse=down)
     elif not down:

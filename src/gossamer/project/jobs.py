@@ -156,10 +156,11 @@ async def counted_views(project: Project, jobs: Iterable[Job]) -> list[tuple[Job
     views: list[tuple[JobView, JobCounts]] = []
     cards = await project.state.workers.workers() if any(job.state is JobState.RUNNING for job in found) else []
     storing = waiting_by_job(await project.state.spools.notes())
+    standings = await project.state.jobs.standings([job.id for job in found])
     for job in found:
         is_running = job.state is JobState.RUNNING
-        counts = await project.state.jobs.counts(job.id)
-        sealed = await project.state.jobs.is_sealed(job.id) if is_running else True
+        counts, sealed = standings.get(job.id, (JobCounts(), False))
+        sealed = sealed or not is_running
         now = project.clock.now()
         served = is_served(job, cards, now) if is_running else True
         closed = await _closed_sites(project, job, sealed, now) if is_running and not counts.leased else None

@@ -103,9 +103,17 @@ def _query_parameters(one: Endpoint, schema_of: dict[str, Any], components: dict
     schema = components[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     needed = schema.get("required", [])
     return [
-        {"name": name, "in": "query", "required": name in needed, "schema": kind}
+        {"name": name, "in": "query", "required": name in needed, "schema": _in_address(kind)}
         for name, kind in schema.get("properties", {}).items()
     ]
+
+
+def _in_address(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a parameter: it is left out, but never null."""
+    kinds = [kind for kind in schema.get("anyOf", []) if kind != {"type": "null"}]
+    if len(kinds) != 1:
+        return {**schema, "anyOf": kinds} if kinds else schema
+    return {**{name: value for name, value in schema.items() if name not in ("anyOf", "default")}, **kinds[0]}
 
 
 def _headers(one: Endpoint) -> list[dict[str, Any]]:

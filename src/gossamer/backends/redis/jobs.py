@@ -28,6 +28,7 @@ LIMIT = "limit"  # the ending that leaves tasks in the queue
 CANCELLED = "cancelled"
 GIVEN_UP = ("replaced", CANCELLED)  # endings that drop open URLs
 NAMED_AT_ONCE = 500
+JOBS_AT_ONCE = 100
 NUMBER_DIGITS = 12  # of a job's number in the key `named`, as lua/jobs.lua writes it
 
 
@@ -206,8 +207,19 @@ class RedisJobs:
 
     async def counts(self, job: str) -> JobCounts:
         row = await self.find_row(job)
-        if row is None:
-            return JobCounts()
+        return await self._counts(row) if row is not None else JobCounts()
+
+    async def standings(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
+        found: dict[str, tuple[JobCounts, bool]] = {}
+        for start in range(0, len(jobs), JOBS_AT_ONCE):
+            some = jobs[start : start + JOBS_AT_ONCE]
+            texts = await self.server.call("HMGET", self.keys.book("jobs"), *some)
+            rows = [read_job(text) for text in texts if text]
+            counts = await asyncio.gather(*map(self._counts, rows))
+            found |= {row.id: (counted, row.sealed) for row, counted in zip(rows, counts, strict=True)}
+        return found
+
+    async def _counts(self, row: JobRow) -> JobCounts:
         shards = await self._all_counts(row.number)
         totals = {name: sum(int(counts.get(name.encode(), 0)) for counts in shards) for name in COUNTERS}
         return JobCounts(**totals, stats=summed_stats(*map(read_stats, shards)))

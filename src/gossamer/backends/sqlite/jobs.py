@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -118,14 +119,24 @@ class SqliteJobs:
         return msgspec.json.decode(row[0], type=JobTerms)
 
     async def counts(self, job: str) -> JobCounts:
-        names = ", ".join(COUNTERS)
-        row = await self.database.read(
-            lambda c: c.execute(f"SELECT stats, {names} FROM jobs WHERE id = ?", (job,)).fetchone()  # noqa: S608
-        )
-        if row is None:
-            return JobCounts()
-        stats = msgspec.json.decode(row[0], type=dict[str, int])
-        return JobCounts(**dict(zip(COUNTERS, row[1:], strict=True)), stats=stats)
+        found = await self.standings([job])
+        return found[job][0] if found else JobCounts()
+
+    async def standings(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
+        sql = f"SELECT id, sealed, stats, {', '.join(COUNTERS)} FROM jobs WHERE id = ?"  # noqa: S608 - our own names
+
+        def read(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            return [row for job in jobs for row in connection.execute(sql, (job,))]
+
+        return {
+            id: (
+                JobCounts(
+                    **dict(zip(COUNTERS, counts, strict=True)), stats=msgspec.json.decode(stats, type=dict[str, int])
+                ),
+                bool(sealed),
+            )
+            for id, sealed, stats, *counts in await self.database.read(read)
+        }
 
     # -- cleanup, also for the other parts of this backend ------------------------------------------------------
 
