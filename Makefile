@@ -1,7 +1,7 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-all lint docs pictures fuzz tools lock audit sbom bench quality soak storm clean
+.PHONY: help setup run test test-long test-all lint docs pictures fuzz fuzz-api tools lock audit sbom bench quality soak storm clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
@@ -92,6 +92,10 @@ lock: $(TOOLS)/uv ## pin every package with its hashes in requirements*.lock; AR
 
 audit: $(TOOLS)/uv ## known weaknesses of the packages in requirements-dev.lock
 	@$(TOOLS)/pip-audit --requirement requirements-dev.lock --require-hashes --disable-pip
+
+fuzz-api: $(TOOLS)/uv ## ask the HTTP API whatever its OpenAPI document allows and forbids; EXAMPLES=50 of each endpoint
+	@$(TOOLS)/pip install --quiet schemathesis
+	@GOSSAMER_FUZZ_EXAMPLES=$(or $(EXAMPLES),25) .venv/bin/pytest tests/server/test_openapi_fuzz.py
 
 sbom: $(TOOLS)/uv ## what Gossamer is made of, as CycloneDX, in sbom.json
 	@$(TOOLS)/cyclonedx-py requirements requirements-dev.lock --pyproject pyproject.toml --output-file sbom.json
