@@ -42,6 +42,8 @@ class Story:
     killed: Counter[str] = field(default_factory=Counter)
     jobs: list[JobResult] = field(default_factory=list)
     pages: int = 0  # that are there
+    errors: Counter[str] = field(default_factory=Counter)  # of the others
+    words: dict[str, str] = field(default_factory=dict)  # one message for each of them
     deliveries: list[Delivery] = field(default_factory=list)
     secret: str = ""
     seconds: float = 0.0
@@ -78,10 +80,14 @@ def play(at: Door, batches: int, pages: int, seconds: float, chance: random.Rand
                         lambda urls=urls: client.batch(urls, callback_url=receiver.url, formats=["metadata"])
                     )
                     ended = patiently(lambda id=begun.job_id: client.wait(id, every=1.0))
-                    there = patiently(lambda id=begun.job_id: sum(page.success for page in client.results(id)))
+                    results = patiently(lambda id=begun.job_id: list(client.results(id)))
                     with lock:
                         story.jobs.append(ended)
-                        story.pages += there
+                        story.pages += sum(page.success for page in results)
+                        for page in results:
+                            if page.error is not None:
+                                story.errors[page.error.code] += 1
+                                story.words[page.error.code] = page.error.message
 
         def asked() -> None:
             try:
@@ -142,6 +148,8 @@ def trial(on: str, batches: int, pages: int, seconds: float, seed: int) -> bool:
     print(f"\n{on}: {batches} batches of {pages} pages in {story.seconds:.0f} s; killed: {kills}; load {load:.1f}")
     print(f"callbacks: {len(story.deliveries)} came, {again} of them again with the same id")
     print(f"pages: {len(hits):,} fetched, {sum(hits.values()) - len(hits)} of them again")
+    for code, count in story.errors.most_common():
+        print(f"{count:,} pages: {code}: {story.words[code]}")
     print("Not kept: " + "; ".join(broken) if broken else "All kept.")
     return not broken
 

@@ -12,6 +12,7 @@ from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, T
 from ..model.route import DIRECT, Exit, Route
 from ..model.task import Request, Task
 from ..store.sink import Sink
+from ..trace import note, step
 from .page_facts import facts_of, facts_of_failure, without_validators
 
 LONGEST_ERROR = 2000
@@ -126,4 +127,6 @@ class AttemptLog:
         if page is not None and self._personal:
             page = without_validators(page)
         result = PageResult(attempt=attempt, page=page, records=records, quality=self.quality, schemas=schemas)
-        return await self._sink.keep(result, snapshot)
+        note(outcome=outcome, route=self._route.name, status=self.status or 0, tokens=self._cost)
+        with step("store"):
+            return await self._sink.keep(result, snapshot)

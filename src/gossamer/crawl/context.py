@@ -21,6 +21,7 @@ from ..pipeline.quality_guard import QualityGuard
 from ..pipeline.steps import Pipeline
 from ..routing.router import Router
 from ..store.sink import Sink
+from ..trace import Tracer
 from .freshness import Freshness
 from .guest_turn import GuestTurns
 from .pacer import Pacer
@@ -87,6 +88,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     watched: bool = False  # how often its pages change is written down, and when they were tried in vain
     conditional: bool = True  # the server is asked whether a known page has changed
     around_parse: AroundParse | None = None  # extensions, where there are any
+    tracer: Tracer | None = None
     files: object | None = None  # FileTerms (file_journey.py), where files can be kept
     requests: PageRequests = PageRequests(lambda site: (), secret_of_environment, None)
     source_sites: SourceSites | None = None  # sites that other workers find, where they read the source

@@ -41,6 +41,7 @@ class HeldLease:
         self._duration = duration.total_seconds()
         self._last_moment = min(LAST_MOMENT, duration / 6).total_seconds()
         self._until = asked_at + self._duration
+        self.asked_at = asked_at
         self._fetch: asyncio.Task[object] | None = None
         self._on_failure = on_failure
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -47,6 +48,7 @@ from ..model.task import DropReason, Request, UrlState
 from ..pipeline.steps import Piped
 from ..routing.blocks import Block
 from ..routing.router import RouteNotServed
+from ..trace import Tracer, step, traced
 from .attempt_log import AttemptLog
 from .context import JobContext
 from .errback import bury, leave_out
@@ -96,9 +98,18 @@ class Journey:
         The pacer must know the lease from before this call until the task is settled, by this journey or its worker.
         """
         try:
-            await self._fetch_and_settle()
+            if self._context.tracer is None:
+                await self._fetch_and_settle()
+                return
+            with self._traced(self._context.tracer):
+                await self._fetch_and_settle()
         except LeaseLost as lost:
             self._emit(events.LeaseLapsed, message=str(lost))
+
+    def _traced(self, tracer: Tracer) -> AbstractContextManager[None]:
+        task = self._task
+        since, url = self._began - self._held.asked_at, task.url.partition("?")[0]
+        return traced(tracer, "attempt", since=since, job=task.job, site=task.site, url=url, attempt=task.attempt + 1)
 
     async def _fetch_and_settle(self) -> None:
         closed = self._context.windows.wait_for(self._task.site) if self._context.windows is not None else None
@@ -149,7 +160,8 @@ class Journey:
     # -- 1. fetch ------------------------------------------------------------------------------------------
 
     async def _fetch(self) -> FetchResult:
-        return await self._page_fetch().run(await self._request())
+        with step("fetch"):
+            return await self._page_fetch().run(await self._request())
 
     async def _request(self) -> PageRequest:
         known = self._known
@@ -319,15 +331,16 @@ class Journey:
         context = self._context
         began = context.clock.monotonic()
         new = self._known is None
-        parsing = await parse_page(
-            snapshot,
-            self._task,
-            context.spider,
-            context.pipeline,
-            context.time_limit,
-            new=new,
-            around=context.around_parse,
-        )
+        with step("parse"):
+            parsing = await parse_page(
+                snapshot,
+                self._task,
+                context.spider,
+                context.pipeline,
+                context.time_limit,
+                new=new,
+                around=context.around_parse,
+            )
         if isinstance(parsing, ParseFailed):
             self._log.quality = context.pipeline.refused(parsing, snapshot.fetched_at)
             self._count_quality(0, 1)

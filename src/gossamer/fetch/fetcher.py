@@ -23,6 +23,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from .. import trace
 from ..clock import Clock
 from ..errors import BadResponse, ExtensionFailed, FetchRefused, InvalidUrl, RedirectLoop, Transient
 from ..model.payload import SAFE_METHODS, BadPayload, check_header
@@ -180,7 +181,8 @@ class Fetcher:
         while True:
             delay, rules = None, None
             if self._robots is not None and self._obeys_robots(site_of(url)):
-                rules = await self._robots.rules_for(url, before_send, route)
+                with trace.step("robots"):
+                    rules = await self._robots.rules_for(url, before_send, route)
                 delay = rules.crawl_delay
                 if not rules.allowed(url):
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)

@@ -16,6 +16,7 @@ from ..clock import Clock, ServerClock, SystemClock
 from ..crawl.quarantine import Quarantine
 from ..errors import BackendUnavailable, Misconfigured
 from ..model.url import UrlRules
+from ..monitor.otel import open_tracer
 from ..parse.attributes import unread_attributes
 from ..parse.spider import Spider
 from ..process.black_box import PARENT, BlackBox
@@ -23,6 +24,7 @@ from ..settings import Settings
 from ..settings.effective import site_terms, url_rules
 from ..settings.trust import demand_trust
 from ..store.contract import Archive, Records
+from ..trace import Tracer
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     box: BlackBox | None = None
     absent: str = ""  # why the record store cannot be asked, in a project that was opened to look at it
     warnings: tuple[str, ...] = ()  # what the user should know about the backends and the spider
+    tracer: Tracer | None = None  # of attempts, where they are traced
     old_copies: tuple[str, ...] = ()  # those of them that say that the project was moved away
 
 
@@ -87,6 +90,7 @@ async def open_project(
             else await stack.enter_async_context(open_archive(settings, writer))
         )
         yield Project(
+            tracer=None if to_look else await stack.enter_async_context(open_tracer(settings, worker)),
             settings=settings,
             clock=state.clock,
             rules=url_rules(settings),

@@ -348,6 +348,7 @@ async def open_context(
             events=listener,
             time_limit=limit,
             around_parse=extensions.around_parse,
+            tracer=project.tracer,
             buries_unpaid=settings.router.when_spent == "bury",
             detects_blocks=routing.detects_blocks,
             freshness=freshness_of(terms, project.records, clock),

@@ -161,6 +161,9 @@ def _check(settings: Settings) -> None:
     keep = settings.store.keep_runs
     demand(keep is None or keep >= 1, "store.keep_runs", "must be 1 or more; none keeps all of them.")
     demand(1 <= settings.store.compression <= 19, "store.compression", "must be between 1 and 19.")
+    demand(0 < settings.otel.sample <= 1, "otel.sample", "must be a share between 0 and 1: 0.01.")
+    is_address = settings.otel.endpoint.startswith(("http://", "https://"))
+    demand(is_address, "otel.endpoint", "must be an address like http://127.0.0.1:4318.")
     demand(0 <= settings.monitor.domains <= 1000, "monitor.domains", "must be between 0 and 1000.")
     quality = settings.quality
     for name in ("minimum", "usual"):

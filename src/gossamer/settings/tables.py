@@ -362,6 +362,14 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     sign_in_limit: timedelta = timedelta(days=7)  # after which a person signs in again in any case
 
 
+class Otel(msgspec.Struct, frozen=True, kw_only=True):
+    """[otel]: traces of attempts, by OpenTelemetry. Needs gossamer[otel]."""
+
+    enabled: bool = False
+    endpoint: str = "http://127.0.0.1:4318"  # of a collector that takes OTLP over HTTP
+    sample: float = 0.01  # the share of attempts that are traced
+
+
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
     """Overrides for one site: the key is a registrable domain or a glob such as `*.example`. None inherits."""
 
@@ -405,6 +413,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     scaling: Scaling = Scaling()
     server: Server = Server()
     monitor: Monitor = Monitor()
+    otel: Otel = Otel()
     router: RouterTable = RouterTable()
     browser: Browser = Browser()
     extensions: tuple[str, ...] = ()  # module:Class or the name of an entry point; the first is the outermost
