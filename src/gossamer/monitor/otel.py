@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from .. import __version__
 from ..errors import MissingExtra
 from ..settings import Settings
 from ..trace import Trace, Tracer
@@ -24,7 +23,9 @@ NANO = 1_000_000_000
 
 
 @asynccontextmanager
-async def open_tracer(settings: Settings, worker: str, exporter: Any = None) -> AsyncIterator[Tracer | None]:
+async def open_tracer(
+    settings: Settings, worker: str, version: str, exporter: Any = None
+) -> AsyncIterator[Tracer | None]:
     """The tracer of this process; None where traces are off. `exporter` is one of OpenTelemetry, for tests. Raises
     MissingExtra."""
     if not settings.otel.enabled:
@@ -40,15 +41,13 @@ async def open_tracer(settings: Settings, worker: str, exporter: Any = None) -> 
     if exporter is None:
         address = f"{settings.otel.endpoint.rstrip('/')}/v1/traces"
         exporter = OTLPSpanExporter(endpoint=address, timeout=EXPORT_SECONDS)
-    resource = Resource.create(
-        {"service.name": "gossamer", "service.version": __version__, "service.instance.id": worker}
-    )
+    resource = Resource.create({"service.name": "gossamer", "service.version": version, "service.instance.id": worker})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(
         BatchSpanProcessor(exporter, export_timeout_millis=EXPORT_SECONDS * 1000, schedule_delay_millis=1000)
     )
     try:
-        yield OtelTracer(provider.get_tracer("gossamer", __version__), settings.otel.sample)
+        yield OtelTracer(provider.get_tracer("gossamer", version), settings.otel.sample)
     finally:
         await asyncio.to_thread(provider.shutdown)
 

@@ -8,6 +8,7 @@ from typing import NoReturn, cast
 
 import msgspec
 
+from .. import __version__
 from ..backends.addresses import MONGO, POSTGRES, is_local, local_path, postgres_schema, scheme_of
 from ..backends.open import ArchiveOnDemand, old_copy, open_archive, open_records, open_state
 from ..backends.state import State
@@ -90,7 +91,7 @@ async def open_project(
             else await stack.enter_async_context(open_archive(settings, writer))
         )
         yield Project(
-            tracer=None if to_look else await stack.enter_async_context(open_tracer(settings, worker)),
+            tracer=None if to_look else await stack.enter_async_context(open_tracer(settings, worker, __version__)),
             settings=settings,
             clock=state.clock,
             rules=url_rules(settings),
