@@ -46,6 +46,10 @@ LATE = timedelta(seconds=5)  # a tick that begins later than this is told with i
 COMMAND = (sys.executable, "-P", "-m", "gossamer")
 
 ConcurrencyOption = Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each process.")]
+MetricsPortOption = Annotated[
+    str | None,
+    typer.Option(metavar="PORT", help="Tell the health of each worker process to Prometheus here; ADDRESS:PORT."),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")]
 JsonLogsOption = Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")]
 
@@ -163,6 +167,7 @@ def worker_verb(
     routes: Annotated[
         str | None, typer.Option(metavar="ROUTES", help="Serve only these routes or kinds: http, browser, managed ...")
     ] = None,
+    metrics_port: MetricsPortOption = None,
     quiet: QuietOption = False,
     json_logs: JsonLogsOption = False,
 ) -> None:
@@ -172,6 +177,7 @@ def worker_verb(
     pulse = service.inherited_pulse()
     settings = settings_with(**{"crawl.concurrency": concurrency})
     serves = None if routes is None else service.served_routes(settings, routes)
+    health_at = service.health_address(metrics_port) if metrics_port is not None else None
     voice = Voice(quiet=quiet, json_logs=json_logs, supervised=pulse is not None)
     if processes == 1:
         welcome = partial(voice.welcome, f"Worker {os.getpid()} serves all jobs of", FINISHES)
@@ -185,6 +191,7 @@ def worker_verb(
                     pulse=pulse,
                     until_idle=until_idle,
                     serves=serves,
+                    health_at=health_at,
                 )
             )
         except Misconfigured as error:
@@ -202,7 +209,7 @@ def worker_verb(
     welcome = partial(voice.welcome, f"{processes} workers serve all jobs of", FINISHES)
     supervisor = run_async(
         service.supervised_workers(
-            settings, command, processes, welcome=welcome, tell=voice.tell, until_idle=until_idle
+            settings, command, processes, welcome=welcome, tell=voice.tell, until_idle=until_idle, health_at=health_at
         )
     )
     if code := supervisor.run():
@@ -249,6 +256,7 @@ def up_verb(
     ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each worker.")] = None,
     no_server: Annotated[bool, typer.Option("--no-server", help="Leave the HTTP server out.")] = False,
+    metrics_port: MetricsPortOption = None,
     quiet: QuietOption = False,
     json_logs: JsonLogsOption = False,
 ) -> None:
@@ -257,6 +265,9 @@ def up_verb(
 
     settings = settings_with(**{"crawl.concurrency": concurrency})
     bounds = bounds_of(autoscale) if autoscale is not None else None
+    health_at = service.health_address(metrics_port) if metrics_port is not None else None
+    if bounds is not None and health_at is not None:
+        raise Misconfigured("Workers that come and go have no ports of their own: --metrics-port goes with --workers.")
     voice = Voice(quiet=quiet, json_logs=json_logs)
     scheduler = [*COMMAND, "scheduler", *_flags(quiet=quiet, json_logs=json_logs)]
     worker = [*COMMAND, "worker", *_flags(concurrency=concurrency, quiet=quiet, json_logs=json_logs)]
@@ -278,6 +289,7 @@ def up_verb(
             worker,
             workers if bounds is None else None,
             server=door,
+            health_at=health_at,
             welcome=welcome,
             tell=voice.tell,
         )

@@ -45,6 +45,8 @@ from .retention import forget_old_runs
 from .scaling import Bounds, Look, decide, in_words, kept, scaling
 from .spools import waiting_by_job
 from .wiring import is_over, sink_of
+from .worker_health import HealthAddress, telling_health
+from .worker_health import health_address as health_address  # for those who start workers
 from .worker_pool import WorkerPool
 
 AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
@@ -127,11 +129,12 @@ async def run_worker(
     pulse: Pulse | None = None,
     until_idle: bool = False,
     serves: frozenset[str] | None = None,
+    health_at: HealthAddress | None = None,
 ) -> bool:
     """Work on every running job until a signal; `until_idle`, until no job is left that can be served here.
 
-    `serves` are the routes that it works on; None means all. True: somebody wanted this worker to drain, and no other
-    one should take its place. Raises Misconfigured.
+    `serves` are the routes that it works on; None means all. Its health is told at `health_at`. True: somebody wanted
+    this worker to drain, and no other one should take its place. Raises Misconfigured.
     """
     pools: list[WorkerPool] = []  # empty until the backends are open
 
@@ -150,6 +153,8 @@ async def run_worker(
         project = await open_patiently(stack, settings, tell)
         pool = WorkerPool(project, events, until_idle=until_idle, serves=serves)
         pools.append(pool)
+        if health_at is not None:
+            await stack.enter_async_context(telling_health(health_at, pool.health, SystemClock()))
         welcome(project)
         with stopping(pool.drain), PARENT.at_work(settings.crawl.parse_timeout):
             await pool.run()
@@ -240,12 +245,19 @@ async def open_patiently(stack: AsyncExitStack, settings: Settings, tell: Tell, 
 
 
 async def supervised_workers(
-    settings: Settings, command: list[str], processes: int, *, welcome: Welcome, tell: Tell, until_idle: bool
+    settings: Settings,
+    command: list[str],
+    processes: int,
+    *,
+    welcome: Welcome,
+    tell: Tell,
+    until_idle: bool,
+    health_at: HealthAddress | None = None,
 ) -> Supervisor:
     """The supervisor that runs `command` in `processes` processes, watched and replaced when they die."""
     async with AsyncExitStack() as stack:  # what is wrong with the backends is said once, and not by each child
         welcome(await open_patiently(stack, settings, tell))
-    slots = [_worker_slot(command, settings) for _ in range(processes)]
+    slots = [_worker_slot(command, settings, health_at, place) for place in range(processes)]
     return Supervisor(slots, tell=tell, backoff=RESTARTS, until_idle=until_idle)
 
 
@@ -261,6 +273,7 @@ async def supervised_all(
     workers: int | None,
     *,
     server: list[str] | None = None,
+    health_at: HealthAddress | None = None,
     welcome: Callable[[Project, bool], None],
     tell: Tell,
 ) -> Supervisor:
@@ -273,7 +286,7 @@ async def supervised_all(
     async with AsyncExitStack() as stack:  # as above
         project = await open_patiently(stack, settings, tell, to_look=True)
         welcome(project, bool(settings.schedules or await project.state.schedules.schedules()))
-    slots = [_worker_slot(worker, settings) for _ in range(workers or 0)]
+    slots = [_worker_slot(worker, settings, health_at, place) for place in range(workers or 0)]
     others = [ChildSlot(spawn(scheduler), name="scheduler")]
     if server is not None:
         others.append(ChildSlot(spawn(server), name="server"))
@@ -327,9 +340,13 @@ async def _autoscale(supervisor: Supervisor, settings: Settings, bounds: Bounds,
             await clock.sleep(settings.scaling.look.total_seconds())
 
 
-def _worker_slot(command: list[str], settings: Settings) -> ChildSlot:
+def _worker_slot(
+    command: list[str], settings: Settings, health_at: HealthAddress | None = None, place: int = 0
+) -> ChildSlot:
+    """Each worker tells of its health at a port of its own: the first at the one that was given."""
     silence = silence_under(settings.crawl.parse_timeout)
-    return ChildSlot(spawn(command), silence=silence, drain_within=settings.crawl.drain)
+    health = ["--metrics-port", health_at.moved(place)] if health_at is not None else []
+    return ChildSlot(spawn([*command, *health]), silence=silence, drain_within=settings.crawl.drain)
 
 
 def scheduler_of(

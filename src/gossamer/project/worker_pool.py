@@ -37,6 +37,7 @@ from .spiders import spider_of_job
 from .spools import Storing
 from .start_check import check_start
 from .wiring import is_over, open_worker, seed_context, sink_of
+from .worker_health import Health
 
 
 class Respite(msgspec.Struct, frozen=True):
@@ -101,6 +102,15 @@ class WorkerPool:
     def was_asked_to_drain(self) -> bool:
         """Not by a signal: by somebody who wants this worker gone, wherever it runs."""
         return self._heartbeat.was_asked_to_drain
+
+    def health(self) -> Health:
+        in_flight = sum(slot.in_flight for slot in self._slots.values())
+        return Health(
+            in_flight=in_flight,
+            jobs=len(self._tasks),
+            spool_bytes=self._sink.spooled_bytes,
+            draining=self._draining,
+        )
 
     async def run(self) -> None:
         """Serve. A state that does not answer is waited for; what is wrong with a job is reported, not raised."""

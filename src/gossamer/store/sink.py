@@ -127,6 +127,11 @@ class Sink:
         return self._spool.results if self._spool is not None else Counter()
 
     @property
+    def spooled_bytes(self) -> int:
+        """How much waits on disk."""
+        return self._spool.size if self._spool is not None else 0
+
+    @property
     def full(self) -> bool:
         """True while a result would find no room on disk, should the store be away, and while the archive has reached
         its limit: nothing should be fetched."""
