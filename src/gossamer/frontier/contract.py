@@ -437,8 +437,9 @@ class QueueView(DeadLetters, Protocol):
         """What became of one URL of a job; None where the job does not know it. Looked up by key."""
         ...
 
-    async def sites(self, job: str, limit: int | None = 20) -> list[SiteLoad]:
-        """Sites with open work of a job, the most loaded first; all of them with a limit of None."""
+    async def sites(self, job: str, limit: int | None = 20, *, site: str | None = None) -> list[SiteLoad]:
+        """Sites with open work of a job, the most loaded first; all of them with a limit of None. With `site` that one
+        alone."""
         ...
 
     async def lanes(self, job: str) -> list[LaneLoad]:

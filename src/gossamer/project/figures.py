@@ -114,15 +114,15 @@ async def history(
     rows = await project.records.figures(first, end)
     parts: dict[int, list[Figures]] = {start: [] for start in range(first, math.ceil(end), length)}
     for row in rows:
-        parts[row.start // length * length].append(row.figures)
+        parts[row.start // length * length].append(_without(row.figures, domain))
     return History(
         since=first,
         until=end,
         step=length,
         domain=domain,
         points=[_point(start, min(start + length, end), some, domain) for start, some in parts.items()],
-        whole=_point(first, end, [row.figures for row in rows], domain),
-        domains=_domain_points(summed([row.figures for row in rows], most_domains=MOST_DOMAINS), domain),
+        whole=_point(first, end, [part for some in parts.values() for part in some], domain),
+        domains=_domain_points([row.figures for row in rows], domain),
     )
 
 
@@ -184,9 +184,18 @@ def _domain_point(figures: DomainFigures) -> DomainPoint:
     )
 
 
-def _domain_points(figures: Figures, domain: str | None) -> dict[str, DomainPoint]:
+def _without(figures: Figures, domain: str | None) -> Figures:
+    """What a point is made of: adding up the domains of every point would cost more than all the rest."""
+    return figures if domain is not None else msgspec.structs.replace(figures, domains={})
+
+
+def _domain_points(parts: Sequence[Figures], domain: str | None) -> dict[str, DomainPoint]:
+    if domain is not None:
+        of_domain = [one.domains[domain] for one in parts if domain in one.domains]
+        return {domain: _domain_point(added_domains(of_domain))} if of_domain else {}
+    figures = summed([Figures(domains=one.domains) for one in parts], most_domains=MOST_DOMAINS)
     names = sorted(figures.domains, key=lambda name: (name == OTHER, -pages_of(figures.domains[name]), name))
-    return {name: _domain_point(figures.domains[name]) for name in names if domain in (None, name)}
+    return {name: _domain_point(figures.domains[name]) for name in names}
 
 
 def _route_point(figures: Figures, route: str) -> RoutePoint:

@@ -171,12 +171,12 @@ async def queue_by_site(
     )
 
 
-async def _loads(project: Project, jobs: Sequence[Job]) -> list[list[SiteLoad]]:
+async def _loads(project: Project, jobs: Sequence[Job], site: str | None = None) -> list[list[SiteLoad]]:
     room = asyncio.Semaphore(JOBS_AT_ONCE)
 
     async def ask(job: Job) -> list[SiteLoad]:
         async with room:
-            return await project.state.queue.sites(job.id, None)
+            return await project.state.queue.sites(job.id, None, site=site)
 
     return list(await asyncio.gather(*map(ask, jobs)))
 
@@ -184,7 +184,7 @@ async def _loads(project: Project, jobs: Sequence[Job]) -> list[list[SiteLoad]]:
 def _site_queue(project: Project, parts: list[tuple[Job, SiteLoad]], order: SiteOrder | None, now: float) -> SiteQueue:
     parts = sorted(parts, key=lambda part: -_open(part[1]))
     windows = project.settings.domain(parts[0][1].site).windows or ""
-    told = [why_it_waits(load, job, order, windows, now) for job, load in parts]
+    cause, why = why_it_waits(parts[0][1], parts[0][0], order, windows, now)
     queued, waiting, leased = (
         sum(getattr(load, name) for _, load in parts) for name in ("queued", "waiting", "leased")
     )
@@ -197,8 +197,8 @@ def _site_queue(project: Project, parts: list[tuple[Job, SiteLoad]], order: Site
         waiting=waiting,
         leased=leased,
         jobs=[job.id for job, _ in parts],
-        cause=told[0][0],
-        why=told[0][1],
+        cause=cause,
+        why=why,
         next_at=iso_time(next_at) if next_at > now else None,
     )
 
@@ -253,12 +253,7 @@ async def site_view(project: Project, domain: str, *, sees: Callable[[Job], bool
     ordered = order.interval if order is not None else None
     spacing = terms.spacing(max(asked or 0.0, ordered or 0.0) if asked is not None or ordered is not None else None)
     jobs = [one for one in await state.jobs.running_jobs() if sees(one)]
-    parts = [
-        (job, load)
-        for job, loads in zip(jobs, await _loads(project, jobs), strict=True)
-        for load in loads
-        if load.site == site
-    ]
+    parts = [(job, load) for job, loads in zip(jobs, await _loads(project, jobs, site), strict=True) for load in loads]
     report = await route_report(project, site, limit=100)
     return SiteView(
         site=site,

@@ -42,8 +42,11 @@ class RedisQueueView(RedisDeadLetters):
             return None
         return UrlFate(url=url_of(row), state=row.state, reason=row.reason, message=row.message)
 
-    async def sites(self, job: str, limit: int | None = 20) -> list[SiteLoad]:
+    async def sites(self, job: str, limit: int | None = 20, *, site: str | None = None) -> list[SiteLoad]:
         row = await self._jobs.row(job)
+        wanted = await self._number_of(site) if site is not None else None
+        if site is not None and wanted is None:
+            return []
         names = {other.number: other.id for other in await self._jobs.rows()}
         loads: dict[tuple[int, int], tuple[int, int, int]] = {}  # by shard and site, all lanes together
         refused: set[tuple[int, int]] = set()
@@ -52,6 +55,8 @@ class RedisQueueView(RedisDeadLetters):
                 queued, waiting, leased = rows.read_load(packed)
                 if queued or waiting or leased:
                     which = (shard, rows.split_queue(int(number))[1])
+                    if wanted not in (None, which):
+                        continue
                     before = loads.get(which, (0, 0, 0))
                     loads[which] = (before[0] + queued, before[1] + waiting, before[2] + leased)
                     if rows.waits_for_slot(packed):
@@ -61,19 +66,19 @@ class RedisQueueView(RedisDeadLetters):
         reasons = await self._waiting_reasons(row) if any(load[1] for _, load in most) else {}
         answer = []
         for which, (queued, waiting, leased) in most:
-            site, name = sites[which]
-            taken = which in refused and site.in_flight and site.latest != row.number
+            found, name = sites[which]
+            taken = which in refused and found.in_flight and found.latest != row.number
             answer.append(
                 SiteLoad(
                     site=name,
                     queued=queued,
                     waiting=waiting,
                     leased=leased,
-                    next_at=max(site.next_at, site.rest_until),
-                    away_since=site.away_since,
-                    rest_until=site.rest_until,
+                    next_at=max(found.next_at, found.rest_until),
+                    away_since=found.away_since,
+                    rest_until=found.rest_until,
                     reason=reasons.get(which, ""),
-                    taken_by=names.get(site.latest) if taken else None,
+                    taken_by=names.get(found.latest) if taken else None,
                 )
             )
         return answer
@@ -155,10 +160,17 @@ class RedisQueueView(RedisDeadLetters):
                     times.append(max(row.changed, site.next_at, site.rest_until))
         return [at for at in times if at <= now]
 
+    async def _number_of(self, site: str) -> tuple[int, int] | None:
+        """The shard of a site, and its number there; None when no job has had a page of it."""
+        shard = self._keys.shard_of(site)
+        number = await self._server.call("HGET", self._keys.in_shard(shard, "numbers"), site)
+        return (shard, int(number)) if number else None
+
     async def site(self, name: str) -> SiteFacts | None:
-        shard = self._keys.shard_of(name)
-        number = await self._server.call("HGET", self._keys.in_shard(shard, "numbers"), name)
-        packed = await self._server.call("HGET", self._keys.in_shard(shard, "sites"), number) if number else None
+        known = await self._number_of(name)
+        if known is None:
+            return None
+        packed = await self._server.call("HGET", self._keys.in_shard(known[0], "sites"), known[1])
         if packed is None:
             return None
         site, _ = rows.read_site(packed)

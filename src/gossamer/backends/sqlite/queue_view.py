@@ -57,9 +57,10 @@ _LOADS = """
 WITH loads AS (
     SELECT site, sum(queued) AS queued, sum(waiting) AS waiting, sum(leased) AS leased FROM (
         SELECT site, count(*) AS queued, 0 AS waiting, 0 AS leased FROM urls
-            WHERE job = :job AND state = 'queued' GROUP BY site
-        UNION ALL SELECT site, 0, count(*), 0 FROM urls WHERE job = :job AND state = 'waiting' GROUP BY site
-        UNION ALL SELECT site, 0, 0, count(*) FROM urls WHERE job = :job AND state = 'leased' GROUP BY site)
+            WHERE job = :job AND state = 'queued' {site} GROUP BY site
+        UNION ALL SELECT site, 0, count(*), 0 FROM urls WHERE job = :job AND state = 'waiting' {site} GROUP BY site
+        UNION ALL SELECT site, 0, 0, count(*) FROM urls INDEXED BY urls_leased
+            WHERE job = :job AND state = 'leased' {site} GROUP BY site)
     GROUP BY site ORDER BY sum(queued + waiting + leased) DESC LIMIT :limit)
 SELECT sites.name, loads.queued, loads.waiting, loads.leased, max(sites.next_at, sites.rest_until),
     CASE WHEN sites.strikes > 0 THEN sites.away_since END, sites.rest_until,
@@ -273,11 +274,12 @@ class SqliteQueueView:
         row = await self._database.read(lambda c: c.execute(sql, (job, site, fingerprint)).fetchone())
         return UrlFate(url=row[0], state=UrlState(row[1]), reason=row[2], message=row[3]) if row else None
 
-    async def sites(self, job: str, limit: int | None = 20) -> list[SiteLoad]:
+    async def sites(self, job: str, limit: int | None = 20, *, site: str | None = None) -> list[SiteLoad]:
         def read(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
             known = connection.execute("SELECT number FROM jobs WHERE id = ?", (job,)).fetchone()
-            values = {"job": known[0] if known else -1, "limit": -1 if limit is None else limit}
-            return connection.execute(_LOADS, values).fetchall()
+            values = {"job": known[0] if known else -1, "limit": -1 if limit is None else limit, "site": site}
+            one = "" if site is None else "AND site = (SELECT number FROM sites WHERE name = :site)"
+            return connection.execute(_LOADS.format(site=one), values).fetchall()
 
         fields = SiteLoad.__struct_fields__
         return [SiteLoad(**dict(zip(fields, row, strict=True))) for row in await self._database.read(read)]
