@@ -14,10 +14,11 @@ from gossamer.project.callbacks import secret_view
 from gossamer.project.open import open_project
 from gossamer.settings import load
 from gossamer.store.contract import SpoolNote
-from tests.faults.commands import PATIENCE, Command, CommandProject
+from tests.faults.commands import PATIENCE, Command, CommandProject, until
 from tests.server.receiver import Receiver, receiving
 from tests.services.mail import MailServer, mailing
-from tests.services.valkey import ValkeyServer
+from tests.services.postgres import PASSWORD, PostgresServer
+from tests.services.valkey import ValkeyServer, running_valkey
 
 pytestmark = pytest.mark.long
 
@@ -69,20 +70,20 @@ async def test_what_fires_and_ends_is_told_once_though_leaders_are_killed(
             async with open_project(load(start=tmp_path, environ={}), to_look=True) as project:
                 alerts = project.state.alerts
 
-                async def until(wanted: AlertState) -> None:
+                async def reached(wanted: AlertState) -> None:
                     async with asyncio.timeout(PATIENCE):
                         while wanted not in [one.state for one in await alerts.standings() if one.alert == "spool"]:
                             await asyncio.sleep(0.02)
 
                 await project.state.spools.note(LOST)
-                await until(AlertState.FIRING)
+                await reached(AlertState.FIRING)
                 await watchers.kill_leader()  # as soon as it fires
                 async with asyncio.timeout(PATIENCE):
                     while len(receiver.deliveries) < 2:
                         await asyncio.sleep(0.02)
                 await watchers.kill_leader()  # while its channel is down
                 await project.state.spools.take_away([LOST.name])
-                await until(AlertState.RESOLVED)
+                await reached(AlertState.RESOLVED)
                 await watchers.kill_leader()  # as soon as it is over
                 await receiver.has(2)
                 async with asyncio.timeout(PATIENCE):
@@ -106,3 +107,30 @@ async def test_what_fires_and_ends_is_told_once_though_leaders_are_killed(
         "alert spool fires for far",
         "alert spool is resolved for far",
     ]
+
+
+async def test_stores_that_stop_are_told_and_that_they_are_back(tmp_path: Path, lone_postgres: PostgresServer) -> None:
+    with receiving() as receiver, running_valkey("--appendonly", "yes") as state:
+        project = CommandProject(
+            tmp_path,
+            [],
+            f"state = '{state.address()}'\nproject = 'stores'\nrecords = '{lone_postgres.address(password=PASSWORD)}'\n"
+            "[alerts.stores]\nfor = '1s'\nkeep_for = '1s'\n"
+            f"[channels.hook]\nkind = 'webhook'\nurl = '{receiver.url}'\nallow_private = true\nalerts = ['stores']\n",
+        )
+
+        def told() -> list[tuple[str, str]]:
+            found = [one.told["data"] for one in receiver.deliveries]
+            return [(one["subjects"][0]["subject"], one["state"]) for one in found]
+
+        scheduler = project.run("scheduler", "--json-logs")
+        try:
+            until(lambda: any(event["leads"] for event in scheduler.logged("Leading")), scheduler)
+            for server, subject in ((lone_postgres, "records"), (state, "state")):
+                server.stop()
+                until(lambda subject=subject: (subject, "firing") in told(), scheduler)
+                server.start()
+                until(lambda subject=subject: (subject, "resolved") in told(), scheduler)
+        finally:
+            project.close()
+    assert told() == [("records", "firing"), ("records", "resolved"), ("state", "firing"), ("state", "resolved")]
