@@ -16,9 +16,9 @@ import pytest
 from gossamer.access.webhooks import new_secret
 from gossamer.errors import Misconfigured
 from gossamer.model.alert import AlertState, AlertTerms, Finding, Notice, NoticeSubject, Severity
-from gossamer.monitor.alerts import look
+from gossamer.monitor.alerts import look, title_of
 from gossamer.project import alert_channels
-from gossamer.project.alert_channels import OWNER, Channels, mail_of, slack_text, title_of
+from gossamer.project.alert_channels import OWNER, Channels, mail_of, slack_text
 from gossamer.project.alerts import try_channels
 from gossamer.project.callbacks import secret_view
 from gossamer.project.open import open_project

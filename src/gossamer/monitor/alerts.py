@@ -25,6 +25,7 @@ from ..model.alert import (
     LONGEST_WORDS,
     MOST_NAMED,
     MOST_SUBJECTS,
+    TEST,
     AlertChange,
     AlertState,
     AlertTerms,
@@ -41,6 +42,7 @@ from ..units import visible
 
 GROUP = timedelta(minutes=1)  # between two messages about one alert
 RESOLVED_KEPT = timedelta(days=1)
+LONGEST_TITLE = 150
 SWITCHED_OFF = AlertTerms(keep_for=timedelta(0), repeat=None)
 
 Findings = Mapping[str, Finding]  # by subject
@@ -148,6 +150,17 @@ def wants(channel: ChannelTable, alert: str, severity: Severity, state: AlertSta
         and (state is not AlertState.RESOLVED or channel.resolved)
         and (not channel.alerts or any(fnmatchcase(alert, pattern) for pattern in channel.alerts))
     )
+
+
+def title_of(notice: Notice, project: str) -> str:
+    """`books: alert success fires for shop.example`, on one line."""
+    before = f"{project}: " if project else ""
+    if notice.alert == TEST:
+        return f"{before}a test of alerts"
+    what = "is resolved" if notice.state_told is AlertState.RESOLVED else "still fires" if notice.again else "fires"
+    subject = notice.subjects[0].subject if notice.count == 1 else str(notice.count)
+    whom = f" for {subject}" if subject else ""
+    return visible(f"{before}alert {notice.alert} {what}{whom}")[:LONGEST_TITLE]
 
 
 def _notices(news: list[Standing], channels: Mapping[str, ChannelTable], now: float, *, again: bool) -> list[Notice]:

@@ -36,6 +36,7 @@ from ..fetch.retry_after import parse_retry_after
 from ..model.alert import TEST, AlertState, Notice
 from ..model.secret_text import revealed, stored_setting
 from ..model.url import parse_url
+from ..monitor.alerts import title_of
 from ..settings.alert_tables import APPRISE, EMAIL, SLACK, STARTTLS, TLS, ChannelTable
 from ..settings.effective import secrets_of as secrets_by_name
 from ..units import many, visible
@@ -47,7 +48,6 @@ OWNER = ""  # the project itself, whose secret signs messages
 TOTAL = timedelta(seconds=30)  # for one message
 ONE_STEP = timedelta(seconds=10)  # of it: an answer of a server
 LIMITS = Limits(connect=ONE_STEP, read=ONE_STEP, total=timedelta(seconds=20), max_body=1024)
-LONGEST_TITLE = 150
 LONGEST_LINE = 300
 
 
@@ -209,17 +209,6 @@ class Dialled(smtplib.SMTP):
 
 
 # -- what is said --------------------------------------------------------------------------------------------------
-
-
-def title_of(notice: Notice, project: str) -> str:
-    """`books: alert success fires for shop.example`, on one line."""
-    before = f"{project}: " if project else ""
-    if notice.alert == TEST:
-        return f"{before}a test of alerts"
-    what = "is resolved" if notice.state_told is AlertState.RESOLVED else "still fires" if notice.again else "fires"
-    subject = notice.subjects[0].subject if notice.count == 1 else str(notice.count)
-    whom = f" for {subject}" if subject else ""
-    return visible(f"{before}alert {notice.alert} {what}{whom}")[:LONGEST_TITLE]
 
 
 def text_of(notice: Notice) -> str:

@@ -29,10 +29,10 @@ from ..model.alert import (
     Silence,
     Standing,
 )
+from ..monitor.alerts import title_of
 from ..settings import Settings
 from ..settings.alert_tables import terms_of
 from ..units import setting_text, visible
-from .alert_channels import Channels, title_of
 from .open import Project
 
 LONGEST_SILENCE = timedelta(days=365)
@@ -310,6 +310,8 @@ async def unsilence(project: Project, id: str) -> SilenceView:
 
 async def try_channels(project: Project, channel: str | None = None) -> list[ChannelTest]:
     """Send a test message to all channels, or to one, at once. Raises Misconfigured where there is none."""
+    from .alert_channels import Channels  # loads what fetches: looking at alerts should start quickly
+
     names = _chosen(project.settings, channel)
     channels, now = Channels(project), project.clock.now()
     subject = NoticeSubject(subject="", words="This is a test.", value=0.0, since=now)
