@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import os
 from datetime import timedelta
 
@@ -19,6 +20,8 @@ from gossamer.model.job import JobCounts
 from gossamer.monitor.counts import EventCounts
 from gossamer.monitor.logs import JsonLog
 from gossamer.monitor.progress import Speedometer, describe, short_duration
+from gossamer.parse.page_context import PageContext, working_on
+from gossamer.parse.spider import Spider
 
 
 def test_the_progress_gives_rate_and_eta_from_the_last_seconds():
@@ -96,6 +99,37 @@ def test_every_event_is_one_json_line_and_a_summary_tells_speeds():
     assert (summary["pages"], summary["items"]) == (2, 2)
     assert summary["items_per_second"] == pytest.approx(2 / 11, abs=0.01)
     assert summary["stage_seconds"]["parse"] == 0.25
+    assert summary["stage_items"]["parse"] == 2
+    assert summary["stage_items_per_second"]["parse"] == 8.0
+
+
+def test_what_spiders_log_is_among_the_lines():
+    stream = io.StringIO()
+    log = JsonLog(stream, VirtualClock())
+
+    class Lamps(Spider):
+        name = "lamps"
+
+    spider = Lamps()
+    with log.hearing_spiders():
+        with working_on(PageContext("lamps-1", "https://shop.example/1")):
+            spider.log.info("%s is %d years old", "it", 7)
+            spider.log.debug("not this")
+        log.line_of_spider(logging.makeLogRecord({"msg": "%d arguments", "args": ("wrong",), "levelname": "WARNING"}))
+        try:
+            raise KeyError("price")
+        except KeyError:
+            spider.log.exception("no price")
+    spider.log.error("after the end")
+
+    first, second, third = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert first.items() >= {
+        "level": "info", "event": "Logged", "spider": "lamps", "job": "lamps-1", "url": "https://shop.example/1",
+        "message": "it is 7 years old",
+    }.items()  # fmt: skip
+    assert (second["level"], "wrong" in second["message"]) == ("warning", True)
+    assert third["level"] == "error"
+    assert third["message"].endswith("KeyError: 'price'")
 
 
 def test_moments_in_the_log_have_one_form():

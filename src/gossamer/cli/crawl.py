@@ -6,6 +6,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -162,18 +163,19 @@ def run_crawl(
         waits = partial(what_it_waits_for, running.project, job.id)
         await ProgressLine(jobs, storing, clock, err, job=job.id, limit=job.limit, waits=waits).show()
 
-    report = run_async(
-        service.run_crawl(
-            spider,
-            settings,
-            events=EventHub(*listeners),
-            name=name,
-            arguments=arguments,
-            fresh=fresh,
-            output=outputs,
-            attend=watch if show else None,
+    with log.hearing_spiders() if log is not None else nullcontext():
+        report = run_async(
+            service.run_crawl(
+                spider,
+                settings,
+                events=EventHub(*listeners),
+                name=name,
+                arguments=arguments,
+                fresh=fresh,
+                output=outputs,
+                attend=watch if show else None,
+            )
         )
-    )
     if log is not None:
         log.summary()
     if show and not report.failure:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
@@ -68,12 +68,14 @@ class Voice:
     def __init__(self, *, quiet: bool, json_logs: bool, supervised: bool = False) -> None:
         self._clock = SystemClock()
         self._log = JsonLog(sys.stderr, self._clock) if json_logs else None
+        self._hearing = ExitStack()
         self._shows = not quiet and not json_logs
         self._supervised = supervised
         self._before = f"{self.role} {os.getpid()}: " if supervised else ""
 
     def listeners(self) -> EventHub:
         if self._log is not None:
+            self._hearing.enter_context(self._log.hearing_spiders())
             return EventHub(self._log)
         if not self._shows:
             return EventHub(Alarms(err))
@@ -113,6 +115,7 @@ class Voice:
 
     def close(self) -> None:
         if self._log is not None:
+            self._hearing.close()
             self._log.summary()
 
 

@@ -28,6 +28,7 @@ class EventCounts:
         self.faults = 0
         self.gone = 0
         self.seconds: Counter[str] = Counter()  # per stage, for items per second
+        self.stage_items: Counter[str] = Counter()  # pages that were fetched, items that were parsed and stored
         self.last_trouble = ""
         self._marks: list[tuple[float, int]] = [(self.began, 0)]
 
@@ -36,12 +37,15 @@ class EventCounts:
             case events.Completed():
                 self.pages += 1
             case events.Fetched():
+                self.stage_items["fetch"] += 1
                 self.bytes += event.bytes
                 self.tokens += event.cost
                 self.seconds["fetch"] += event.seconds  # type: ignore[assignment]  # a Counter adds floats as well
             case events.Parsed():
+                self.stage_items["parse"] += event.items
                 self.seconds["parse"] += event.seconds  # type: ignore[assignment]
             case events.Stored():
+                self.stage_items["store"] += event.items
                 self.items += event.items
                 self.changed += event.changed
                 self.seconds["store"] += event.seconds  # type: ignore[assignment]

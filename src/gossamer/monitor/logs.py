@@ -1,8 +1,12 @@
-"""Structured logs: one JSON object a line, for every event, plus a summary every few seconds."""
+"""Structured logs: one JSON object a line, for every event and for every line that a spider logs, plus a summary every
+few seconds."""
 
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -15,6 +19,9 @@ from .counts import EventCounts
 
 SUMMARY_EVERY = 10.0  # seconds
 MOMENTS = ("at", "due")  # fields that are points in time; the other numbers are counts, sizes and seconds
+
+SPIDERS = "gossamer.spider"  # the logger above those of all spiders: parse/page_context.py
+LONGEST_LINE = 10_000  # characters that a spider logs at once
 
 _LEVELS = {
     "ScheduleFailed": "error",
@@ -51,6 +58,36 @@ class JsonLog:
         if self._clock.monotonic() - self._summed_up >= SUMMARY_EVERY:
             self.summary()
 
+    @contextmanager
+    def hearing_spiders(self) -> Iterator[None]:
+        """For the time of the block, what spiders log (`self.log`) is among the lines, from level info on."""
+        logger, handler = logging.getLogger(SPIDERS), _SpiderLines(self)
+        before = logger.level
+        logger.addHandler(handler)
+        if before == logging.NOTSET:
+            logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(before)
+
+    def line_of_spider(self, record: logging.LogRecord) -> None:
+        try:
+            message = record.getMessage()
+        except Exception:  # its arguments do not fit its text; that must not end the callback
+            message = f"{record.msg} {record.args!r}"
+        if record.exc_info:
+            message = f"{message}\n{logging.Formatter().formatException(record.exc_info)}"
+        facts = {
+            "spider": getattr(record, "spider", record.name.removeprefix(f"{SPIDERS}.")),
+            "job": getattr(record, "job", ""),
+            "url": getattr(record, "page", ""),
+            "message": message[:LONGEST_LINE],
+        }
+        told = {name: str(value) for name, value in facts.items() if value}
+        self._write({"level": record.levelname.lower(), "event": "Logged", "at": iso(record.created), **told})
+
     def summary(self) -> None:
         """Write what this process did so far, and how fast."""
         counts, now = self._counts, self._clock.monotonic()
@@ -70,6 +107,12 @@ class JsonLog:
                 "retries": counts.retries,
                 "dead": sum(counts.reasons.values()),
                 "stage_seconds": {stage: round(seconds, 3) for stage, seconds in counts.seconds.items()},
+                "stage_items": dict(counts.stage_items),
+                "stage_items_per_second": {
+                    stage: round(count / counts.seconds[stage], 2)
+                    for stage, count in counts.stage_items.items()
+                    if counts.seconds[stage]
+                },
             }
         )
         self._summed_up, self._items_then = now, counts.items
@@ -86,6 +129,15 @@ class JsonLog:
             self._stream.flush()
         except BrokenPipeError:  # the reader has gone; that does not fail a crawl
             self._closed = True
+
+
+class _SpiderLines(logging.Handler):
+    def __init__(self, log: JsonLog) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.line_of_spider(record)
 
 
 def iso(at: float) -> str:
