@@ -76,7 +76,7 @@ class FrontierMachine(RuleBasedStateMachine):
         for url, lease in list(self.held.items()):
             if lease.expires_at <= self.now():
                 self.stale.append(self.held.pop(url))
-                dead = self.deliveries[url] >= MAX_DELIVERIES
+                dead = self.deliveries[url] > MAX_DELIVERIES
                 self.states[url] = UrlState.DEAD if dead else UrlState.QUEUED
 
     def enter(self, candidates):

@@ -33,6 +33,13 @@ UNLIMITED = '[politeness]\nrate = "unlimited"\nconcurrency = 16\n'
 PAGE = "http://a.example/1"
 
 
+FAILED = """
+
+    def failed(self, failure):
+        yield {"reason": failure.reason}
+"""
+
+
 class PoisonProject(CommandProject):
     """The park's project with the poisonous spider."""
 
@@ -125,6 +132,8 @@ def test_workers_on_valkey_bury_the_page_that_kills_them_and_finish_the_rest(ope
 def test_a_lone_worker_is_back_too(opened):
     with park(pages=20, latency_ms=50) as site:
         project = opened(site, {"/page/15": "exit"}, "[lease]\nmax_deliveries = 2\n")
+        with (project.folder / "spiders" / "park.py").open("a") as spider:
+            spider.write(FAILED)
         project.begin(site)
         worker = project.run("worker", "--until-idle", "--json-logs", "--concurrency", "1")
         assert worker.ended() == 0, worker.said()
@@ -132,8 +141,12 @@ def test_a_lone_worker_is_back_too(opened):
         # What it says is still one object on each line.
         events = [json.loads(line) for line in worker.said().splitlines()]
         assert sum("died with exit code 3 in the code for" in event.get("message", "") for event in events) == 2
-        assert project.letters().keys() == {"/page/15"}
-        assert len(project.records()) == 19
+        # And the spider has heard of the page that killed it.
+        (letter,) = project.json("dead", "list")["letters"]
+        assert (letter["url"], letter["reason"]) == (site.url(path="/page/15"), "poison")
+        assert letter["message"] == "2 workers in a row died or hung while they had this page."
+        assert project.sql("records.db", "SELECT data FROM records WHERE type = 'item'") == [('{"reason":"poison"}',)]
+        assert len(project.records()) == 20
 
 
 # -- code that does not come to its end --------------------------------------------------------------------------

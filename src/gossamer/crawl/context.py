@@ -81,6 +81,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     events: events.EventSink
     time_limit: TimeLimit = TimeLimit()  # for the code of one page
+    max_deliveries: int = 5  # of a page without an answer; handed out once more it is given up
     buries_unpaid: bool = False  # a page whose budget is spent is given up; else it waits
     detects_blocks: Callable[[str], bool] = lambda site: True
     freshness: Freshness | None = None  # leaves out pages that were fetched lately

@@ -63,6 +63,7 @@ from .unsafe_send import UNCERTAIN, unsafe_send
 from .windows import NEXT_LOOK, WINDOW
 
 ROBOTS = DropReason.ROBOTS.value
+POISON = "poison"  # the reason of a page that took its worker with it too often
 SITE_AWAY = "site away"  # the reason of a task that waits until its site can be reached
 MOST_FAULTS = 50  # that are listed of a page that is held back
 
@@ -112,6 +113,10 @@ class Journey:
         return traced(tracer, "attempt", since=since, job=task.job, site=task.site, url=url, attempt=task.attempt + 1)
 
     async def _fetch_and_settle(self) -> None:
+        if self._lease.delivery > self._context.max_deliveries:
+            died = self._lease.delivery - 1
+            await self._give_up(POISON, f"{died} workers in a row died or hung while they had this page.")
+            return
         closed = self._context.windows.wait_for(self._task.site) if self._context.windows is not None else None
         if closed:
             # The whole site: its other pages need not come here to learn it. Not for long: windows may be changed.

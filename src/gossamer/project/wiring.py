@@ -317,6 +317,7 @@ async def open_context(
         )
         context = JobContext(
             job=job,
+            max_deliveries=(terms.max_deliveries if terms is not None else settings.lease.max_deliveries),
             worker=project.worker,
             spider=spider,
             parser_version=spider_version(type(spider)),

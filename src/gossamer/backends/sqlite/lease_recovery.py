@@ -84,7 +84,8 @@ class LeaseRecovery:
         ).fetchone()
         terms = self._rows.job(connection, job_id).terms
         counts = CountChanges(leased=-1)
-        if deliveries >= terms.max_deliveries:
+        # Handed out once more after that, it is buried by the worker, which tells its spider; unless that one dies too.
+        if deliveries > terms.max_deliveries:
             message = f"{deliveries} workers in a row died or hung while they had this page."
             connection.execute(
                 "UPDATE urls SET state = 'dead', reason = 'poison', message = ?, worker = NULL, lease_until = NULL, "

@@ -19,7 +19,8 @@ local function take_back(fingerprint, fate)
     queue.leased = queue.leased - 1
     hold(row.worker, -1)
     note(fingerprint, row.worker .. ' ' .. fate .. '; delivery ' .. row.deliveries .. ' of ' .. max_deliveries)
-    if row.deliveries >= max_deliveries then
+    -- Handed out once more after that, it is buried by the worker, which tells its spider; unless that one dies, too.
+    if row.deliveries > max_deliveries then
         row.state, row.reason = BURIED, 'poison'
         row.message = row.deliveries .. ' workers in a row died or hung while they had this page.'
         call('ZADD', DEAD, now, fingerprint)
