@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -47,13 +48,27 @@ async def test_a_page_is_fetched_once_and_comes_in_the_formats_asked_for(tmp_pat
     assert [hit.path for hit in site.hits(path="/page/7")] == ["/page/7"]
 
 
-async def test_the_same_page_asked_for_twice_at_once_is_fetched_once(tmp_path: Path, site: Park) -> None:
-    async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
-        pages = await asyncio.gather(*(client.scrape(site.url(path="/page/8")) for _ in range(5)))
+async def test_the_same_page_asked_for_twice_at_once_is_fetched_once(tmp_path: Path) -> None:
+    asked, all_are_in = [], asyncio.Event()
 
-    assert {page.meta.job_id for page in pages} == {pages[0].meta.job_id}
-    assert all(page.success for page in pages)
-    assert len(site.hits(path="/page/8")) == 1
+    async def answer(request: web.Request) -> web.Response:
+        if request.path != "/page":
+            return web.Response(status=404)
+        asked.append(request.path)
+        await all_are_in.wait()
+        return web.Response(text="<h1>here</h1>", content_type="text/html")
+
+    async with own_site(answer) as url, serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        waiting = asyncio.create_task(client.scrape(f"{url}/page"))
+        while not asked:
+            await asyncio.sleep(0.01)
+        later = [await client.scrape_async(f"{url}/page") for _ in range(4)]
+        all_are_in.set()
+        page = await waiting
+
+    assert page.success
+    assert {begun.job_id for begun in later} == {page.meta.job_id}
+    assert asked == ["/page"]
 
 
 async def test_a_page_that_is_not_there_is_told_with_its_status(tmp_path: Path, site: Park) -> None:
@@ -190,6 +205,18 @@ async def test_an_answer_has_so_many_bytes_and_the_rest_comes_with_the_next(
     assert len(records) == 4
 
 
+@asynccontextmanager
+async def own_site(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[str]:
+    """A site in this process that answers so; its address."""
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://site0.localhost:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
 @pytest.fixture
 async def turncoat() -> AsyncIterator[tuple[str, list[str]]]:
     """A site that sends its visitors to a private address, and what was asked for there."""
@@ -201,14 +228,8 @@ async def turncoat() -> AsyncIterator[tuple[str, list[str]]]:
             return web.Response(text="secret", status=200 if request.path == "/secret" else 404)
         raise web.HTTPFound(f"http://127.0.0.1:{request.url.port}/secret")
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    yield f"http://site0.localhost:{runner.addresses[0][1]}/away", asked
-    await runner.cleanup()
+    async with own_site(answer) as url:
+        yield f"{url}/away", asked
 
 
 async def test_no_redirect_leads_to_a_private_address_even_where_the_command_line_may_go(

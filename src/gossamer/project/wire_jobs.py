@@ -145,6 +145,13 @@ async def begin_scrape(asked: Asked, wish: ScrapeWish, *, waits: bool) -> Job:
     return await _begin_pages(asked, [wish], name, kind="scrape", priority=priority)
 
 
+async def check_scrape(asked: Asked, wish: ScrapeWish) -> None:
+    """What `begin_scrape` would refuse. Raises BadWish."""
+    name = _one_of(wish.spider, wish.recipe)
+    await _check(wish, name, asked.extraction)
+    _wanted(asked.project.settings, asked.caller, wish, WAITED_FOR)
+
+
 async def begin_batch(asked: Asked, wish: BatchWish) -> Job:
     """Open the job for 1 to MOST_PAGES pages. Raises BadWish, TooMuchAtOnce."""
     if wish.urls and wish.requests:

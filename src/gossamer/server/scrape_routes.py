@@ -17,6 +17,7 @@ from ..project.wire_jobs import (
     begin_batch,
     begin_crawl,
     begin_scrape,
+    check_scrape,
     is_served,
     job_for,
     public_url,
@@ -55,6 +56,7 @@ async def scrape(call: Call) -> Reply:
         if cached is not None:
             return Reply(value=cached)
     if not await is_served(project):
+        await check_scrape(call.asked, wish)  # what is wrong with the wish is said first
         raise ApiError(503, "no_worker", NO_WORKER, headers={"retry-after": "5"})
     job = await begin_scrape(call.asked, wish, waits=True)
     await _call_back(call, job, wish.callback_url)
