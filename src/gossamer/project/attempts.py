@@ -15,11 +15,10 @@ from ..model.record import Attempt
 from ..store.contract import AttemptQuery
 from ..units import parse_duration, seconds_of, visible
 from .jobs import find_job
-from .keys import Caller
+from .keys import Caller, Sight
 from .open import Project
 from .sites import site_named
 from .story import AttemptView, attempt_view
-from .wire_views import Sight
 
 HARD_LOOKED_AT = 20_000  # attempts of a job, the newest, for its slowest and most failing pages
 AT_ONCE = 5_000

@@ -79,6 +79,24 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     digest: str  # SHA-256 of its secret, in hex
 
 
+class Sight:
+    """Which jobs the caller sees; each is looked up once."""
+
+    def __init__(self, project: Project, caller: Caller) -> None:
+        self._project = project
+        self._caller = caller
+        self._known: dict[str, bool] = {}
+
+    async def of(self, job: str) -> bool:
+        """A job that the queue has forgotten, or never knew (a reparse), is seen by the admin alone."""
+        if self._caller.is_admin:
+            return True
+        if job not in self._known:
+            found = await self._project.state.jobs.job(job)
+            self._known[job] = found is not None and self._caller.sees(found)
+        return self._known[job]
+
+
 class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     """One write over HTTP: who, what, when, from where, and the status of the answer."""
 

@@ -21,7 +21,7 @@ from ..store.contract import RecordQuery as RecordQuery  # a part of what is sai
 from ..store.export.text_formats import TableWriter, meta_of
 from .dead_letters import DeadLetterDetail, show_letters
 from .jobs import JobView, view_of, views_of
-from .keys import Caller
+from .keys import Caller, Sight
 from .open import Project
 from .records import RecordFilter, RecordVersions, history, query_of
 from .spiders import spiders_of
@@ -53,24 +53,6 @@ class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
 
     records: list[dict[str, Any]]  # the fields of items
     next: str | None
-
-
-class Sight:
-    """Which jobs the caller sees; each is looked up once."""
-
-    def __init__(self, project: Project, caller: Caller) -> None:
-        self._project = project
-        self._caller = caller
-        self._known: dict[str, bool] = {}
-
-    async def of(self, job: str) -> bool:
-        """A job that the queue has forgotten, or never knew (a reparse), is seen by the admin alone."""
-        if self._caller.is_admin:
-            return True
-        if job not in self._known:
-            found = await self._project.state.jobs.job(job)
-            self._known[job] = found is not None and self._caller.sees(found)
-        return self._known[job]
 
 
 async def job_report(project: Project, job: Job) -> JobReport:
