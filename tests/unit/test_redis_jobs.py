@@ -196,9 +196,10 @@ async def test_a_job_that_is_given_up_again_while_it_is_cleared_is_cleared_again
 async def test_leases_of_a_dead_worker_count_by_the_terms_of_their_own_job(lab):
     strict, patient = await lab.job("strict", max_deliveries=1), await lab.job("patient", max_deliveries=5)
     await lab.frontier.add(patient.id, [candidate("https://a.test/")])
-    assert (await lab.frontier.lease(patient.id, "dead", 1)).leases
-    lab.gone.add("dead")
-    lab.clock.advance(3)
+    for worker in ("dead", "dead, too"):  # twice is too often for the strict one
+        assert (await lab.frontier.lease(patient.id, worker, 1)).leases
+        lab.gone.add(worker)
+        lab.clock.advance(3)
 
     await lab.frontier.lease(strict.id, "w", 1)
 
