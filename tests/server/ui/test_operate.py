@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace as changed
 from playwright.async_api import expect
 
 from gossamer.access.contract import CallbackState
 from gossamer.frontier.contract import WorkerCard
+from gossamer.model.alert import AlertState, Standing
 from gossamer.project.callbacks import list_callbacks, register
 from gossamer.project.keys import LOCAL, Caller, list_keys
 from gossamer.project.schedule_changes import add_schedule, new_schedule
 from gossamer.project.schedules import show_schedule
 from gossamer.routing.contract import LearnedRoute
+from gossamer.schedule.contract import AlertStep, Term
 from gossamer.settings import ScheduleTable
 
 from .screen import Screen, until
@@ -156,6 +160,35 @@ async def test_a_callback_is_sent_again(screen: Screen) -> None:
         return any(one.id == made.id and one.state.value != "failed" for one in await list_callbacks(screen.project))
 
     await until(is_due, "it is in the outbox again")
+
+
+async def test_an_alert_that_fires_is_shown_explained_and_silenced(screen: Screen) -> None:
+    now = screen.project.clock.now()
+    words = "2 workers gave no sign of life"
+    firing = Standing(
+        alert="workers", subject="", state=AlertState.FIRING, since=now, began_at=now, words=words, value=2.0
+    )
+    term = await screen.project.state.ticks.lead("test", timedelta(minutes=5))
+    assert isinstance(term, Term)
+    await screen.project.state.alert_desk.settle(term, AlertStep(standings=(firing,)))
+    page = await screen.person()
+    await page.goto("/ui/alerts")
+    row = page.get_by_role("region", name="Alerts").get_by_role("row", name="workers")
+    await expect(row).to_contain_text("2 workers gave no sign of life")
+    await expect(row.get_by_text("firing")).to_be_visible()
+    await page.get_by_label("Alert", exact=True).fill("workers")
+    await page.get_by_label("Why", exact=True).fill("we know")
+    await page.get_by_role("button", name="Silence").click()
+    await expect(page.get_by_role("status").filter(has_text="Nobody is told of workers")).to_be_visible()
+    (silence,) = await screen.project.state.alerts.silences()
+    assert (silence.alert, silence.reason) == ("workers", "we know")
+    await expect(row.get_by_text("silenced")).to_be_visible()
+    await page.get_by_role("button", name="End it").click()
+    await expect(page.get_by_role("status").filter(has_text="workers is told again")).to_be_visible()
+    assert await screen.project.state.alerts.silences() == []
+    await page.get_by_role("region", name="Alerts").get_by_role("link", name="workers").click()
+    await expect(page.get_by_role("heading", name="workers", level=1)).to_be_visible()
+    await expect(page.get_by_text("2 workers gave no sign of life")).to_be_visible()
 
 
 async def test_those_without_the_scope_do_not_see_what_is_for_admins(screen: Screen) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import access, dead_letters, jobs, overview, queue, schedules, why, workers
+from . import access, alerts, dead_letters, jobs, overview, queue, schedules, why, workers
 from .view import Action, Download, View
 
 VIEWS: tuple[View, ...] = (
@@ -12,6 +12,7 @@ VIEWS: tuple[View, ...] = (
     *dead_letters.VIEWS,
     *schedules.VIEWS,
     *why.VIEWS,
+    *alerts.VIEWS,
     *workers.VIEWS,
     *access.VIEWS,
 )
@@ -20,6 +21,7 @@ ACTIONS: tuple[Action, ...] = (
     *queue.ACTIONS,
     *dead_letters.ACTIONS,
     *schedules.ACTIONS,
+    *alerts.ACTIONS,
     *workers.ACTIONS,
     *access.ACTIONS,
 )
