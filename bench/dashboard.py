@@ -184,29 +184,40 @@ async def measure(client: httpx.AsyncClient, paths: list[str]) -> list[tuple[str
 
 
 async def watch(client: httpx.AsyncClient, paths: list[str], tabs: int, seconds: float) -> float:
-    """Processor seconds of this process per second, with that many live pages open, less what it takes without them.
-    Half of the tabs look at what another one looks at, as people do."""
+    """Processor seconds of this process per second, with that many live pages open in another one, less what it takes
+    without them. Half of the tabs look at what another one looks at, as people do."""
     before = time.process_time()
     await asyncio.sleep(5)
     idle = (time.process_time() - before) / 5
+    chosen = [paths[n % max(1, tabs // 2) % len(paths)] for n in range(tabs)]
+    cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+    tabs_open = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.dashboard", "--look-at", str(client.base_url), cookie, *chosen
+    )
+    try:
+        await asyncio.sleep(10)  # the first rendering of each
+        before = time.process_time()
+        await asyncio.sleep(seconds)
+        used = (time.process_time() - before) / seconds
+    finally:
+        tabs_open.terminate()
+        await tabs_open.wait()
+    return used - idle
 
-    async def tab(path: str) -> None:
-        while True:  # as a browser: one that was let go asks again
+
+async def look_at(address: str, cookie: str, paths: list[str]) -> None:
+    """Tabs, until this process is ended. One that was let go asks again, as in a browser."""
+    headers = {"cookie": cookie, "origin": address}
+
+    async def tab(client: httpx.AsyncClient, path: str) -> None:
+        while True:
             async with client.stream("GET", f"/ui/live{path.removeprefix('/ui')}") as stream:
                 async for _ in stream.aiter_bytes():
                     pass
             await asyncio.sleep(3)
 
-    chosen = [paths[n % max(1, tabs // 2) % len(paths)] for n in range(tabs)]
-    tasks = [asyncio.create_task(tab(path)) for path in chosen]
-    await asyncio.sleep(5)  # the first rendering of each
-    before = time.process_time()
-    await asyncio.sleep(seconds)
-    used = (time.process_time() - before) / seconds
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    return used - idle
+    async with httpx.AsyncClient(base_url=address, timeout=60, headers=headers) as client:
+        await asyncio.gather(*(tab(client, path) for path in paths))
 
 
 async def run(folder: Path, urls: int, tabs: int, seconds: float) -> int:
@@ -241,7 +252,12 @@ def main() -> int:
     parser.add_argument("--urls", type=int, default=1_000_000)
     parser.add_argument("--tabs", type=int, default=20)
     parser.add_argument("--watch", type=float, default=60.0)
+    parser.add_argument("--look-at", nargs="+", metavar="WHAT", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.look_at:
+        address, cookie, *paths = options.look_at
+        asyncio.run(look_at(address, cookie, paths))
+        return 0
     if options.folder is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
         return asyncio.run(run(options.folder, options.urls, options.tabs, options.watch))

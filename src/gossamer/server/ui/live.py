@@ -21,7 +21,7 @@ from ...clock import Clock
 from ..answers import ApiError
 
 LOOK = 1.0  # seconds between two renderings of a view, at least
-RAREST = 15.0  # seconds between two renderings of a view, at most
+RAREST = 30.0  # seconds between two renderings of a view, at most
 SHARE = 0.03  # of one core, for all renderings together
 SILENCE = 15.0  # seconds without a change after which a sign of life is sent
 LONGEST_STREAM = 600.0  # seconds; then the browser connects again

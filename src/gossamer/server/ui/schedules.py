@@ -55,7 +55,14 @@ async def listed(visit: Visit) -> Context:
         for one in found.schedules
         if chosen.q.lower() in f"{one.name} {one.spider}".lower() and chosen.state in (None, one.state)
     ]
-    return {"found": found, "shown": shown, "states": states, "filtered": bool(chosen.q or chosen.state)}
+    now = visit.project.clock.now()
+    return {
+        "found": found,
+        "shown": shown,
+        "states": states,
+        "overdue": {one.name for one in shown if one.next is not None and seconds_of(one.next) <= now},
+        "filtered": bool(chosen.q or chosen.state),
+    }
 
 
 async def day(visit: Visit) -> Context:

@@ -131,6 +131,7 @@ VIEWS = (
         query=RoutesFilters,
         scope=ADMIN,
         group="Operate",
+        live=False,  # a day of figures is dear, and they are counted by the minute
     ),
 )
 ACTIONS = (
