@@ -13,7 +13,8 @@ from email.message import EmailMessage
 
 
 class MailServer:
-    """`answers` are given in place of the usual one, by the verb that they answer: {"RCPT": "550 no such user"}."""
+    """`answers` are given in place of the usual one, by the verb, or the whole line, that they answer: {"RCPT": "550 no
+    such user"}. With "" it hangs up."""
 
     def __init__(self, *, context: ssl.SSLContext | None = None, tls: bool = False, user: str = "", password: str = ""):
         self.port = 0
@@ -43,8 +44,11 @@ class _Handler(socketserver.StreamRequestHandler):
             if mail.silent.is_set():
                 threading.Event().wait(60)  # until the client has gone
                 return
-            if verb in mail.answers:
-                self._say(mail.answers[verb])
+            own = mail.answers.get(text, mail.answers.get(verb))
+            if own == "":
+                return
+            if own is not None:
+                self._say(own)
             elif verb in ("EHLO", "HELO"):
                 more = [] if secured or mail.context is None else ["STARTTLS"]
                 self._say(*(f"250-{word}" for word in ["mail.test", *more, "AUTH PLAIN LOGIN"]), "250 8BITMIME")

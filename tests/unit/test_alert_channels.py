@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import sys
 from datetime import timedelta
@@ -184,6 +185,34 @@ async def test_a_mail_server_that_refuses_or_hangs_is_told(tmp_path: Path, monke
     assert "421" in later.error
     assert "No answer" in hung.error
     assert not any(one.hopeless for one in (refused, later, hung))
+
+
+async def test_a_mail_that_was_taken_is_not_sent_again_whatever_comes_after(tmp_path: Path):
+    with mailing() as mail:
+        channel = {**MAIL, "port": mail.port, "security": "plain", "allow_private": True}
+        mail.answers = {"QUIT": ""}  # it hangs up
+        (taken,), _ = await sent(tmp_path, channel, notice("a"))
+        mail.answers = {"rcpt TO:<bob@shop.example>": "550 no such user"}
+        both = {**channel, "to": ["ann@shop.example", "bob@shop.example"]}
+        (partly,), _ = await sent(tmp_path, both, notice("b"))
+    assert taken.error == ""
+    assert partly.hopeless
+    assert "bob@shop.example" in partly.error
+    assert [recipients for _, recipients in mail.envelopes] == [["ann@shop.example"], ["ann@shop.example"]]
+
+
+async def test_a_mail_server_is_reached_by_the_first_of_its_addresses_that_answers(tmp_path: Path, monkeypatch):
+    def found(host: str, port: int, *rest: object, **named: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in ("127.0.0.9", "127.0.0.1")]
+
+    with mailing() as mail:
+        monkeypatch.setattr(socket, "getaddrinfo", found)
+        channel = {**MAIL, "host": "mail.example", "port": mail.port, "security": "plain"}
+        (refused,), _ = await sent(tmp_path, channel, notice("a"))
+        (taken,), _ = await sent(tmp_path, {**channel, "allow_private": True}, notice("a"))
+    assert refused.hopeless
+    assert taken.error == ""
+    assert len(mail.mails) == 1
 
 
 def test_a_hostile_name_begins_no_header_and_no_second_line():

@@ -15,6 +15,7 @@ import logging
 import smtplib
 import socket
 import ssl
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.headerregistry import Address
@@ -125,9 +126,11 @@ class Channels:
         message = mail_of(notice, table, settings.project)
         guard = AddressGuard(table.allow_private, frozenset(settings.fetch.allow_hosts), settings.fetch.deny)
         found = await asyncio.get_running_loop().getaddrinfo(table.host, table.port, type=socket.SOCK_STREAM)
-        address = str(found[0][4][0])
-        guard.check(table.host, address)
-        mailing = Mailing(table, address, password)
+        addresses = [str(one[4][0]) for one in found]
+        permitted = [one for one in addresses if guard.permits(table.host, one)]
+        if not permitted:
+            guard.check(table.host, addresses[0])
+        mailing = Mailing(table, permitted, password)
         work = asyncio.ensure_future(asyncio.to_thread(mailing.send, message))
         try:
             refused = await asyncio.shield(work)
@@ -135,8 +138,9 @@ class Channels:
             mailing.end()  # a thread cannot be cancelled; without its connection it comes to an end
             await asyncio.wait([work])
             work.exception()  # it was raised already, or nobody waits for it any more
-        if refused:
-            return Sent(error=f"The mail server refused {', '.join(sorted(refused))}.")
+        if refused:  # the others would get it again with every try
+            words = f"The mail server refused {', '.join(sorted(refused))}; the others have it."
+            return Sent(error=words, hopeless=True)
         return Sent()
 
     # -- Apprise -----------------------------------------------------------------------------------------------
@@ -164,23 +168,27 @@ class Channels:
 class Mailing:
     """One message on its way to a mail server, in a thread."""
 
-    def __init__(self, table: ChannelTable, address: str, password: str) -> None:
+    def __init__(self, table: ChannelTable, addresses: Sequence[str], password: str) -> None:
         self._table = table
         self._password = password
-        self._server = Dialled(address, ssl.create_default_context() if table.security == TLS else None)
+        self._server = Dialled(addresses, ssl.create_default_context() if table.security == TLS else None)
 
     def send(self, message: EmailMessage) -> set[str]:
         """Returns who was refused, where others were not. Raises OSError and SMTPException."""
         table, server = self._table, self._server
-        server.connect(table.host, table.port)
-        if table.security == STARTTLS:
-            # Raises where the server has none: nothing goes out in clear.
-            server.starttls(context=ssl.create_default_context())
-        if self._password:
-            server.login(table.user, self._password)
-        refused = server.send_message(message)
-        server.quit()
-        return set(refused)
+        try:
+            server.connect(table.host, table.port)
+            if table.security == STARTTLS:
+                # Raises where the server has none: nothing goes out in clear.
+                server.starttls(context=ssl.create_default_context())
+            if self._password:
+                server.login(table.user, self._password)
+            refused = server.send_message(message)
+            with suppress(OSError, smtplib.SMTPException):  # the message was taken, however they part
+                server.quit()
+            return set(refused)
+        finally:
+            server.close()
 
     def end(self) -> None:
         """Whatever it waits for, it waits no more."""
@@ -191,21 +199,29 @@ class Mailing:
 
 
 class Dialled(smtplib.SMTP):
-    """A mail server at an address that was judged; the name is that of its certificate."""
+    """A mail server at the first of its addresses that answers. They were judged; the name is that of its
+    certificate."""
 
-    def __init__(self, address: str, context: ssl.SSLContext | None) -> None:
+    def __init__(self, addresses: Sequence[str], context: ssl.SSLContext | None) -> None:
         super().__init__(timeout=ONE_STEP.total_seconds())
         self.ended = False
-        self._address = address
+        self._addresses = addresses
         self._context = context
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         self._host = host  # which starttls checks
-        connection = socket.create_connection((self._address, port), timeout)
+        connection = self._dial(port, timeout)
         if self.ended:
             connection.close()
             raise OSError("Nobody waits for this message any more.")
         return self._context.wrap_socket(connection, server_hostname=host) if self._context is not None else connection
+
+    def _dial(self, port: int, timeout: float) -> socket.socket:
+        *others, last = self._addresses
+        for address in others:
+            with suppress(OSError):  # a machine may have an address of a kind that it cannot use
+                return socket.create_connection((address, port), timeout)
+        return socket.create_connection((last, port), timeout)
 
 
 # -- what is said --------------------------------------------------------------------------------------------------
