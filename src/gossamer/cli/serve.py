@@ -61,6 +61,9 @@ def serve_verb(
             err.print(
                 Text.assemble("There is no key yet. Until this server ends, use: ", (at.token, "bold")), soft_wrap=True
             )
+        if not json_logs and not quiet:
+            entry = f"{at.address}/ui/sign-in#{at.token}" if at.token is not None else f"{at.address}/"
+            err.print(Text(f"The dashboard: {entry}"), soft_wrap=True)
 
     try:
         run_async(serve(settings, welcome=welcome, tell=voice.tell, pulse=pulse))

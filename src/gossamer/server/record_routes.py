@@ -15,6 +15,7 @@ from ..model.task import Request
 from ..model.url import typed_url
 from ..project.attempts import AttemptFilter, AttemptList, list_attempts
 from ..project.keys import JOBS, RECORDS
+from ..project.open import Project
 from ..project.records import RecordDifference, RecordFilter, RecordVersions, differences, query_of
 from ..project.story import Story
 from ..project.wire_jobs import job_for
@@ -104,9 +105,9 @@ async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm) -> 
     """The records of a query, in the form that was asked for."""
     if form.format == "csv":
         most = call.project.settings.server.max_stream.bytes
-        return await _stream(call, record_table(call.project, call.caller, query, most=most), TABLE)
+        return await streamed(call.project, record_table(call.project, call.caller, query, most=most), TABLE)
     if form.format == "jsonl":
-        return await _stream(call, _lines(record_lines(call.project, call.caller, query)), LINES)
+        return await streamed(call.project, as_lines(record_lines(call.project, call.caller, query)), LINES)
     return Reply(value=await record_page(call.project, call.caller, query, limit=form.limit, skip=form.after))
 
 
@@ -135,7 +136,9 @@ async def changes(call: Call) -> Response:
     wanted = call.of(ChangesQuery)
     chosen = RecordFilter(spider=wanted.spider, type=wanted.type, site=wanted.site)
     query, cursor = await changes_query(call.project, chosen, wanted.after)
-    return await _stream(call, _lines(record_lines(call.project, call.caller, query)), LINES, {CURSOR: cursor})
+    return await streamed(
+        call.project, as_lines(record_lines(call.project, call.caller, query)), LINES, {CURSOR: cursor}
+    )
 
 
 async def history(call: Call) -> Reply:
@@ -199,15 +202,15 @@ async def _seen_job(call: Call, id: str) -> None:
         raise not_found("job of that id")
 
 
-async def _stream(
-    call: Call, pieces: AsyncIterator[bytes], media: str, headers: dict[str, str] | None = None
+async def streamed(
+    project: Project, pieces: AsyncIterator[bytes], media: str, headers: dict[str, str] | None = None
 ) -> Response:
     """The first piece is awaited before the answer begins: what is wrong with the question still has a status then.
 
     An answer that grows beyond `server.max_stream` is broken off, so that nobody takes it for the whole; JSON Lines end
     with an error before that.
     """
-    most = call.project.settings.server.max_stream.bytes
+    most = project.settings.server.max_stream.bytes
     first = await anext(pieces, b"")
 
     async def all_pieces() -> AsyncIterator[bytes]:
@@ -228,7 +231,7 @@ async def _stream(
     return StreamingResponse(all_pieces(), media_type=media, headers=headers)
 
 
-async def _lines(found: AsyncIterator[object]) -> AsyncIterator[bytes]:
+async def as_lines(found: AsyncIterator[object]) -> AsyncIterator[bytes]:
     held: list[bytes] = []
     size = 0
     async for one in found:

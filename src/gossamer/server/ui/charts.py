@@ -47,7 +47,7 @@ def percent(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    return units.span(value) if value >= 1 else f"{value * 1000:.0f} ms"
+    return units.span(value) if value >= 1 or not value else f"{value * 1000:.0f} ms"
 
 
 def size(value: float) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from ...model.job import Job
+from ...project.attempts import hard_pages
 from ...project.job_table import JobSort, JobWanted, begin_again, job_table, rows_of
 from ...project.jobs import JobChange, cancel_job, pause_job, resume_job, view_of
 from ...project.keys import JOBS, SCRAPE
@@ -50,6 +51,11 @@ async def one(visit: Visit) -> Context:
         "ended": is_ended(job),
         "mine": visit.may(JOBS) and visit.caller.may_change(job),
     }
+
+
+async def hard(visit: Visit) -> Context:
+    """Pages of it that were slow or failed."""
+    return {"hard": await hard_pages(visit.project, (await _job(visit)).id)}
 
 
 async def _job(visit: Visit, *, to_change: bool = False) -> Job:
@@ -114,7 +120,7 @@ VIEWS = (
         path="/ui/jobs/{job}",
         title="Job",
         template="job.html",
-        regions={"one": one},
+        regions={"one": one, "hard": hard},
         scope=JOBS,
         or_scope=SCRAPE,
     ),

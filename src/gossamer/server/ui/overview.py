@@ -1,10 +1,64 @@
-"""The overview: is it healthy, what runs, what waits."""
+"""The overview: is it healthy, how fast is it, what runs, what waits."""
 
 from __future__ import annotations
 
+import msgspec
+
+from ...project.figures import History
 from ...project.job_table import running_rows
-from ...project.keys import JOBS, SCRAPE
+from ...project.keys import JOBS, METRICS, SCRAPE
+from ...project.overview import RANGES, Range, by_result, figures_over, recent, top_reasons, work_now
+from .charts import Series
 from .view import HOME, Context, View, Visit
+
+COLOURS = ("bad", "warn", "c", "b", "d")
+
+
+class OverviewFilters(msgspec.Struct, frozen=True, kw_only=True):
+    range: Range = "hour"
+
+
+async def now(visit: Visit) -> Context:
+    return {"work": await work_now(visit.project, visit.caller)}
+
+
+async def lately(visit: Visit) -> Context:
+    if not visit.may(METRICS):
+        return {"recent": None}
+    return {"recent": await recent(visit.project), "work": await work_now(visit.project, visit.caller)}
+
+
+async def charts(visit: Visit) -> Context:
+    if not visit.may(METRICS):
+        return {"figures": None}
+    found = await figures_over(visit.project, visit.of(OverviewFilters).range)
+    return {"figures": found, "ranges": tuple(RANGES), **chart_series(found)}
+
+
+def chart_series(found: History) -> Context:
+    """What the charts of a history show; all of them share `times`."""
+    results = [by_result(point.pages) for point in found.points]
+    lengths = [max(1.0, min(found.step, found.until - point.at)) for point in found.points]
+    reasons = top_reasons(found)
+    return {
+        "times": [point.at for point in found.points],
+        "pages": [
+            Series("fetched", [good / length for (good, _, _), length in zip(results, lengths, strict=True)], "ok"),
+            Series("failed", [bad / length for (_, bad, _), length in zip(results, lengths, strict=True)], "bad"),
+            Series("left out", [rest / length for (_, _, rest), length in zip(results, lengths, strict=True)], "quiet"),
+        ],
+        "success": [Series("success", [point.success_rate for point in found.points], "ok")],
+        "latency": [
+            Series("p50", [point.p50 for point in found.points], "a"),
+            Series("p95", [point.p95 for point in found.points], "b"),
+            Series("p99", [point.p99 for point in found.points], "c"),
+        ],
+        "errors": [
+            Series(reason, [point.errors.get(reason, 0) for point in found.points], colour)
+            for reason, colour in zip(reasons, COLOURS, strict=False)
+        ],
+        "tokens": [Series("credits", [point.tokens for point in found.points], "a")] if found.whole.tokens else [],
+    }
 
 
 async def running(visit: Visit) -> Context:
@@ -17,7 +71,8 @@ VIEWS = (
         path=HOME,
         title="Overview",
         template="overview.html",
-        regions={"running": running},
+        regions={"now": now, "lately": lately, "running": running, "charts": charts},
+        query=OverviewFilters,
         scope=JOBS,
         or_scope=SCRAPE,
         group="Work",

@@ -124,7 +124,7 @@ class Dashboard:
             visitor = await self._admit(request, view)
             visit = self._visit(request, visitor, filters_of(request, view.query))
             regions = await self._regions(view, visit)
-            stream = f"/ui/live{request.url.path.removeprefix('/ui')}" if view.live else ""
+            stream = f"/ui/live{request.url.path.removeprefix('/ui')}" if view.is_live(visit) else ""
             context = self._context(request, visitor, view.title) | self._context_of(visit)
             context |= {
                 "region": {name: Markup(html) for name, html in self._framed(regions).items()},  # noqa: S704 ours

@@ -159,7 +159,8 @@ def share(value: float | None, *, empty: str = "–") -> str:
 
 
 def span(seconds: float | None, *, empty: str = "–") -> str:
-    return empty if seconds is None else units.span(seconds)
+    """A duration; below a second in milliseconds."""
+    return empty if seconds is None else charts.seconds(seconds)
 
 
 def size(count: int | None, *, empty: str = "–") -> str:

@@ -74,7 +74,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ANY
     or_scope: str = ""
     group: str = ""
-    live: bool = True
+    live: bool | Callable[[Visit], bool] = True
+
+    def is_live(self, visit: Visit) -> bool:
+        return self.live if isinstance(self.live, bool) else self.live(visit)
 
     def is_open_to(self, caller: Caller) -> bool:
         return self.scope == ANY or caller.may(self.scope) or caller.may(self.or_scope)

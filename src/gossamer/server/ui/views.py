@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from . import access, alerts, dead_letters, jobs, overview, queue, schedules, why, workers
+from . import access, alerts, dead_letters, jobs, overview, queue, records, schedules, spiders, why, workers
 from .view import Action, Download, View
 
 VIEWS: tuple[View, ...] = (
     *overview.VIEWS,
     *jobs.VIEWS,
+    *spiders.VIEWS,
     *queue.VIEWS,
     *dead_letters.VIEWS,
     *schedules.VIEWS,
+    *records.VIEWS,
     *why.VIEWS,
     *alerts.VIEWS,
     *workers.VIEWS,
@@ -18,6 +20,7 @@ VIEWS: tuple[View, ...] = (
 )
 ACTIONS: tuple[Action, ...] = (
     *jobs.ACTIONS,
+    *spiders.ACTIONS,
     *queue.ACTIONS,
     *dead_letters.ACTIONS,
     *schedules.ACTIONS,
@@ -25,4 +28,4 @@ ACTIONS: tuple[Action, ...] = (
     *workers.ACTIONS,
     *access.ACTIONS,
 )
-DOWNLOADS: tuple[Download, ...] = (*dead_letters.DOWNLOADS,)
+DOWNLOADS: tuple[Download, ...] = (*records.DOWNLOADS, *dead_letters.DOWNLOADS)

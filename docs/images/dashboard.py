@@ -1,0 +1,149 @@
+"""Make the pictures of the dashboard: a real project, crawled and crawling, in a real Chromium, light and dark.
+
+    python docs/images/dashboard.py FOLDER [WIDTH ...]    # every view; 1440 and 390 pixels unless widths are named
+    python docs/images/dashboard.py --best                # the pictures of the manual, in this folder
+
+The demo shop is crawled twice, with changes in between, and a third crawl goes on while the pictures are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from playwright.async_api import Browser, async_playwright
+
+from gossamer import settings as read_settings
+from gossamer.client import AsyncClient
+from gossamer.demo.catalogue import Catalogue
+from gossamer.demo.shop import open_shop
+from gossamer.fetch.browser.chromium import find_executable, wants_sandbox
+from gossamer.model.events import Silence
+from gossamer.project.keys import SCOPES, add_key
+from gossamer.project.open import open_project
+from gossamer.project.page_results import PageReader
+from gossamer.project.worker_pool import WorkerPool
+from gossamer.server.app import make_app
+from gossamer.server.run import Server, _config, listen
+
+HERE = Path(__file__).resolve().parent
+SPIDER = '''
+from gossamer.demo.spider import DemoShop
+
+class {name}(DemoShop):
+    """The demo shop{what}."""
+    name = "{lower}"
+    start_urls = ["{start}"]
+    allowed_domains = {domains}
+'''
+BEST = {
+    "dashboard-overview": ("/ui/overview", "light"),
+    "dashboard-job": ("/ui/jobs/{job}", "dark"),
+    "dashboard-records": ("/ui/records?type=Product", "light"),
+}
+
+
+@asynccontextmanager
+async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, str]]:
+    """A crawled project behind a server: its address, a key, and a job that has ended."""
+    async with AsyncExitStack() as stack:
+        shop = await stack.enter_async_context(open_shop())
+        (folder / "spiders").mkdir()
+        options = {"fetch.allow_hosts": ["shop.localhost", "outlet.localhost"], "politeness.rate": "60/s"}
+        options |= {
+            "politeness.concurrency": 8,
+            "retry.base": "100ms",
+            "project": "garden-goods",
+            "server.rate": "unlimited",
+        }
+
+        def write(name: str, what: str, start: str, domains: list[str]) -> None:
+            text = SPIDER.format(name=name, lower=name.lower(), what=what, start=start, domains=domains)
+            (folder / "spiders" / f"{name.lower()}.py").write_text(text, encoding="utf-8")
+
+        write("Shop", " without its outlet", shop.url, ["shop.localhost"])
+        write("Outlet", "'s outlet, a page each second", shop.outlet_url, ["outlet.localhost"])
+        found = read_settings.load(start=folder, environ={}, flags=options)
+        project = await stack.enter_async_context(open_project(found))
+        pages = await stack.enter_async_context(PageReader(project))
+        key = (await add_key(project, "ada", list(SCOPES))).key
+        pool = WorkerPool(await stack.enter_async_context(open_project(found)), Silence())
+        working = asyncio.create_task(pool.run())
+        app = make_app(project, pages)
+        server = Server(_config(app))
+        listener = stack.enter_context(listen("127.0.0.1", 0))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        async with AsyncClient(address, key) as client:
+            await client.wait((await client.crawl(spider="shop")).job_id, every=0.2)
+            shop.catalogue = Catalogue(2)  # other prices, some wares gone
+            job = (await client.crawl(spider="shop", limit=400)).job_id
+            await client.wait(job, every=0.2)
+            await client.crawl(spider="outlet")
+        try:
+            yield address, key, job
+        finally:
+            app.state.dashboard.close()
+            server.should_exit = True
+            await serving
+            pool.drain()
+            await working
+
+
+async def pictures(browser: Browser, address: str, key: str, wanted: dict[str, tuple[str, str, int]], to: Path) -> None:
+    for name, (path, scheme, width) in wanted.items():
+        context = await browser.new_context(
+            base_url=address, color_scheme=scheme, viewport={"width": width, "height": 900}, timezone_id="Europe/Berlin"
+        )
+        page = await context.new_page()
+        await page.goto("/ui/sign-in")
+        await page.locator("input[name=key]").fill(key)
+        await page.get_by_role("button", name="Sign in").click()
+        await page.wait_for_url("**/ui/overview")
+        await page.goto(path)
+        await page.wait_for_function("document.querySelector('#connection')?.textContent !== ''", timeout=5000)
+        await page.screenshot(path=to / f"{name}.png", full_page=width != 1440 or "--whole" in sys.argv)
+        await context.close()
+
+
+async def main() -> None:
+    best = "--best" in sys.argv
+    rest = [word for word in sys.argv[1:] if not word.startswith("--")]
+    to = HERE if best else Path(rest[0])
+    to.mkdir(exist_ok=True, parents=True)
+    widths = [int(word) for word in rest[1:]] or [1440, 390]
+    with tempfile.TemporaryDirectory() as folder:
+        async with a_project(Path(folder)) as (address, key, job), async_playwright() as playwright:
+            browser = await playwright.chromium.launch(
+                executable_path=find_executable(), chromium_sandbox=wants_sandbox()
+            )
+            if best:
+                wanted = {name: (path.format(job=job), scheme, 1440) for name, (path, scheme) in BEST.items()}
+            else:
+                wanted = {
+                    f"{name}-{width}-{scheme}": (path.format(job=job), scheme, width)
+                    for name, path in PATHS.items()
+                    for width in widths
+                    for scheme in ("light", "dark")
+                }
+            await pictures(browser, address, key, wanted, to)
+            await browser.close()
+
+
+PATHS = {
+    "overview": "/ui/overview",
+    "jobs": "/ui/jobs",
+    "job": "/ui/jobs/{job}",
+    "records": "/ui/records?type=Product",
+    "record": "/ui/record?type=Product&key=LIT-001",
+    "quality": "/ui/quality",
+    "spiders": "/ui/spiders",
+    "try": "/ui/try",
+}
+
+if __name__ == "__main__":
+    asyncio.run(main())

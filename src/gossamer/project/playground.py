@@ -1,0 +1,70 @@
+"""A page and a selector to try on it: what a field of a recipe would find there.
+
+What it does: the page is the newest copy in the archive that the caller may see; where there is none, it is asked for
+as any page over HTTP is: a job, politely, by a worker. The selector is followed in a child process (extraction.py).
+How it fails: BadWish for an address or a selector that cannot be; TooMuchAtOnce; BackendUnavailable.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from .keys import Caller
+from .open import Project
+from .page_results import PageOutcome, PageReader
+from .wire_jobs import Asked, BadWish, ScrapeWish, begin_scrape, is_served, public_url
+
+Kind = Literal["css", "xpath", "jsonpath", "regex"]
+KINDS: tuple[Kind, ...] = ("css", "xpath", "jsonpath", "regex")
+FRESH = timedelta(days=1)  # how old a copy may be
+WAIT = timedelta(seconds=10)  # for the page, before the person is told that it takes longer
+MOST_SHOWN = 200
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """What a selector found. `trouble` says why it found nothing, where it is wrong."""
+
+    url: str
+    status: int | None
+    html: str
+    found: list[Any]  # texts, mostly
+    more: int  # that are not in `found`
+    trouble: str | None
+
+
+async def fetch_to_try(project: Project, pages: PageReader, caller: Caller, url: str) -> str | None:
+    """See that the page is in the archive; the id of the job that still fetches it, or None when it is there."""
+    wish = ScrapeWish(url=public_url(project.settings, url))
+    if await pages.cached(caller, wish, wish.url, FRESH.total_seconds()) is not None:
+        return None
+    if not await is_served(project):
+        raise BadWish("No worker is running, and this page is not in the archive. Start one with `gossamer up`.")
+    job = await begin_scrape(Asked(project=project, caller=caller, extraction=pages.extraction), wish, waits=True)
+    return None if await pages.wait(job.id, WAIT.total_seconds()) else job.id
+
+
+async def try_selector(
+    project: Project, pages: PageReader, caller: Caller, url: str, kind: Kind, selector: str
+) -> Tried | None:
+    """None when the page is not in the archive."""
+    href = public_url(project.settings, url)
+    rules = {"found": {kind: selector, "type": "list"}} if selector else None
+    wish = ScrapeWish(url=href, formats=("html",), extract=rules)
+    outcome = await pages.cached(caller, wish, href, FRESH.total_seconds())
+    return None if outcome is None else _tried(outcome)
+
+
+def _tried(outcome: PageOutcome) -> Tried:
+    data = outcome.data or {}
+    found = (data.get("extract") or {}).get("found") or []
+    return Tried(
+        url=outcome.url,
+        status=outcome.status_code,
+        html=str(data.get("html") or ""),
+        found=found[:MOST_SHOWN],
+        more=max(0, len(found) - MOST_SHOWN),
+        trouble=outcome.error.message if outcome.error is not None else None,
+    )

@@ -1,0 +1,181 @@
+"""Records as people look at them: the kinds that there are, a table with the item's own columns, one record over time.
+
+How it fails: BackendUnavailable; Misconfigured for a job that is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ..pipeline.inspection import WHOLE
+from .keys import Caller
+from .open import Project
+from .records import FaultyRecord, FieldChange, RecordFilter, RecordVersions, changes, faulty_records, query_of
+from .wire_views import Sight, record_page
+
+MOST_COLUMNS = 12
+DEEPEST = 5_000  # records that can be paged through; beyond, a filter or an export is the way
+MOST_CHARTS = 4
+FIRST_COLUMNS = ("title", "name", "headline", "url")  # what a reader knows a record by
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?")
+
+
+class RecordKinds(msgspec.Struct, frozen=True, kw_only=True):
+    """The types of items and the spiders that there are records of."""
+
+    types: list[str]
+    spiders: list[str]
+
+
+class RecordTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of records. `total` is None for a caller who does not see all; `next` is given as `after`."""
+
+    columns: list[str]
+    rows: list[dict[str, Any]]  # the fields of items, and `_meta`
+    total: int | None
+    next: int | None
+    deepest: bool  # there is more than can be paged through
+
+
+class RecordStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a record, and what it changed."""
+
+    version: int
+    at: str
+    job: str
+    gone: bool
+    changes: list[FieldChange]
+
+
+class NumberLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A field that is a number, over the versions of a record."""
+
+    field: str
+    times: list[float]
+    values: list[float | None]
+
+
+class RecordStory(msgspec.Struct, frozen=True, kw_only=True):
+    record: RecordVersions
+    steps: list[RecordStep]  # the newest first
+    numbers: list[NumberLine]
+
+
+async def record_kinds(project: Project) -> RecordKinds:
+    """From what the quality checks have counted, and the shapes that items had."""
+    tallies = await project.records.scores()
+    types = {one.type for one in tallies if one.type != WHOLE} | {
+        shape.type for shape, _ in await project.records.schemas()
+    }
+    return RecordKinds(types=sorted(types), spiders=sorted({one.spider for one in tallies}))
+
+
+async def record_table(
+    project: Project, caller: Caller, wanted: RecordFilter, *, search: str | None, limit: int, after: int
+) -> RecordTable:
+    """Records that the caller sees, in the order of their first storage. `search` is a key, or the address of a page.
+
+    Raises Misconfigured.
+    """
+    query = await query_of(project, wanted)
+    if search:
+        as_address = search.startswith(("http://", "https://"))
+        by_url = msgspec.structs.replace(query, url=search)
+        query = msgspec.structs.replace(query, key=search)
+        if as_address and not await project.records.count(query):
+            query = by_url
+    page = await record_page(project, caller, query, limit=limit, skip=after)
+    following = int(page.next) if page.next is not None else None
+    return RecordTable(
+        columns=_columns(page.records),
+        rows=page.records,
+        total=await project.records.count(query) if caller.is_admin else None,
+        next=following if following is not None and following < DEEPEST else None,
+        deepest=following is not None and following >= DEEPEST,
+    )
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    """The item's own fields, what a reader knows it by first; those that hold whole documents last."""
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "_meta"))
+    heavy = {name for name in names if any(len(str(row.get(name, ""))) > 400 for row in rows)}
+
+    def rank(name: str) -> tuple[int, int]:
+        first = FIRST_COLUMNS.index(name) if name in FIRST_COLUMNS[:-1] else len(FIRST_COLUMNS)
+        return (2 if name in heavy or name == "url" else 0, first)
+
+    return sorted(names, key=rank)[:MOST_COLUMNS]
+
+
+def story_of_record(record: RecordVersions) -> RecordStory:
+    """What each version changed, and the fields that are numbers over time."""
+    steps: list[RecordStep] = []
+    before: Any = None
+    for one in record.versions:
+        changed = changes(before, one.data) if before is not None and not one.gone else []
+        steps.append(RecordStep(version=one.version, at=one.at, job=one.job, gone=one.gone, changes=changed))
+        before = one.data
+    return RecordStory(record=record, steps=steps[::-1], numbers=_numbers(record))
+
+
+def _numbers(record: RecordVersions) -> list[NumberLine]:
+    """Fields that changed and are numbers first. Each version holds until the next one, so the last is drawn twice."""
+    versions = [one for one in record.versions if not one.gone]
+    times = [datetime.fromisoformat(one.at).timestamp() for one in versions]
+    flat = [_flat(one.data) for one in versions]
+    found: list[NumberLine] = []
+    for field in dict.fromkeys(name for one in flat for name in one):
+        values = [one.get(field) for one in flat]
+        if len({value for value in values if value is not None}) > 1:
+            last = datetime.fromisoformat(record.last_checked).timestamp()
+            stays = last > times[-1] + 1 and record.gone_since is None
+            found.append(
+                NumberLine(
+                    field=field,
+                    times=[*times, last] if stays else times,
+                    values=[*values, values[-1]] if stays else values,
+                )
+            )
+    return found[:MOST_CHARTS]
+
+
+def _flat(data: Any, path: str = "") -> dict[str, float]:
+    """The numbers of an item by their dotted paths; an amount of money is written as a text."""
+    found: dict[str, float] = {}
+    if not isinstance(data, dict):
+        return found
+    for name, value in data.items():
+        where = f"{path}.{name}" if path else str(name)
+        if isinstance(value, dict):
+            found |= _flat(value, where)
+        elif _is_number(name, value):
+            found[where] = float(value)
+    return found
+
+
+def _is_number(name: str, value: Any) -> bool:
+    if isinstance(value, str):
+        return name == "amount" and _NUMBER.fullmatch(value) is not None
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+async def some_faulty(
+    project: Project, caller: Caller, spider: str | None, *, days: int, limit: int, seconds: float
+) -> tuple[list[FaultyRecord], bool]:
+    """Up to `limit` stored records with faults that the caller sees, found within `seconds`; and: are these all?"""
+    sight, found = Sight(project, caller), list[FaultyRecord]()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            async for one in faulty_records(project, spider, days=days):
+                if await sight.of(one.job):
+                    found.append(one)
+                if len(found) == limit:
+                    return found, False
+            return found, True
+    return found, False

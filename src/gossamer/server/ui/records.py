@@ -1,0 +1,213 @@
+"""Views of what was collected: records in a table, one record over time, how good the items were; and exports."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from markupsafe import Markup
+from msgspec import Meta
+from starlette.responses import Response
+
+from ...project.keys import JOBS, RECORDS
+from ...project.record_table import record_kinds, record_table, some_faulty, story_of_record
+from ...project.records import QualityScore, RecordFilter, quality, query_of
+from ...project.wire_jobs import job_for
+from ...project.wire_views import record_lines, seen_history
+from ...project.wire_views import record_table as csv_table
+from ...units import parse_duration, visible
+from ..record_routes import LINES, TABLE, as_lines, streamed
+from .charts import Series
+from .view import Context, Download, View, Visit, missing
+
+AT_ONCE = 50
+LONGEST_DIFF = 4_000  # characters of a text that are compared word by word
+FAULTY_SHOWN, FAULTY_SECONDS = 20, 1.0
+COLOURS = ("a", "b", "c", "d", "warn", "ok")
+
+Text = Annotated[str, Meta(max_length=2083)]
+
+
+class RecordFilters(msgspec.Struct, frozen=True, kw_only=True):
+    q: Text | None = None  # a key, or the address of a page
+    type: Text | None = None
+    spider: Text | None = None
+    site: Text | None = None
+    job: Text | None = None
+    changed: Literal["1h", "1d", "7d", "30d"] | None = None
+    gone: bool = False
+    after: Annotated[int, Meta(ge=0, le=5_000)] = 0
+
+
+class ExportFilters(RecordFilters, frozen=True, kw_only=True):
+    format: Literal["jsonl", "csv"] = "jsonl"
+
+
+class RecordWanted(msgspec.Struct, frozen=True, kw_only=True):
+    key: Text = ""
+    type: Text | None = None
+    site: Text | None = None
+
+
+class QualityFilters(msgspec.Struct, frozen=True, kw_only=True):
+    spider: Text | None = None
+    days: Literal[7, 30, 90] = 30
+
+
+async def listed(visit: Visit) -> Context:
+    chosen = visit.of(RecordFilters)
+    wanted = await _filter(visit, chosen)
+    table = await record_table(visit.project, visit.caller, wanted, search=chosen.q, limit=AT_ONCE, after=chosen.after)
+    return {
+        "table": table,
+        "cell": cell,
+        "kinds": await record_kinds(visit.project),
+        "filtered": wanted != RecordFilter() or chosen.q,
+        "filters": {name: value for name, value in visit.filters.items() if name != "after"},
+    }
+
+
+async def _filter(visit: Visit, chosen: RecordFilters) -> RecordFilter:
+    if (
+        chosen.job is not None
+        and not visit.caller.is_admin
+        and not await job_for(visit.project, visit.caller, chosen.job)
+    ):
+        raise missing("job of that id")
+    since = visit.project.clock.now() - parse_duration(chosen.changed).total_seconds() if chosen.changed else None
+    return RecordFilter(
+        job=chosen.job, spider=chosen.spider, type=chosen.type, site=chosen.site, since=since, gone=chosen.gone
+    )
+
+
+async def export(visit: Visit) -> Response:
+    """What the filters of the table mean, as a file."""
+    chosen = visit.of(ExportFilters)
+    query = await query_of(visit.project, await _filter(visit, chosen))
+    if chosen.q:
+        query = msgspec.structs.replace(query, key=chosen.q)
+    stamp = datetime.fromtimestamp(visit.project.clock.now(), UTC).strftime("%Y%m%d-%H%M")
+    headers = {"content-disposition": f'attachment; filename="records-{stamp}.{chosen.format}"'}
+    if chosen.format == "csv":
+        most = visit.project.settings.server.max_stream.bytes
+        return await streamed(visit.project, csv_table(visit.project, visit.caller, query, most=most), TABLE, headers)
+    return await streamed(visit.project, as_lines(record_lines(visit.project, visit.caller, query)), LINES, headers)
+
+
+async def one(visit: Visit) -> Context:
+    wanted = visit.of(RecordWanted)
+    found = await seen_history(visit.project, visit.caller, wanted.key, type=wanted.type, site=wanted.site, limit=1)
+    if not found:
+        raise missing("record of that key")
+    story = story_of_record(found[0])
+    charts = [(line.field, line.times, [Series(line.field, line.values, "a")]) for line in story.numbers]
+    return {"story": story, "charts": charts, "data": written(found[0].versions[-1].data), "compared": compared}
+
+
+async def scores(visit: Visit) -> Context:
+    chosen = visit.of(QualityFilters)
+    found = await quality(visit.project, chosen.spider, days=chosen.days)
+    days = sorted({score.day for score in found})
+    whole: dict[tuple[str, str], dict[str, QualityScore]] = {}
+    for score in found:
+        if score.is_whole and not score.is_of_pages:
+            whole.setdefault((score.spider, score.type), {})[score.day] = score
+    series = [
+        Series(f"{spider}: {type}", [by_day[day].faultless_share if day in by_day else None for day in days], colour)
+        for ((spider, type), by_day), colour in zip(sorted(whole.items()), COLOURS * 20, strict=False)
+    ]
+    latest = days[-1] if days else ""
+    fields = [score for score in found if score.day == latest and not score.is_of_pages]
+    return {
+        "times": [datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() for day in days],
+        "series": series[: len(COLOURS)],
+        "fields": fields,
+        "latest": latest,
+        "kinds": await record_kinds(visit.project),
+    }
+
+
+async def faulty(visit: Visit) -> Context:
+    chosen = visit.of(QualityFilters)
+    found, all_of_them = await some_faulty(
+        visit.project, visit.caller, chosen.spider, days=chosen.days, limit=FAULTY_SHOWN, seconds=FAULTY_SECONDS
+    )
+    return {"faulty": found, "all_of_them": all_of_them}
+
+
+# -- values of items ---------------------------------------------------------------------------------------------------
+
+
+def written(value: Any) -> str:
+    """Any value of an item, as JSON that people can read."""
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def cell(value: Any) -> str:
+    """A value in a cell of the table: short, on one line."""
+    if value is None:
+        return ""
+    if isinstance(value, dict) and {"amount", "currency"} <= value.keys():
+        text = f"{value['amount']} {value['currency']}"
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 120 else f"{text[:117]}…"
+
+
+def compared(before: Any, after: Any) -> Markup:
+    """Two values with what differs marked; texts word by word."""
+    old, new = (cell(one) if not isinstance(one, str) else one for one in (before, after))
+    if not (isinstance(before, str) and isinstance(after, str)) or max(len(old), len(new)) > LONGEST_DIFF:
+        parts = [(old[:LONGEST_DIFF], "del"), (new[:LONGEST_DIFF], "ins")]
+    else:
+        parts = _words(old.split(" "), new.split(" "))
+    frames = {"": Markup("{}"), "del": Markup("<del>{}</del>"), "ins": Markup("<ins>{}</ins>")}
+    return Markup(" ").join(frames[tag].format(visible(text)) for text, tag in parts if text)
+
+
+def _words(old: list[str], new: list[str]) -> list[tuple[str, str]]:
+    parts: list[tuple[str, str]] = []
+    for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            parts.append((" ".join(old[i:j]), ""))
+        else:
+            parts += [(" ".join(old[i:j]), "del"), (" ".join(new[k:m]), "ins")]
+    return parts
+
+
+VIEWS = (
+    View(
+        path="/ui/records",
+        title="Records",
+        template="records.html",
+        regions={"listed": listed},
+        query=RecordFilters,
+        scope=RECORDS,
+        or_scope=JOBS,
+        group="Data",
+        live=False,
+    ),
+    View(
+        path="/ui/record",
+        title="Record",
+        template="record.html",
+        regions={"one": one},
+        query=RecordWanted,
+        scope=RECORDS,
+        live=False,
+    ),
+    View(
+        path="/ui/quality",
+        title="Quality",
+        template="quality.html",
+        regions={"scores": scores, "faulty": faulty},
+        query=QualityFilters,
+        scope=RECORDS,
+        group="Data",
+        live=False,
+    ),
+)
+DOWNLOADS = (Download(path="/ui/records/export", handler=export, query=ExportFilters, scope=RECORDS, or_scope=JOBS),)

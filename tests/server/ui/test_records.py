@@ -1,0 +1,119 @@
+"""Records, their history, their quality and their exports in the dashboard."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from playwright.async_api import expect
+
+from gossamer.demo.catalogue import Catalogue
+from gossamer.store.contract import RecordQuery
+
+from .screen import Screen
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module")
+def crawled() -> dict[str, str]:
+    return {}
+
+
+async def _crawled_twice(screen: Screen, crawled: dict[str, str]) -> str:
+    """The shop, and the shop with other prices."""
+    if not crawled:
+        await screen.crawl(limit=150)
+        screen.shop.catalogue = Catalogue(2)
+        crawled["job"] = await screen.crawl(limit=150)
+    return crawled["job"]
+
+
+async def test_records_stand_in_a_table_with_the_items_own_columns(screen: Screen, crawled: dict[str, str]) -> None:
+    await _crawled_twice(screen, crawled)
+    page = await screen.person()
+    await page.goto("/ui/records")
+    await page.get_by_label("Type").select_option("Product")
+    await page.get_by_role("button", name="Show").click()
+
+    await expect(page.get_by_role("columnheader", name="title")).to_be_visible()
+    assert "type=Product" in page.url
+    heads = await page.locator("thead th").all_inner_texts()
+    assert {"sku", "brand", "price", "availability"} <= set(heads)
+    first = await page.locator("tbody tr").first.inner_text()
+    assert "EUR" in first
+
+
+async def test_a_record_shows_its_price_over_time_and_what_changed(screen: Screen, crawled: dict[str, str]) -> None:
+    await _crawled_twice(screen, crawled)
+    changed = [one async for one in screen.project.records.records(RecordQuery(type="Product")) if one.version > 1]
+    (record, *_) = [one for one in changed if len(await _prices(screen, one)) > 1]
+    before, after = await _prices(screen, record)
+    page = await screen.person()
+    await page.goto(f"/ui/records?type=Product&q={record.key}")
+    await page.get_by_role("link", name=record.key, exact=True).click()
+
+    await expect(page.get_by_role("img", name="price.amount over time")).to_be_visible()
+    await expect(page.locator("del", has_text=before)).to_be_visible()
+    await expect(page.locator("ins", has_text=after)).to_be_visible()
+    outside = page.get_by_role("link", name="the page")
+    assert await outside.get_attribute("rel") == "noreferrer noopener nofollow"
+
+
+async def _prices(screen: Screen, record) -> list[str]:
+    versions = await screen.project.records.history(record.type, record.site, record.key)
+    found = [version.data.partition('"amount":"')[2].partition('"')[0] for version in versions]
+    return list(dict.fromkeys(one for one in found if one))
+
+
+async def test_what_is_filtered_is_exported(screen: Screen, crawled: dict[str, str]) -> None:
+    job = await _crawled_twice(screen, crawled)
+    page = await screen.person()
+    await page.goto(f"/ui/records?job={job}&type=Product")
+    async with page.expect_download() as begun:
+        await page.get_by_role("link", name="CSV").click()
+    path = await (await begun.value).path()
+    rows = list(csv.DictReader(io.StringIO(path.read_text("utf-8"))))
+
+    assert len(rows) == await screen.project.records.count(RecordQuery(job=job, type="Product", gone=False))
+    assert {"sku", "title"} <= rows[0].keys()
+
+
+async def test_pages_of_a_list_follow_each_other(screen: Screen, crawled: dict[str, str]) -> None:
+    await _crawled_twice(screen, crawled)
+    page = await screen.person()
+    await page.goto("/ui/records")
+    first = await page.locator("tbody th").all_inner_texts()
+    await page.keyboard.press("n")
+    await page.wait_for_url("**after=50**")
+    second = await page.locator("tbody th").all_inner_texts()
+    assert len(first) == 50
+    assert not set(first) & set(second)
+
+
+async def test_quality_is_told_by_field_and_day(screen: Screen, crawled: dict[str, str]) -> None:
+    await _crawled_twice(screen, crawled)
+    page = await screen.person("records")
+    await page.goto("/ui/quality?spider=shop")
+    await expect(page.get_by_role("img", name="Share of faultless items by day")).to_be_visible()
+    (rating,) = [score for score in await _scores(screen) if score.field == "rating"]
+    row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="rating"))
+    await expect(row.get_by_role("cell").nth(2)).to_have_text(f"{rating.checked:,}")
+
+
+async def _scores(screen: Screen):
+    from gossamer.project.records import quality
+
+    return await quality(screen.project, "shop", days=1)
+
+
+async def test_records_of_other_keys_are_not_there(screen: Screen, crawled: dict[str, str]) -> None:
+    job = await _crawled_twice(screen, crawled)
+    page = await screen.person("records", "jobs")
+    await page.goto("/ui/records")
+    assert await page.locator("tbody tr").count() == 0
+    answer = await page.goto(f"/ui/records?job={job}")
+    assert answer is not None
+    assert answer.status == 404
+    screen.errors.clear()
