@@ -13,11 +13,13 @@ from typing import Any
 
 import msgspec
 
+from ..clock import iso_time
+from ..model.record import StoredRecord
 from ..pipeline.inspection import WHOLE
 from .keys import Caller
 from .open import Project
 from .records import FaultyRecord, FieldChange, RecordFilter, RecordVersions, changes, faulty_records, query_of
-from .wire_views import Sight, record_page
+from .wire_views import MOST_BYTES, Sight, seen_records, weight_of
 
 MOST_COLUMNS = 12
 DEEPEST = 5_000  # records that can be paged through; beyond, a filter or an export is the way
@@ -33,11 +35,21 @@ class RecordKinds(msgspec.Struct, frozen=True, kw_only=True):
     spiders: list[str]
 
 
+class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    site: str
+    key: str
+    version: int
+    changed: str
+    gone: bool
+    data: dict[str, Any]  # the fields of the item
+
+
 class RecordTable(msgspec.Struct, frozen=True, kw_only=True):
     """A page of records. `total` is None for a caller who does not see all; `next` is given as `after`."""
 
     columns: list[str]
-    rows: list[dict[str, Any]]  # the fields of items, and `_meta`
+    rows: list[RecordRow]
     total: int | None
     next: int | None
     deepest: bool  # there is more than can be paged through
@@ -90,20 +102,41 @@ async def record_table(
         query = msgspec.structs.replace(query, key=search)
         if as_address and not await project.records.count(query):
             query = by_url
-    page = await record_page(project, caller, query, limit=limit, skip=after)
-    following = int(page.next) if page.next is not None else None
+    rows: list[RecordRow] = []
+    passed = weight = 0
+    more = False
+    async for record in seen_records(project, caller, query):
+        if len(rows) == limit or weight > MOST_BYTES:
+            more = True
+            break
+        passed += 1
+        if passed > after:
+            rows.append(_row(record))
+            weight += weight_of(record.data)
     return RecordTable(
-        columns=_columns(page.records),
-        rows=page.records,
+        columns=_columns([row.data for row in rows]),
+        rows=rows,
         total=await project.records.count(query) if caller.is_admin else None,
-        next=following if following is not None and following < DEEPEST else None,
-        deepest=following is not None and following >= DEEPEST,
+        next=passed if more and passed < DEEPEST else None,
+        deepest=more and passed >= DEEPEST,
+    )
+
+
+def _row(record: StoredRecord) -> RecordRow:
+    return RecordRow(
+        type=record.type,
+        site=record.site,
+        key=record.key,
+        version=record.version,
+        changed=iso_time(record.last_changed),
+        gone=record.gone_since is not None,
+        data=record.data,
     )
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
     """The item's own fields, what a reader knows it by first; those that hold whole documents last."""
-    names = list(dict.fromkeys(name for row in rows for name in row if name != "_meta"))
+    names = list(dict.fromkeys(name for row in rows for name in row))
     heavy = {name for name in names if any(len(str(row.get(name, ""))) > 400 for row in rows)}
 
     def rank(name: str) -> tuple[int, int]:

@@ -96,7 +96,7 @@ async def job_reports(
 # -- records -------------------------------------------------------------------------------------------------------
 
 
-async def _seen(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[StoredRecord]:
+async def seen_records(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[StoredRecord]:
     """All that a job saw, if the caller sees the job, also what another job stored first; else what was last changed
     by a job that the caller sees. What a job of another key has changed since is given as the caller's job saw it."""
     sight = Sight(project, caller)
@@ -131,7 +131,7 @@ async def _as_seen(project: Project, job: str, record: StoredRecord) -> StoredRe
 
 async def record_lines(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[dict[str, Any]]:
     """The records of a query whose job the caller sees, as lines of `gossamer export`."""
-    async for record in _seen(project, caller, query):
+    async for record in seen_records(project, caller, query):
         yield {**record.data, "_meta": record.data.get("_meta", meta_of(record))}
 
 
@@ -182,7 +182,7 @@ async def record_table(project: Project, caller: Caller, query: RecordQuery, *, 
     with SpooledTemporaryFile(max_size=PIECE) as file:
         writer = TableWriter(cast("Any", file))  # Any: a file that is bytes, whatever it is made of
         try:
-            async for record in _seen(project, caller, query):
+            async for record in seen_records(project, caller, query):
                 weight += weight_of(record.data)
                 if weight > most:
                     raise BadWish(too_much)

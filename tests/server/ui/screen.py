@@ -110,7 +110,7 @@ async def a_screen(folder: Path, *, worker: bool = True, token: Any = None, **fl
                 served.app.state.dashboard.close()
                 for context in browser.contexts:
                     await context.close()
-    assert errors == []
+    assert errors == [], errors
 
 
 @asynccontextmanager

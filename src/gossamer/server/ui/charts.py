@@ -158,9 +158,9 @@ class _Frame:
         self._words = WORDS[unit]
         self._ticks = _ticks(high)
         first, last = (self._times[0], self._times[-1]) if self._times else (0.0, 1.0)
-        step = min((b - a for a, b in pairwise(self._times)), default=1.0)
-        margin = step / 2 if banded else 0.0
-        self._begin, self._end = first - margin, max(last + margin, first - margin + 1e-9)
+        step = min((b - a for a, b in pairwise(self._times) if b > a), default=1.0)
+        margin = step / 2 if banded or last <= first else 0.0
+        self._begin, self._end = first - margin, last + margin
         self.band = (WIDTH - LEFT - RIGHT) * step / (self._end - self._begin)
 
     def x(self, at: float) -> float:

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ...errors import BackendUnavailable, GossamerError
-from ...project.keys import is_still_open_to
+from ...project.keys import Caller, is_still_open_to
 from ...project.open import Project
 from ...project.page_results import PageReader
 from ...project.sign_in import SignIns, Visitor
@@ -113,7 +113,11 @@ class Dashboard:
     # -- pages ---------------------------------------------------------------------------------------------------
 
     async def _home(self, request: Request) -> Response:
-        return _to(HOME)
+        return _to(self._first((await self._visitor(request)).caller))
+
+    def _first(self, caller: Caller) -> str:
+        """The first view of the menu that the scopes of a key open."""
+        return next((view.path for view in self._views if view.group and view.is_open_to(caller)), HOME)
 
     async def _nothing(self, request: Request) -> Response:
         await self._visitor(request)
@@ -320,7 +324,7 @@ class Dashboard:
 
     def _sign_in_form(self, request: Request, trouble: str, status: int = 200) -> Response:
         context = self._context(request, None, "Sign in")
-        context |= {"next": _inside(request.query_params.get("next", "")), "trouble": trouble}
+        context |= {"next": _inside(request.query_params.get("next", "")) or "/ui", "trouble": trouble}
         return self._page(request, None, "sign_in.html", context, status)
 
     async def _sign_in(self, request: Request) -> Response:
@@ -332,7 +336,7 @@ class Dashboard:
             return self._sign_in_form(request, words, 403)
         caller, cookie = begun
         await self._door.note(request, caller, "", 303)
-        response = _to(_inside(fields.get("next", "")))
+        response = _to(_inside(fields.get("next", "")) or self._first(caller))
         self._give_cookie(response, request, cookie)
         return response
 
@@ -505,9 +509,9 @@ def _same_site(request: Request) -> None:
 
 
 def _inside(address: str) -> str:
-    """An address of the dashboard, whatever was asked for."""
+    """The address, if it is one of the dashboard; else nothing."""
     fine = address.startswith("/ui/") and not any(sign in address for sign in "\\\r\n\t") and len(address) < 4000
-    return address if fine and not address.startswith("/ui/sign-in") else HOME
+    return address if fine and not address.startswith("/ui/sign-in") else ""
 
 
 def _to(address: str) -> Response:

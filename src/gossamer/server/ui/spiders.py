@@ -110,7 +110,7 @@ VIEWS = (
         regions={"form": form, "result": result},
         query=TryFilters,
         scope=SCRAPE,
-        group="Work",
+        group="Look",
         live=_is_fetched,
     ),
 )
