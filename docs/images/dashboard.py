@@ -105,7 +105,7 @@ async def pictures(browser: Browser, address: str, key: str, wanted: dict[str, t
         await page.get_by_role("button", name="Sign in").click()
         await page.wait_for_url("**/ui/overview")
         await page.goto(path)
-        await page.wait_for_function("document.querySelector('#connection')?.textContent !== ''", timeout=5000)
+        await page.wait_for_load_state("load")
         await page.screenshot(path=to / f"{name}.png", full_page=width != 1440 or "--whole" in sys.argv)
         await context.close()
 

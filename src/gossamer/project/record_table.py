@@ -16,10 +16,10 @@ import msgspec
 from ..clock import iso_time
 from ..model.record import StoredRecord
 from ..pipeline.inspection import WHOLE
-from .keys import Caller
+from .keys import Caller, Sight
 from .open import Project
 from .records import FaultyRecord, FieldChange, RecordFilter, RecordVersions, changes, faulty_records, query_of
-from .wire_views import MOST_BYTES, Sight, seen_records, weight_of
+from .wire_views import MOST_BYTES, seen_records, weight_of
 
 MOST_COLUMNS = 12
 DEEPEST = 5_000  # records that can be paged through; beyond, a filter or an export is the way
