@@ -35,7 +35,6 @@ from ..schedule.spider_loader import SpiderLoader
 from ..settings import Settings
 from ..settings.effective import routing_of, served
 from ..units import many
-from .alert_watch import AlertWatch
 from .crawl import Attend, CrawlReport, crawl
 from .export import outputs_of, write_outputs
 from .job_end import first_of
@@ -204,6 +203,8 @@ async def run_scheduler(
         scheduler = scheduler_of(project, events)
         schedulers.append(scheduler)
         welcome(project)
+        from .alert_watch import AlertWatch  # of schedulers only, and loads what sends alerts
+
         watching = asyncio.create_task(AlertWatch(project, scheduler.lead, events).run(), name="watch alerts")
         try:
             with stopping(scheduler.drain):
