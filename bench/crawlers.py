@@ -1,6 +1,6 @@
 """Who runs: for each crawler its version, its command and how its records are read back afterwards.
 
-Lives here: the three crawlers and the venv of the peers. How they are measured is in run.py.
+Lives here: the crawlers and the venv of the peers. How they are measured is in run.py.
 """
 
 from __future__ import annotations
@@ -73,6 +73,23 @@ class Crawlee:
             yield json.loads(file.read_text(encoding="utf-8"))
 
 
+class ByHand:
+    """aiohttp and selectolax in a loop of fifty lines: the ceiling."""
+
+    name = "By-hand"
+    package = "selectolax"
+
+    def version(self) -> str | None:
+        return peer_version(self.package)
+
+    def command(self, start: str, folder: Path) -> Command:
+        script = ROOT / "bench" / "peers" / "hand_peer.py"
+        return Command([str(PEER_PYTHON), str(script), start, str(folder)], folder)
+
+    def records(self, folder: Path) -> Iterator[dict[str, Any]]:
+        yield from _json_lines((folder / "records.jsonl").read_text(encoding="utf-8"))
+
+
 class Gossamer:
     name = "Gossamer"
 
@@ -96,8 +113,15 @@ class Gossamer:
         yield from _json_lines(done.stdout)
 
 
-Crawler = Gossamer | Scrapy | Crawlee
-ALL: tuple[Crawler, ...] = (Gossamer(), Scrapy(), Crawlee())
+Crawler = Gossamer | Scrapy | Crawlee | ByHand
+ALL: tuple[Crawler, ...] = (Gossamer(), Scrapy(), Crawlee(), ByHand())
+
+
+def bytes_left(folder: Path) -> dict[str, int]:
+    """What a Gossamer crawl left on disk, by store. The journals are empty when it has ended."""
+    data = folder / "gossamer-data"
+    files = {"state": data.glob("state.db*"), "records": data.glob("records.db*"), "archive": data.rglob("*.zst")}
+    return {name: sum(file.stat().st_size for file in found) for name, found in files.items()}
 
 
 def gossamer(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> Command:
@@ -111,7 +135,7 @@ def install_peers() -> None:
     if not PEER_PYTHON.exists():
         _tell("making .venv-bench for the peers")
         _run([_uv(), "venv", "--quiet", str(VENV)] if _uv() else [sys.executable, "-m", "venv", str(VENV)])
-    if all(peer_version(package) for package in ("scrapy", "crawlee", "scrapy-redis")):
+    if all(peer_version(package) for package in ("scrapy", "crawlee", "scrapy-redis", "selectolax")):
         return
     _tell("installing the peers into .venv-bench")
     pip = (

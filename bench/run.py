@@ -1,4 +1,4 @@
-"""`python -m bench.run`: Gossamer, Scrapy and Crawlee on the same site, on the same machine, in the same run."""
+"""`python -m bench.run`: Gossamer, Scrapy, Crawlee and a loop by hand on one site, on one machine, in one run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import crawlers, site
@@ -33,6 +33,7 @@ class Outcome:
     verdict: Verdict | None = None
     growth: Growth | None = None
     failure: str = ""
+    left: dict[str, int] = field(default_factory=dict)  # bytes on disk, by store
 
     @property
     def pages_per_cpu_second(self) -> float:
@@ -56,6 +57,7 @@ def measure(crawler: Crawler, server: Server, pages: int, seed: int, limit_secon
         if cost.status:
             return Outcome(crawler.name, version, failure=f"failed: exit {cost.status}: {cost.complaint}")
         hits = server.ask("/__hits")
+        left = crawlers.bytes_left(folder) if crawler.name == "Gossamer" else {}
         try:
             records = list(crawler.records(folder))
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
@@ -67,6 +69,7 @@ def measure(crawler: Crawler, server: Server, pages: int, seed: int, limit_secon
         run=cost,
         verdict=judge(hits, records, site.truth(pages, seed)),
         growth=growth(cost.samples, pages),
+        left=left,
     )
 
 
@@ -118,6 +121,10 @@ def report(rounds: Sequence[Sequence[Outcome]]) -> str:
             lines.append(f"{outcome.crawler}: {outcome.failure}")
         if outcome.verdict and outcome.verdict.faults:
             lines.append(f"{outcome.crawler}: {', '.join(outcome.verdict.faults)}")
+    for outcome in chosen:
+        if outcome.left and outcome.verdict:
+            told = ", ".join(f"{size / outcome.verdict.pages:,.0f} in {name}" for name, size in outcome.left.items())
+            lines.append(f"Bytes that {outcome.crawler} left for each page: {told}.")
     cores = [outcome.run.core_ms for outcome in chosen if outcome.run]
     if cores and max(cores) > min(cores) * UNEQUAL_CORE:
         share = max(cores) / min(cores) - 1
@@ -137,7 +144,7 @@ def main() -> int:
     parser.add_argument("--pages", type=int, default=site.PAGES, help="pages of the site (default %(default)s)")
     parser.add_argument("--seed", type=int, default=site.SEED)
     parser.add_argument("--rounds", type=int, default=1, help="crawls per crawler, in turn (default %(default)s)")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="gossamer, scrapy, crawlee")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="gossamer, scrapy, crawlee, by-hand")
     parser.add_argument("--limit", type=float, default=120, help="seconds until a crawl is killed")
     chosen = parser.parse_args()
 
