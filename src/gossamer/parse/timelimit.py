@@ -109,6 +109,7 @@ class TimeLimit:
     ) -> None:
         self.seconds = limit.total_seconds()
         self.setting = setting
+        self.told = f"it took longer than {self.seconds:g} s ({setting})"
         self.box = box
 
     async def run(self, work: Coroutine[Any, Any, T], page: str, *, waits: bool = True) -> T:
@@ -131,9 +132,9 @@ class _Stretches(Generic[T]):
     def __init__(self, work: Coroutine[Any, Any, T], limit: TimeLimit, page: str, waits: bool) -> None:
         self._work = work
         self._left = limit.seconds
-        self._told = f"it took longer than {limit.seconds:g} s ({limit.setting})"
-        self._page = page.encode(errors="replace")
+        self._told = limit.told
         self._box = limit.box
+        self._page = page.encode(errors="replace") if limit.box is not None else b""
         self._waits = waits
         self._has_timer = threading.get_ident() == threading.main_thread().ident
 

@@ -280,21 +280,21 @@ class SqliteFrontier:
     ) -> int:
         """Write what became of a leased URL and free its slot. Returns the number of the job. Raises LeaseLost before
         anything is changed."""
-        row = connection.execute(
-            "SELECT job, site, reason FROM urls "
-            "WHERE number = ? AND token = ? AND state = 'leased' AND lease_until > ?",
-            (lease.task.id, lease.token, now),
-        ).fetchone()
-        if row is None:
-            raise _lost(lease)
-        if keeps_note and row[2] == SENT:
-            columns["reason"] = SENT
         changed = {**columns, "worker": None, "lease_until": None, "changed_at": now}
         names = ", ".join(f"{name} = ?" for name in changed)
-        connection.execute(f"UPDATE urls SET {names} WHERE number = ?", (*changed.values(), lease.task.id))  # noqa: S608
+        if keeps_note:
+            names = names.replace("reason = ?", f"reason = iif(reason = '{SENT}', reason, ?)")
+        rows = connection.execute(
+            f"UPDATE urls SET {names} WHERE number = ? AND token = ? AND state = 'leased' AND lease_until > ? "  # noqa: S608
+            "RETURNING job, site",
+            (*changed.values(), lease.task.id, lease.token, now),
+        ).fetchall()
+        if not rows:
+            raise _lost(lease)
+        [(job, site)] = rows
         next_at, answered_at = now + paced_ahead.total_seconds(), now if answered else None
-        self._rows.free_slot(connection, row[1], next_at=next_at, answered_at=answered_at)
-        return int(row[0])
+        self._rows.free_slot(connection, site, next_at=next_at, answered_at=answered_at)
+        return int(job)
 
 
 def _lost(lease: Lease) -> LeaseLost:
