@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from gossamer.backends.sqlite.connection import Database
+from gossamer.backends.sqlite.connection import CHECKPOINT_AFTER, LONG, Database
 from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.errors import BackendUnavailable
 from tests.patience import PATIENCE
@@ -83,3 +84,63 @@ async def test_a_read_that_nobody_waits_for_any_more_keeps_the_connection_to_its
     await close_and_read_no_more()
     # then the first has read all it wanted before the file was closed, and nobody read at the same time
     assert seen[0] == "slow 0"
+
+
+async def test_while_another_process_has_its_turn_the_loop_goes_on(database: Database) -> None:
+    async with database:
+        other = sqlite3.connect(database.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        writing = asyncio.create_task(database.write(note))
+        # given that our write has been tried, and waits for its turn
+        async with asyncio.timeout(PATIENCE):
+            while not database._busy:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        assert not writing.done()
+        # when the other one has ended
+        other.execute("COMMIT")
+        other.close()
+        # then it is done
+        async with asyncio.timeout(PATIENCE):
+            assert await writing == 1
+
+
+async def test_what_took_long_is_left_to_the_thread_for_a_while(database: Database) -> None:
+    threads: list[str] = []
+
+    def slowly(connection: sqlite3.Connection) -> None:
+        threads.append(threading.current_thread().name)
+        time.sleep(2 * LONG.total_seconds())
+
+    async with database:
+        await database.write(slowly)
+        await database.write(slowly)
+        await database.read(lambda connection: threads.append(threading.current_thread().name), quick=True)
+    assert threads[0] == threading.main_thread().name
+    assert threads[1] == "sqlite-state"
+    assert threads[2] not in threads[:2]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_the_journal_is_moved_into_the_file_from_time_to_time(tmp_path: Path, durable: bool) -> None:
+    database = Database(
+        tmp_path / "state.db", schema="state", application_id=APPLICATION_ID, durable=durable,
+        linger=timedelta(0), role="state",
+    )  # fmt: skip
+
+    def many(connection: sqlite3.Connection) -> None:
+        connection.executemany(
+            "INSERT INTO incidents (url, at, what) VALUES (1, ?, 'something')", [(n,) for n in range(1000)]
+        )
+
+    async with database:
+        before = database.path.stat().st_size
+        for _ in range(CHECKPOINT_AFTER // 1000 - 1):
+            await database.write(many)
+        assert database.path.stat().st_size == before
+        await database.write(many)
+        assert database.path.stat().st_size > before + 10 * CHECKPOINT_AFTER
+
+
+def note(connection: sqlite3.Connection) -> int:
+    return connection.execute("INSERT INTO incidents (url, at, what) VALUES (1, 0, 'x')").rowcount
