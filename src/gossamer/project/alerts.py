@@ -313,8 +313,6 @@ async def try_channels(project: Project, channel: str | None = None) -> list[Cha
     from .alert_channels import Channels  # loads what fetches: looking at alerts should start quickly
 
     names = _chosen(project.settings, channel)
-    from .alert_channels import Channels  # loads what sends
-
     channels, now = Channels(project), project.clock.now()
     subject = NoticeSubject(subject="", words="This is a test.", value=0.0, since=now)
     sent = await asyncio.gather(
@@ -409,8 +407,6 @@ def _change_view(one: AlertChange) -> AlertChangeView:
 
 
 def _notice_view(one: Notice, project: str) -> NoticeView:
-    from .alert_channels import title_of  # as above
-
     return NoticeView(
         id=one.id,
         channel=one.channel,
