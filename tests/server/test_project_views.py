@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -100,6 +101,17 @@ async def test_a_schedule_is_added_shown_paused_run_and_removed(door: Served) ->
     assert (await door.call("DELETE", "/api/v1/schedules/nightly")).json()["changed"]
     assert (await door.get("/api/v1/schedules/nightly")).status_code == 404
     assert (await door.post("/api/v1/schedules/nightly/run")).status_code == 404
+
+
+async def test_a_schedule_says_what_a_run_must_come_to(door: Served) -> None:
+    expected = {"min_records": 100, "min_pages": 10, "max_dead_share": 0.1, "max_change": 0.5}
+    assert (await door.post("/api/v1/schedules", {**NIGHTLY, **expected})).status_code == 201
+    (progress,) = await door.project.state.schedules.schedules()
+
+    assert msgspec.structs.asdict(progress.schedule.expected) == expected
+    for wrong in ({"min_records": -1}, {"max_dead_share": 2}, {"max_change": "much"}, {"min_pages": 1.5}):
+        answer = await door.post("/api/v1/schedules", {**NIGHTLY, **wrong, "replace": True})
+        assert answer.status_code == 422, wrong
 
 
 async def test_what_only_the_owner_of_the_machine_may_say_is_refused(door: Served) -> None:

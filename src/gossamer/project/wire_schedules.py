@@ -45,6 +45,10 @@ class ScheduleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     budget: Annotated[int, Meta(ge=1)] | None = None
     min_interval: Seconds | None = None
     max_interval: Seconds | None = None
+    min_records: Annotated[int, Meta(ge=0)] | None = None  # what a run must come to, as in [expect]
+    min_pages: Annotated[int, Meta(ge=0)] | None = None
+    max_dead_share: Annotated[float, Meta(ge=0, le=1)] | None = None
+    max_change: Annotated[float, Meta(ge=0)] | None = None
     replace: bool = False  # change the one of that name
 
 
@@ -87,6 +91,10 @@ async def write_schedule(project: Project, wish: ScheduleWish) -> ScheduleAdded:
         min_interval=_span(wish.min_interval),
         max_interval=_span(wish.max_interval),
         arguments=tuple(wish.arguments),
+        min_records=wish.min_records,
+        min_pages=wish.min_pages,
+        max_dead_share=wish.max_dead_share,
+        max_change=wish.max_change,
     )
     try:
         new = await asyncio.to_thread(new_schedule, settings, wish.name, table)  # the spider's file is read
