@@ -19,6 +19,7 @@ ALL = (
     ("bench.recrawl",),
     ("bench.schedulers",),
     ("bench.pace",),
+    ("bench.door",),
 )
 
 

@@ -16,6 +16,7 @@ from ..errors import MissingExtra, Transient
 from ..frontier.contract import DeadFilter
 from ..model.alert import USUAL
 from ..model.figures import BOUNDS, Latency
+from ..model.job import JobCounts
 from ..model.record import day_of
 from ..model.route import DIRECT
 from ..pipeline.inspection import WHOLE
@@ -134,8 +135,9 @@ async def _queue(project: Project) -> list[Metric]:
     pages: Counter[tuple[str, ...]] = Counter()
     oldest, now = 0.0, project.clock.now()
     jobs = await project.state.jobs.running_jobs()
+    standings = await project.state.jobs.standings([job.id for job in jobs])
     for job in jobs:
-        counts = await project.state.jobs.counts(job.id)
+        counts, _ = standings.get(job.id, (JobCounts(), False))
         for outcome in ("done", "unchanged", "dropped", "dead"):
             pages[outcome,] += getattr(counts, outcome)
         for lane in await project.state.queue.lanes(job.id) if counts.open else ():
