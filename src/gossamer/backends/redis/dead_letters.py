@@ -157,10 +157,13 @@ class RedisDeadLetters:
 
     async def _find_dead(self, which: DeadFilter, newest: int | None = None) -> AsyncIterator[Dead]:
         """Letters that match, shard by shard: all of them, or at least the `newest` of each shard."""
-        for job in await self._jobs.rows():
-            if which.job is not None and job.id != which.job:
-                continue
-            for shard, site in await self._places(which):
+        jobs = [job for job in await self._jobs.rows() if which.job in (None, job.id)]
+        places = await self._places(which)
+        some = await self._with_letters(jobs, [shard for shard, _ in places]) if which.fingerprint is None else None
+        for job in jobs:
+            for shard, site in places:
+                if some is not None and (job.number, shard) not in some:
+                    continue
                 times: list[float] = []
                 async for row in self._buried(shard, job.number, which.fingerprint):
                     # The caller sorts letters that died at the same moment, so none of them may be left out.
@@ -171,6 +174,17 @@ class RedisDeadLetters:
                         if newest is not None:
                             times.append(row.changed)
                         yield Dead(shard=shard, job=job, row=row, number=number)
+
+    async def _with_letters(self, jobs: Sequence[JobRow], shards: Sequence[int]) -> set[tuple[int, int]]:
+        """The jobs that have letters, each with the shard: most have none, and are not asked one by one."""
+        found: set[tuple[int, int]] = set()
+        for shard in shards:
+            for start in range(0, len(jobs), CHUNK):
+                numbers = [job.number for job in jobs[start : start + CHUNK]]
+                keys = [self._keys.in_shard(shard, f"{number}:dead") for number in numbers]
+                counts = await self._server.run("dead_counts", keys)
+                found |= {(number, shard) for number, count in zip(numbers, counts, strict=True) if count}
+        return found
 
     async def _buried(self, shard: int, job: int, only: bytes | None) -> AsyncIterator[rows.Row]:
         """Newest first, from one time back to the next: pages that die, and letters that leave, move no others."""
