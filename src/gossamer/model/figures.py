@@ -172,7 +172,12 @@ def summed(figures: Sequence[Figures], *, most_domains: int = MOST_DOMAINS) -> F
     """All of them together. Beyond `most_domains` the domains with the fewest pages count as `other`."""
     if len(figures) == 1 and len(figures[0].domains) <= most_domains:
         return figures[0]
-    domains = {name: added_domains(parts) for name, parts in _gathered(one.domains for one in figures).items()}
+    if len(figures) == 2:  # a batch on top of its minute: only what the batch touches is added up
+        domains = dict(figures[0].domains)
+        for name, more in figures[1].domains.items():
+            domains[name] = added_domains([domains[name], more]) if name in domains else more
+    else:
+        domains = {name: added_domains(parts) for name, parts in _gathered(one.domains for one in figures).items()}
     return Figures(
         pages={name: _sum(parts) for name, parts in _gathered(one.pages for one in figures).items()},
         domains=_largest(domains, most_domains),
