@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -438,5 +439,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         exact = self.domains.get(site)
         if exact is not None:
             return exact
-        globs = [name for name in self.domains if fnmatchcase(site, name)]
+        globs = [name for name in _globs(tuple(self.domains)) if fnmatchcase(site, name)]
         return self.domains[max(globs, key=len)] if globs else Domain()
+
+
+@lru_cache(maxsize=8)
+def _globs(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that are patterns: of thousands of domains these are few, and only they need to be tried."""
+    return tuple(name for name in names if any(sign in name for sign in "*?["))
