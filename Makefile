@@ -1,7 +1,8 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-all lint docs pictures fuzz fuzz-api tools lock audit sbom bench quality soak storm clean
+.PHONY: help setup run test test-long test-all lint docs pictures fuzz fuzz-api tools lock audit sbom licences package image \
+	bench quality soak storm clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
@@ -99,6 +100,16 @@ fuzz-api: $(TOOLS)/uv ## ask the HTTP API whatever its OpenAPI document allows a
 
 sbom: $(TOOLS)/uv ## what Gossamer is made of, as CycloneDX, in sbom.json
 	@$(TOOLS)/cyclonedx-py requirements requirements-dev.lock --pyproject pyproject.toml --output-file sbom.json
+
+licences: $(TOOLS)/uv ## the licences of all packages that are installed here, in licences.md
+	@$(TOOLS)/pip-licenses --python $(PYTHON) --format markdown --with-urls --order license --output-file licences.md
+
+package: $(STAMP) ## wheel and sdist, in dist/
+	@$(PYTHON) -m hatchling build -d dist
+
+TARGET := worker
+image: ## the container image gossamer:TARGET=worker, with Docker or what stands in for it (DOCKER=podman)
+	@$(or $(DOCKER),docker) build -f deploy/image/Dockerfile --target $(TARGET) -t gossamer:$(TARGET) .
 
 bench: $(STAMP) ## Gossamer beside its peers; queue, fairness and fleet
 	@$(PYTHON) -m bench $(ARGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -48,6 +49,43 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path):
     }
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if not name.startswith("gossamer-")}
     assert packed == ours
+
+
+@pytest.mark.long
+def test_the_source_package_has_what_the_wheel_is_built_from(tmp_path: Path):
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE)
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    ours = {file.relative_to(ROOT).as_posix() for file in (ROOT / "src").rglob("*") if file.is_file()}
+    assert {name for name in ours if not name.endswith(".pyc")} | {"pyproject.toml", "README.md", "LICENSE"} <= names
+    assert not {name for name in names if name.startswith((".venv", "deploy/secrets/", "dist/"))}
+
+
+@pytest.mark.long
+def test_the_wheel_installs_into_an_empty_environment_and_the_demo_runs(wheel: Path, tmp_path: Path):
+    home, project = tmp_path / "environment", tmp_path / "project"
+    project.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", home], check=True, timeout=PATIENCE)
+    pip = [home / "bin" / "python", "-m", "pip", "install", "--quiet"]
+    # The packages that are tested, in their versions; where they come from is the machine's to say.
+    locked = [line for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines() if "==" in line]
+    pins = tmp_path / "pins.txt"
+    pins.write_text("\n".join(line.removesuffix("\\").strip() for line in locked), encoding="utf-8")
+    subprocess.run([*pip, "--constraint", pins, wheel], check=True, capture_output=True, timeout=PATIENCE)
+
+    done = subprocess.run(
+        [home / "bin" / "gossamer", "demo", "--port", "0", "--rate", "unlimited"],
+        cwd=project,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+    assert "Done" in done.stderr, done
+    assert (project / "gossamer-data" / "records.db").is_file()
 
 
 @pytest.mark.long
