@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.backends.sqlite.connection import CHECKPOINT_AFTER, LONG, Database
+from gossamer.backends.sqlite.connection import BUSY_TIMEOUT, CHECKPOINT_AFTER, LONG, Database
 from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.errors import BackendUnavailable
 from tests.patience import PATIENCE
@@ -90,6 +90,7 @@ async def test_while_another_process_has_its_turn_the_loop_goes_on(database: Dat
     async with database:
         other = sqlite3.connect(database.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
         writing = asyncio.create_task(database.write(note))
         # given that our write has been tried, and waits for its turn
         async with asyncio.timeout(PATIENCE):
@@ -97,6 +98,7 @@ async def test_while_another_process_has_its_turn_the_loop_goes_on(database: Dat
                 await asyncio.sleep(0.001)
         await asyncio.sleep(0)
         assert not writing.done()
+        assert time.monotonic() - began < BUSY_TIMEOUT.total_seconds()  # the loop did not wait with it
         # when the other one has ended
         other.execute("COMMIT")
         other.close()
