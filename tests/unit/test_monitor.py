@@ -115,7 +115,8 @@ def test_what_spiders_log_is_among_the_lines():
         with working_on(PageContext("lamps-1", "https://shop.example/1")):
             spider.log.info("%s is %d years old", "it", 7)
             spider.log.debug("not this")
-        log.line_of_spider(logging.makeLogRecord({"msg": "%d arguments", "args": ("wrong",), "levelname": "WARNING"}))
+        wrong = {"name": "gossamer.spider.lamps", "msg": "%d arguments", "args": ("wrong",), "levelname": "WARNING"}
+        log.line_of_spider(logging.makeLogRecord(wrong))
         try:
             raise KeyError("price")
         except KeyError:
