@@ -30,6 +30,7 @@ from .queue_values import SiteLoad as SiteLoad
 from .queue_values import SiteOrder as SiteOrder
 from .queue_values import UrlFate as UrlFate
 from .queue_values import UrlStory as UrlStory
+from .queue_values import WorkerCard as WorkerCard
 
 RENEWAL = timedelta(seconds=4)  # workers renew their leases at least this often, and so learn which of them are lost
 SENT = "sent, its answer unknown"  # the stored reason of such a task while it is open
@@ -337,30 +338,6 @@ class JobControl(Protocol):
         leases lose these. Its open URLs are dropped, in the background where there are many (`JobHistory.clear_all`
         waits for it). True for exactly one caller; False when the job is not running, or unknown."""
         ...
-
-
-class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A heartbeat of a worker. `cpu` is the share of one core since the heartbeat before; `memory` is in bytes.
-
-    `pace` and `busy` are of the last minute: pages a second, and the share of its strength that they took, by cores or
-    by pages in flight, whichever is more.
-    """
-
-    name: str
-    host: str
-    pid: int
-    version: str
-    started_at: float
-    seen_at: float
-    job: str = ""
-    state: str = "working"  # or idle, draining, storing, spool full, archive full
-    in_flight: int = 0
-    done: int = 0
-    cpu: float = 0.0
-    memory: int = 0
-    pace: float = 0.0
-    busy: float = 0.0
-    serves: str = ""  # the routes or kinds that it works on, separated by commas; "": all
 
 
 class WorkerBook(Protocol):

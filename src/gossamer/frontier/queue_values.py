@@ -1,4 +1,4 @@
-"""What people see of the queue: the story of a URL, dead letters, the load of sites. Values without I/O."""
+"""What people see of the queue: the story of a URL, dead letters, the load of sites, orders, workers. Values without I/O."""
 
 from __future__ import annotations
 
@@ -140,3 +140,27 @@ class SiteOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     def holds(self, now: float) -> bool:
         return self.interval is not None or (self.rest_until or 0.0) > now
+
+
+class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A heartbeat of a worker. `cpu` is the share of one core since the heartbeat before; `memory` is in bytes.
+
+    `pace` and `busy` are of the last minute: pages a second, and the share of its strength that they took, by cores or
+    by pages in flight, whichever is more.
+    """
+
+    name: str
+    host: str
+    pid: int
+    version: str
+    started_at: float
+    seen_at: float
+    job: str = ""
+    state: str = "working"  # or idle, draining, storing, spool full, archive full
+    in_flight: int = 0
+    done: int = 0
+    cpu: float = 0.0
+    memory: int = 0
+    pace: float = 0.0
+    busy: float = 0.0
+    serves: str = ""  # the routes or kinds that it works on, separated by commas; "": all
