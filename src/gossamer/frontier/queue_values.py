@@ -1,4 +1,4 @@
-"""What people see of the queue: the story of a URL, dead letters, the load of sites, orders, workers. Values without I/O."""
+"""What people see of the queue: stories of URLs, dead letters, loads of sites, orders, workers. Values without I/O."""
 
 from __future__ import annotations
 
