@@ -96,7 +96,7 @@ audit: $(TOOLS)/uv ## known weaknesses of the packages in requirements-dev.lock
 
 fuzz-api: $(TOOLS)/uv ## ask the HTTP API whatever its OpenAPI document allows and forbids; EXAMPLES=50 of each endpoint
 	@$(TOOLS)/pip install --quiet schemathesis
-	@GOSSAMER_FUZZ_EXAMPLES=$(or $(EXAMPLES),25) .venv/bin/pytest tests/server/test_openapi_fuzz.py
+	@FUZZ_EXAMPLES=$(or $(EXAMPLES),25) .venv/bin/pytest tests/server/test_openapi_fuzz.py
 
 sbom: $(TOOLS)/uv ## what Gossamer is made of, as CycloneDX, in sbom.json
 	@$(TOOLS)/cyclonedx-py requirements requirements-dev.lock --pyproject pyproject.toml --output-file sbom.json

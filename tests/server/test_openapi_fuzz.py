@@ -14,7 +14,7 @@ from tests.faults.commands import CommandProject, until
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = shutil.which("schemathesis", path=f"{ROOT / '.venv-tools' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
-EXAMPLES = os.environ.get("GOSSAMER_FUZZ_EXAMPLES", "10")  # of each endpoint
+EXAMPLES = os.environ.get("FUZZ_EXAMPLES", "10")  # of each endpoint
 CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
     "response_schema_conformance,negative_data_rejection,unsupported_method,ignored_auth"
