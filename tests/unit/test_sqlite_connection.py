@@ -124,24 +124,35 @@ async def test_what_took_long_is_left_to_the_thread_for_a_while(database: Databa
 
 
 @pytest.mark.parametrize("durable", [False, True])
-async def test_the_journal_is_moved_into_the_file_from_time_to_time(tmp_path: Path, durable: bool) -> None:
-    database = Database(
-        tmp_path / "state.db", schema="state", application_id=APPLICATION_ID, durable=durable,
-        linger=timedelta(0), role="state",
-    )  # fmt: skip
+async def test_the_journal_stays_short_whatever_is_written_by_how_many(tmp_path: Path, durable: bool) -> None:
+    megabyte = "x" * 1024 * 1024
+    rounds = 2 * CHECKPOINT_AFTER // len(megabyte)
 
-    def many(connection: sqlite3.Connection) -> None:
-        connection.executemany(
-            "INSERT INTO incidents (url, at, what) VALUES (1, ?, 'something')", [(n,) for n in range(1000)]
-        )
+    def opened() -> Database:
+        return Database(
+            tmp_path / "state.db", schema="state", application_id=APPLICATION_ID, durable=durable,
+            linger=timedelta(0), role="state",
+        )  # fmt: skip
 
-    async with database:
-        before = database.path.stat().st_size
-        for _ in range(CHECKPOINT_AFTER // 1000 - 1):
-            await database.write(many)
-        assert database.path.stat().st_size == before
-        await database.write(many)
-        assert database.path.stat().st_size > before + 10 * CHECKPOINT_AFTER
+    def heavily(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO incidents (url, at, what) VALUES (1, 0, ?)", (megabyte,))
+
+    # Given one that has the file open all the time and hardly writes, and others that come and go and write little each.
+    async with opened() as first:
+        journal = Path(f"{first.path}-wal")
+        longest = 0
+        for _ in range(rounds // 8):
+            async with opened() as other:
+                for _ in range(8):
+                    await other.write(heavily)
+                    longest = max(longest, journal.stat().st_size)
+        assert longest < CHECKPOINT_AFTER + 3 * len(megabyte)
+        # And what one writes alone, in few large rows.
+        for _ in range(rounds):
+            await first.write(heavily)
+            longest = max(longest, journal.stat().st_size)
+        assert longest < CHECKPOINT_AFTER + 3 * len(megabyte)
+        assert first.path.stat().st_size > rounds * len(megabyte)
 
 
 def note(connection: sqlite3.Connection) -> int:

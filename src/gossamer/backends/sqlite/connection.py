@@ -38,8 +38,10 @@ Answers = list[tuple[asyncio.Future[Any], Any, BaseException | None]]
 BUSY_TIMEOUT = timedelta(seconds=30)
 LONG = timedelta(milliseconds=50)  # a transaction of that length should not have kept the event loop ...
 LONG_FOR = timedelta(seconds=2)  # ... and those of the next seconds are left to the thread
-# A checkpoint moves each page once, however often it was written since the last one: rarer is cheaper.
-CHECKPOINT_AFTER = 10_000  # rows that were changed
+# A checkpoint moves each page once, however often it was written since the last one: rarer is cheaper. The bound is on the
+# journal, which all processes share, and which is shorter again after a checkpoint: SQLite cuts it to JOURNAL_KEPT.
+CHECKPOINT_AFTER = 32 * 1024 * 1024  # bytes of the journal
+JOURNAL_KEPT = CHECKPOINT_AFTER // 2
 CACHE_KIB = 16 * 1024
 MAX_GROUP = 512  # writes per commit; later ones wait for the next
 
@@ -65,7 +67,7 @@ class Database:
         self._scheduled = False
         self._company = False  # did several writes share the last transaction?
         self._slow_until = 0.0  # monotonic time: until then, all is left to the thread
-        self._checkpointed = 0  # rows that were changed until the last checkpoint
+        self._journal = f"{path}-wal"
         self._inbox: SimpleQueue[Callable[[], Answers] | None] = SimpleQueue()
         self._read_lock = asyncio.Lock()
         self._closed = True
@@ -247,13 +249,15 @@ class Database:
 
     @property
     def _wants_checkpoint(self) -> bool:
-        return self._writer.total_changes - self._checkpointed >= CHECKPOINT_AFTER
+        try:
+            return os.stat(self._journal).st_size > CHECKPOINT_AFTER
+        except OSError:  # it was removed under our feet: the next write tells
+            return False
 
     def _checkpoint(self, answers: Answers) -> Answers:
         """Move what was written since the last one from the journal to its place, as far as nobody reads it."""
         with suppress(sqlite3.Error):  # it is tried again, and the journal is as good a place meanwhile
             self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        self._checkpointed = self._writer.total_changes
         return answers
 
     def _open(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
@@ -291,7 +295,7 @@ class Database:
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # see CHECKPOINT_AFTER
-        connection.execute("PRAGMA journal_size_limit = 67108864")
+        connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_KEPT}")
         return connection
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
