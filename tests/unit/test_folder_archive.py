@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 import zstandard
 
@@ -158,3 +161,18 @@ async def test_pruning_leaves_what_is_not_ours(tmp_path: Path) -> None:
     async with archive_in(tmp_path) as archive:
         assert await archive.prune(timedelta(days=30)) == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["2020-01-01", "2020-99-99", "2021-01-01", "notes"]
+
+
+def test_a_body_of_thousands_of_gzip_members_costs_no_more_than_its_bytes() -> None:
+    rest = noise(4_000_000) + bytes(400_000)
+    one = gzip.compress(rest, 1)
+    many = gzip.compress(b"") * 9_000 + one
+
+    def cost(packed: bytes) -> float:
+        page = zstandard.compress(page_format.pack_page(msgspec.structs.replace(snap(rest), packed=packed)), 1)
+        began = time.process_time()
+        assert page_format.unpack_page(page).body == rest
+        return time.process_time() - began
+
+    # Each member has its price; it does not have that of all bytes behind it, which would be 36 GB.
+    assert cost(many) < 30 * cost(one)
