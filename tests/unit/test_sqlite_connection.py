@@ -137,7 +137,7 @@ async def test_the_journal_stays_short_whatever_is_written_by_how_many(tmp_path:
     def heavily(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO incidents (url, at, what) VALUES (1, 0, ?)", (megabyte,))
 
-    # Given one that has the file open all the time and hardly writes, and others that come and go and write little each.
+    # Given one that has the file open all the time and does not write, and others that come, write a little and go.
     async with opened() as first:
         journal = Path(f"{first.path}-wal")
         longest = 0

@@ -38,8 +38,8 @@ Answers = list[tuple[asyncio.Future[Any], Any, BaseException | None]]
 BUSY_TIMEOUT = timedelta(seconds=30)
 LONG = timedelta(milliseconds=50)  # a transaction of that length should not have kept the event loop ...
 LONG_FOR = timedelta(seconds=2)  # ... and those of the next seconds are left to the thread
-# A checkpoint moves each page once, however often it was written since the last one: rarer is cheaper. The bound is on the
-# journal, which all processes share, and which is shorter again after a checkpoint: SQLite cuts it to JOURNAL_KEPT.
+# A checkpoint moves each page once, however often it was written since the last one: rarer is cheaper. The bound is on
+# the journal, which all processes share, and which is shorter again after a checkpoint: SQLite cuts it to JOURNAL_KEPT.
 CHECKPOINT_AFTER = 32 * 1024 * 1024  # bytes of the journal
 JOURNAL_KEPT = CHECKPOINT_AFTER // 2
 CACHE_KIB = 16 * 1024
