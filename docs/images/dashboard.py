@@ -38,12 +38,16 @@ class {name}(DemoShop):
     """The demo shop{what}."""
     name = "{lower}"
     start_urls = ["{start}"]
-    allowed_domains = {domains}
+    allowed_domains = ["shop.localhost"]
+    rate = "{rate}"
 '''
 BEST = {
     "dashboard-overview": ("/ui/overview", "light"),
     "dashboard-job": ("/ui/jobs/{job}", "dark"),
     "dashboard-records": ("/ui/records?type=Product", "light"),
+    "dashboard-record": ("/ui/record?type=Product&key=LIT-004", "dark"),
+    "dashboard-queue": ("/ui/queue", "light"),
+    "dashboard-attempts": ("/ui/attempts", "dark"),
 }
 
 
@@ -53,7 +57,8 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, str]]:
     async with AsyncExitStack() as stack:
         shop = await stack.enter_async_context(open_shop())
         (folder / "spiders").mkdir()
-        options = {"fetch.allow_hosts": ["shop.localhost", "outlet.localhost"], "politeness.rate": "60/s"}
+        (folder / "gossamer.toml").write_text('[politeness]\nrate = "60/s"\nconcurrency = 8\n', encoding="utf-8")
+        options = {"fetch.allow_hosts": ["shop.localhost", "outlet.localhost"]}
         options |= {
             "politeness.concurrency": 8,
             "retry.base": "100ms",
@@ -61,12 +66,12 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, str]]:
             "server.rate": "unlimited",
         }
 
-        def write(name: str, what: str, start: str, domains: list[str]) -> None:
-            text = SPIDER.format(name=name, lower=name.lower(), what=what, start=start, domains=domains)
+        def write(name: str, what: str, rate: str) -> None:
+            text = SPIDER.format(name=name, lower=name.lower(), what=what, start=shop.url, rate=rate)
             (folder / "spiders" / f"{name.lower()}.py").write_text(text, encoding="utf-8")
 
-        write("Shop", " without its outlet", shop.url, ["shop.localhost"])
-        write("Outlet", "'s outlet, a page each second", shop.outlet_url, ["outlet.localhost"])
+        write("Shop", ", as fast as it bears", "60/s")
+        write("Prices", ", gently", "2/s")
         found = read_settings.load(start=folder, environ={}, flags=options)
         project = await stack.enter_async_context(open_project(found))
         pages = await stack.enter_async_context(PageReader(project))
@@ -83,7 +88,8 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, str]]:
             shop.catalogue = Catalogue(2)  # other prices, some wares gone
             job = (await client.crawl(spider="shop", limit=400)).job_id
             await client.wait(job, every=0.2)
-            await client.crawl(spider="outlet")
+            await client.crawl(spider="prices")
+            await asyncio.sleep(20)  # so that there is something to see of it
         try:
             yield address, key, job
         finally:
@@ -94,10 +100,15 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, str]]:
             await working
 
 
-async def pictures(browser: Browser, address: str, key: str, wanted: dict[str, tuple[str, str, int]], to: Path) -> None:
+async def pictures(
+    browser: Browser, address: str, key: str, wanted: dict[str, tuple[str, str, int]], to: Path, *, best: bool
+) -> None:
     for name, (path, scheme, width) in wanted.items():
         context = await browser.new_context(
-            base_url=address, color_scheme=scheme, viewport={"width": width, "height": 900}, timezone_id="Europe/Berlin"
+            base_url=address,
+            color_scheme=scheme,
+            viewport={"width": width, "height": 700 if best else 900},
+            timezone_id="Europe/Berlin",
         )
         page = await context.new_page()
         await page.goto("/ui/sign-in")
@@ -106,7 +117,7 @@ async def pictures(browser: Browser, address: str, key: str, wanted: dict[str, t
         await page.wait_for_url("**/ui/overview")
         await page.goto(path)
         await page.wait_for_load_state("load")
-        await page.screenshot(path=to / f"{name}.png", full_page=width != 1440 or "--whole" in sys.argv)
+        await page.screenshot(path=to / f"{name}.png", full_page=not best)
         await context.close()
 
 
@@ -122,7 +133,7 @@ async def main() -> None:
                 executable_path=find_executable(), chromium_sandbox=wants_sandbox()
             )
             if best:
-                wanted = {name: (path.format(job=job), scheme, 1440) for name, (path, scheme) in BEST.items()}
+                wanted = {name: (path.format(job=job), scheme, 1200) for name, (path, scheme) in BEST.items()}
             else:
                 wanted = {
                     f"{name}-{width}-{scheme}": (path.format(job=job), scheme, width)
@@ -130,7 +141,7 @@ async def main() -> None:
                     for width in widths
                     for scheme in ("light", "dark")
                 }
-            await pictures(browser, address, key, wanted, to)
+            await pictures(browser, address, key, wanted, to, best=best)
             await browser.close()
 
 
@@ -139,7 +150,7 @@ PATHS = {
     "jobs": "/ui/jobs",
     "job": "/ui/jobs/{job}",
     "records": "/ui/records?type=Product",
-    "record": "/ui/record?type=Product&key=LIT-001",
+    "record": "/ui/record?type=Product&key=LIT-004",
     "quality": "/ui/quality",
     "spiders": "/ui/spiders",
     "try": "/ui/try",

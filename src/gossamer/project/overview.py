@@ -13,6 +13,7 @@ import msgspec
 
 from ..frontier.contract import DeadFilter
 from ..model.figures import ERRORS, SUCCESSES
+from .alerts import firing_alerts
 from .figures import History, history
 from .keys import Caller
 from .open import Project
@@ -29,7 +30,8 @@ MOST_REASONS = 5
 
 
 class WorkNow(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller sees of the work that is going on. `dead` is None for a caller who is not an admin."""
+    """What the caller sees of the work that is going on. `dead` and `firing` are None for a caller who
+    is not an admin."""
 
     running: int  # jobs
     paused: int
@@ -39,6 +41,7 @@ class WorkNow(msgspec.Struct, frozen=True, kw_only=True):
     workers: int  # that are alive
     missing: int
     dead: int | None  # letters
+    firing: int | None  # alerts
 
 
 class Recent(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +68,7 @@ async def work_now(project: Project, caller: Caller) -> WorkNow:
         workers=sum(1 for one in workers if not one.missing),
         missing=sum(1 for one in workers if one.missing),
         dead=dead,
+        firing=len(await firing_alerts(project)) if caller.is_admin else None,
     )
 
 

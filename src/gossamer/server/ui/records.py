@@ -151,7 +151,7 @@ def cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, dict) and {"amount", "currency"} <= value.keys():
-        text = f"{value['amount']} {value['currency']}"
+        text = f"{value['amount']}\u00a0{value['currency']}"
     else:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 120 else f"{text[:117]}…"
