@@ -164,7 +164,7 @@ async def test_a_child_that_says_nothing_is_killed_and_replaced(
 ) -> None:
     monkeypatch.setattr(extraction, "LIMIT", 0.5)
     monkeypatch.setattr(extraction, "GRACE", 0.5)
-    deep = "//*[" * 40 + "1" + "]" * 40  # each level takes four times as long, in code that looks at no signal
+    deep = "//*[" * 40 + "1" + "]" * 40  # each level takes several times as long, in code that looks at no signal
     async with serving(settings_of(tmp_path), worker=False) as door:
         before = set(children_of(os.getpid()))
         answer = await _asked(door, {"a": {"xpath": deep}})
