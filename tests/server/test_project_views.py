@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gossamer.project.open import Project
+from gossamer.server import project_routes
 from tests.sites.running import Park, park
 
 from .serving import Served, serving, settings_of
@@ -186,3 +190,28 @@ async def test_metrics_say_what_the_state_says(tmp_path: Path, site: Park) -> No
     assert found["gossamer_schedule_lag_seconds",] == 0
     assert found["gossamer_build_info", "0.1.0"] == 1
     assert found["gossamer_running_jobs",] <= 1
+
+
+async def test_figures_are_put_together_once_for_all_who_ask_meanwhile(
+    door: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Project] = []
+    all_ask = asyncio.Event()
+
+    async def exposition(project: Project) -> bytes:
+        begun.append(project)
+        await all_ask.wait()
+        return b"gossamer_build_info 1\n"
+
+    monkeypatch.setattr(project_routes, "exposition", exposition)
+    shared, call = project_routes.SharedMetrics(), SimpleNamespace(project=door.project)
+    asking = [asyncio.create_task(shared.answer(call)) for _ in range(20)]  # type: ignore[arg-type]
+    await asyncio.sleep(0)  # each of them waits now
+    asking[0].cancel()  # whoever leaves takes nothing from the others
+    all_ask.set()
+    answers = await asyncio.gather(*asking[1:])
+
+    assert [answer.body for answer in answers] == [b"gossamer_build_info 1\n"] * 19
+    assert len(begun) == 1
+    await shared.answer(call)  # type: ignore[arg-type]
+    assert len(begun) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 import msgspec
@@ -10,6 +11,7 @@ from starlette.responses import Response
 
 from ..project.keys import ADMIN, JOBS, METRICS, RECORDS
 from ..project.metrics import CONTENT_TYPE, exposition
+from ..project.open import Project
 from ..project.proxies import PoolView, proxy_pools
 from ..project.records import QualityScore, quality
 from ..project.routes import RouteReport, route_report
@@ -77,8 +79,17 @@ async def wanted_workers(call: Call) -> Reply:
     return Reply(value=await scaling(call.project))
 
 
-async def metrics(call: Call) -> Response:
-    return Response(await exposition(call.project), headers={"content-type": CONTENT_TYPE})
+class SharedMetrics:
+    """The figures are put together once for all who ask for them meanwhile: many who ask cost no more than one."""
+
+    def __init__(self) -> None:
+        self._under_way: tuple[Project, asyncio.Task[bytes]] | None = None
+
+    async def answer(self, call: Call) -> Response:
+        if self._under_way is None or self._under_way[0] is not call.project or self._under_way[1].done():
+            self._under_way = call.project, asyncio.create_task(exposition(call.project), name="metrics")
+        text = await asyncio.shield(self._under_way[1])  # one who leaves takes nothing from the others
+        return Response(text, headers={"content-type": CONTENT_TYPE})
 
 
 ENDPOINTS = (
@@ -158,7 +169,7 @@ ENDPOINTS = (
         path="/metrics",
         scope=METRICS,
         summary="Figures for Prometheus, from the shared state",
-        handler=metrics,
+        handler=SharedMetrics().answer,
         media="text/plain",
     ),
 )
