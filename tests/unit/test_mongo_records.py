@@ -217,3 +217,31 @@ async def test_an_address_in_the_settings_opens_it(lone_mongo: MongoServer, tmp_
     with pytest.raises(BadState, match="a move from elsewhere into it has not come to its end"):
         async with open_records(settings, CLOCK):
             pass
+
+
+# -- figures -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("writes", range(4))  # folded, closed, in its row, removed
+async def test_a_late_attempt_counts_in_its_minute_wherever_its_roll_up_broke_off(
+    lone_mongo: MongoServer, prefix: str, writes: int
+) -> None:
+    clock = VirtualClock(NOW)
+    async with open_mongo_records(lone_mongo.address(), clock, prefix=prefix) as store:
+        await store.save([result(attempt=tried("https://shop.example/1", at=NOW))])
+        # Given a minute that a writer has rolled up in part.
+        clock.advance(600)
+        lone_mongo.fail("update", ".figures", skip=writes)
+        with pytest.raises(BackendUnavailable):
+            await store.save([result(attempt=tried("https://shop.example/2", at=clock.now()))])
+        assert not lone_mongo.faults_left
+
+        # When an attempt of that minute comes late, and the minutes are rolled up again.
+        clock.advance(600)
+        await store.save([result(attempt=tried("https://shop.example/3", at=NOW))])
+        clock.advance(600)
+        await store.save([result(attempt=tried("https://shop.example/4", at=clock.now()))])
+
+        found = {one.start: one.figures.outcomes()["done"] for one in await store.figures(0, clock.now() + 1)}
+        assert found[NOW // 60 * 60] == 2
+        assert sum(found.values()) == 4 == (await store.total_figures()).outcomes()["done"]

@@ -3,14 +3,16 @@
 An attempt's document says in which `minute` it is to be counted, and how many `items` it gave. It is written once, so
 it counts once. Now and then a writer folds some of them into the sums, as quality.py does with what the checks counted:
 
-    {"_id": "now", "fold": 3, "last": [names of attempts], "total": ..., "minutes": [{"start", "id", "figures"}]}
+    {"_id": "now", "fold": 3, "last": [names of attempts], "total": ...,
+        "minutes": [{"start", "id", "figures", "closed"}]}
     {"_id": "60/1800000000", "span": 60, "start": ..., "id": ..., "writes": 2, "merged": [ids], "figures": ...}
 
 1. What `now` folded in last is struck out of those attempts. It is in the sums, so nothing is lost.
 2. Some attempts that are not counted yet are added to the total and to their minutes, and named in `last`: in one
    write, unless another writer was faster.
-3. Minutes that are over go into rows of their own, and after a day into rows of ten minutes. A row names what went into
-   it; only then that is removed. A reader who finds both leaves out what is named.
+3. Minutes that are over are closed: what comes late for one of them opens another of the same time. Closed ones go
+   into rows of their own, and after a day into rows of ten minutes. A row names what went into it; only then that is
+   removed. A reader who finds both leaves out what is named.
 """
 
 from __future__ import annotations
@@ -88,15 +90,17 @@ class FigureLedger:
         )
         if not found:
             return False
-        total, minutes = read_figures(sums["total"]), {one["start"]: one for one in sums["minutes"]}
+        total = read_figures(sums["total"])
+        closed = [one for one in sums["minutes"] if one.get("closed")]
+        minutes = {one["start"]: one for one in sums["minutes"] if not one.get("closed")}
         for start, figures in _by_minute(found).items():
             total = taken_into(total, figures, most_domains=self._most_domains)
             if start in minutes:
                 figures = summed([read_figures(minutes[start]["figures"]), figures])
             name = minutes[start]["id"] if start in minutes else uuid4().hex
             minutes[start] = {"start": start, "id": name, "figures": figures_text(figures)}
-        names = [one["_id"] for one in found]
-        if not await self._replace(sums, last=names, total=figures_text(total), minutes=list(minutes.values())):
+        names, all_minutes = [one["_id"] for one in found], [*closed, *minutes.values()]
+        if not await self._replace(sums, last=names, total=figures_text(total), minutes=all_minutes):
             return False
         await self._strike_out(names)
         return True
@@ -124,6 +128,13 @@ class FigureLedger:
         they do the same."""
         sums = await self._now()
         over = [one for one in sums["minutes"] if one["start"] < now - MINUTE - STAYS_OPEN]
+        # Closed before they go into rows: whatever breaks off in between, a row has all that has the name it knows.
+        if not all(one.get("closed") for one in over):
+            ended = {one["id"] for one in over}
+            minutes = [{**one, "closed": True} if one["id"] in ended else one for one in sums["minutes"]]
+            if not await self._replace(sums, minutes=minutes):
+                return
+            sums = {**sums, "minutes": minutes, "fold": sums["fold"] + 1}
         for one in over:
             if not await self._merge(row_of(one["start"], now - AT_THE_EDGE), one["id"], one["figures"]):
                 return
