@@ -8,9 +8,11 @@ import threading
 import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from gossamer.backends.sqlite import connection as connection_file
 from gossamer.backends.sqlite.connection import BUSY_TIMEOUT, CHECKPOINT_AFTER, LONG, Database
 from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.errors import BackendUnavailable
@@ -121,6 +123,24 @@ async def test_what_took_long_is_left_to_the_thread_for_a_while(database: Databa
     assert threads[0] == threading.main_thread().name
     assert threads[1] == "sqlite-state"
     assert threads[2] not in threads[:2]
+
+
+async def test_a_disk_that_stalls_again_and_again_takes_little_of_the_loop(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, stalled = 1000.0, 0.0
+    monkeypatch.setattr(connection_file, "time", SimpleNamespace(monotonic=lambda: now))
+
+    def stalls(_: sqlite3.Connection) -> None:
+        nonlocal now, stalled
+        now += 3.0
+        stalled += 3.0 * (threading.current_thread() is threading.main_thread())
+
+    async with database:
+        began = now
+        for _ in range(100):
+            await database.write(stalls)
+        assert 0 < stalled < 0.1 * (now - began)
 
 
 @pytest.mark.parametrize("durable", [False, True])

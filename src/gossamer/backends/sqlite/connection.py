@@ -37,7 +37,7 @@ Answers = list[tuple[asyncio.Future[Any], Any, BaseException | None]]
 
 BUSY_TIMEOUT = timedelta(seconds=30)
 LONG = timedelta(milliseconds=50)  # a transaction of that length should not have kept the event loop ...
-LONG_FOR = timedelta(seconds=2)  # ... and those of the next seconds are left to the thread
+LONG_FOR = 40  # ... and for that many times its length, all is left to the thread: a slow disk has 1/40 of the loop
 # A checkpoint moves each page once, however often it was written since the last one: rarer is cheaper. The bound is on
 # the journal, which all processes share, and which is shorter again after a checkpoint: SQLite cuts it to JOURNAL_KEPT.
 CHECKPOINT_AFTER = 32 * 1024 * 1024  # bytes of the journal
@@ -172,7 +172,7 @@ class Database:
         finally:
             now = time.monotonic()
             if now - began > LONG.total_seconds():
-                self._slow_until = now + LONG_FOR.total_seconds()
+                self._slow_until = now + LONG_FOR * (now - began)
 
     def _settled(self, answers: Answers) -> None:
         self._busy = False
