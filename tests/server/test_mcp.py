@@ -14,7 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from gossamer.server.mcp_tools import Answer, ToolFailed, cut
+from gossamer.server.mcp_answers import Answer, ToolFailed, cut
 from gossamer.server.run import Server, _config
 from tests.patience import PATIENCE
 from tests.sites.running import Park, park

@@ -33,7 +33,8 @@ from ..project.wire_views import encode, job_report, job_reports, seen_history
 from ..settings import Settings
 from .answers import ApiError
 from .door import Door
-from .mcp_tools import TOOLS, Agent, Answer, Pieces, Tool, ToolFailed, cut, wish_of
+from .mcp_answers import Answer, Pieces, ToolFailed, cut
+from .mcp_tools import TOOLS, Agent, Tool, wish_of
 
 log = logging.getLogger("gossamer.server")
 NAMES = {tool.name: tool for tool in TOOLS}
