@@ -1,24 +1,23 @@
-"""The dashboard as a part of the server: who is signed in, which view is shown, which form is heeded.
+"""The dashboard as a part of the server: which view is shown, which form is heeded. Who asks, says sign_in.py.
 
 Every request passes: the names of this server, the sign-in cookie, the scope of its key, the rate of the key. A form
 must come from a page of ours (`Sec-Fetch-Site` or `Origin`) and hold the token of the person who sends it; every form
-is noted in the audit log. How it fails: with a page that says what to do; a defect of ours goes to the log.
+of somebody who is signed in is noted in the audit log, also one that was refused.
+
+How it fails: with a page that says what to do; a defect of ours goes to the log.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from hmac import compare_digest
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -26,31 +25,18 @@ from ...errors import BackendUnavailable, GossamerError
 from ...project.keys import Caller, is_still_open_to
 from ...project.open import Project
 from ...project.page_results import PageReader
-from ...project.sign_in import SignIns, Visitor
+from ...project.sign_in import Visitor
 from ..answers import AnswerCut, ApiError, error_of
 from ..door import Door
-from ..request_body import invalid, read_body
+from .forms import HEADERS, SAID, check_same_site, filters_of, form_of, read_into, redirect, said, words_said
 from .live import Hub, Regions, seen_of, version_of
+from .sign_in import Answer, Gate, NotSignedIn, check_scope
 from .templates import CSRF, Templates, link, read_assets
-from .view import HOME, Action, Download, NoFilters, View, Visit
+from .view import HOME, Action, Download, View, Visit
 
 log = logging.getLogger("gossamer.server")
-COOKIE, SAID = "gossamer_signed_in", "gossamer_said"
-SAID_SECONDS = 20
 REGION_SECONDS = 5.0  # in which a part of a page is there, or is left out
 LOOK_AT_KEY = 5.0  # seconds between two looks whether the key of a live page is still good
-MOST_FIELDS = 200  # of one form
-HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "x-content-type-options": "nosniff",
-    # Nobody else learns an address of ours. With no-referrer browsers would send `Origin: null` with our own forms.
-    "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
-}
-_ANSWER = Callable[[Request], Awaitable[Response]]
 
 
 class MenuEntry(NamedTuple):
@@ -78,7 +64,7 @@ class Dashboard:
         self._views = tuple(views)
         self._actions = tuple(actions)
         self._downloads = tuple(downloads)
-        self._sign_ins = SignIns(project, door.token)
+        self._gate = Gate(project, door, page=self._guest_page, first=self._first)
         assets = read_assets()
         self._assets = {asset.address: asset for asset in assets.values()}
         self._templates = Templates(assets)
@@ -91,11 +77,8 @@ class Dashboard:
         found = [
             self._route("GET", "/", self._home),
             self._route("GET", "/ui", self._home),
-            self._route("GET", "/ui/sign-in", self._sign_in_page),
-            self._route("POST", "/ui/sign-in", self._sign_in),
-            self._route("POST", "/ui/sign-out", self._sign_out),
-            self._route("GET", "/ui/signed-in", self._signed_in),
             self._route("GET", "/ui/assets/{name}", self._asset),
+            *(self._route(*answer) for answer in self._gate.answers()),
         ]
         for view in self._views:
             found.append(self._route("GET", view.path, self._shows(view)))
@@ -107,25 +90,25 @@ class Dashboard:
             found.append(self._route("GET", download.path, self._gives(download)))
         return [*found, self._route("GET", "/ui/{rest:path}", self._nothing)]
 
-    def _route(self, method: str, path: str, answer: _ANSWER) -> Route:
+    def _route(self, method: str, path: str, answer: Answer) -> Route:
         return Route(path, _App(self, self._door, answer), methods=[method])
 
     # -- pages ---------------------------------------------------------------------------------------------------
 
     async def _home(self, request: Request) -> Response:
-        return _to(self._first((await self._visitor(request)).caller))
+        return redirect(self._first((await self._gate.visitor(request)).caller))
 
     def _first(self, caller: Caller) -> str:
         """The first view of the menu that the scopes of a key open."""
         return next((view.path for view in self._views if view.group and view.is_open_to(caller)), HOME)
 
     async def _nothing(self, request: Request) -> Response:
-        await self._visitor(request)
+        await self._gate.visitor(request)
         raise ApiError(404, "not_found", "There is no page at this address.")
 
-    def _shows(self, view: View) -> _ANSWER:
+    def _shows(self, view: View) -> Answer:
         async def answer(request: Request) -> Response:
-            visitor = await self._admit(request, view)
+            visitor = await self._gate.admit(request, view)
             visit = self._visit(request, visitor, filters_of(request, view.query))
             regions = await self._regions(view, visit)
             stream = f"/ui/live{request.url.path.removeprefix('/ui')}" if view.is_live(visit) else ""
@@ -206,7 +189,7 @@ class Dashboard:
             "project_name": self._project.settings.project or self._project.settings.root.name,
             "caller": visitor.caller if visitor is not None else None,
             "menu": menu,
-            "said": _unpacked(request.cookies.get(SAID, "")),
+            "said": words_said(request),
             "live": "",
         }
 
@@ -219,9 +202,14 @@ class Dashboard:
         response = Response(html, status, HEADERS, "text/html; charset=utf-8")
         if context["said"]:
             response.delete_cookie(SAID, path="/")
-        if visitor is not None and visitor.renewed:
-            self._give_cookie(response, request, visitor.renewed)
+        if visitor is not None:
+            self._gate.renew(response, request, visitor)
         return response
+
+    def _guest_page(
+        self, request: Request, template: str, title: str, values: dict[str, Any], status: int = 200
+    ) -> Response:
+        return self._page(request, None, template, self._context(request, None, title) | values, status)
 
     def failure(self, request: Request, error: ApiError, visitor: Visitor | None) -> Response:
         """The page that says what went wrong."""
@@ -233,10 +221,10 @@ class Dashboard:
 
     # -- live ----------------------------------------------------------------------------------------------------
 
-    def _streams(self, view: View) -> _ANSWER:
+    def _streams(self, view: View) -> Answer:
         async def answer(request: Request) -> Response:
-            visitor = await self._admit(request, view)
-            _same_site(request)
+            visitor = await self._gate.admit(request, view)
+            check_same_site(request)
             visit = msgspec.structs.replace(
                 self._visit(request, visitor, filters_of(request, view.query)),
                 address=f"/ui{request.url.path.removeprefix('/ui/live')}",
@@ -259,26 +247,24 @@ class Dashboard:
 
     # -- actions and files ---------------------------------------------------------------------------------------
 
-    def _acts(self, action: Action) -> _ANSWER:
+    def _acts(self, action: Action) -> Answer:
         async def answer(request: Request) -> Response:
-            _same_site(request)
-            visitor = await self._admit(request, action)
-            fields = await self._form(request)
-            if not compare_digest(fields.pop("csrf", "").encode(), visitor.csrf.encode()):
-                raise ApiError(
-                    403, "form", "This form is from another sign-in. Go back, reload the page, and try again."
-                )
-            sure = bool(fields.pop("sure", ""))
-            visit = self._visit(request, visitor, _read(fields, action.form))
-            target, status = "", 303
+            check_same_site(request)
+            visitor = await self._gate.counted(request)
+            target, status = "", 500
             try:
+                check_scope(visitor.caller, action)
+                fields = await form_of(request, self._project.settings, visitor)
+                sure = bool(fields.pop("sure", ""))
+                visit = self._visit(request, visitor, read_into(action.form, fields))
                 if action.ask is not None and not sure:
                     question = await action.ask(visit)
                     context = self._context(request, visitor, "Are you sure?")
                     context |= {"question": question, "fields": fields, "action": request.url.path}
+                    status = 200
                     return self._page(request, visitor, "question.html", context)
                 done = await action.handler(visit)
-                target = done.target
+                target, status = done.target, 303
             except ApiError as error:
                 status = error.status
                 raise
@@ -286,15 +272,15 @@ class Dashboard:
                 status = error_of(error).status
                 raise
             finally:
-                if action.ask is None or sure:
+                if status != 200:  # a question changes nothing
                     await self._door.note(request, visitor.caller, target, status)
-            return self._said(request, _to(done.to), done.words)
+            return said(request, self._project.settings, redirect(done.to), done.words)
 
         return answer
 
-    def _gives(self, download: Download) -> _ANSWER:
+    def _gives(self, download: Download) -> Answer:
         async def answer(request: Request) -> Response:
-            visitor = await self._admit(request, download)
+            visitor = await self._gate.admit(request, download)
             visit = self._visit(request, visitor, filters_of(request, download.query))
             response = await download.handler(visit)
             for name, value in HEADERS.items():
@@ -302,97 +288,6 @@ class Dashboard:
             return response
 
         return answer
-
-    async def _form(self, request: Request) -> dict[str, str]:
-        """The fields of a form that was sent; each may be there once."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/x-www-form-urlencoded":
-            raise ApiError(415, "not_a_form", "Send a form.")
-        content = await read_body(request, self._project.settings.server.max_body.bytes)
-        try:
-            pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
-        except ValueError:
-            raise ApiError(400, "form", "This form cannot be read.") from None
-        if len({name for name, _ in pairs}) < len(pairs):
-            raise ApiError(422, "invalid", "A field of the form is there twice.")
-        return dict(pairs)
-
-    # -- signing in ----------------------------------------------------------------------------------------------
-
-    async def _sign_in_page(self, request: Request) -> Response:
-        return self._sign_in_form(request, "")
-
-    def _sign_in_form(self, request: Request, trouble: str, status: int = 200) -> Response:
-        context = self._context(request, None, "Sign in")
-        context |= {"next": _inside(request.query_params.get("next", "")) or "/ui", "trouble": trouble}
-        return self._page(request, None, "sign_in.html", context, status)
-
-    async def _sign_in(self, request: Request) -> Response:
-        _same_site(request)
-        fields = await self._form(request)
-        begun = await self._sign_ins.begin(fields.get("key", "")[:200])
-        if begun is None:
-            words = "This key opens nothing: it is wrong, expired or revoked. `gossamer keys add NAME` makes one."
-            return self._sign_in_form(request, words, 403)
-        caller, cookie = begun
-        await self._door.note(request, caller, "", 303)
-        response = _to(_inside(fields.get("next", "")) or self._first(caller))
-        self._give_cookie(response, request, cookie)
-        return response
-
-    async def _sign_out(self, request: Request) -> Response:
-        _same_site(request)
-        response = self._said(request, _to("/ui/sign-in"), "You are signed out.")
-        response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
-        return response
-
-    async def _signed_in(self, request: Request) -> Response:
-        """Is somebody? A link from another site comes without the cookie, which the script finds here."""
-        visitor = await self._sign_ins.visitor(request.cookies.get(COOKIE, ""))
-        return Response("yes" if visitor is not None else "no", headers=HEADERS, media_type="text/plain")
-
-    async def _visitor(self, request: Request) -> Visitor:
-        """Raises NotSignedIn."""
-        visitor = await self._sign_ins.visitor(request.cookies.get(COOKIE, ""))
-        if visitor is None:
-            raise NotSignedIn
-        request.state.visitor = visitor
-        return visitor
-
-    async def _admit(self, request: Request, wanted: View | Action | Download) -> Visitor:
-        visitor = await self._visitor(request)
-        if not wanted.is_open_to(visitor.caller):
-            raise ApiError(403, "scope", f"Your key lacks the scope {wanted.scope!r}. Sign in with a key that has it.")
-        self._door.count(request, visitor.caller)
-        return visitor
-
-    def _give_cookie(self, response: Response, request: Request, cookie: str) -> None:
-        server = self._project.settings.server
-        response.set_cookie(
-            COOKIE,
-            cookie,
-            max_age=int(server.sign_in_limit.total_seconds()),
-            path="/",
-            httponly=True,
-            samesite="strict",
-            secure=self._is_https(request),
-        )
-
-    def _is_https(self, request: Request) -> bool:
-        return request.url.scheme == "https" or self._project.settings.server.public_url.startswith("https://")
-
-    def _said(self, request: Request, response: Response, words: str) -> Response:
-        """What the next page says. It travels in a cookie, so that no link can put words on a page."""
-        response.set_cookie(
-            SAID,
-            base64.urlsafe_b64encode(words[:500].encode()).decode(),
-            max_age=SAID_SECONDS,
-            path="/",
-            httponly=True,
-            samesite="strict",
-            secure=self._is_https(request),
-        )
-        return response
 
     async def _asset(self, request: Request) -> Response:
         asset = self._assets.get(request.url.path)
@@ -402,14 +297,10 @@ class Dashboard:
         return Response(asset.content, headers=headers, media_type=asset.kind)
 
 
-class NotSignedIn(Exception):
-    """Nobody is signed in, or not any more."""
-
-
 class _App:
     """One address behind the door, as an ASGI application."""
 
-    def __init__(self, site: Dashboard, door: Door, answer: _ANSWER) -> None:
+    def __init__(self, site: Dashboard, door: Door, answer: Answer) -> None:
         self._site = site
         self._door = door
         self._answer = answer
@@ -434,7 +325,7 @@ class _App:
         except NotSignedIn:
             if request.method == "GET" and request.headers.get("accept", "").startswith("text/html"):
                 asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-                return _to(link("/ui/sign-in", next=asked))
+                return redirect(link("/ui/sign-in", next=asked))
             return Response("You are not signed in.", 401, HEADERS, "text/plain")
         except Exception as error:
             visitor = getattr(request.state, "visitor", None)
@@ -478,48 +369,3 @@ async def _named(events: AsyncIterator[bytes], csrf: str) -> AsyncIterator[bytes
     """Events with the token of the person who gets them."""
     async for event in events:
         yield event.replace(CSRF.encode(), csrf.encode())
-
-
-def filters_of(request: Request, kind: type[msgspec.Struct]) -> Any:  # Any: a struct of that kind
-    """The filters of an address. Empty fields of a form say nothing, and what is not known is passed over."""
-    return _read({name: value for name, value in request.query_params.items() if value}, kind)
-
-
-def _read(fields: dict[str, str], kind: type[msgspec.Struct]) -> Any:  # Any: a struct of that kind
-    if kind is NoFilters:
-        return NoFilters()
-    try:
-        return msgspec.convert(fields, kind, strict=False, str_keys=True)
-    except msgspec.ValidationError as error:
-        raise invalid(error) from None
-
-
-def _same_site(request: Request) -> None:
-    """Raises ApiError unless one of our own pages asks."""
-    site = request.headers.get("sec-fetch-site")
-    origin = request.headers.get("origin", "")
-    if site is not None:
-        ours = site == "same-origin"
-    elif request.method == "GET" and not origin:
-        ours = True  # over plain HTTP browsers name neither with a GET; it changes nothing, and SameSite holds
-    else:
-        ours = bool(origin) and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
-    if not ours:
-        raise ApiError(403, "origin", "This was sent by a page of another site, and nothing was done.")
-
-
-def _inside(address: str) -> str:
-    """The address, if it is one of the dashboard; else nothing."""
-    fine = address.startswith("/ui/") and not any(sign in address for sign in "\\\r\n\t") and len(address) < 4000
-    return address if fine and not address.startswith("/ui/sign-in") else ""
-
-
-def _to(address: str) -> Response:
-    return RedirectResponse(address, 303, HEADERS)
-
-
-def _unpacked(text: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(text.encode()).decode()
-    except ValueError:
-        return ""
