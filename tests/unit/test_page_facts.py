@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from gossamer.crawl.page_facts import content_of, facts_of, links_of, observed, rhythm_of
@@ -79,3 +80,9 @@ def test_links_are_kept_in_few_bytes_and_come_back_as_they_were() -> None:
 def test_links_of_earlier_versions_are_read() -> None:
     links = [Request(url="https://x.example/a", kind="product")]
     assert links_of(replace(FACTS, links=msgspec.json.encode(links))) == links
+
+
+def test_links_that_claim_gigabytes_take_no_memory() -> None:
+    claim = b"\x28\xb5\x2f\xfd\xe0" + (1 << 40).to_bytes(8, "little") + b"\x01\x00\x00"
+    with pytest.raises(ValueError, match="claim to unpack"):
+        links_of(replace(FACTS, links=claim))

@@ -80,6 +80,9 @@ def links_of(facts: PageFacts | None) -> list[Request]:
         return []
     text = facts.links
     if text.startswith(_PACKED):
+        # The size stands in the frame's header; it is checked before that much memory is taken.
+        if (size := zstandard.get_frame_parameters(text).content_size) > _MOST_LINKS:
+            raise ValueError(f"The links of {facts.url} claim to unpack to {size} bytes.")
         text = zstandard.ZstdDecompressor().decompress(text, max_output_size=_MOST_LINKS)
     return msgspec.json.decode(text, type=list[Request])
 
