@@ -79,9 +79,16 @@ async def test_a_body_that_came_as_gzip_comes_back_unpacked(archive: Archive) ->
     assert came == [*[snap(body)] * 3, msgspec.structs.replace(snap(body), screenshot=b"PNG")]
 
 
-async def test_a_body_that_is_not_what_was_packed_is_called_damaged(archive: Archive) -> None:
+async def test_a_body_that_is_not_what_was_packed_is_kept_itself(archive: Archive) -> None:
+    wrong = [gzip.compress(snap().body + b"!"), gzip.compress(b"short"), gzip.compress(snap().body)[:-9], b"no gzip"]
+    refs = await archive.put([msgspec.structs.replace(snap(), packed=packed) for packed in wrong])
+    assert await archive.get_many(refs) == [snap()] * len(wrong)
+
+
+async def test_a_packed_body_that_does_not_unpack_to_what_it_says_is_called_damaged(archive: Archive) -> None:
+    whole = gzip.compress(snap().body)
     bomb = gzip.compress(bytes(50_000_000))
-    wrong = [bomb, gzip.compress(b"short"), gzip.compress(snap().body)[:-9], b"no gzip"]
+    wrong = [bomb[:-8] + whole[-8:], gzip.compress(b"short")[:-8] + whole[-8:], whole[:-9] + whole[-8:], whole[-8:]]
     refs = await archive.put([msgspec.structs.replace(snap(), packed=packed) for packed in wrong])
     for ref in refs:
         with pytest.raises(Permanent, match="damaged"):

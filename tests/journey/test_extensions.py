@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import sys
 from itertools import pairwise
 
@@ -14,8 +15,8 @@ from gossamer.errors import Misconfigured
 from gossamer.model.events import Completed, Trouble
 from gossamer.model.page import Headers
 from gossamer.project.extensions import extensions_of
-from tests.journey.crawling import crawled, settings_for
-from tests.sites.downloads import download_site
+from tests.journey.crawling import crawled, look, settings_for
+from tests.sites.downloads import Content, download_site
 
 
 class Titles(Spider):
@@ -67,6 +68,29 @@ async def test_extensions_surround_each_request_and_each_callback_in_their_order
         assert "x-order" not in site.asked("/robots.txt")[0].headers
         assert [record.data["title"] for record in after.records] == ["two", "made by an extension"]
         assert [event.url for event in inner.heard if isinstance(event, Completed)] == [url]
+
+
+async def test_a_page_that_an_extension_changed_is_in_the_archive_as_it_was_parsed(tmp_path):
+    async with download_site() as site:
+        packed = gzip.compress(b"<title>one</title>" + b"<p>one and more</p>" * 50)
+        site.shown["/"] = Content(body=packed, type="text/html", etag="", headers={"Content-Encoding": "gzip"})
+        read = local(tmp_path)
+
+        after = await crawled(Titles(site.url("/"), Longer), read)
+
+        async def archived(system):
+            visits = await system.records.visits(system.rules.fingerprint(site.url("/")))
+            return await system.archive.get(visits[0].archive_ref)
+
+        assert [record.data["title"] for record in after.records] == ["another"]
+        kept = await look(read, archived)
+        assert kept.body == b"<title>another</title>" + b"<p>another and more</p>" * 50
+
+
+class Longer(Extension):
+    async def around_fetch(self, request, next):
+        response = await next(request)
+        return msgspec.structs.replace(response, body=response.body.replace(b"one", b"another"))
 
 
 class Raises(Extension):

@@ -5,6 +5,7 @@ stored of a page, and saves nothing."""
 from __future__ import annotations
 
 import json
+import struct
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +21,7 @@ else:  # the same, and more than twice as fast; its types are not
 MAX_PAGE_BYTES = 512 * 1024 * 1024  # a frame that claims to unpack to more is not one of ours
 GZIP = "gzip"
 _GZIP_MEMBER = b"\x1f\x8b"  # how each begins
+_GZIP_END = struct.Struct("<II")
 _SLICE = 64 * 1024
 
 
@@ -38,7 +40,7 @@ def pack_page(snapshot: Snapshot) -> bytes:
         "length": len(snapshot.body),
     }
     body = snapshot.body
-    if snapshot.packed:
+    if snapshot.packed and _is_packed(body, snapshot.packed):
         body = snapshot.packed
         head["packed"] = GZIP
         head["packed_length"] = len(body)
@@ -51,6 +53,12 @@ def pack_page(snapshot: Snapshot) -> bytes:
     except UnicodeEncodeError:  # header bytes that are not UTF-8 travel as lone surrogates; as escapes they survive
         line = json.dumps(head).encode("ascii")
     return b"".join((line, b"\n", body, snapshot.screenshot, b"\n"))
+
+
+def _is_packed(body: bytes, packed: bytes) -> bool:
+    """Is that the body as gzip? It ends with the checksum and the length of what is in it. An extension that changed
+    the body on its way has left the other as it came."""
+    return packed[-8:] == _GZIP_END.pack(zlib.crc32(body), len(body) & 0xFFFF_FFFF)
 
 
 def unpack_page(frame: bytes) -> Snapshot:
