@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gossamer.model.task import Candidate
+from gossamer.model.url import shape_of, site_of
 from gossamer.server import request_body
 from gossamer.server.app import ENDPOINTS
 from gossamer.server.run import Server, _config
@@ -166,3 +168,23 @@ async def test_what_belongs_to_another_key_is_not_there(door: Served) -> None:
     found = await door.project.state.jobs.job(job)
     assert found is not None
     assert (found.state.value, found.paused) == ("running", False)
+
+
+async def test_the_job_of_another_key_that_has_the_site_is_not_named(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, politeness__concurrency=1, politeness__rate="unlimited")
+    async with serving(settings, worker=False) as door:
+        keys = [await door.new_key(name, "jobs", "records") for name in ("first", "second")]
+        jobs = [(await door.post(CRAWLS, {"url": PAGE}, key)).json()["job_id"] for key in keys]
+        frontier, rules = door.project.state.frontier, door.project.rules
+        for n, job in enumerate(jobs):
+            url = f"{PAGE}/{n}"
+            page = Candidate(url=url, fingerprint=rules.fingerprint(url), site=site_of(url), shape=shape_of(url))
+            await frontier.add(job, [page])
+        assert (await frontier.lease(jobs[0], "w1", 1)).leases
+        assert not (await frontier.lease(jobs[1], "w2", 1)).leases
+
+        for path in (f"/api/v1/sites?job={jobs[1]}", f"/api/v1/why?url={PAGE}/1"):
+            told = (await door.call("GET", path, keys[1])).text
+            assert "another job has the site" in told, told
+            assert jobs[0] not in told
+            assert f"{jobs[0]} has the site" in (await door.call("GET", path)).text  # of the admin

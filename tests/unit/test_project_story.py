@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import timedelta
 
 import msgspec
@@ -46,6 +47,17 @@ async def test_a_story_is_one_value_that_can_be_read_back(project):
     assert story.jobs[0].next_step == f"gossamer dead replay {SHOP}/broken"
     assert [attempt.reason for attempt in story.attempts] == ["parse"]
     assert msgspec.json.decode(msgspec.json.encode(story), type=type(story)) == story
+
+
+async def test_the_next_step_can_be_pasted_into_a_shell_whatever_the_site_called_its_page(project):
+    url = f"{SHOP}/x;touch$IFS/tmp/y?a=1&b=$(id)"
+    await project.state.frontier.add("books-1", [candidate(url, priority=1_000_000)])
+    (lease,) = (await project.state.frontier.lease("books-1", "w", 1)).leases
+    await project.state.frontier.bury(lease, "parse", "no")
+
+    (told,) = (await story_of(project, url)).jobs
+    assert shlex.split(told.next_step) == ["gossamer", "dead", "replay", lease.task.url]
+    assert f"'{lease.task.url}'" in told.next_step
 
 
 async def test_a_url_that_no_job_knows_has_a_story_without_chapters(project):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -26,7 +26,7 @@ from ..units import Rate, distance, moment, parse_duration, parse_rate, visible
 from .open import Project
 from .routes import BudgetView, SiteRoute, route_report
 from .status import WAITED_FOR
-from .story import order_words
+from .story import ANOTHER_JOB, order_words
 
 JOBS_AT_ONCE = 8  # whose queues are asked for at the same time
 LONGEST_REST = timedelta(days=366)
@@ -151,13 +151,14 @@ async def queue_by_site(
     if sort not in SORTS:
         raise Misconfigured(f"Sites cannot be sorted by {visible(sort)}; there is {', '.join(SORTS)}.")
     orders = {order.site: order for order in await project.state.orders.orders()}
-    jobs = [one for one in await project.state.jobs.running_jobs() if sees(one) and job in (None, one.id)]
+    every = [one for one in await project.state.jobs.running_jobs() if sees(one)]
+    jobs, seen = [one for one in every if job in (None, one.id)], {one.id for one in every}
     loads = await _loads(project, jobs)
     by_site: dict[str, list[tuple[Job, SiteLoad]]] = {}
     for one, found in zip(jobs, loads, strict=True):
         for load in found:
             if not search or search.lower() in load.site:
-                by_site.setdefault(load.site, []).append((one, load))
+                by_site.setdefault(load.site, []).append((one, _masked(load, seen)))
     now = project.clock.now()
     sites = [_site_queue(project, parts, orders.get(site), now) for site, parts in by_site.items()]
     causes = Counter(one.cause for one in sites)
@@ -179,6 +180,13 @@ async def _loads(project: Project, jobs: Sequence[Job], site: str | None = None)
             return await project.state.queue.sites(job.id, None, site=site)
 
     return list(await asyncio.gather(*map(ask, jobs)))
+
+
+def _masked(load: SiteLoad, seen: Collection[str]) -> SiteLoad:
+    """Without the id of a job that the caller does not see."""
+    if load.taken_by is None or load.taken_by in seen:
+        return load
+    return msgspec.structs.replace(load, taken_by=ANOTHER_JOB)
 
 
 def _site_queue(project: Project, parts: list[tuple[Job, SiteLoad]], order: SiteOrder | None, now: float) -> SiteQueue:

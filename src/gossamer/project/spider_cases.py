@@ -14,6 +14,7 @@ import difflib
 import json
 import mimetypes
 import re
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -242,7 +243,7 @@ async def _archived(settings: Settings, url: str) -> tuple[Snapshot, str]:
         for visit in reversed(visits):
             if visit.archive_ref:
                 return await project.archive.get(visit.archive_ref), visit.spider
-    raise Misconfigured(f"{url} is not in the archive. `gossamer save {url}` fetches it.")
+    raise Misconfigured(f"{url} is not in the archive. `gossamer save {shlex.quote(url)}` fetches it.")
 
 
 def _only_spider(settings: Settings) -> str:

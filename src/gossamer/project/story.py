@@ -8,6 +8,7 @@ record store does not answer, the story is what the queue knows.
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ from .jobs import crawl_command, opening
 from .open import Project
 
 RECORDS_SHOWN = 20
+ANOTHER_JOB = "another job"  # in the place of the id of one that the reader does not see
 
 DROPPED = {
     DropReason.DUPLICATE: "another URL of the same page is in the queue",
@@ -257,7 +259,7 @@ def job_story(
 
 def _next_step(story: UrlStory, job: Job | None, order: SiteOrder | None = None) -> str | None:
     if story.state is UrlState.DEAD:
-        return f"gossamer dead replay {story.url}"
+        return f"gossamer dead replay {shlex.quote(story.url)}"  # written by strangers, and pasted into shells
     if story.state.open and job is not None and job.ending == "limit" and not job.schedule:
         return f"{crawl_command(job.name)} --limit N"
     if story.state is UrlState.QUEUED and order is not None:

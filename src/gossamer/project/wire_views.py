@@ -25,7 +25,7 @@ from .keys import Caller, Sight
 from .open import Project
 from .records import RecordFilter, RecordVersions, history, query_of
 from .spiders import spiders_of
-from .story import Story, story_of
+from .story import ANOTHER_JOB, JobStory, Story, story_of
 from .wire_jobs import BadWish
 
 PIECE = 256 * 1024  # bytes that are sent at once
@@ -242,7 +242,7 @@ async def seen_history(
 async def seen_story(project: Project, caller: Caller, url: str, request: Request | None = None) -> Story:
     """`gossamer why`, without what other keys did. Raises InvalidUrl, Misconfigured."""
     story, sight = await story_of(project, url, request), Sight(project, caller)
-    jobs = [one for one in story.jobs if await sight.of(one.job)]
+    jobs = [await _masked(one, sight) for one in story.jobs if await sight.of(one.job)]
     attempts = [one for one in story.attempts if await sight.of(one.job)]
     return msgspec.structs.replace(
         story,
@@ -252,6 +252,16 @@ async def seen_story(project: Project, caller: Caller, url: str, request: Reques
         visits=[one for one in story.visits if await sight.of(one.job)],
         records=[one for one in story.records if await sight.of(one.job)],
         changes=story.changes if jobs or attempts else None,
+    )
+
+
+async def _masked(story: JobStory, sight: Sight) -> JobStory:
+    """Without the id of a job that the caller does not see."""
+    other = story.site_taken_by
+    if other is None or await sight.of(other):
+        return story
+    return msgspec.structs.replace(
+        story, site_taken_by=ANOTHER_JOB, in_words=story.in_words.replace(other, ANOTHER_JOB)
     )
 
 
