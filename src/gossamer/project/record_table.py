@@ -24,6 +24,7 @@ from .wire_views import MOST_BYTES, seen_records, weight_of
 MOST_COLUMNS = 12
 DEEPEST = 5_000  # records that can be paged through; beyond, a filter or an export is the way
 MOST_CHARTS = 4
+MOST_DRAWN = 1e300  # an item may hold whole numbers that no float can
 FIRST_COLUMNS = ("title", "name", "headline", "url")  # what a reader knows a record by
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?")
 
@@ -195,7 +196,7 @@ def _flat(data: Any, path: str = "") -> dict[str, float]:
 def _is_number(name: str, value: Any) -> bool:
     if isinstance(value, str):
         return name == "amount" and _NUMBER.fullmatch(value) is not None
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST_DRAWN
 
 
 async def some_faulty(

@@ -51,6 +51,12 @@ async def test_a_schedule_is_paused_resumed_edited_run_and_removed(screen: Scree
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_role("heading", name="That did not work")).to_be_visible()
     assert (await show_schedule(screen.project, "nightly")).trigger == "every 6h"
+    for no_count in ("²", "1000000000000", "0"):
+        await page.goto("/ui/schedules/nightly")
+        await page.get_by_label("Pages a run").fill(no_count)
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.get_by_text("The limit is a whole number above 0")).to_be_visible()
+    assert (await show_schedule(screen.project, "nightly")).limit == 4
 
     await page.goto("/ui/schedules/nightly")
     await page.get_by_role("button", name="Run now").click()

@@ -143,6 +143,18 @@ async def test_attempts_are_filtered_and_one_page_is_drawn_as_bars(screen: Scree
     await expect(page.get_by_text("No attempt is like that.")).to_be_visible()
 
 
+async def test_the_log_of_attempts_names_no_job_of_another_key(screen: Screen) -> None:
+    job = await screen.crawl(limit=2)
+    page = await screen.person("jobs", "records")
+    for wanted in (job, job[:-2]):  # the second is near enough for a hint
+        answer = await page.goto(f"/ui/attempts?job={wanted}")
+        assert answer is not None
+        assert answer.status == 404
+        assert f"{job}?" not in await answer.text()
+        await expect(page.get_by_text("There is no job of that id here.")).to_be_visible()
+    screen.errors.clear()
+
+
 async def test_what_only_an_admin_may_do_is_not_offered_to_others(screen: Screen) -> None:
     page = await screen.person("jobs")
     await page.goto("/ui/queue")

@@ -9,6 +9,8 @@ import pytest
 from playwright.async_api import expect
 
 from gossamer.demo.catalogue import Catalogue
+from gossamer.model.record import Attempt, PageResult, Record
+from gossamer.server.ui.records import MOST_WORDS, VERSIONS_SHOWN, compared
 from gossamer.store.contract import RecordQuery
 
 from .screen import Screen
@@ -117,3 +119,37 @@ async def test_records_of_other_keys_are_not_there(screen: Screen, crawled: dict
     assert answer is not None
     assert answer.status == 404
     screen.errors.clear()
+
+
+async def test_texts_that_would_take_minutes_to_compare_are_shown_one_after_the_other() -> None:
+    few = compared("the old lamp is red and small", "the new lamp is blue and small")
+    assert few == "the <del>old</del> <ins>new</ins> lamp is <del>red</del> <ins>blue</ins> and small"
+    before, after = "a b " * 990, "b a a " * 660
+    shown = compared(f"lamp {before}end", f"lamp {after}end")
+    assert (shown.count("<del>"), shown.count("<ins>")) == (1, 1)
+    assert shown.startswith("lamp <del>")
+    assert shown.endswith("</ins> end")
+    assert compared("same " * MOST_WORDS * 2 + "x", "same " * MOST_WORDS * 2 + "y").endswith(
+        "same <del>x</del> <ins>y</ins>"
+    )
+
+
+async def test_a_record_with_hundreds_of_versions_and_numbers_beyond_any_chart_is_shown(screen: Screen) -> None:
+    url = "https://flighty.example/1"
+    for n in range(VERSIONS_SHOWN + 2):
+        record = Record(
+            type="Thing", site="flighty.example", key="flighty", url=url, job="none-1", spider="things",
+            data=f'{{"count": {n}, "atoms": 1{"0" * 400}{n}}}', content_hash=n.to_bytes(16), scraped_at=1.8e9 + n,
+        )  # fmt: skip
+        attempt = Attempt(
+            at=1.8e9 + n, job="none-1", url=url, fingerprint=b"f" * 16, site="flighty.example", worker="w", attempt=1,
+            outcome="done", route="direct",
+        )  # fmt: skip
+        await screen.project.records.save([PageResult(attempt=attempt, records=(record,))])
+    page = await screen.person()
+    await page.goto("/ui/record?key=flighty")
+    await expect(page.get_by_role("img", name="count over time")).to_be_visible()
+    rows = page.get_by_role("region", name="Versions").get_by_role("row")
+    await expect(rows).to_have_count(1 + VERSIONS_SHOWN)
+    await expect(rows.filter(has_text="First seen")).to_have_count(0)
+    await expect(page.get_by_text("gossamer history KEY")).to_be_visible()

@@ -25,7 +25,7 @@ from ...project.wire_jobs import job_for
 from ...units import many
 from ..answers import ApiError
 from .templates import LONGEST_TEXT, link, segment
-from .view import Action, Context, Done, Download, Question, View, Visit, missing
+from .view import Action, Context, Done, Download, Question, View, Visit, check_seen, missing
 
 Text = Annotated[str, Meta(max_length=2083)]
 SHORT = 100
@@ -77,11 +77,8 @@ async def listed(visit: Visit) -> Context:
 
 async def _may_see(visit: Visit, job: str | None) -> bool:
     """Letters of all jobs are for the admin; others name one of their jobs."""
-    if job:
-        if await job_for(visit.project, visit.caller, job) is None and not visit.caller.is_admin:
-            raise missing("job of that id")
-        return True
-    return visit.caller.is_admin
+    await check_seen(visit, job)
+    return bool(job) or visit.caller.is_admin
 
 
 async def one(visit: Visit) -> Context:

@@ -15,16 +15,17 @@ from starlette.responses import Response
 from ...project.keys import JOBS, RECORDS
 from ...project.record_table import record_kinds, record_table, some_faulty, story_of_record
 from ...project.records import QualityScore, RecordFilter, quality, query_of
-from ...project.wire_jobs import job_for
 from ...project.wire_views import record_lines, seen_history
 from ...project.wire_views import record_table as csv_table
 from ...units import parse_duration, visible
 from ..record_routes import LINES, TABLE, as_lines, streamed
 from .charts import Series
-from .view import Context, Download, View, Visit, missing
+from .view import Context, Download, View, Visit, check_seen, missing
 
 AT_ONCE = 50
-LONGEST_DIFF = 4_000  # characters of a text that are compared word by word
+LONGEST_DIFF = 4_000  # characters of a text that are compared
+MOST_WORDS = 60  # between the first and the last difference: what is longer, and chosen with malice, would take minutes
+VERSIONS_SHOWN = 200
 FAULTY_SHOWN, FAULTY_SECONDS = 20, 1.0
 COLOURS = ("a", "b", "c", "d", "warn", "ok")
 
@@ -71,12 +72,7 @@ async def listed(visit: Visit) -> Context:
 
 
 async def _filter(visit: Visit, chosen: RecordFilters) -> RecordFilter:
-    if (
-        chosen.job is not None
-        and not visit.caller.is_admin
-        and not await job_for(visit.project, visit.caller, chosen.job)
-    ):
-        raise missing("job of that id")
+    await check_seen(visit, chosen.job)
     since = visit.project.clock.now() - parse_duration(chosen.changed).total_seconds() if chosen.changed else None
     return RecordFilter(
         job=chosen.job, spider=chosen.spider, type=chosen.type, site=chosen.site, since=since, gone=chosen.gone
@@ -104,7 +100,13 @@ async def one(visit: Visit) -> Context:
         raise missing("record of that key")
     story = story_of_record(found[0])
     charts = [(line.field, line.times, [Series(line.field, line.values, "a")]) for line in story.numbers]
-    return {"story": story, "charts": charts, "data": written(found[0].versions[-1].data), "compared": compared}
+    return {
+        "story": story,
+        "shown": story.steps[:VERSIONS_SHOWN],
+        "charts": charts,
+        "data": written(found[0].versions[-1].data),
+        "compared": compared,
+    }
 
 
 async def scores(visit: Visit) -> Context:
@@ -169,13 +171,25 @@ def compared(before: Any, after: Any) -> Markup:
 
 
 def _words(old: list[str], new: list[str]) -> list[tuple[str, str]]:
-    parts: list[tuple[str, str]] = []
-    for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag == "equal":
-            parts.append((" ".join(old[i:j]), ""))
-        else:
-            parts += [(" ".join(old[i:j]), "del"), (" ".join(new[k:m]), "ins")]
-    return parts
+    """What both begin and end with is the same; what lies between is compared, or, where it is long, replaced."""
+    first = _alike(old, new)
+    last = _alike(old[first:][::-1], new[first:][::-1])
+    before, after = old[first : len(old) - last], new[first : len(new) - last]
+    parts = [(" ".join(old[:first]), "")]
+    if max(len(before), len(after)) > MOST_WORDS:
+        parts += [(" ".join(before), "del"), (" ".join(after), "ins")]
+    else:
+        for tag, i, j, k, m in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+            same = tag == "equal"
+            parts += [(" ".join(before[i:j]), "" if same else "del"), ("" if same else " ".join(after[k:m]), "ins")]
+    return [*parts, (" ".join(old[len(old) - last :]), "")]
+
+
+def _alike(old: list[str], new: list[str]) -> int:
+    """How many words both begin with."""
+    return next(
+        (n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
+    )
 
 
 VIEWS = (

@@ -127,11 +127,12 @@ async def edit(visit: Visit) -> Done:
 
 
 def _count(text: str, name: str) -> int | None:
-    if not text.strip():
+    digits = text.strip()
+    if not digits:
         return None
-    if not text.strip().isdigit() or not int(text.strip()[:12]) > 0:
+    if not digits.isdecimal() or len(digits) > 12 or not int(digits):
         raise Misconfigured(f"The {name} is a whole number above 0, or empty for none.")
-    return int(text.strip()[:12])
+    return int(digits)
 
 
 async def ask_to_remove(visit: Visit) -> Question:

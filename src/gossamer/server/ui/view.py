@@ -18,6 +18,7 @@ from starlette.responses import Response
 from ...project.keys import Caller
 from ...project.open import Project
 from ...project.page_results import PageReader
+from ...project.wire_jobs import job_for
 from ..answers import ApiError
 from ..endpoint import ANY
 
@@ -124,6 +125,12 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_open_to(self, caller: Caller) -> bool:
         return caller.may(self.scope) or caller.may(self.or_scope)
+
+
+async def check_seen(visit: Visit, job: str | None) -> None:
+    """Raises ApiError for a job of another key. The admin may also name one that the queue has forgotten."""
+    if job and not visit.caller.is_admin and await job_for(visit.project, visit.caller, job) is None:
+        raise missing("job of that id")
 
 
 def missing(what: str) -> ApiError:

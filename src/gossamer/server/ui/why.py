@@ -14,7 +14,7 @@ from ...project.keys import JOBS, RECORDS
 from ...project.story import AttemptView, JobStory, Story
 from ...project.wire_views import seen_story
 from ...units import seconds_of, span
-from .view import Context, View, Visit
+from .view import Context, View, Visit, check_seen
 
 AT_ONCE = 100
 MOST_BARS = 100
@@ -95,6 +95,7 @@ def _of_attempt(one: AttemptView) -> Event:
 
 async def listed(visit: Visit) -> Context:
     chosen = visit.of(LogFilters)
+    await check_seen(visit, chosen.job)
     wanted = AttemptFilter(**{name: getattr(chosen, name) for name in AttemptFilter.__struct_fields__})
     page = await list_attempts(visit.project, wanted, limit=AT_ONCE, after=chosen.after or None, caller=visit.caller)
     return {"page": page, "filtered": wanted != AttemptFilter()}
