@@ -14,6 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from gossamer.frontier.contract import JobTerms
 from gossamer.server.mcp_answers import Answer, ToolFailed, cut
 from gossamer.server.run import Server, _config
 from tests.patience import PATIENCE
@@ -140,6 +141,7 @@ async def test_what_a_key_may_not_do_is_not_offered_and_not_done(tmp_path: Path,
         async with agent_at(port, door.key) as client:
             own = await asked(client, "crawl_start", url=site.url(path="/page/1"), limit=1)
             await finished(client, own["job_id"])
+            page = await asked(client, "scrape", url=site.url(path="/page/1"))
         async with agent_at(port, reader) as client:
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert names == {"job_results", "query_records", "record_history", "why", "stats"}
@@ -147,11 +149,21 @@ async def test_what_a_key_may_not_do_is_not_offered_and_not_done(tmp_path: Path,
         async with agent_at(port, other) as client:
             assert "no job" in await refusal(client, "job_status", job_id=own["job_id"])
             assert "no job" in await refusal(client, "job_cancel", job_id=own["job_id"])
+        async with agent_at(port, await door.new_key("scraper", "scrape")) as client:
+            again = await asked(client, "scrape", url=site.url(path="/page/2"))
+            results = await asked(client, "job_results", job_id=again["job_id"])  # as it is told when it takes long
+            assert "/page/2" in results["content"]
+            crawl, _ = await door.project.state.jobs.open_job("by-hand", JobTerms(), fresh=False)
+            assert "scope records or jobs" in await refusal(client, "job_results", job_id=crawl.id)
         lines = (await door.get("/api/v1/audit")).json()
-        assert [line["action"] for line in lines if line["action"].startswith("MCP")] == [
-            "MCP job_cancel",
-            "MCP crawl_start",
+        noted = [(line["action"], line["target"], line["status"]) for line in lines if "MCP" in line["action"]]
+        assert noted == [
+            ("MCP scrape", again["job_id"], 200),
+            ("MCP job_cancel", "", 422),
+            ("MCP scrape", page["job_id"], 200),
+            ("MCP crawl_start", own["job_id"], 200),
         ]
+        assert {line["address"] for line in lines if "MCP" in line["action"]} == {"127.0.0.1"}
 
 
 async def test_wrong_calls_are_told_what_to_do_next(tmp_path: Path, site: Park) -> None:

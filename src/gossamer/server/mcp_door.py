@@ -149,10 +149,8 @@ async def called(agent: Agent, name: str, arguments: Mapping[str, Any] | None) -
     except Exception:
         log.exception("MCP tool %s", tool.name)
         return _failed("The server failed over this call. Its log says why.")
-    if tool.writes:
-        await note_write(
-            agent.project, agent.caller, f"MCP {tool.name}", target=str(value.get("job_id", "")), status=200
-        )
+    if tool.is_noted:
+        await _note(agent, tool, 200, target=str(value.get("job_id") or ""))
     return types.CallToolResult(content=_contents(answer, value), structured_content=value)
 
 
@@ -170,8 +168,17 @@ def _contents(answer: Answer, value: dict[str, Any]) -> list[types.ContentBlock]
 
 async def _refused(agent: Agent, tool: Tool, words: str) -> types.CallToolResult:
     if tool.is_noted:
-        await note_write(agent.project, agent.caller, f"MCP {tool.name}", status=422)
+        await _note(agent, tool, 422)
     return _failed(words)
+
+
+async def _note(agent: Agent, tool: Tool, status: int, target: str = "") -> None:
+    """Add a line to the audit log. While the state is away, the log of the server has it."""
+    action = f"MCP {tool.name}"
+    try:
+        await note_write(agent.project, agent.caller, action, target=target, status=status, address=agent.address)
+    except BackendUnavailable as error:
+        log.warning("%s of %s, %d, is missing in the audit log: %s", action, agent.caller.name, status, error)
 
 
 def _failed(words: str) -> types.CallToolResult:
@@ -223,7 +230,8 @@ class McpApp:
         except ApiError as error:
             await error.answer()(scope, receive, send)
         else:
-            agent = Agent(project=self._project, pages=self._pages, caller=caller)
+            address = request.client.host if request.client is not None else ""
+            agent = Agent(project=self._project, pages=self._pages, caller=caller, address=address)
             await self.manager.handle_request({**scope, AGENT: agent}, receive, send)
         finally:
             self._door.leave(request)

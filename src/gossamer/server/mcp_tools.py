@@ -63,6 +63,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     project: Project
     pages: PageReader
     caller: Caller
+    address: str = ""  # from which it asks, over HTTP
 
 
 class Scrape(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -160,6 +161,7 @@ async def scrape(agent: Agent, wish: Scrape) -> Answer:
             "status": outcome.status_code,
             "fetched_at": outcome.meta.fetched_at,
             "from_cache": outcome.meta.from_cache,
+            "job_id": outcome.meta.job_id,
         },
         text=_text_of(text) or f"(the page has no {wish.format})",
         source=outcome.url,
@@ -222,6 +224,8 @@ async def job_results(agent: Agent, wish: JobResults) -> Answer:
         found = await agent.pages.outcomes(job, pages[wish.cursor : wish.cursor + wish.limit])
         end = wish.cursor + len(found)
         following, lines = end if end < len(pages) else None, _lines(found)
+    elif not (agent.caller.may(RECORDS) or agent.caller.may(JOBS)):
+        raise ToolFailed(f"Job {job.id} is a crawl. Its records are for keys with the scope records or jobs.")
     else:
         query = await query_of(agent.project, RecordFilter(job=job.id))
         page = await record_page(agent.project, agent.caller, query, limit=wish.limit, skip=wish.cursor)
@@ -300,14 +304,13 @@ async def _check_served(agent: Agent) -> None:
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """`scope` or `or_scope` of a key opens it. What writes or reaches out is noted in the audit log."""
+    """Any of `scopes` of a key opens it. What writes or reaches out is noted in the audit log."""
 
     name: str
     words: str
     wish: type[msgspec.Struct]
     run: Callable[[Agent, Any], Awaitable[Answer]]  # Any: the struct of `wish`
-    scope: str
-    or_scope: str = ""
+    scopes: tuple[str, ...]
     writes: bool = False
     destroys: bool = False
     reaches_out: bool = False  # to web sites
@@ -317,7 +320,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         return self.writes or self.reaches_out
 
     def is_open_to(self, caller: Caller) -> bool:
-        return caller.may(self.scope) or bool(self.or_scope and caller.may(self.or_scope))
+        return any(map(caller.may, self.scopes))
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -332,7 +335,7 @@ TOOLS = (
         words="Fetch one page politely and read it. A long page comes in pieces: ask again with next_offset.",
         wish=Scrape,
         run=scrape,
-        scope=SCRAPE,
+        scopes=(SCRAPE,),
         reaches_out=True,
     ),
     Tool(
@@ -340,7 +343,7 @@ TOOLS = (
         words="List the addresses of a site, from its sitemaps and the links of the page.",
         wish=Map,
         run=map_tool,
-        scope=SCRAPE,
+        scopes=(SCRAPE,),
         reaches_out=True,
     ),
     Tool(
@@ -348,7 +351,7 @@ TOOLS = (
         words="Start a crawl of a site (url) or of a spider. Returns at once with a job_id.",
         wish=CrawlStart,
         run=crawl_start,
-        scope=JOBS,
+        scopes=(JOBS,),
         writes=True,
         reaches_out=True,
     ),
@@ -357,23 +360,21 @@ TOOLS = (
         words="Where a job stands: pages done, failed, open, rate, ETA. Without job_id: the newest jobs.",
         wish=JobStatusWish,
         run=job_status,
-        scope=JOBS,
-        or_scope=SCRAPE,
+        scopes=(JOBS, SCRAPE),
     ),
     Tool(
         name="job_results",
         words="What a job gave, as JSON lines: records of a crawl, pages of a scrape.",
         wish=JobResults,
         run=job_results,
-        scope=RECORDS,
-        or_scope=JOBS,
+        scopes=(RECORDS, JOBS, SCRAPE),
     ),
     Tool(
         name="job_cancel",
         words="Cancel a job. What it has stored stays.",
         wish=JobCancel,
         run=job_cancel,
-        scope=JOBS,
+        scopes=(JOBS,),
         writes=True,
         destroys=True,
     ),
@@ -382,30 +383,28 @@ TOOLS = (
         words="Stored records by type, spider, site, time, as JSON lines.",
         wish=QueryRecords,
         run=query_records,
-        scope=RECORDS,
+        scopes=(RECORDS,),
     ),
     Tool(
         name="record_history",
         words="Every version of a record: what changed, and when.",
         wish=RecordHistory,
         run=record_history,
-        scope=RECORDS,
+        scopes=(RECORDS,),
     ),
     Tool(
         name="why",
         words="The story of a URL: who found it, what was tried, why it is missing.",
         wish=Why,
         run=why,
-        scope=RECORDS,
-        or_scope=JOBS,
+        scopes=(RECORDS, JOBS),
     ),
     Tool(
         name="stats",
         words="The project at a glance: workers, jobs, record types, spiders.",
         wish=Stats,
         run=stats,
-        scope=RECORDS,
-        or_scope=JOBS,
+        scopes=(RECORDS, JOBS),
     ),
 )
 
