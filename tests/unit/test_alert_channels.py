@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,21 @@ async def test_a_mail_goes_out_encrypted_and_logged_in_and_comes_as_it_was_writt
     assert "535" in wrong.error
     assert "geheim" not in wrong.error
     assert mail.mails == []
+
+
+async def test_a_name_server_that_is_slow_holds_up_nobody_but_the_mail(tmp_path: Path, monkeypatch):
+    asking: list[bool] = []
+
+    def name_of_this_machine(name: str = "") -> str:
+        asking.append(threading.current_thread() is threading.main_thread())
+        return "here.example"
+
+    monkeypatch.setattr(socket, "getfqdn", name_of_this_machine)
+    with mailing() as mail:
+        channel = {**MAIL, "port": mail.port, "security": "plain", "allow_private": True}
+        (one,), _ = await sent(tmp_path, channel, notice("a"))
+    assert one.error == ""
+    assert asking == [False], "it is asked in the thread of the mail, not in the loop"
 
 
 async def test_no_mail_goes_out_in_clear_where_encryption_was_asked_for(tmp_path: Path, monkeypatch):

@@ -130,7 +130,7 @@ class Channels:
         permitted = [one for one in addresses if guard.permits(table.host, one)]
         if not permitted:
             guard.check(table.host, addresses[0])
-        mailing = Mailing(table, permitted, password)
+        mailing = await asyncio.to_thread(Mailing, table, permitted, password)  # asks DNS for the name of this machine
         work = asyncio.ensure_future(asyncio.to_thread(mailing.send, message))
         try:
             refused = await asyncio.shield(work)
