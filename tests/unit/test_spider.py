@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from decimal import Decimal
@@ -193,6 +194,11 @@ class Following(Spider):
             request.data["of"] = object()
             yield request
 
+    def whole(self, page: Page) -> Any:
+        for request in page.follow_all("a"):
+            request.data["page"] = page
+            yield request
+
     def other(self, page: Page) -> Any:
         for number, request in enumerate(page.follow_all("a")):
             yield msgspec.structs.replace(request, priority="high" if number else 1)
@@ -211,6 +217,18 @@ class Following(Spider):
 async def test_what_is_done_to_followed_links_is_judged(kind: str, fault: str) -> None:
     with pytest.raises(ParseFailed, match=fault):
         await run_callback(Following(), kind, page_of("<a href=/1></a><a href=/2></a>"), max_yields=1000)
+
+
+async def test_pages_that_are_put_into_their_own_links_do_not_stay_in_memory() -> None:
+    def pages() -> int:
+        gc.collect()
+        return sum(type(one) is Page for one in gc.get_objects())
+
+    before = pages()
+    for _ in range(5):
+        with pytest.raises(ParseFailed, match="JSON"):
+            await run_callback(Following(), "whole", page_of("<a href=/1></a>"), max_yields=1000)
+    assert pages() == before
 
 
 async def test_exception_becomes_a_parse_failure_with_the_users_frames() -> None:

@@ -93,6 +93,9 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
         if isinstance(error, ParseFailed) and error.detail:
             raise  # it has its detail already
         raise _failure(basket.callback, argument.url, error) from error
+    finally:
+        if alike is not None:
+            alike.clear()  # the collector does not look into requests: one that holds its page would keep it for good
     page = argument if isinstance(argument, Page) else argument.page
     if page is not None and page._files:  # that the fields of items name
         basket.add_all(page._files)
