@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gossamer.backends.mongo import quality
+from gossamer.backends.mongo import figures, quality
 from gossamer.backends.mongo.errors import Unstorable
 from gossamer.backends.mongo.layout import identity_of, time_bytes, visit_name
 from gossamer.backends.mongo.records import MongoRecords, open_mongo_records
@@ -245,3 +245,20 @@ async def test_a_late_attempt_counts_in_its_minute_wherever_its_roll_up_broke_of
         found = {one.start: one.figures.outcomes()["done"] for one in await store.figures(0, clock.now() + 1)}
         assert found[NOW // 60 * 60] == 2
         assert sum(found.values()) == 4 == (await store.total_figures()).outcomes()["done"]
+
+
+async def test_what_comes_late_for_hundreds_of_minutes_does_not_gather_in_one_document(
+    lone_mongo: MongoServer, prefix: str
+) -> None:
+    """As when a spool of many hours is emptied: a document has a largest size."""
+    clock = VirtualClock(NOW)
+    async with open_mongo_records(lone_mongo.address(), clock, prefix=prefix) as store:
+        most = 0
+        for batch in range(10):
+            late = [NOW - 60 * (64 * batch + n) for n in range(64)]
+            await store.save([result(attempt=tried(f"https://shop.example/{at}", at=at)) for at in late])
+            documents = lone_mongo.documents(f"{store.database.address.prefix}.figures")
+            most = max(most, *(len(one["minutes"]) for one in documents if one["_id"] == "now"))
+        found = await store.figures(0, clock.now() + 1)
+        assert sum(one.figures.outcomes()["done"] for one in found) == 640
+        assert most <= figures.MOST_OPEN + 4 * 64

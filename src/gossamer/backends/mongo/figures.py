@@ -44,6 +44,7 @@ from .connection import Document, MongoDatabase
 FOLD_EVERY = 256  # attempts, by one writer
 FOLDED = 512
 MAX_TRIES = 20
+MOST_OPEN = 30  # minutes in the document of the sums, which has a largest size; with more, those that are over leave it
 MOST_MERGED = 50  # names that a row remembers; it needs them until what they name is removed
 AT_THE_EDGE = 10 * MINUTE  # a minute that is nearly a day old is not changed any more: it goes into ten minutes next
 
@@ -61,6 +62,7 @@ class FigureLedger:
         self._most_domains = most_domains
         self._since_fold = 0
         self._newest = 0  # minute that this writer has counted in
+        self._open = 0  # minutes in the document of the sums, when this writer wrote it
 
     async def note(self, count: int, now: float) -> None:
         """Note how many attempts were written; fold and roll up when it is time."""
@@ -69,7 +71,7 @@ class FigureLedger:
         if self._since_fold >= FOLD_EVERY or begins:
             self._since_fold, self._newest = 0, int(now // MINUTE)
             await self.fold()
-        if begins:
+        if begins or self._open > MOST_OPEN:
             await self._roll_up(now)
 
     async def fold_all(self) -> None:
@@ -102,6 +104,7 @@ class FigureLedger:
         names, all_minutes = [one["_id"] for one in found], [*closed, *minutes.values()]
         if not await self._replace(sums, last=names, total=figures_text(total), minutes=all_minutes):
             return False
+        self._open = len(all_minutes)
         await self._strike_out(names)
         return True
 
@@ -142,6 +145,7 @@ class FigureLedger:
             gone = {one["id"] for one in over}
             if not await self._replace(sums, minutes=[one for one in sums["minutes"] if one["id"] not in gone]):
                 return
+        self._open = len(sums["minutes"]) - len(over)
         old = await self._database.find(
             "figures",
             {"span": MINUTE, "start": {"$lte": now - KEEP_MINUTES}},
