@@ -127,10 +127,10 @@ async def test_a_disk_that_stays_full_ends_the_crawl_with_one_line_and_it_goes_o
 async def test_a_file_that_may_not_grow_ends_the_crawl_with_one_line_and_it_goes_on_later(tmp_path, site):
     (tmp_path / "gossamer.toml").write_text(BRIEFLY)
 
-    def no_file_over_400_kb() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+    def no_file_over_1_mb() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 
-    said = await in_a_hurry(tmp_path, site.url("/start"), before=no_file_over_400_kb)
+    said = await in_a_hurry(tmp_path, site.url("/start"), before=no_file_over_1_mb)
 
     assert "Free some space" in said.one_line()
     assert await finished(tmp_path, site) > 0
