@@ -74,6 +74,11 @@ async def test_letters_of_other_keys_are_neither_seen_nor_touched(tmp_path: Path
         for verb in ("replay", "purge"):
             for wish, status in (({"job": job}, 404), ({"target": gone}, 403), ({"all": True}, 403)):
                 assert (await door.post(f"/api/v1/dead-letters/{verb}", wish, other)).status_code == status
+            own = (await door.post("/api/v1/crawls", {"url": site.url()}, other)).json()["job_id"]
+            for target in (gone, "1"):  # the address and the id of a letter of the other job
+                answer = await door.post(f"/api/v1/dead-letters/{verb}", {"job": own, "target": target}, other)
+                assert "dead letter" in answer.json()["error"]["message"]
+                assert job not in answer.text
         assert (await door.call("GET", "/api/v1/dead-letters", other)).status_code == 403
         assert (await door.get("/api/v1/dead-letters", job=job)).json()["total"] == 1
 

@@ -234,9 +234,9 @@ async def _per_job(project: Project, which: DeadFilter) -> dict[str, int]:
 
 async def _filter(project: Project, choice: DeadLetterChoice) -> DeadFilter:
     """What a person chose, in the terms of the queue."""
-    letter = (await _letters(project, choice.target))[0] if choice.target is not None else None
-    by_id = letter if choice.target is not None and _is_id(choice.target) else None
     job = (await find_job(project, choice.job)).id if choice.job is not None else None
+    letter = (await _letters(project, choice.target, job))[0] if choice.target is not None else None
+    by_id = letter if choice.target is not None and _is_id(choice.target) else None
     domain = choice.domain
     return DeadFilter(
         id=by_id.id if by_id is not None else None,
@@ -251,11 +251,12 @@ def _is_id(target: str) -> bool:
     return target.isascii() and target.isdigit()
 
 
-async def _letters(project: Project, target: str) -> list[DeadLetter]:
-    """The dead letters that an id or a URL names, newest job first. Raises Misconfigured."""
+async def _letters(project: Project, target: str, job: str | None = None) -> list[DeadLetter]:
+    """The dead letters that an id or a URL names, newest job first; with `job`, its own alone, and nothing is said of
+    others. Raises Misconfigured."""
     queue = project.state.queue
     if _is_id(target):
-        found = await queue.dead(DeadFilter(id=int(target[:18])), 1)
+        found = await queue.dead(DeadFilter(id=int(target[:18]), job=job), 1)
         if not found:
             raise Misconfigured(f"There is no dead letter {target}. `gossamer dead list` shows their ids.")
         return found
@@ -263,7 +264,8 @@ async def _letters(project: Project, target: str) -> list[DeadLetter]:
         href = typed_url(target)
     except InvalidUrl as error:
         raise Misconfigured(f"{error} Give a URL, or an id from `gossamer dead list`.") from error
-    stories = await queue.story(site_of(href), project.rules.fingerprint(href))
+    every = await queue.story(site_of(href), project.rules.fingerprint(href))
+    stories = [one for one in every if job in (None, one.job)]
     letters: list[DeadLetter] = []
     for story in stories:
         if story.state is UrlState.DEAD:
