@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,11 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
 from gossamer.errors import BackendUnavailable
+from gossamer.frontier.contract import JobTerms
+from gossamer.model.task import Candidate
+from gossamer.project.sign_in import SignIns
 from gossamer.server.run import Server, _config, listen
+from gossamer.server.ui.sign_in import COOKIE
 from gossamer.server.ui.views import VIEWS
 
 from ..serving import serving, settings_of
@@ -141,3 +147,29 @@ async def test_a_server_that_is_started_again_is_found_by_the_open_tab(chromium:
 def _begun(app: object, listener) -> tuple[Server, asyncio.Task[None]]:
     server = Server(_config(app))
     return server, asyncio.create_task(server.serve(sockets=[listener]))
+
+
+@pytest.mark.parametrize("scopes", [("scrape",), ("jobs",), ("records",), ("metrics",)])
+async def test_no_link_leads_where_the_key_may_not_go(screen: Screen, scopes: tuple[str, ...]) -> None:
+    key = await screen.served.new_key(f"only {scopes[0]}", *scopes)
+    job, _ = await screen.project.state.jobs.open_job("by-hand", JobTerms(spider="shop"), fresh=False)
+    url = f"{screen.shop.url}nothing"
+    page = Candidate(url=url, fingerprint=screen.project.rules.fingerprint(url), site="shop.localhost", shape="/")
+    await screen.project.state.frontier.add(job.id, [page])
+    begun = await SignIns(screen.project, None).begin(key)
+    assert begun is not None
+    headers = {"cookie": f"{COOKIE}={begun[1]}", "accept": "text/html"}
+    places = [view.path for view in PLAIN if view.is_open_to(begun[0])]
+    waiting, refused, seen = [f"{path}?url={url}" for path in places], list[str](), Counter[str]()
+    while waiting:
+        address = waiting.pop()
+        kind = re.sub(r"/ui/(\w+)/.*", r"/ui/\1/*", address.partition("?")[0])
+        seen[kind] += 1
+        if seen[kind] > 3:
+            continue
+        answer = await screen.served.http.get(address, headers=headers)
+        if answer.status_code == 403:
+            refused.append(address)
+        waiting += [unescape(one) for one in re.findall(r'href="(/ui/(?!assets)[^"]*)"', answer.text)]
+    assert refused == []
+    assert len(seen) >= len(places)

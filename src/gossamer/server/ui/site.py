@@ -18,7 +18,7 @@ import msgspec
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, compile_path
 from starlette.types import Receive, Scope, Send
 
 from ...errors import BackendUnavailable, GossamerError
@@ -62,6 +62,7 @@ class Dashboard:
         self._pages = pages
         self._door = door
         self._views = tuple(views)
+        self._places = tuple((compile_path(view.path)[0], view) for view in self._views)
         self._actions = tuple(actions)
         self._downloads = tuple(downloads)
         self._gate = Gate(project, door, page=self._guest_page, first=self._first)
@@ -174,8 +175,14 @@ class Dashboard:
             "path": visit.path,
             "here": here,
             "may": visit.may,
+            "opened": lambda address: address if self._opens(visit.caller, address) else "",
             "now": visit.project.clock.now(),
         }
+
+    def _opens(self, caller: Caller, address: str) -> bool:
+        """May the caller see the view at this address? Links to others are left out."""
+        path = address.partition("?")[0]
+        return next((view.is_open_to(caller) for place, view in self._places if place.fullmatch(path)), False)
 
     def _context(self, request: Request, visitor: Visitor | None, title: str) -> dict[str, Any]:
         """What the page around them needs."""
