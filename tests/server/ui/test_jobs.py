@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
-from gossamer.project.jobs import show_job
+from gossamer.frontier.contract import DeadFilter, JobTerms
+from gossamer.model.task import Candidate
+from gossamer.project.jobs import cancel_job, show_job
+from gossamer.project.sites import site_view
 
-from .screen import Screen, until
+from .screen import Screen
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+SITE = "hand.example"
 
 
 async def test_a_job_is_found_in_the_list_and_its_page_adds_up(screen: Screen) -> None:
@@ -112,15 +116,58 @@ async def test_jobs_of_other_keys_are_not_there(screen: Screen) -> None:
     screen.errors.clear()  # the browser tells that of every page that is not there
 
 
-async def test_a_key_without_the_scope_sees_no_buttons(screen: Screen) -> None:
-    async with screen.client() as client:
-        job = (await client.crawl(url="http://shop.localhost:9/")).job_id
+async def a_job_of_nobody(screen: Screen) -> tuple[str, int]:
+    """A job that no key has begun, with an open page; and the number of its dead letter."""
+    state = screen.project.state
+    job, _ = await state.jobs.open_job("by-hand", JobTerms(), fresh=True)
+    for path in ("dead", "open"):
+        url = f"http://hand.example/{path}"
+        candidate = Candidate(url=url, fingerprint=screen.project.rules.fingerprint(url), site=SITE, shape="/")
+        await state.frontier.add(job.id, [candidate])
+        if path == "dead":
+            (lease,) = (await state.frontier.lease(job.id, "test", 1)).leases
+            await state.frontier.bury(lease, "http-500", "It failed.")
+    (letter,) = await state.queue.dead(DeadFilter(job=job.id), 2)
+    return job.id, letter.id
 
-        async def is_taken_up() -> bool:
-            return (await show_job(screen.project, job)).standing != "unserved"
 
-        await until(is_taken_up, "a worker has it")
-        page = await screen.person("scrape", "records")
-        await page.goto("/ui/jobs")
-        assert await page.get_by_role("button", name="Pause").count() == 0
-        await client.cancel(job)
+async def test_who_may_only_look_sees_no_buttons_and_forms_by_hand_are_refused_and_audited(screen: Screen) -> None:
+    job, letter = await a_job_of_nobody(screen)
+    pages = {f"/ui/jobs/{job}": 2, f"/ui/dead?job={job}": 2, f"/ui/dead/{job}/{letter}": 2, f"/ui/queue/{SITE}": 2}
+    admin, jobs, scrape = await screen.person(), await screen.person("jobs"), await screen.person("scrape", "records")
+    assert {path: await forms_on(admin, path) for path in pages} == pages
+    no_forms = dict.fromkeys(list(pages)[:3], 0) | {f"/ui/queue/{SITE}": None}
+    assert {path: await forms_on(jobs, path) for path in pages} == no_forms
+    assert [await forms_on(scrape, path) for path in pages] == [0, None, None, None]
+
+    order = {f"/ui/queue/{SITE}/slow": {"rate": "1/m"}, f"/ui/queue/{SITE}/rest": {"duration": "1h"}}
+    for page in (jobs, scrape):
+        await page.goto(f"/ui/jobs/{job}")
+        before = len(await screen.audited())
+        letters = {f"/ui/dead/{verb}": {"job": job, "sure": "true"} for verb in ("replay", "purge")}
+        by_hand = {f"/ui/jobs/{job}/{verb}": {"sure": "true"} for verb in ("pause", "cancel")} | letters | order
+        for path, fields in by_hand.items():
+            token = await page.locator("header input[name=csrf]").get_attribute("value") or ""
+            answer = await page.request.post(path, form={"csrf": token, **fields}, headers={"origin": screen.address})
+            assert (path, answer.status) == (path, 403)
+        refused = (await screen.audited())[: len(by_hand)]
+        assert refused[::-1] == [(f"POST {path}", "", 403) for path in by_hand]
+        assert len(await screen.audited()) == before + len(by_hand)
+
+    view = await show_job(screen.project, job)
+    assert (view.state, view.paused, view.dead) == ("running", False, 1), "nothing was done"
+    assert (await site_view(screen.project, SITE)).order is None
+    await cancel_job(screen.project, job)
+    screen.errors.clear()  # the browser tells of the 403
+
+
+async def forms_on(page: Page, path: str) -> int | None:
+    """How many forms that change something a page has; None for a page that is refused."""
+    answer = await page.goto(path)
+    assert answer is not None
+    assert answer.status in (200, 403)
+    count = await page.locator("main form[method=post]").count()
+    if answer.status == 403:
+        assert count == 0
+        return None
+    return count

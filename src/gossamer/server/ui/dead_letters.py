@@ -21,11 +21,10 @@ from ...project.dead_letters import (
     replay_letters,
 )
 from ...project.keys import JOBS
-from ...project.wire_jobs import job_for
 from ...units import many
 from ..answers import ApiError
 from .templates import LONGEST_TEXT, link, segment
-from .view import Action, Context, Done, Download, Question, View, Visit, check_seen, missing
+from .view import Action, Context, Done, Download, Question, View, Visit, check_seen, job_of, missing
 
 Text = Annotated[str, Meta(max_length=2083)]
 SHORT = 100
@@ -72,7 +71,12 @@ async def listed(visit: Visit) -> Context:
     more = (
         min(MOST, chosen.limit + SHORT) if page.total > len(page.letters) >= chosen.limit and chosen.limit < MOST else 0
     )
-    return {"page": page, "filtered": choice != DeadLetterChoice(), "more": more}
+    return {
+        "page": page,
+        "filtered": choice != DeadLetterChoice(),
+        "more": more,
+        "mine": await _is_mine(visit, chosen.job),
+    }
 
 
 async def _may_see(visit: Visit, job: str | None) -> bool:
@@ -81,17 +85,22 @@ async def _may_see(visit: Visit, job: str | None) -> bool:
     return bool(job) or visit.caller.is_admin
 
 
+async def _is_mine(visit: Visit, job: str | None) -> bool:
+    """May the visitor try the letters of the job again, and forget them?"""
+    return visit.caller.is_admin or (job is not None and visit.caller.may_change(await job_of(visit, job)))
+
+
 async def one(visit: Visit) -> Context:
     letter = await _letter(visit)
     text = ""
     if letter.archive_ref is not None:
         text = (await raw_page(visit.project, letter))[: 4 * LONGEST_TEXT].decode("utf-8", "replace")
-    return {"letter": letter, "raw": text, "fields": {"job": letter.job, "url": letter.url}}
+    mine = await _is_mine(visit, letter.job)
+    return {"letter": letter, "raw": text, "fields": {"job": letter.job, "url": letter.url}, "mine": mine}
 
 
 async def _letter(visit: Visit) -> DeadLetterDetail:
-    if await job_for(visit.project, visit.caller, visit.path["job"]) is None:
-        raise missing("job of that id")
+    await job_of(visit, visit.path["job"])
     try:
         return await letter_of(visit.project, visit.path["job"], visit.path["letter"])
     except Misconfigured:
@@ -117,8 +126,7 @@ async def file(visit: Visit) -> Response:
 async def _chosen(visit: Visit) -> DeadLetterChoice:
     form = visit.of(LetterForm)
     if form.job:
-        if await job_for(visit.project, visit.caller, form.job, to_change=True) is None:
-            raise missing("job of that id")
+        await job_of(visit, form.job, to_change=True)
     elif not visit.caller.is_admin:
         raise ApiError(403, "scope", "Name one of your jobs: the letters of all jobs need the scope admin.")
     return form.choice()

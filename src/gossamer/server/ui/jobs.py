@@ -15,11 +15,11 @@ from ...project.jobs import JobChange, cancel_job, pause_job, resume_job, view_o
 from ...project.keys import JOBS, SCRAPE
 from ...project.open import Project
 from ...project.status import job_status
-from ...project.wire_jobs import is_ended, job_for
+from ...project.wire_jobs import is_ended
 from ...units import many
 from ..answers import ApiError
 from .templates import segment
-from .view import Action, Context, Done, Question, View, Visit, missing
+from .view import Action, Context, Done, Question, View, Visit, job_of
 
 AT_ONCE = 50
 Text = Annotated[str, Meta(max_length=500)]
@@ -59,10 +59,7 @@ async def hard(visit: Visit) -> Context:
 
 
 async def _job(visit: Visit, *, to_change: bool = False) -> Job:
-    found = await job_for(visit.project, visit.caller, visit.path["job"], to_change=to_change)
-    if found is None:
-        raise missing("job of that id")
-    return found
+    return await job_of(visit, visit.path["job"], to_change=to_change)
 
 
 def page_of(job: str) -> str:

@@ -1,6 +1,6 @@
 """The dashboard as a part of the server: which view is shown, which form is heeded. Who asks, says sign_in.py.
 
-Every request passes: the names of this server, the sign-in cookie, the scope of its key, the rate of the key. A form
+Every request passes: the names of this server, the sign-in cookie, the rate and the scope of its key. A form
 must come from a page of ours (`Sec-Fetch-Site` or `Origin`) and hold the token of the person who sends it; every form
 of somebody who is signed in is noted in the audit log, also one that was refused.
 

@@ -15,6 +15,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...model.job import Job
 from ...project.keys import Caller
 from ...project.open import Project
 from ...project.page_results import PageReader
@@ -136,6 +137,18 @@ async def check_seen(visit: Visit, job: str | None) -> None:
 def missing(what: str) -> ApiError:
     """For what is not there, and for what belongs to another key: the whole page is a 404."""
     return ApiError(404, "not_found", f"There is no {what} here.")
+
+
+async def job_of(visit: Visit, id: str, *, to_change: bool = False) -> Job:
+    """The job with that id. Raises ApiError for one that the caller does not see, as if it did not exist; and for one
+    that they may only look at."""
+    job = await job_for(visit.project, visit.caller, id)
+    if job is None:
+        raise missing("job of that id")
+    if to_change and not visit.caller.may_change(job):
+        words = f"The job {job.id} was not begun with your key: you can look at it. To change it, sign in as an admin."
+        raise ApiError(403, "owner", words)
+    return job
 
 
 def _written(value: object) -> str:
