@@ -19,7 +19,7 @@ from ..pipeline.inspection import WHOLE
 from .keys import Caller, Sight
 from .open import Project
 from .records import FaultyRecord, FieldChange, RecordFilter, RecordVersions, changes, faulty_records, query_of
-from .wire_views import MOST_BYTES, seen_records, weight_of
+from .wire_views import MOST_BYTES, RecordQuery, seen_records, seen_spiders, weight_of
 
 MOST_COLUMNS = 12
 DEEPEST = 5_000  # records that can be paged through; beyond, a filter or an export is the way
@@ -30,9 +30,10 @@ _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?")
 
 
 class RecordKinds(msgspec.Struct, frozen=True, kw_only=True):
-    """The types of items and the spiders that there are records of."""
+    """The types of items and the spiders that there are records of. `types` is None for a caller who does not see all:
+    which job gave a type first is not known."""
 
-    types: list[str]
+    types: list[str] | None
     spiders: list[str]
 
 
@@ -80,8 +81,11 @@ class RecordStory(msgspec.Struct, frozen=True, kw_only=True):
     numbers: list[NumberLine]
 
 
-async def record_kinds(project: Project) -> RecordKinds:
-    """From what the quality checks have counted, and the shapes that items had."""
+async def record_kinds(project: Project, caller: Caller) -> RecordKinds:
+    """From what the quality checks have counted, and the shapes that items had; for a caller who does not see all, the
+    spiders of the jobs that they see."""
+    if not caller.is_admin:
+        return RecordKinds(types=None, spiders=sorted(await seen_spiders(project, caller)))
     tallies = await project.records.scores()
     types = {one.type for one in tallies if one.type != WHOLE} | {
         shape.type for shape, _ in await project.records.schemas()
@@ -89,20 +93,26 @@ async def record_kinds(project: Project) -> RecordKinds:
     return RecordKinds(types=sorted(types), spiders=sorted({one.spider for one in tallies}))
 
 
+async def searched(project: Project, wanted: RecordFilter, search: str | None) -> RecordQuery:
+    """What the record store is asked for by a table, and by an export of it. `search` is a key, or the address of a
+    page. Raises Misconfigured."""
+    query = await query_of(project, wanted)
+    if not search:
+        return query
+    by_key = msgspec.structs.replace(query, key=search)
+    if search.startswith(("http://", "https://")) and not await project.records.count(by_key):
+        return msgspec.structs.replace(query, url=search)
+    return by_key
+
+
 async def record_table(
     project: Project, caller: Caller, wanted: RecordFilter, *, search: str | None, limit: int, after: int
 ) -> RecordTable:
-    """Records that the caller sees, in the order of their first storage. `search` is a key, or the address of a page.
+    """Records that the caller sees, in the order of their first storage. `search` as in `searched`.
 
     Raises Misconfigured.
     """
-    query = await query_of(project, wanted)
-    if search:
-        as_address = search.startswith(("http://", "https://"))
-        by_url = msgspec.structs.replace(query, url=search)
-        query = msgspec.structs.replace(query, key=search)
-        if as_address and not await project.records.count(query):
-            query = by_url
+    query = await searched(project, wanted, search)
     rows: list[RecordRow] = []
     passed = weight = 0
     more = False

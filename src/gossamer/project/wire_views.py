@@ -17,13 +17,14 @@ import msgspec
 from ..model.job import Job, JobState
 from ..model.record import StoredRecord
 from ..model.task import Request
+from ..parse.site import SiteSpider
 from ..store.contract import RecordQuery as RecordQuery  # a part of what is said here
 from ..store.export.text_formats import TableWriter, meta_of
 from .dead_letters import DeadLetterDetail, show_letters
 from .jobs import JobView, view_of, views_of
 from .keys import Caller, Sight
 from .open import Project
-from .records import RecordFilter, RecordVersions, history, query_of
+from .records import QualityScore, RecordFilter, RecordVersions, history, quality, query_of
 from .spiders import spiders_of
 from .story import ANOTHER_JOB, JobStory, Story, story_of
 from .wire_jobs import BadWish
@@ -234,6 +235,22 @@ async def seen_history(
         if versions:
             found.append(msgspec.structs.replace(one, versions=versions))
     return found
+
+
+async def seen_spiders(project: Project, caller: Caller) -> set[str]:
+    """The spiders of the jobs that the caller sees, by the names that stand in records."""
+    names = {job.spider_name for job in await project.state.jobs.jobs() if caller.sees(job)}
+    return {SiteSpider.name if "://" in name else name for name in names}
+
+
+async def seen_quality(project: Project, caller: Caller, spider: str | None, *, days: int) -> list[QualityScore]:
+    """As `quality`, for the spiders of the jobs that the caller sees. Items are counted by spider and not by job:
+    a score is that of all its jobs."""
+    found = await quality(project, spider, days=days)
+    if caller.is_admin:
+        return found
+    seen = await seen_spiders(project, caller)
+    return [score for score in found if score.spider in seen]
 
 
 # -- stories and dead letters --------------------------------------------------------------------------------------

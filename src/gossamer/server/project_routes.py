@@ -13,11 +13,11 @@ from ..project.keys import ADMIN, JOBS, METRICS, RECORDS
 from ..project.metrics import CONTENT_TYPE, exposition
 from ..project.open import Project
 from ..project.proxies import PoolView, proxy_pools
-from ..project.records import QualityScore, quality
+from ..project.records import QualityScore
 from ..project.routes import RouteReport, route_report
 from ..project.scaling import Scaling, scaling
 from ..project.settings_view import SettingView, setting_lines, settings_view
-from ..project.wire_views import CatalogueEntry, catalogue
+from ..project.wire_views import CatalogueEntry, catalogue, seen_quality
 from ..project.workers import WorkerView, drain_worker, list_workers
 from .endpoint import Call, Endpoint, Reply
 
@@ -68,7 +68,7 @@ async def proxies(call: Call) -> Reply:
 
 async def scores(call: Call) -> Reply:
     query = call.of(QualityQuery)
-    return Reply(value=await quality(call.project, query.spider, days=query.days))
+    return Reply(value=await seen_quality(call.project, call.caller, query.spider, days=query.days))
 
 
 async def settings(call: Call) -> Reply:

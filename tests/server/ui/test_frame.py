@@ -24,6 +24,12 @@ from ..serving import serving, settings_of
 from .screen import Screen, a_browser, sign_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+# Every text of the line about the connection, in the order in which a person sees them.
+NOTE_CONNECTION = """() => {
+    const line = document.getElementById("connection");
+    window.told = [];
+    new MutationObserver(() => window.told.push(line.textContent)).observe(line, { childList: true });
+}"""
 PLAIN = [view for view in VIEWS if "{" not in view.path]
 
 
@@ -125,6 +131,7 @@ async def test_a_server_that_is_started_again_is_found_by_the_open_tab(chromium:
             page = await browser.new_page(base_url=f"http://127.0.0.1:{port}")
             await sign_in(page, served.key)
             await expect(page.locator("#connection")).to_have_text("Live")
+            await page.evaluate(NOTE_CONNECTION)
             served.app.state.dashboard.close()
             server.should_exit = True
             await running
@@ -136,9 +143,14 @@ async def test_a_server_that_is_started_again_is_found_by_the_open_tab(chromium:
             app = make_app(served.project, pages)
             with listen("127.0.0.1", port) as listener:
                 server, running = _begun(app, listener)
-                await expect(page.locator("#connection")).to_have_text(re.compile("Connected again|Live"))
                 await served.client().crawl(url="https://shop.example/")
                 await expect(page.get_by_role("link", name=re.compile("shop-example"))).to_be_visible()
+                await expect(page.locator("#connection")).to_have_text("Live")
+                assert await page.evaluate("window.told") == [
+                    "No connection. Trying again …",
+                    "Connected again",
+                    "Live",
+                ]
                 app.state.dashboard.close()
                 server.should_exit = True
                 await running

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 
 import pytest
 from playwright.async_api import expect
@@ -82,6 +84,30 @@ async def test_what_is_filtered_is_exported(screen: Screen, crawled: dict[str, s
     assert {"sku", "title"} <= rows[0].keys()
 
 
+async def test_an_export_by_the_address_of_a_page_has_the_rows_of_the_table(
+    screen: Screen, crawled: dict[str, str]
+) -> None:
+    await _crawled_twice(screen, crawled)
+    stored = [one async for one in screen.project.records.records(RecordQuery(type="Product", gone=False))]
+    url = stored[0].url
+    page = await screen.person()
+    await page.goto("/ui/records")
+    await page.get_by_label("Key or page").fill(url)
+    await page.get_by_role("button", name="Show").click()
+    await expect(page.get_by_role("link", name="JSON Lines")).to_be_visible()
+    shown = await page.locator("tbody th").all_inner_texts()
+    assert shown == [one.key for one in stored if one.url == url]
+
+    for name in ("JSON Lines", "CSV"):
+        async with page.expect_download() as begun:
+            await page.get_by_role("link", name=name).click()
+        text = (await (await begun.value).path()).read_text("utf-8")
+        if name == "CSV":
+            assert [row["_key"] for row in csv.DictReader(io.StringIO(text))] == shown
+        else:
+            assert [json.loads(line)["_meta"]["key"] for line in text.splitlines()] == shown
+
+
 async def test_pages_of_a_list_follow_each_other(screen: Screen, crawled: dict[str, str]) -> None:
     await _crawled_twice(screen, crawled)
     page = await screen.person()
@@ -96,7 +122,7 @@ async def test_pages_of_a_list_follow_each_other(screen: Screen, crawled: dict[s
 
 async def test_quality_is_told_by_field_and_day(screen: Screen, crawled: dict[str, str]) -> None:
     await _crawled_twice(screen, crawled)
-    page = await screen.person("records")
+    page = await screen.person()
     await page.goto("/ui/quality?spider=shop")
     await expect(page.get_by_role("img", name="Share of faultless items by day")).to_be_visible()
     (rating,) = [score for score in await _scores(screen) if score.field == "rating"]
@@ -108,6 +134,32 @@ async def _scores(screen: Screen):
     from gossamer.project.records import quality
 
     return await quality(screen.project, "shop", days=1)
+
+
+async def test_filters_and_scores_name_the_spiders_of_the_jobs_that_a_key_sees(
+    screen: Screen, crawled: dict[str, str]
+) -> None:
+    await _crawled_twice(screen, crawled)
+    key = await screen.served.new_key("newcomer", "records", "jobs")
+    page = await screen.person(key=key)
+    offered = page.get_by_label("Spider").locator("option")
+    for path in ("/ui/records", "/ui/quality"):
+        await page.goto(path)
+        assert await offered.all_inner_texts() == ["any"], path
+        for name in ("shop", "Product"):
+            assert name not in await page.locator("main").inner_text(), path
+    assert (await screen.served.get("/api/v1/quality", key)).json() == []
+
+    async with screen.served.client(key) as client:
+        await client.wait((await client.crawl(spider="shop", limit=2)).job_id, every=0.05)
+    for path in ("/ui/records", "/ui/quality"):
+        await page.goto(path)
+        assert await offered.all_inner_texts() == ["any", "shop"], path
+    await expect(page.get_by_role("region", name="Scores by field")).to_be_visible()
+    await page.goto("/ui/records")
+    await page.get_by_label("Type").fill("Product")
+    await page.get_by_role("button", name="Show").click()
+    await expect(page).to_have_url(re.compile("type=Product"))
 
 
 async def test_records_of_other_keys_are_not_there(screen: Screen, crawled: dict[str, str]) -> None:

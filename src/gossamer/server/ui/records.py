@@ -13,9 +13,9 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from ...project.keys import JOBS, RECORDS
-from ...project.record_table import record_kinds, record_table, some_faulty, story_of_record
-from ...project.records import QualityScore, RecordFilter, quality, query_of
-from ...project.wire_views import record_lines, seen_history
+from ...project.record_table import record_kinds, record_table, searched, some_faulty, story_of_record
+from ...project.records import QualityScore, RecordFilter
+from ...project.wire_views import record_lines, seen_history, seen_quality
 from ...project.wire_views import record_table as csv_table
 from ...units import parse_duration, visible
 from ..record_routes import LINES, TABLE, as_lines, streamed
@@ -65,7 +65,7 @@ async def listed(visit: Visit) -> Context:
     return {
         "table": table,
         "cell": cell,
-        "kinds": await record_kinds(visit.project),
+        "kinds": await record_kinds(visit.project, visit.caller),
         "filtered": wanted != RecordFilter() or chosen.q,
         "filters": {name: value for name, value in visit.filters.items() if name != "after"},
     }
@@ -82,9 +82,7 @@ async def _filter(visit: Visit, chosen: RecordFilters) -> RecordFilter:
 async def export(visit: Visit) -> Response:
     """What the filters of the table mean, as a file."""
     chosen = visit.of(ExportFilters)
-    query = await query_of(visit.project, await _filter(visit, chosen))
-    if chosen.q:
-        query = msgspec.structs.replace(query, key=chosen.q)
+    query = await searched(visit.project, await _filter(visit, chosen), chosen.q)
     stamp = datetime.fromtimestamp(visit.project.clock.now(), UTC).strftime("%Y%m%d-%H%M")
     headers = {"content-disposition": f'attachment; filename="records-{stamp}.{chosen.format}"'}
     if chosen.format == "csv":
@@ -111,7 +109,7 @@ async def one(visit: Visit) -> Context:
 
 async def scores(visit: Visit) -> Context:
     chosen = visit.of(QualityFilters)
-    found = await quality(visit.project, chosen.spider, days=chosen.days)
+    found = await seen_quality(visit.project, visit.caller, chosen.spider, days=chosen.days)
     days = sorted({score.day for score in found})
     whole: dict[tuple[str, str], dict[str, QualityScore]] = {}
     for score in found:
@@ -128,7 +126,7 @@ async def scores(visit: Visit) -> Context:
         "series": series[: len(COLOURS)],
         "fields": fields,
         "latest": latest,
-        "kinds": await record_kinds(visit.project),
+        "kinds": await record_kinds(visit.project, visit.caller),
     }
 
 
