@@ -339,4 +339,6 @@ def _written(key: str, error: Exception) -> str:
     name = key.rpartition(".")[2]
     if name in _EXAMPLES and str(error).lower().startswith("expected"):
         return f' Write it like {name} = "{_EXAMPLES[name]}".'
+    if str(error).startswith("Expected `str`, got `null`"):
+        return ' "none" lifts a limit, and this is no limit: docs/settings.md says what it takes.'
     return " Write it in quotes." if "Expected `str" in str(error) else ""
