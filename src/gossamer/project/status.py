@@ -5,6 +5,7 @@ How fast a job is and how to pause or end it is in jobs.py.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 from ..backends.addresses import is_local, local_path
 from ..backends.addresses import place_of as place_of  # where a part of the data is kept, for people
 from ..clock import iso_time
+from ..errors import BackendUnavailable
 from ..frontier.contract import DeadFilter, SiteLoad
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
@@ -30,6 +32,8 @@ from .sessions import SessionView, failing_sessions
 from .workers import ARCHIVE_FULL, list_workers
 
 SITES_SHOWN = 20
+log = logging.getLogger("gossamer.project")
+LOST = "it went away a moment ago, and is asked again the next time"
 ROLES = ("state", "records", "archive")
 
 
@@ -104,14 +108,16 @@ class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
 async def project_status(project: Project, *, limit: int | None = None) -> ProjectStatus:
     """Where every job stands, the newest first. A limit of None means all of them."""
     jobs = await project.state.jobs.jobs()
+    told = [
+        JobStatus(**await _fields(project, view, counts)) for view, counts in await counted_views(project, jobs[:limit])
+    ]
+    records = 0 if jobs else await _counted(project, RecordQuery())
+    lost = LOST if records is None or any(one.records is None for one in told) else ""
     return ProjectStatus(
-        jobs=[
-            JobStatus(**await _fields(project, view, counts))
-            for view, counts in await counted_views(project, jobs[:limit])
-        ],
+        jobs=told,
         total=len(jobs),
-        records=0 if jobs else await _counted(project, RecordQuery()),
-        trouble=project.absent or await _archive_trouble(project),
+        records=records,
+        trouble=project.absent or lost or await _archive_trouble(project),
         failing=await failing_sessions(project),
         alerts=await firing_alerts(project),
     )
@@ -128,14 +134,15 @@ async def job_status(project: Project, wanted: str) -> JobDetail:
     ((view, counts),) = await counted_views(project, [job])
     loads = await project.state.queue.sites(job.id, SITES_SHOWN)
     now = project.clock.now()
+    fields = await _fields(project, view, counts)
     return JobDetail(
-        **await _fields(project, view, counts),
+        **fields,
         schedule=view.schedule,
         sites=[_site_status(project.settings, job, load, now) for load in loads],
         dead_reasons=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
         data={role: place_of(project.settings, role) for role in ROLES},
         waits_for=await waits_for(project, job.id, counts) or None,
-        trouble=project.absent or None,
+        trouble=project.absent or (LOST if fields["records"] is None else None),
     )
 
 
@@ -180,7 +187,13 @@ async def _fields(project: Project, view: JobView, counts: JobCounts) -> dict[st
 
 async def _counted(project: Project, query: RecordQuery) -> int | None:
     """How many records there are; None where the record store does not answer."""
-    return None if project.absent else await project.records.count(query)
+    if project.absent:
+        return None
+    try:
+        return await project.records.count(query)
+    except BackendUnavailable as error:
+        log.warning("Records were not counted: %s", error)
+        return None
 
 
 def _site_status(settings: Settings, job: Job, load: SiteLoad, now: float) -> SiteStatus:

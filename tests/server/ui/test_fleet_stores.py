@@ -1,0 +1,85 @@
+"""The dashboard of a fleet: state in Valkey, records in PostgreSQL, which goes away under open pages and comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+from gossamer.project.jobs import cancel_job, show_job
+from gossamer.store.contract import RecordQuery
+from tests.services.postgres import PostgresServer
+from tests.services.valkey import running_valkey
+
+from .screen import Screen, a_screen
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
+
+
+async def test_pages_work_on_valkey_and_postgresql_and_say_what_is_missing_while_records_are_away(
+    chromium: None, lone_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    with running_valkey() as valkey:
+        stores = {"state": valkey.address(), "records": lone_postgres.address()}
+        async with a_screen(tmp_path, project="fleet", **stores) as screen:
+            done = await screen.crawl(limit=30)
+            async with screen.client() as client:
+                begun = (await client.crawl(url="http://shop.localhost:9/")).job_id
+                await client.pause(begun)
+            page = await screen.person()
+            await _counts_are_those_of_the_project(screen, page, done)
+            await _a_job_is_resumed_and_paused(screen, page, begun)
+            await _a_record_is_shown(screen, page)
+
+            open_tab = await screen.person()
+            await open_tab.goto("/ui/overview")
+            await expect(open_tab.locator("#connection")).to_have_text("Live")
+            lone_postgres.stop()
+            await expect(open_tab.locator("#region-charts .trouble")).to_contain_text("a store of the project")
+            await expect(_tile(open_tab, "Jobs running")).to_contain_text("1 paused")
+            await expect(open_tab.get_by_role("region", name="Jobs that run now")).to_contain_text(begun)
+            await page.goto(f"/ui/jobs/{done}")
+            await expect(page.get_by_text("The record store does not answer")).to_be_visible()
+            await expect(_tile(page, "Given up")).to_contain_text(str((await show_job(screen.project, done)).dead))
+            await page.goto("/ui/records")
+            await expect(page.locator("#region-listed .trouble")).to_contain_text("a store of the project")
+
+            lone_postgres.start()
+            await expect(open_tab.locator(".trouble")).to_have_count(0)
+            await expect(open_tab.get_by_role("img", name="Pages per second")).to_be_visible()
+
+            await page.reload()
+            await expect(page.locator("tbody tr").first).to_be_visible()
+            await cancel_job(screen.project, begun)
+
+
+async def _counts_are_those_of_the_project(screen: Screen, page: Page, done: str) -> None:
+    await page.goto("/ui/overview")
+    await expect(_tile(page, "Jobs running")).to_contain_text("1 paused")
+    dead = (await show_job(screen.project, done)).dead
+    await expect(_tile(page, "Dead letters").locator("dd")).to_have_text(str(dead))
+    await expect(page.get_by_role("img", name="Pages per second")).to_be_visible()
+    await expect(page.get_by_text("Nothing was fetched in this time.")).to_have_count(0)
+
+
+async def _a_job_is_resumed_and_paused(screen: Screen, page: Page, job: str) -> None:
+    await page.goto(f"/ui/jobs/{job}")
+    await page.get_by_role("button", name="Resume").click()
+    await expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    assert not (await show_job(screen.project, job)).paused
+    await page.get_by_role("button", name="Pause").click()
+    await expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    assert (await show_job(screen.project, job)).paused
+
+
+async def _a_record_is_shown(screen: Screen, page: Page) -> None:
+    (wanted, *_) = [one async for one in screen.project.records.records(RecordQuery(type="Product", gone=False))]
+    await page.goto("/ui/records?type=Product")
+    await page.get_by_role("link", name=wanted.key, exact=True).click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text(wanted.key)
+    await expect(page.get_by_role("region", name="Versions")).to_contain_text("First seen.")
+
+
+def _tile(page: Page, name: str):
+    return page.locator(".tile", has_text=name)
