@@ -124,6 +124,7 @@ def paths(job: str, letter: int) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 async def test_no_view_runs_or_asks_for_anything_that_a_stranger_wrote(screen: Screen, filled: tuple[str, int]) -> None:
     page, dialogs = await opened(screen)
     seen = 0

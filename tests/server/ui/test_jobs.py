@@ -131,6 +131,7 @@ async def a_job_of_nobody(screen: Screen) -> tuple[str, int]:
     return job.id, letter.id
 
 
+@pytest.mark.long
 async def test_who_may_only_look_sees_no_buttons_and_forms_by_hand_are_refused_and_audited(screen: Screen) -> None:
     job, letter = await a_job_of_nobody(screen)
     pages = {f"/ui/jobs/{job}": 2, f"/ui/dead?job={job}": 2, f"/ui/dead/{job}/{letter}": 2, f"/ui/queue/{SITE}": 2}

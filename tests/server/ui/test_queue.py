@@ -54,6 +54,7 @@ async def test_a_site_is_slowed_down_rests_and_goes_on_by_hand(screen: Screen) -
     screen.errors.clear()  # the browser tells of the 4xx
 
 
+@pytest.mark.long
 async def test_dead_letters_are_found_by_filter_counted_replayed_and_purged(screen: Screen) -> None:
     job = await screen.crawl()
     letters = await list_letters(screen.project, DeadLetterChoice(job=job), limit=100)
