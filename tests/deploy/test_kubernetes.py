@@ -42,6 +42,7 @@ def test_every_file_is_named_by_a_kustomization_and_the_other_way_round() -> Non
     assert named | tops == there
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_an_overlay_builds_and_is_valid(overlay: str, tmp_path: Path) -> None:
     file = built(overlay, tmp_path)
@@ -49,6 +50,7 @@ def test_an_overlay_builds_and_is_valid(overlay: str, tmp_path: Path) -> None:
         said(program("kubernetes-validate"), "--strict", "--quiet", "--no-warn", "-k", version, file)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_pods_may_do_little_and_have_time_to_drain(overlay: str, tmp_path: Path) -> None:
     for one in things(built(overlay, tmp_path), "Deployment", "StatefulSet"):
@@ -71,6 +73,7 @@ def test_pods_may_do_little_and_have_time_to_drain(overlay: str, tmp_path: Path)
                 assert pod["terminationGracePeriodSeconds"] >= least + 15
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_everything_that_is_named_is_there(overlay: str, tmp_path: Path) -> None:
     file = built(overlay, tmp_path)

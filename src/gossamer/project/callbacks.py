@@ -339,9 +339,11 @@ class Deliverer:
         )
 
     async def _give_up_on(self, one: Callback) -> None:
-        """The receiver wants no more: what else was to go there, of the same owner, is not sent."""
+        """The receiver wants no more: what else was to go there, of the same owner, is not sent. What is under way tells
+        itself what came of it, also when that is while the list is read."""
+        busy = set(self._under_way)
         for other in [*await self._book.waiting(WAITING_LOOKED_AT), *await self._book.due(inf, WAITING_LOOKED_AT)]:
-            if other.id not in self._under_way and (other.owner, other.url) == (one.owner, one.url):
+            if other.id not in busy.union(self._under_way) and (other.owner, other.url) == (one.owner, one.url):
                 now = self._project.clock.now()
                 words = f"The receiver answered {GONE} to another callback: it wants no more."
                 failed = msgspec.structs.replace(other, state=CallbackState.FAILED, ended_at=now, message=words)

@@ -21,7 +21,7 @@ from gossamer.settings import ScheduleTable
 
 from .screen import Screen, until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 
 async def a_schedule(screen: Screen, name: str, **table: str) -> None:

@@ -12,7 +12,7 @@ from gossamer.project.sites import site_view
 
 from .screen import Screen, until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 SHOP = "shop.localhost"
 
 

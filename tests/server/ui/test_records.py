@@ -17,7 +17,7 @@ from gossamer.store.contract import RecordQuery
 
 from .screen import Screen
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

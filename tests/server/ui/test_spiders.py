@@ -9,7 +9,7 @@ from gossamer.project.jobs import show_job
 
 from .screen import Screen
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 
 async def test_a_spider_is_run_from_the_list(screen: Screen) -> None:
