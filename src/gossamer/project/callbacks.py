@@ -339,8 +339,8 @@ class Deliverer:
         )
 
     async def _give_up_on(self, one: Callback) -> None:
-        """The receiver wants no more: what else was to go there, of the same owner, is not sent. What is under way, also
-        if it ends while the list is read, tells itself what came of it."""
+        """The receiver wants no more: what else was to go there, of the same owner, is not sent. What is under way,
+        even if it ends while the list is read, says itself what came of it."""
         busy = set(self._under_way)
         for other in [*await self._book.waiting(WAITING_LOOKED_AT), *await self._book.due(inf, WAITING_LOOKED_AT)]:
             if other.id not in busy.union(self._under_way) and (other.owner, other.url) == (one.owner, one.url):
