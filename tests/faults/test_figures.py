@@ -54,9 +54,10 @@ def crawl_under_kills(project: FleetProject, site: Park, faults: list[str]) -> i
             total, _, stored, _ = asyncio.run(read(project.folder))
             assert sum(total.outcomes().values()) <= sum(stored.values()) <= len(site.hits())
         goal = len(site.hits()) + chance.randrange(10, 40)
-        poll_until(lambda: len(site.hits()) >= goal)
-        crew[0].kill()
-        crew[0] = project.start()
+        poll_until(lambda: len(site.hits()) >= goal or all(worker.code is not None for worker in crew))
+        if crew[0].code is None:
+            crew[0].kill()
+            crew[0] = project.start()
         for place in range(WORKERS):
             if crew[place].wait() == -signal.SIGKILL:
                 died += 1
