@@ -107,9 +107,11 @@ async def lived_in(lab: Lab) -> str:
     await frontier.complete(leases["moved"], UrlState.DONE, redirect=f"{OTHER}/new")
     await frontier.lease(job, "dead-worker", 2)  # killer and held
     lab.gone.add("dead-worker")
+    await frontier.too_often("slow.example", rest=timedelta(0))
     lab.clock.advance(5)
     await frontier.lease(job, "w", 0)  # finds out that the worker died: an incident for each
     await frontier.lease(job, "living", 2)  # and both are in hand again
+    await frontier.too_often("slow.example", rest=timedelta(0))  # for the second time
     await frontier.slow_down("slow.example", interval=timedelta(seconds=7), rest=timedelta(seconds=60))
     await frontier.add(job, [candidate(f"{SLOW}/1"), candidate(f"{SLOW}/2")])
     await lab.jobs.seal_seeds(job)
@@ -360,6 +362,11 @@ async def test_a_site_that_asked_for_rest_gets_it_on_the_other_side(labs: tuple[
     story = (await target.queue.story("slow.example", candidate(f"{SLOW}/1").fingerprint))[0]
     assert story.site_next_at is not None
     assert story.site_next_at - target.clock.now() == pytest.approx(1, abs=0.01)
+    facts = [await lab.queue.site("slow.example") for lab in labs]
+    assert facts[0] is not None
+    assert facts[1] is not None
+    assert facts[0].learned == facts[1].learned
+    assert facts[0].learned.interval is not None
 
 
 @pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)

@@ -143,6 +143,29 @@ def test_retry_after_leaves_the_whole_site_alone(tmp_path):
         assert project.records().keys() == site.truth().keys()
 
 
+def test_a_site_that_refuses_again_and_again_teaches_its_pace_to_all_workers_and_to_the_next_job(tmp_path):
+    allowed = 4  # pages a second
+    with park(pages=30, links=29, throttle=allowed) as site:
+        settings = '[politeness]\nrate = "20/s"\nconcurrency = 4\n[retry]\nmax_attempts = 20'
+        project = Project(tmp_path, site.seeds(), settings)
+        first, second = project.start(), project.start()
+        wait_for(first)
+        wait_for(second)
+        taught = site.hits()
+        project.finish()
+        kept = site.hits()[len(taught) :]
+
+        # then the log has refusals at first, and at most one more in the job after it, which keeps the pace
+        assert Counter(hit.status for hit in taught)[200] == 30
+        assert sum(hit.status == 429 for hit in taught) >= 3
+        assert {hit.status for hit in taught[-10:]} == {200}
+        assert Counter(hit.status for hit in kept) == {200: 30}
+        ((learned,),) = project.sql("state.db", "SELECT learned_interval FROM sites")
+        assert 1 / allowed < learned <= 4 / allowed
+        assert min(gaps(kept)) >= learned - LATE
+        assert project.records().keys() == site.truth().keys()
+
+
 def test_a_slow_site_does_not_hold_up_quick_ones(tmp_path):
     slow = "site0.localhost"
     with park(

@@ -39,6 +39,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     missing: int = 0  # links that give 404
     rate_limited: int = 0  # linked pages that give 429 the first time
     retry_after: str = "1"  # what their Retry-After header says
+    throttle: int | None = None  # pages that a host gives in any second; what is asked beyond gets 429
     tls: bool = False  # https, with a certificate that `Park.certificate` vouches for
     handshake_ms: tuple[int, int] = (0, 0)  # how long a TLS handshake takes, at random between the two
     http2: bool = False  # HTTP/2 for clients that speak it, over TLS; then every path gives the same page without links

@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from email.utils import formatdate
@@ -42,6 +42,9 @@ class Ledger:
         self._fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.times: Counter[tuple[str, str]] = Counter()  # (host, odd path) -> requests so far
         self.in_hand: Counter[str] = Counter()  # host -> requests that wait for their answer
+        self.given: defaultdict[str, list[float]] = defaultdict(
+            list
+        )  # host -> when pages were given, of the last second
         self.connections = 0
         self.on_standing = 0  # requests on connections that had served before
 
@@ -164,6 +167,12 @@ class Visit:
         kind, number = self._corner(path)
         if host not in self._hosts or kind is None:
             return 404, [], b"not found"
+        if grounds.throttle is not None:
+            now = time.monotonic()
+            given = self._ledger.given[host] = [at for at in self._ledger.given[host] if now - at < 1]
+            if len(given) >= grounds.throttle:
+                return 429, [], b"slower, please"
+            given.append(now)
         if kind == "page":
             if number >= grounds.page_count(host):
                 return 404, [], b"not found"

@@ -98,6 +98,8 @@ def show_verb(domain: DomainArgument, as_json: JsonOption = False) -> None:
             ("pace", f"a request every {span(view.spacing)}" if view.spacing is not None else "no limit"),
             ("rate of the settings", view.rate),
             ("crawl-delay", span(view.crawl_delay) if view.crawl_delay is not None else ""),
+            ("learned pace", view.learned_in_words or ""),
+            ("last refused", distance(view.refused_at, now) if view.refused_at else ""),
             ("order", view.order.in_words if view.order is not None else ""),
             ("concurrency", str(view.concurrency) if view.concurrency is not None else "no limit"),
             ("in flight", number(view.in_flight)),
@@ -154,7 +156,7 @@ def rest_verb(
 
 @site_app.command("resume")
 def resume_verb(domain: DomainArgument) -> None:
-    """Withdraw what was ordered for a site. Exit code 1 when nothing was."""
+    """Withdraw what was ordered for a site, and forget the pace that it has taught. Exit code 1 when neither was."""
     settings = settings_with()
 
     async def change() -> bool:
@@ -162,7 +164,7 @@ def resume_verb(domain: DomainArgument) -> None:
             return await resume_site(project, domain)
 
     if not run_async(change()):
-        err.print(Text(f"Nothing was ordered for {visible(domain)}."))
+        err.print(Text(f"Nothing was ordered for {visible(domain)}, and no pace was learned."))
         raise typer.Exit(1)
     out.print(Text(f"{visible(domain)} goes on as the settings say."))
 

@@ -52,6 +52,11 @@ class AttemptLog:
         self._at = 0.0
         self.begin_attempt()
 
+    @property
+    def by_exit(self) -> bool:
+        """Did the attempt go through a proxy? Then the site knows another visitor by it."""
+        return self._exit is not None
+
     def begin_attempt(self) -> None:
         # Attempts of one page are told apart by their time, also by a clock that stands still for a moment.
         self._at = max(self._clock.now(), self._at + 1e-6)

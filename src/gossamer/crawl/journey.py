@@ -31,6 +31,7 @@ from ..errors import (
     GossamerError,
     LeaseLost,
     ParseFailed,
+    RateLimited,
     RouteFailed,
     Uncertain,
 )
@@ -282,12 +283,14 @@ class Journey:
             terms=terms,
             jitter=random.random(),
         )
+        # Before the task is settled, so that no other page slips in between.
+        if isinstance(failure, RateLimited) and not self._log.by_exit:
+            await self._site.refused(decision.rest)
+        elif decision.rest:
+            await self._site.let_rest(decision.rest)
         if isinstance(decision, GiveUp):
             await self._give_up(decision.reason, message, detail)
             return
-        if decision.rest:
-            # Before the task is settled, so that no other page slips in between.
-            await self._site.let_rest(decision.rest)
         await self._log.keep(outcome="retry", reason=failure.reason, error=message)
         await self._held.settle(
             lambda: context.frontier.retry(

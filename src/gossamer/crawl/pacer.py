@@ -296,6 +296,12 @@ class Pacer:
         if site is not None:
             site.rest_until = max(site.rest_until, self._clock.monotonic() + duration.total_seconds())
 
+    def slow(self, name: str, interval: timedelta) -> None:
+        """The site has taught this pace: leases that were granted under a faster one keep to it, too."""
+        site = self._sites.get(name)
+        if site is not None:
+            site.ask_for(with_margin(interval.total_seconds()), 1)
+
     def ahead(self, name: str) -> timedelta:
         """How far the bucket is drawn on, from now; zero without a limit."""
         site = self._sites.get(name)

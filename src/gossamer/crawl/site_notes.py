@@ -50,6 +50,16 @@ class SiteNotes:
         self._context.pacer.rest(self._site, rest)
         await self._tell(None, rest)
 
+    async def refused(self, rest: timedelta) -> None:
+        """The site said that it is asked too often, and rests. If it says so again and again, its pace falls."""
+        context = self._context
+        context.pacer.rest(self._site, rest)
+        learned = await self._held.settle(
+            lambda: context.frontier.too_often(self._site, rest=rest, worker=context.worker)
+        )
+        if learned is not None:
+            context.pacer.slow(self._site, learned)
+
     async def rest_shortly(self) -> None:
         """The site asked for fewer requests, and the page goes on by another route: not before a short rest."""
         await self.let_rest(min(self._context.retry_terms_for(self._site).base, SHORT_REST))

@@ -83,6 +83,13 @@ class SiteBook(Protocol):
         """
         ...
 
+    async def too_often(self, site: str, *, rest: timedelta, worker: str = "") -> timedelta | None:
+        """The site answered that it is asked too often: no request for `rest`. When it says so again and again, its
+        pace is lowered for all workers and jobs, and rises again with time (learned_pace.py). Returns the interval that
+        was learned, None while there is none. With one, the site is leased to one worker at a time, as in `slow_down`.
+        """
+        ...
+
     async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> Verdict:
         """The site could not be reached: it rests. Returns what becomes of the page that failed (away.py).
 
@@ -104,7 +111,8 @@ class SiteOrders(Protocol):
         ...
 
     async def withdraw(self, site: str) -> bool:
-        """The settings and the site itself decide again. False when there was no order."""
+        """The settings and the site itself decide again. What was learned of its pace is forgotten, too. False when
+        there was neither."""
         ...
 
     async def orders(self) -> list[SiteOrder]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..model.task import UrlState
+from .learned_pace import LearnedPace
 
 
 class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +88,7 @@ class QueueLoad(msgspec.Struct, frozen=True, kw_only=True):
     ready: int  # queued, or waiting and due; at most MOST_COUNTED
     leased: int
     rest_until: float = 0.0
-    asked: float | None = None  # seconds between two requests that the site itself asks for
+    asked: float | None = None  # seconds between two requests that the site asks for itself, or has taught
     away: bool = False
 
 
@@ -126,6 +127,7 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: float = 0.0  # when a page was settled last; 0: never
     away_since: float | None = None
     away_reason: str = ""
+    learned: LearnedPace = LearnedPace()
 
 
 class SiteOrder(msgspec.Struct, frozen=True, kw_only=True):

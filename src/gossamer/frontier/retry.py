@@ -54,6 +54,7 @@ class TryAgain(msgspec.Struct, frozen=True):
 
 class GiveUp(msgspec.Struct, frozen=True):
     reason: str
+    rest: timedelta = timedelta(0)  # as in TryAgain
 
 
 def failure_of(status: int, terms: RetryTerms, retry_after: timedelta | None, url: str) -> GossamerError | None:
@@ -81,8 +82,11 @@ def decide(
     """`attempt` counts this try (the first is 1); `jitter` is a random number in [0, 1)."""
     if not isinstance(failure, Transient):
         return GiveUp(reason_of(failure))
-    if attempt >= max_attempts:
-        return GiveUp(reason_of(failure))
+    again = _again(failure, attempt, terms, jitter)
+    return again if attempt < max_attempts else GiveUp(reason_of(failure), again.rest)
+
+
+def _again(failure: Transient, attempt: int, terms: RetryTerms, jitter: float) -> TryAgain:
     cap = terms.rate_limited_cap if isinstance(failure, RateLimited) else terms.cap
     delay = Backoff(terms.base, cap).pause(attempt, jitter=jitter)
     wish = failure.retry_after if isinstance(failure, FetchFailed) else None

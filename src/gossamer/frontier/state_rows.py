@@ -105,6 +105,8 @@ class DumpedSite(msgspec.Struct, frozen=True, kw_only=True):
     rest_until: float
     asked_interval: float | None
     in_hand: int = 0
+    learned_interval: float | None = None  # see learned_pace.py
+    refused_at: float = 0.0
 
 
 class DumpedOrder(msgspec.Struct, frozen=True):

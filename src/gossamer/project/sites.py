@@ -18,6 +18,7 @@ import msgspec
 from ..clock import iso_time
 from ..errors import InvalidUrl, Misconfigured
 from ..frontier.contract import DeadFilter, SiteLoad, SiteOrder
+from ..frontier.learned_pace import longest
 from ..model.job import Job
 from ..model.url import site_of, typed_url
 from ..schedule.windows import is_open, opens_at, parse_windows
@@ -26,7 +27,7 @@ from ..units import Rate, distance, moment, parse_duration, parse_rate, visible
 from .open import Project
 from .routes import BudgetView, SiteRoute, route_report
 from .status import WAITED_FOR
-from .story import ANOTHER_JOB, order_words
+from .story import ANOTHER_JOB, learned_words, order_words
 
 JOBS_AT_ONCE = 8  # whose queues are asked for at the same time
 LONGEST_REST = timedelta(days=366)
@@ -114,6 +115,9 @@ class SiteView(msgspec.Struct, frozen=True, kw_only=True):
     burst: int
     concurrency: int | None
     crawl_delay: float | None  # seconds, as its robots.txt or its answers asked for
+    learned: float | None  # seconds between two requests that its refusals (429) have taught; rises again with time
+    learned_in_words: str | None
+    refused_at: str | None  # when it last said that it is asked too often
     spacing: float | None  # seconds between two requests that are kept now, all in all; None: no limit
     in_flight: int
     held_by: str | None  # the worker that spaces its requests
@@ -259,7 +263,8 @@ async def site_view(project: Project, domain: str, *, sees: Callable[[Job], bool
     terms = site_terms(settings, None)(site)
     asked = facts.asked_interval if facts is not None else None
     ordered = order.interval if order is not None else None
-    spacing = terms.spacing(max(asked or 0.0, ordered or 0.0) if asked is not None or ordered is not None else None)
+    learned = facts.learned.now(now) if facts is not None else None
+    spacing = terms.spacing(longest(asked, ordered, learned))
     jobs = [one for one in await state.jobs.running_jobs() if sees(one)]
     parts = [(job, load) for job, loads in zip(jobs, await _loads(project, jobs, site), strict=True) for load in loads]
     report = await route_report(project, site, limit=100)
@@ -270,6 +275,9 @@ async def site_view(project: Project, domain: str, *, sees: Callable[[Job], bool
         burst=terms.burst,
         concurrency=terms.concurrency,
         crawl_delay=asked,
+        learned=learned,
+        learned_in_words=learned_words(learned) if learned is not None else None,
+        refused_at=iso_time(facts.learned.refused_at) if facts is not None and facts.learned.refused_at else None,
         spacing=spacing,
         in_flight=facts.in_flight if facts is not None else 0,
         held_by=(facts.holder or None) if facts is not None else None,

@@ -191,6 +191,8 @@ async def story_of(project: Project, url: str, request: Request | None = None) -
     jobs = {job.id: job for job in await project.state.jobs.jobs()}
     windows, now = project.settings.domain(site_of(canonical)).windows or "", project.clock.now()
     order = next((one for one in await project.state.orders.orders() if one.site == site and one.holds(now)), None)
+    at_site = await project.state.queue.site(site)
+    learned = at_site.learned.now(now) if at_site is not None else None
     rhythm = rhythm_of(facts)
     return Story(
         url=href,
@@ -198,7 +200,7 @@ async def story_of(project: Project, url: str, request: Request | None = None) -
         fingerprint=fingerprint.hex(),
         known=bool(stories or attempts),
         changes=change_words(rhythm) if rhythm is not None else None,
-        jobs=[job_story(story, jobs.get(story.job), now, windows, order) for story in stories],
+        jobs=[job_story(story, jobs.get(story.job), now, windows, order, learned) for story in stories],
         attempts=[attempt_view(attempt) for attempt in attempts],
         visits=[
             Visit(
@@ -245,15 +247,20 @@ def attempt_view(attempt: Attempt) -> AttemptView:
 
 
 def job_story(
-    story: UrlStory, job: Job | None, now: float, windows: str = "", order: SiteOrder | None = None
+    story: UrlStory,
+    job: Job | None,
+    now: float,
+    windows: str = "",
+    order: SiteOrder | None = None,
+    learned: float | None = None,
 ) -> JobStory:
     """A URL in one job, as the queue tells it, for a reader. `windows` are those of the URL's site, `order` is what an
-    operator wants of it."""
+    operator wants of it, `learned` the interval that its refusals have taught."""
     times = ("created_at", "changed_at", "ready_at", "lease_until", "site_next_at", "site_away_since")
     fields = view_fields(story, *times)
     fields["incidents"] = [Incident(iso_time(at), what) for at, what in story.incidents]
     return JobStory(
-        **fields, in_words=in_words(story, job, now, windows, order), next_step=_next_step(story, job, order)
+        **fields, in_words=in_words(story, job, now, windows, order, learned), next_step=_next_step(story, job, order)
     )
 
 
@@ -270,11 +277,18 @@ def _next_step(story: UrlStory, job: Job | None, order: SiteOrder | None = None)
 # -- in words ------------------------------------------------------------------------------------------------------
 
 
-def in_words(story: UrlStory, job: Job | None, now: float, windows: str = "", order: SiteOrder | None = None) -> str:
+def in_words(
+    story: UrlStory,
+    job: Job | None,
+    now: float,
+    windows: str = "",
+    order: SiteOrder | None = None,
+    learned: float | None = None,
+) -> str:
     """Where the URL stands in one job, and why, in one sentence. `windows` are those of its site."""
     match story.state:
         case UrlState.QUEUED:
-            return f"queued: {_queued(story, job, now, windows, order)}"
+            return f"queued: {_queued(story, job, now, windows, order, learned)}"
         case UrlState.WAITING:
             return f"waiting: {_waiting(story, now, windows)}"
         case UrlState.LEASED:
@@ -294,7 +308,9 @@ def tries(attempts: int, deliveries: int) -> str:
     return many(attempts, "try", "tries") if attempts else many(deliveries, "delivery", "deliveries")
 
 
-def _queued(story: UrlStory, job: Job | None, now: float, windows: str, order: SiteOrder | None) -> str:
+def _queued(
+    story: UrlStory, job: Job | None, now: float, windows: str, order: SiteOrder | None, learned: float | None
+) -> str:
     if job is not None and job.state is not JobState.RUNNING:
         if job.ending == "limit" and job.limit is not None:
             return f"the job ended at its limit of {job.limit:,} pages before its turn came"
@@ -314,6 +330,7 @@ def _queued(story: UrlStory, job: Job | None, now: float, windows: str, order: S
     if story.site_away_since is not None:
         return f"{place}; {_away(story, now)}"
     slowed = f"; it {order_words(order, now)}" if order is not None else ""
+    slowed += f"; it {learned_words(learned)}" if learned is not None else ""
     if story.site_next_at is not None and story.site_next_at > now:
         return f"{place}; the site's rate allows the next request {distance(story.site_next_at, now)}{slowed}"
     if story.site_taken_by is not None:
@@ -376,6 +393,13 @@ def order_words(order: SiteOrder, now: float) -> str:
     if order.interval is not None:
         said.append(f"was slowed down to a request every {span(order.interval)}")
     return f"{' and '.join(said)}, by order of {order.by or 'an operator'}"
+
+
+def learned_words(interval: float) -> str:
+    """That a site was slowed down because of its own answers."""
+    return (
+        f"was slowed down to a request every {span(interval)}, because it answered again and again: too many requests"
+    )
 
 
 def change_words(rhythm: Rhythm) -> str:

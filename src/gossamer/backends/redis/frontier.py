@@ -208,6 +208,14 @@ class RedisFrontier:
         held = await self._server.run("slow_down", keys, self._server.now(), site, rest.total_seconds(), asked, worker)
         return bool(held)
 
+    async def too_often(self, site: str, *, rest: timedelta, worker: str = "") -> timedelta | None:
+        ours = self._terms_for(site).spacing(None)
+        keys = self._keys.of_job(self._keys.shard_of(site), 0)
+        learned = await self._server.run(
+            "too_often", keys, self._server.now(), site, rest.total_seconds(), -1 if ours is None else ours, worker
+        )
+        return timedelta(seconds=float(learned)) if learned else None
+
     async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> Verdict:
         counts, pause, over, since = await self._site_away(
             site,

@@ -184,6 +184,7 @@ class RedisQueueView(RedisDeadLetters):
             answered_at=site.answered,
             away_since=site.away_since,
             away_reason=site.away_reason,
+            learned=site.learned,
         )
 
     async def loads(self, job: str, now: float) -> list[QueueLoad]:
@@ -216,7 +217,7 @@ class RedisQueueView(RedisDeadLetters):
                 ready=min(ready, MOST_COUNTED),
                 leased=leased,
                 rest_until=sites[site][0].rest_until,
-                asked=sites[site][0].asked if sites[site][0].asked >= 0 else None,
+                asked=sites[site][0].asks_for(now),
                 away=sites[site][0].away_since is not None,
             )
             for (lane, site), (ready, leased) in sums.items()

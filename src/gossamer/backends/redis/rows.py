@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ...frontier.contract import NO_STATS, DeadLetter
+from ...frontier.learned_pace import LearnedPace, longest
 from ...model.task import Away, Candidate, DropReason, Lease, Pace, Task, UrlState
 
 STATES = (
@@ -28,6 +29,8 @@ _LEASE = struct.Struct(">16sdiIIIIIdddIdB")
 _SITE = struct.Struct(">dddId")
 _TURNS = struct.Struct(">IIddd")
 _AWAY = struct.Struct(">dddI")
+_ORDER = struct.Struct(">dd")
+_LEARNED = struct.Struct(">dd")
 _AWAY_OF_LEASE = struct.Struct(">dB")
 _SLOTLESS = (4, 5)  # Q_FULL and Q_HELD of prelude.lua
 _QUEUE = struct.Struct(">BiddIIII")
@@ -94,6 +97,11 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     answered: float = 0.0
     away_since: float | None = None
     away_reason: str = ""
+    learned: LearnedPace = LearnedPace()
+
+    def asks_for(self, now: float) -> float | None:
+        """Seconds between two requests that the site asks for itself, or has taught."""
+        return longest(self.asked if self.asked >= 0 else None, self.learned.now(now))
 
 
 _NUMBERS = (
@@ -281,6 +289,9 @@ def read_site(packed: bytes) -> tuple[SiteRow, str]:
     place += _TURNS.size
     known = place < len(packed)
     answered, away_since, _, strikes = _AWAY.unpack_from(packed, place) if known else (0.0, 0.0, 0.0, 0)
+    reason, place = _string(packed, place + _AWAY.size, 2) if known else ("", len(packed))
+    place = (_string(packed, place, 2)[1] if known else place) + _ORDER.size
+    interval, refused_at = _LEARNED.unpack_from(packed, place) if place < len(packed) else (-1.0, 0.0)
     return SiteRow(
         next_at=next_at,
         rest_until=rest_until,
@@ -291,7 +302,8 @@ def read_site(packed: bytes) -> tuple[SiteRow, str]:
         latest=latest,
         answered=answered,
         away_since=away_since if strikes else None,
-        away_reason=_string(packed, place + _AWAY.size, 2)[0] if strikes else "",
+        away_reason=reason if strikes else "",
+        learned=LearnedPace(interval=interval if interval >= 0 else None, refused_at=refused_at),
     ), name
 
 

@@ -32,22 +32,29 @@ class RedisSiteOrders:
         await self._tell_shard(order.site, order.interval, order.rest_until)
 
     async def withdraw(self, site: str) -> bool:
-        await self._tell_shard(site, None, None)
-        return bool(await self._server.call("HDEL", self._key, site))
+        learned = await self._tell_shard(site, None, None, forgets=True)
+        return bool(await self._server.call("HDEL", self._key, site)) or learned
 
     async def orders(self) -> list[SiteOrder]:
         found = [_decode(text) for text in await self._server.call("HVALS", self._key)]
         return sorted(found, key=lambda order: order.site)
 
-    async def _tell_shard(self, site: str, interval: float | None, rest_until: float | None) -> None:
-        """Each running job has queues of its own that may sleep because of the order before."""
-        shard = self._keys.shard_of(site)
+    async def _tell_shard(
+        self, site: str, interval: float | None, rest_until: float | None, *, forgets: bool = False
+    ) -> bool:
+        """Each running job has queues of its own that may sleep because of the order before. True when something was
+        learned of the site's pace, and `forgets` has forgotten it."""
+        shard, forgot = self._keys.shard_of(site), False
         for job in [0, *(row.number for row in await self._jobs.running_rows())]:
-            await self._server.run(
-                "site_order",
-                self._keys.of_job(shard, job),
-                self._server.now(),
-                site,
-                -1.0 if interval is None else interval,
-                rest_until or 0.0,
+            forgot |= bool(
+                await self._server.run(
+                    "site_order",
+                    self._keys.of_job(shard, job),
+                    self._server.now(),
+                    site,
+                    -1.0 if interval is None else interval,
+                    rest_until or 0.0,
+                    int(forgets),
+                )
             )
+        return forgot

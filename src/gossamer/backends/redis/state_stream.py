@@ -193,8 +193,7 @@ class RedisStateStream:
                 case DumpedUrl():
                     urls.setdefault((self._keys.shard_of(item.site), item.job), []).append(stream_rows.pack_url(item))
                 case DumpedSite():
-                    asked = -1.0 if item.asked_interval is None else item.asked_interval
-                    packed = stream_rows.head(1, item.name) + struct.pack(">ddd", item.next_at, item.rest_until, asked)
+                    packed = stream_rows.pack_site(item)
                     rest.setdefault((self._keys.shard_of(item.name), 0), []).append(packed)
                 case DumpedBudget():
                     packed = stream_rows.head(2, item.site) + struct.pack(">I", item.taken)

@@ -27,7 +27,14 @@ def dumped_site(site: rows.SiteRow, name: str) -> DumpedSite:
         rest_until=site.rest_until,
         asked_interval=site.asked if site.asked >= 0 else None,
         in_hand=site.in_flight,
+        learned_interval=site.learned.interval,
+        refused_at=site.learned.refused_at,
     )
+
+
+def pack_site(site: DumpedSite) -> bytes:
+    asked, learned = (-1.0 if one is None else one for one in (site.asked_interval, site.learned_interval))
+    return head(1, site.name) + struct.pack(">ddddd", site.next_at, site.rest_until, asked, learned, site.refused_at)
 
 
 def dumped_shape(job: JobRow, which: bytes, taken: int, shard: int, names: dict[tuple[int, int], str]) -> DumpedShape:

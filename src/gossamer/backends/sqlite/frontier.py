@@ -12,6 +12,7 @@ from ...clock import Clock
 from ...errors import FrontierFull, LeaseLost
 from ...frontier.away import AwayNote, AwayTerms, SiteFailure, Verdict, after_failure
 from ...frontier.contract import NO_STATS, SENT, Added, LeaseBatch, redirect_reason
+from ...frontier.learned_pace import LearnedPace, after_refusal, longest
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from .connection import Database
@@ -29,6 +30,10 @@ FROM sites WHERE number = ?"""
 _GONE = """
 UPDATE sites SET away_host = ?, away_reason = ?, away_since = ?, strikes = ?, given_up_until = ?, answered_at = ?,
     rest_until = max(rest_until, ?) WHERE number = ?"""
+_PACE = """
+SELECT asked_interval, site_orders.interval, learned_interval, refused_at, sites.rest_until
+FROM sites LEFT JOIN site_orders ON site_orders.site = sites.name WHERE number = ?"""
+_LEARN = "UPDATE sites SET learned_interval = ?, refused_at = ?, rest_until = max(rest_until, ?) WHERE number = ?"
 _ANSWERED = "UPDATE sites SET answered_at = ?, strikes = 0, given_up_until = 0 WHERE number = ?"
 
 
@@ -243,6 +248,22 @@ class SqliteFrontier:
             return holder in (worker, None)
 
         return await self._database.write(write)
+
+    async def too_often(self, site: str, *, rest: timedelta, worker: str = "") -> timedelta | None:
+        def write(connection: sqlite3.Connection) -> float | None:
+            now, number = self._clock.now(), self._rows.site(connection, site)
+            asked, ordered, interval, refused_at, rest_until = connection.execute(_PACE, (number,)).fetchone()
+            known = LearnedPace(interval=interval, refused_at=refused_at)
+            kept = self._terms_for(site).spacing(longest(asked, ordered, known.now(now)))
+            learned = after_refusal(known, kept=kept, now=now, rest_until=rest_until)
+            until = now + rest.total_seconds() if rest else 0.0
+            connection.execute(_LEARN, (learned.interval, learned.refused_at, until, number))
+            if worker and learned.interval is not None:
+                connection.execute(_HOLD, (worker, number))
+            return learned.now(now)
+
+        found = await self._database.write(write)
+        return timedelta(seconds=found) if found is not None else None
 
     async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> Verdict:
         def write(connection: sqlite3.Connection) -> Verdict:

@@ -76,7 +76,8 @@ class LeaseRecovery:
     def _take_back(self, connection: sqlite3.Connection, number: int, now: float, fate: str) -> None:
         job, job_id, site, name, asked, lane, priority, deliveries, worker = connection.execute(
             "SELECT urls.job, jobs.id, urls.site, sites.name, "
-            "iif(site_orders.interval > coalesce(asked_interval, 0), site_orders.interval, asked_interval), "
+            "nullif(max(coalesce(site_orders.interval, -1), coalesce(asked_interval, -1), "
+            "coalesce(learned_interval, -1)), -1), "
             "urls.fetcher, urls.priority, urls.deliveries, urls.worker FROM urls JOIN jobs ON jobs.number = urls.job "
             "JOIN sites ON sites.number = urls.site LEFT JOIN site_orders ON site_orders.site = sites.name "
             "WHERE urls.number = ?",

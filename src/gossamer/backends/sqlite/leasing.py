@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ...frontier.contract import SENT, LeaseBatch
+from ...frontier.learned_pace import LearnedPace, longest
 from ...frontier.politeness import GIVE_WAY, HEAD_START, TURN, TermsFor, after_start, earliest_start
 from ...frontier.turns import Want, after_refusal, makes_way
 from ...model.task import Away, Lease, Pace, Task
@@ -38,7 +39,8 @@ WHERE number = ?"""
 _SITE = """
 SELECT name, next_at, max(sites.rest_until, coalesce(site_orders.rest_until, 0)),
     iif(site_orders.interval > coalesce(asked_interval, 0), site_orders.interval, asked_interval), in_flight, holder,
-    latest, wanted, wanted_turn, wanted_since, offered_at, away_host, away_reason, away_since, strikes, given_up_until
+    latest, learned_interval, refused_at, wanted, wanted_turn, wanted_since, offered_at, away_host, away_reason,
+    away_since, strikes, given_up_until
 FROM sites LEFT JOIN site_orders ON site_orders.site = sites.name WHERE number = ?"""
 _VISIT = """
 UPDATE sites SET in_flight = in_flight + ?1, next_at = ?2, holder = ?3, latest = ?4, wanted = nullif(wanted, ?4)
@@ -202,9 +204,11 @@ class TaskDispatcher:
         grants: Grants,
     ) -> None:
         """Take up to `n` tasks of one site, if the site allows; else park its queues until they can be served."""
-        name, next_at, rest_until, asked, in_flight, holder, latest, *row = connection.execute(
+        name, next_at, rest_until, asked, in_flight, holder, latest, learned, refused_at, *row = connection.execute(
             _SITE, (site,)
         ).fetchone()
+        if learned is not None:
+            asked = longest(asked, LearnedPace(interval=learned, refused_at=refused_at).now(now))
         want, (away_host, away_reason, away_since, strikes, given_up_until) = row[:4], row[4:]
         given_up = given_up_until > now
         away = Away(away_host, away_reason, away_since, given_up) if strikes or given_up else None

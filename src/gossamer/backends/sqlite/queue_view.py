@@ -21,6 +21,7 @@ from ...frontier.contract import (
     UrlFate,
     UrlStory,
 )
+from ...frontier.learned_pace import LearnedPace, longest
 from ...frontier.queue_values import MOST_COUNTED
 from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState, wishes_of
 from .cleanup import drop_rest
@@ -87,10 +88,11 @@ _LANES = """
 SELECT fetcher, sum(state = 'queued'), sum(state = 'waiting'), sum(state = 'leased') FROM urls
 WHERE job = :job AND state IN ('queued', 'waiting', 'leased') AND fetcher IS NOT NULL GROUP BY fetcher"""
 
-# Columns in the order of the fields of SiteFacts.
+# Columns in the order of the fields of SiteFacts; the last two are one.
 _SITE = """
 SELECT name, next_at, rest_until, asked_interval, in_flight, coalesce(holder, ''), answered_at,
-    CASE WHEN strikes > 0 THEN away_since END, CASE WHEN strikes > 0 THEN away_reason ELSE '' END
+    CASE WHEN strikes > 0 THEN away_since END, CASE WHEN strikes > 0 THEN away_reason ELSE '' END,
+    learned_interval, refused_at
 FROM sites WHERE name = ?"""
 
 # Columns in the order of the fields of DeadLetter.
@@ -315,7 +317,11 @@ class SqliteQueueView:
 
     async def site(self, name: str) -> SiteFacts | None:
         row = await self._database.read(lambda c: c.execute(_SITE, (name,)).fetchone())
-        return SiteFacts(**dict(zip(SiteFacts.__struct_fields__, row, strict=True))) if row is not None else None
+        if row is None:
+            return None
+        *facts, interval, refused_at = row
+        learned = LearnedPace(interval=interval, refused_at=refused_at)
+        return SiteFacts(**dict(zip(SiteFacts.__struct_fields__, (*facts, learned), strict=True)))
 
     async def loads(self, job: str, now: float) -> list[QueueLoad]:
         def read(connection: sqlite3.Connection) -> list[QueueLoad]:
@@ -324,14 +330,18 @@ class SqliteQueueView:
             for site, lane, ready, leased in connection.execute(_WORK, values):
                 before = sums.get((site, lane), (0, 0))
                 sums[site, lane] = (before[0] + ready, before[1] + leased)
-            politeness = "SELECT name, rest_until, asked_interval, strikes FROM sites WHERE number = ?"
+            politeness = (
+                "SELECT name, rest_until, strikes, asked_interval, learned_interval, refused_at FROM sites "
+                "WHERE number = ?"
+            )
             loads = []
             for (site, lane), (ready, leased) in sums.items():
-                name, rest_until, asked, strikes = connection.execute(politeness, (site,)).fetchone()
+                name, rest_until, strikes, asked, interval, at = connection.execute(politeness, (site,)).fetchone()
+                learned = LearnedPace(interval=interval, refused_at=at)
                 loads.append(
                     QueueLoad(
                         site=name, lane=lane, ready=min(ready, MOST_COUNTED), leased=leased, rest_until=rest_until,
-                        asked=asked, away=strikes > 0,
+                        asked=longest(asked, learned.now(now)), away=strikes > 0,
                     )
                 )  # fmt: skip
             return loads

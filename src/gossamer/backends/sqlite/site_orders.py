@@ -18,6 +18,7 @@ _GIVE = f"INSERT OR REPLACE INTO site_orders ({', '.join(_FIELDS)}) VALUES (?, ?
 _WAKE = """
 UPDATE queues SET wake_at = min(wake_at, ?)
 WHERE state = 'sleeping' AND site = (SELECT number FROM sites WHERE name = ?)"""
+_UNLEARN = "UPDATE sites SET learned_interval = NULL, refused_at = 0 WHERE name = ? AND learned_interval IS NOT NULL"
 _OVER = "DELETE FROM site_orders WHERE interval IS NULL AND coalesce(rest_until, 0) <= ?"
 
 
@@ -37,7 +38,8 @@ class SqliteSiteOrders:
     async def withdraw(self, site: str) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
             connection.execute(_WAKE, (self._clock.now(), site))
-            return bool(connection.execute("DELETE FROM site_orders WHERE site = ?", (site,)).rowcount)
+            learned = connection.execute(_UNLEARN, (site,)).rowcount
+            return bool(connection.execute("DELETE FROM site_orders WHERE site = ?", (site,)).rowcount + learned)
 
         return await self._database.write(write)
 

@@ -107,7 +107,11 @@ _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
         "SELECT job, trouble FROM sowings WHERE trouble <> '' ORDER BY job",
         lambda job, trouble: DumpedSeeds(job, SeedFindings(trouble=trouble)),
     ),
-    ("SELECT name, next_at, rest_until, asked_interval, in_flight FROM sites ORDER BY number", _fields(DumpedSite)),
+    (
+        "SELECT name, next_at, rest_until, asked_interval, in_flight, learned_interval, refused_at FROM sites "
+        "ORDER BY number",
+        _fields(DumpedSite),
+    ),
     (ORDERS, lambda *columns: DumpedOrder(SiteOrder(**dict(zip(SiteOrder.__struct_fields__, columns, strict=True))))),
     ("SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER BY origin", _fields(DumpedRobots)),
     (f"SELECT {', '.join(DumpedRoute.__struct_fields__)} FROM standings ORDER BY site, pattern", _fields(DumpedRoute)),  # noqa: S608
@@ -312,8 +316,16 @@ class SqliteStateStream(SqliteStream):
                     )
             case DumpedSite():
                 connection.execute(
-                    "UPDATE sites SET next_at = ?, rest_until = ?, asked_interval = ? WHERE number = ?",
-                    (item.next_at, item.rest_until, item.asked_interval, self._queue_rows.site(connection, item.name)),
+                    "UPDATE sites SET next_at = ?, rest_until = ?, asked_interval = ?, learned_interval = ?, "
+                    "refused_at = ? WHERE number = ?",
+                    (
+                        item.next_at,
+                        item.rest_until,
+                        item.asked_interval,
+                        item.learned_interval,
+                        item.refused_at,
+                        self._queue_rows.site(connection, item.name),
+                    ),
                 )
             case DumpedOrder(order):
                 enter_order(connection, order)

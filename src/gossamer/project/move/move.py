@@ -19,6 +19,7 @@ import msgspec
 from ...backends.state import State
 from ...clock import Clock, SystemClock
 from ...errors import Misconfigured
+from ...frontier.learned_pace import LearnedPace, longest
 from ...frontier.politeness import TermsFor
 from ...frontier.state_rows import DumpedSite, DumpedUrl, StateRow
 from ...model.stream import MoveMark, MoveStatus, Row, RowStream
@@ -232,7 +233,9 @@ def in_time(row: StateRow, shift: float, now: float, terms_for: TermsFor) -> Sta
     if not isinstance(row, DumpedSite):
         return row
     next_at, rest_until = (at + shift if at else at for at in (row.next_at, row.rest_until))
-    spacing = terms_for(row.name).spacing(row.asked_interval)
+    refused_at = row.refused_at + shift if row.refused_at else 0.0
+    learned = LearnedPace(interval=row.learned_interval, refused_at=refused_at).now(now)
+    spacing = terms_for(row.name).spacing(longest(row.asked_interval, learned))
     if row.in_hand and spacing is not None:
         next_at = max(next_at, now + spacing)
-    return msgspec.structs.replace(row, next_at=next_at, rest_until=rest_until, in_hand=0)
+    return msgspec.structs.replace(row, next_at=next_at, rest_until=rest_until, refused_at=refused_at, in_hand=0)

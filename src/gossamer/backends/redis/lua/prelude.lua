@@ -190,9 +190,10 @@ end
 -- `pace` is the interval of the last grant, for the case that its worker is lost. -1 stands for none.
 -- `answered`, `away_since`, `given_up_until`, `strikes`, `away_reason`, `away_host`: see frontier/away.py.
 -- `ordered`, `ordered_rest`: what an operator wants, an interval (-1: none) and a rest (0: none); see site_order.lua.
+-- `learned`, `refused_at`: the pace that the site has taught, as in frontier/learned_pace.py; -1 and 0 stand for none.
 -- `latest`, `wanted`, `wanted_turn`, `since`, `offered`: how jobs take turns, see frontier/turns.py. 0 stands for none.
 
-local SITE, TURNS, AWAY, ORDER = '>dddI4d', '>I4I4ddd', '>dddI4Hc0Hc0', '>dd'
+local SITE, TURNS, AWAY, ORDER, LEARNED = '>dddI4d', '>I4I4ddd', '>dddI4Hc0Hc0', '>dd', '>dd'
 local sites = {}
 
 local function site_of(number)
@@ -213,7 +214,9 @@ local function site_of(number)
             unpack_from(AWAY, text, place)
     end
     site.ordered, site.ordered_rest = -1, 0
-    if place <= #text then site.ordered, site.ordered_rest = unpack_from(ORDER, text, place) end
+    if place <= #text then site.ordered, site.ordered_rest, place = unpack_from(ORDER, text, place) end
+    site.learned, site.refused_at = -1, 0
+    if place <= #text then site.learned, site.refused_at = unpack_from(LEARNED, text, place) end
     sites[number] = site
     return site
 end
@@ -226,14 +229,23 @@ local function number_of(name)
     sites[number] = {
         next_at = 0, rest_until = 0, asked = -1, in_flight = 0, pace = -1, holder = '', name = name, latest = 0,
         wanted = 0, wanted_turn = 0, since = 0, offered = 0, answered = 0, away_since = 0, given_up_until = 0, strikes = 0,
-        away_reason = '', away_host = '', ordered = -1, ordered_rest = 0, changed = true,
+        away_reason = '', away_host = '', ordered = -1, ordered_rest = 0, learned = -1,
+        refused_at = 0, changed = true,
     }
     return number
 end
 
+-- The learned interval as far as it counts now; -1 for none.
+local function learned_now(site)
+    local HOLD, GROWTH, FORGET = 300, 1800, 86400
+    local quiet = now - site.refused_at
+    if site.learned < 0 or quiet >= FORGET then return -1 end
+    return site.learned / (1 + math.max(0, quiet - HOLD) / GROWTH)
+end
+
 -- When the next request may leave, after a worker was lost that may have sent one up to this very moment.
 local function after_a_loss(site)
-    local interval = math.max(site.pace, site.asked, site.ordered)
+    local interval = math.max(site.pace, site.asked, site.ordered, learned_now(site))
     return interval >= 0 and now + interval or 0
 end
 
@@ -353,7 +365,7 @@ local function flush()
                 .. pack(TURNS, site.latest, site.wanted, site.wanted_turn, site.since, site.offered)
                 .. pack(AWAY, site.answered, site.away_since, site.given_up_until, site.strikes, #site.away_reason,
                     site.away_reason, #site.away_host, site.away_host)
-                .. pack(ORDER, site.ordered, site.ordered_rest))
+                .. pack(ORDER, site.ordered, site.ordered_rest) .. pack(LEARNED, site.learned, site.refused_at))
         end
     end
     for name, change in pairs(counted) do

@@ -198,7 +198,8 @@ end
 local function serve(terms, n, floor)
     local number, ready = terms.number, terms.ready
     local site = site_of(number)
-    local rest_until, asked = math.max(site.rest_until, site.ordered_rest), math.max(site.asked, site.ordered)
+    local rest_until = math.max(site.rest_until, site.ordered_rest)
+    local asked = math.max(site.asked, site.ordered, learned_now(site))
     if rest_until > now then return put_to_sleep(ready, rest_until, true) end
     local buries = site.given_up_until > now and site.away_host ~= ''
     local most = site.strikes > 0 and 1 or terms.concurrency  -- one task at a time finds out whether the site is back

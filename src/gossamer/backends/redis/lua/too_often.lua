@@ -1,0 +1,31 @@
+-- A site says that it is asked too often. The rules are those of frontier/learned_pace.py, figure by figure.
+-- ARGV: time, site, rest in seconds, interval of the settings (-1: none), worker with a lease of it or ''.
+-- Returns the learned interval, or '' while there is none.
+
+local UNPACED, SAME, SOON, SLOWEST = 0.05, 1, 100, 60
+
+insist()
+local site = site_of(number_of(ARGV[2]))
+local rest, settings, worker = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+
+local function learn()
+    if site.rest_until > now or now - site.refused_at < SAME then return end
+    local known = learned_now(site)
+    local base = math.max(settings, site.asked, site.ordered, known)
+    if base <= 0 then base = UNPACED end
+    local again = now - math.max(site.rest_until, site.refused_at) <= SOON * math.max(base, UNPACED)
+    if site.refused_at == 0 or not again then
+        site.learned = known
+    else
+        site.learned = math.max(base, math.min(2 * base, SLOWEST))
+    end
+    site.refused_at = now
+end
+
+learn()
+if rest > 0 then site.rest_until = math.max(site.rest_until, now + rest) end
+if site.learned >= 0 and worker ~= '' and site.in_flight > 0 and site.holder == '' then site.holder = worker end
+site.changed = true
+flush()
+local interval = learned_now(site)
+return interval >= 0 and string.format('%.17g', interval) or ''
