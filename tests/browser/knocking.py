@@ -29,11 +29,16 @@ def token(holder: Pass) -> str:
 async def say(gate: GuardProxy, text: str) -> bytes:
     """Everything that the guard proxy answers until it hangs up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
+    answer = bytearray()
     try:
         writer.write(text.encode("latin-1"))
-        return await asyncio.wait_for(reader.read(), PATIENCE)
+        while part := await asyncio.wait_for(reader.read(65536), PATIENCE):
+            answer += part
+    except ConnectionResetError:
+        pass  # so a socket is closed whose owner has not read all that we said
     finally:
         writer.close()
+    return bytes(answer)
 
 
 def plain(url: str, *lines: str) -> str:
