@@ -67,12 +67,12 @@ class CommandProject(Project):
     def run(self, *words: str) -> Command:
         return self.run_under([], *words)
 
-    def run_under(self, program: list[str], *words: str) -> Command:
-        """The command, started by another program."""
+    def run_under(self, program: list[str], *words: str, module: str = "gossamer") -> Command:
+        """The command, or another module of Python, started by another program."""
         log = self.folder / f"log-{len(self._commands)}"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [*program, sys.executable, "-m", "gossamer", *words],
+                [*program, sys.executable, "-m", module, *words],
                 cwd=self.folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from rich.text import Text
 from ..errors import Misconfigured
 from ..project.alert_channels import OWNER as ALERTS_OWNER
 from ..project.callbacks import (
+    MESSAGES,
     CallbackDetail,
     CallbackState,
     CallbackView,
@@ -93,7 +94,8 @@ def replay_verb(id: IdArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(found)
         return
-    out.print(Text(f"{found.id} will be sent to {found.url} by a running `gossamer serve` or `gossamer up`."))
+    by = "the next tick of Celery" if found.url.startswith(MESSAGES) else "a running `gossamer serve` or `gossamer up`"
+    out.print(Text(f"{found.id} will be sent to {found.url} by {by}."))
 
 
 @callbacks_app.command("secret")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
@@ -68,6 +69,15 @@ class AlertWatch:
                     await self._project.clock.sleep(EVERY.total_seconds())
             finally:
                 await self.stop()
+
+    async def once(self, within: timedelta) -> None:
+        """One look, for a process that does not stay: what is due is sent within that time, or by the next leader."""
+        async with self._readings:
+            await self.turn()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within.total_seconds()):
+                    await self.delivered()
+            await self.stop()
 
     async def turn(self) -> None:
         """One look, and what is due is sent."""

@@ -53,6 +53,7 @@ LOOKED_AT = 1000  # callbacks that are due, in one look: of each receiver as man
 WAITING_LOOKED_AT = 10_000  # those that wait for their jobs
 MOST_BODY = 20_000  # bytes; a message that would be longer has a link to the results in their place
 ANSWER_BYTES = 1024  # of a receiver, and no more
+MESSAGES = "celery:"  # in the place of an address: messages.py delivers it
 LIMITS = Limits(
     connect=timedelta(seconds=10),
     read=timedelta(seconds=15),
@@ -88,6 +89,11 @@ class SecretView(msgspec.Struct, frozen=True, kw_only=True):
     secret: str
     before: str | None
     before_until: str | None
+
+
+def is_message(one: Callback) -> bool:
+    """Is it for a task of Celery, and not for an address?"""
+    return one.url.startswith(MESSAGES)
 
 
 # -- asking for one ------------------------------------------------------------------------------------------------
@@ -247,7 +253,7 @@ class Deliverer:
     async def deliver_due(self) -> None:
         """Write the messages of jobs that have ended, and begin to send what is due."""
         now = self._project.clock.now()
-        waiting = await self._book.waiting(WAITING_LOOKED_AT)
+        waiting = [one for one in await self._book.waiting(WAITING_LOOKED_AT) if not is_message(one)]
         running = {job.id for job in await self._project.state.jobs.running_jobs()} if waiting else set()
         try:
             for one in waiting:
@@ -259,7 +265,8 @@ class Deliverer:
 
     async def _send_due(self) -> None:
         now = self._project.clock.now()
-        waiting = await self._book.due(now, LOOKED_AT, AT_ONCE_PER_HOST)
+        found = await self._book.due(now, LOOKED_AT, AT_ONCE_PER_HOST)
+        waiting = [one for one in found if not is_message(one)]
         random.shuffle(waiting)  # where receivers are more than may be sent to at once, each has its chance
         for one in waiting:
             host = authority_of(one.url)

@@ -23,10 +23,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
-
-import msgspec
 
 from ..backends.addresses import is_local, local_path, place_of
 from ..backends.open import open_archive, open_records, open_state
@@ -42,6 +39,9 @@ from ..schedule.windows import parse_windows
 from ..settings import FILE_NAME, Settings, find_file, load
 from ..settings.effective import routing_of, site_terms
 from ..units import many, moment, size
+from .celery_terms import examine_app
+from .health_values import Finding as Finding
+from .health_values import Level as Level
 from .open import is_crawled, open_project
 from .schedule_changes import opening_for, schedule_warnings
 from .schedules import Book, book_of_file, read_book
@@ -60,21 +60,6 @@ DNS_PATIENCE = timedelta(seconds=3)
 DNS_NAME = "example.com"
 ROLES = ("state", "records", "archive")
 BORN = datetime(2025, 1, 1, tzinfo=UTC)  # a clock that shows an earlier time is wrong
-
-
-class Level(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """What one check found. `advice` is the next step; empty when all is well."""
-
-    level: Level
-    what: str
-    detail: str
-    advice: str = ""
 
 
 def _ok(what: str, detail: str) -> Finding:
@@ -120,6 +105,8 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         yield found
     logins = [Finding(Level.WARN, "sessions", *words) for words in await login_troubles(settings)]
     for finding in (*await _waiting_results(settings), *logins, *_routes(settings), *_spiders(settings)):
+        yield finding
+    for finding in examine_app(settings):
         yield finding
     async for finding in _schedules(settings):
         yield finding

@@ -51,7 +51,7 @@ class WorkerPool:
     """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve now, and
     nothing waits in its spool.
 
-    `serves` are the routes that it works on, by name or kind; None means all.
+    `serves` are the routes that it works on, by name or kind, `only` the ids of jobs; None means all.
     """
 
     def __init__(
@@ -61,11 +61,13 @@ class WorkerPool:
         *,
         until_idle: bool = False,
         serves: frozenset[str] | None = None,
+        only: frozenset[str] | None = None,
         terms: PoolTerms = USUAL_TERMS,
     ) -> None:
         self._project = project
         self._terms = terms
         self._serves = serves
+        self._only = only
         self._until_idle = until_idle
         self._heartbeat = Heartbeat(
             project.state.workers,
@@ -137,6 +139,7 @@ class WorkerPool:
             return False
         if self._draining:
             return True
+        running = [job for job in running if self._only is None or job.id in self._only]
         self._asked_at = self._project.clock.monotonic()
         self._reports.pauses(self._running, running, self._tasks)
         self._running = {job.id: job for job in running}

@@ -84,6 +84,11 @@ class Scheduler:
         return self._lead.held
 
     @property
+    def is_loading(self) -> bool:
+        """Does a run that is due wait for its spider to be loaded?"""
+        return self._loader.busy
+
+    @property
     def lead(self) -> Lead:
         """For what else the leader does."""
         return self._lead

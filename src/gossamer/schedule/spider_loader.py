@@ -103,6 +103,11 @@ class SpiderLoader:
                 thread = self._start(rest)
         return {ref: self._loaded.pop(ref)[1] for ref in wanted if ref in self._loaded}
 
+    @property
+    def busy(self) -> bool:
+        """Is a spider still being loaded that was asked for?"""
+        return any(thread.is_alive() for thread in self._left)
+
     def _start(self, rest: deque[str]) -> _LoaderThread:
         self._left = [thread for thread in self._left if thread.is_alive()]
         thread = _LoaderThread(self, self._settings, rest, tuple(self._left), self._deadline)

@@ -344,6 +344,12 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     calm: timedelta = timedelta(minutes=2)  # for so long fewer workers must have been enough
 
 
+class CeleryTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[celery]: the app that `gossamer doctor` looks at."""
+
+    app: str = ""  # package.module:app
+
+
 class Server(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for the HTTP door. Limits are those of each key; a key may have its own `rate` and `open_jobs`."""
 
@@ -412,6 +418,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     expect: Expect = Expect()
     fleet: Fleet = Fleet()
     scaling: Scaling = Scaling()
+    celery: CeleryTable = CeleryTable()
     server: Server = Server()
     monitor: Monitor = Monitor()
     otel: Otel = Otel()

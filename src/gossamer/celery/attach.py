@@ -1,0 +1,242 @@
+"""`attach`: the tasks of a project for an app of Celery, and the entries of Beat that send them.
+
+| task | queue | what it does |
+|---|---|---|
+| `gossamer.work` | `gossamer.LANE` | works on the running jobs for a slice of time |
+| `gossamer.tick` | `gossamer` | begins the runs of schedules that are due; sends `on_finished` of jobs |
+| `gossamer.enqueue` | `gossamer` | begins a crawl |
+| `gossamer.scrape` | `gossamer` | fetches one page and returns it |
+
+How it fails: Misconfigured for terms that cannot be. Messages are acknowledged when a task has ended, so that a worker
+that dies loses none; one that is delivered twice does no harm, because the leases are those of the project.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from celery import Celery, Task
+from celery.canvas import Signature
+
+from ..errors import Misconfigured, Transient
+from ..model.events import Event, JobEnded, Trouble
+from ..project.celery_terms import CeleryTerms
+from ..project.idempotency import StillWorking
+from ..project.messages import MOST_TEXT, DueMessage, Message
+from ..project.service import served_routes
+from ..project.slices import crawl_wish, enqueue, scrape_page, scrape_wish, tick, work_slice
+from ..settings import Settings, load
+from .stopping import is_stopped, own_signals, refuse_other_pools, watch_worker
+
+log = logging.getLogger("gossamer.celery")
+
+ALL = "all"  # the lane of workers that serve every route
+CONTROL = "gossamer"  # the queue of all tasks but `gossamer.work`
+HARD_LIMIT = timedelta(minutes=2)  # after its end, a slice that hangs is killed by Celery
+RETRIES = 20
+RETRY_WITHIN = 60  # seconds between two tries, at most
+DURABLE = {"acks_late": True, "reject_on_worker_lost": True, "shared": False}  # with no other app
+
+
+class Attached(msgspec.Struct, frozen=True, kw_only=True):
+    """The tasks that an app was given."""
+
+    terms: CeleryTerms
+    work: Task
+    tick: Task
+    enqueue: Task
+    scrape: Task
+
+
+def attach(
+    app: Celery,
+    *,
+    folder: str | Path = ".",
+    slices: Mapping[str, int] | None = None,
+    seconds: float = 60,
+    every: float = 10,
+    tick_every: float = 10,
+    on_finished: Signature | None = None,
+) -> Attached:
+    """Give the app the tasks of the project in `folder`, and Beat their entries. Raises Misconfigured.
+
+    `slices` says for each lane how many slices Beat asks for `every` so many seconds: {"http": 4, "browser": 1}; the
+    lane "all" serves every route. A slice lasts for `seconds`; messages that nobody took by the next round expire.
+    `on_finished` is the signature of a task that is sent once for every job that ends, with what is known of the job.
+    """
+    terms = _terms(folder, slices or {ALL: 1}, seconds, every, tick_every)
+    finished = (_message(on_finished),) if on_finished is not None else ()
+    own = _tasks(app, terms, finished)
+    app.conf.worker_prefetch_multiplier = 1  # a message that waits in a busy process is one that no free one can take
+    app.conf.task_routes = [_routes(terms), *_list(app.conf.task_routes)]
+    app.conf.beat_schedule = {**app.conf.beat_schedule, **_entries(terms)}
+    app.gossamer = terms  # for `gossamer doctor`
+    watch_worker(app, terms)
+    return own
+
+
+def _terms(
+    folder: str | Path, slices: Mapping[str, int], seconds: float, every: float, tick_every: float
+) -> CeleryTerms:
+    for lane, number in slices.items():
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", lane):
+            raise Misconfigured(f"{lane!r:.60} is no lane. Name a kind of route or a route: http, browser; or all.")
+        if not 1 <= number <= 1000:
+            raise Misconfigured(f"slices of {lane} must be between 1 and 1,000, not {number}.")
+    for name, value, least in (("seconds", seconds, 1), ("every", every, 1), ("tick_every", tick_every, 1)):
+        if not least <= value <= 3600:
+            raise Misconfigured(f"{name} must be between {least} and 3600 seconds, not {value:g}.")
+    return CeleryTerms(
+        folder=str(Path(folder).absolute()),
+        slices=dict(slices),
+        seconds=float(seconds),
+        every=float(every),
+        tick_every=float(tick_every),
+    )
+
+
+def _routes(terms: CeleryTerms) -> dict[str, dict[str, str]]:
+    """The queue of each task, where its message names none."""
+    first = queue_of(next(iter(terms.slices)))
+    control = {f"gossamer.{name}": {"queue": CONTROL} for name in ("tick", "enqueue", "scrape")}
+    return {**control, "gossamer.work": {"queue": first}}
+
+
+def _list(routes: Any) -> list[Any]:
+    """What an app may have in `task_routes`: nothing, one router, or several."""
+    return [] if not routes else list(routes) if isinstance(routes, list | tuple) else [routes]
+
+
+def _entries(terms: CeleryTerms) -> dict[str, dict[str, Any]]:
+    """What Beat sends. Each message expires when the next one is due: a queue that nobody reads does not grow old."""
+    entries: dict[str, dict[str, Any]] = {
+        "gossamer tick": {
+            "task": "gossamer.tick",
+            "schedule": terms.tick_every,
+            "options": {"queue": CONTROL, "expires": terms.tick_every},
+        }
+    }
+    for lane, number in terms.slices.items():
+        for place in range(1, number + 1):
+            entries[f"gossamer work {lane} {place}"] = {
+                "task": "gossamer.work",
+                "schedule": terms.every,
+                "kwargs": {"seconds": terms.seconds, "lanes": [] if lane == ALL else [lane]},
+                "options": {
+                    "queue": queue_of(lane),
+                    "expires": terms.every,
+                    "time_limit": terms.seconds + HARD_LIMIT.total_seconds(),
+                },
+            }
+    return entries
+
+
+def queue_of(lane: str) -> str:
+    """The queue of a lane."""
+    return f"{CONTROL}.{lane}"
+
+
+def _tasks(app: Celery, terms: CeleryTerms, finished: tuple[Message, ...]) -> Attached:
+    def settings() -> Settings:
+        return load(start=Path(terms.folder))
+
+    def work(seconds: float = terms.seconds, lanes: list[str] | None = None) -> dict[str, Any]:
+        """Work on the running jobs for so long; by the routes of these lanes alone, if any are named."""
+        known = settings()
+        serves = served_routes(known, ",".join(lanes)) if lanes else None
+        lasts = timedelta(seconds=min(max(seconds, 1), 3600))
+        return _run(lambda: work_slice(known, _Log(), lasts=lasts, serves=serves, told=is_stopped, messages=finished))
+
+    def tick_task() -> dict[str, Any]:
+        """Begin the runs that are due; send what jobs that have ended are to send."""
+        return _run(lambda: tick(settings(), _Log(), lambda due: _send(app, due), messages=finished))
+
+    def enqueue_task(
+        self: Task,
+        spider: str | None = None,
+        *,
+        recipe: str | None = None,
+        url: str | None = None,
+        arguments: dict[str, Any] | None = None,
+        limit: int | None = None,
+        depth: int | None = None,
+        on_finished: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Begin a crawl of a spider, a recipe or a site; `on_finished` is sent once when it has ended."""
+        fields = {"spider": spider, "recipe": recipe, "url": url, "arguments": arguments}
+        wish = crawl_wish({**fields, "limit": limit, "depth": depth})
+        own = (_message(app.signature(on_finished)),) if on_finished is not None else ()
+        return _run(lambda: enqueue(settings(), wish, once=self.request.id or "", messages=(*finished, *own)))
+
+    def scrape(url: str, **wish: Any) -> dict[str, Any]:
+        """Fetch one page and return it, as POST /api/v1/scrape does."""
+        return _run(lambda: scrape_page(settings(), _Log(), scrape_wish({"url": url, **wish})))
+
+    retried = {**DURABLE, "autoretry_for": (Transient, StillWorking), "retry_backoff": True}
+    retried |= {"retry_backoff_max": RETRY_WITHIN, "max_retries": RETRIES}
+    return Attached(
+        terms=terms,
+        work=app.task(name="gossamer.work", **DURABLE)(work),
+        tick=app.task(name="gossamer.tick", **DURABLE)(tick_task),
+        enqueue=app.task(name="gossamer.enqueue", bind=True, **retried)(enqueue_task),
+        scrape=app.task(name="gossamer.scrape", **retried)(scrape),
+    )
+
+
+def _run(work: Callable[[], Coroutine[Any, Any, msgspec.Struct]]) -> dict[str, Any]:
+    """Run it on a loop of its own; what it returns as plain values. Raises Misconfigured in a pool that cannot."""
+    refuse_other_pools()
+    with own_signals():
+        try:
+            import uvloop
+        except ImportError:
+            done = asyncio.run(work())
+        else:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                done = runner.run(work())
+    found: dict[str, Any] = msgspec.to_builtins(done)
+    return found
+
+
+# -- on_finished ---------------------------------------------------------------------------------------------------
+
+
+def _message(signature: Signature) -> Message:
+    """A signature as it is kept until its job has ended. Raises Misconfigured."""
+    if signature.subtask_type:
+        raise Misconfigured(
+            f"on_finished must be the signature of one task, not a {signature.subtask_type}: that task may begin it."
+        )
+    try:
+        text = msgspec.json.encode(dict(signature), order="sorted").decode()
+    except TypeError as error:
+        raise Misconfigured(f"on_finished of {signature.task} cannot be written as JSON: {error}.") from error
+    if len(text) > MOST_TEXT:
+        raise Misconfigured(f"on_finished of {signature.task} is longer than {MOST_TEXT:,} characters.")
+    return Message(to=signature.task, text=text)
+
+
+def _send(app: Celery, due: DueMessage) -> None:
+    """Send the task; return when the broker has it."""
+    signature = app.signature(msgspec.json.decode(due.text))
+    with app.connection_for_write(
+        transport_options={**app.conf.broker_transport_options, "confirm_publish": True}
+    ) as line:
+        signature.apply_async((due.report,), task_id=due.id, connection=line, retry=False)
+
+
+class _Log:
+    """Events for the log of Celery's worker: troubles, and jobs that end."""
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, Trouble):
+            log.warning("%s%s", f"{event.job}: " if event.job else "", event.message)
+        elif isinstance(event, JobEnded):
+            log.info("%s ended: %s", event.job, event.outcome or event.ending)

@@ -1,0 +1,22 @@
+"""What a check of `gossamer doctor` found."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What one check found. `advice` is the next step; empty when all is well."""
+
+    level: Level
+    what: str
+    detail: str
+    advice: str = ""

@@ -1,0 +1,111 @@
+"""Messages of jobs that have ended, for a program that is no HTTP receiver: a task of Celery, say.
+
+What it does: a message is entered in the outbox of callbacks, once for each job and text. When its job has ended, what
+is known of the job is written into it, and it is handed to `send`, by one process at a time, until that succeeds.
+How it fails: a `send` that raises is asked again at the next look, for as long as it takes; the reason stands in
+`gossamer callbacks list`. How it recovers: a process that dies between `send` and the note that it was sent leaves the
+message due; it is sent again under the same id, by which the receiver knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from hashlib import blake2b
+from math import inf
+from typing import Any
+
+import msgspec
+
+from ..access.contract import RECEIVER, Callback, CallbackState
+from .callbacks import MESSAGES, WAITING_LOOKED_AT, is_message
+from .keys import LOCAL
+from .open import Project
+from .wire_views import job_report
+
+LEASE = "@@messages"  # whose holder sends; no site has such a name
+LEASE_FOR = timedelta(seconds=60)
+AT_ONCE = 500  # sent at one look
+MOST_TEXT = 20_000  # characters of a message
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be sent when a job has ended: the name of its receiver, and a text that only `send` understands."""
+
+    to: str
+    text: str
+
+
+class DueMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that is to be sent now. `report` is the job as `gossamer status JOB --json` has it."""
+
+    id: str
+    text: str
+    report: dict[str, Any]
+
+
+Send = Callable[[DueMessage], None]  # returns when the receiver's side has taken it; it may block
+
+
+async def enter_message(project: Project, job: str, message: Message) -> bool:
+    """Enter the message of a job. False when the job has it already. Raises BackendUnavailable."""
+    digest = blake2b(f"{job}\0{message.to}\0{message.text}".encode(), digest_size=12).hexdigest()
+    host = blake2b(message.to.encode(), digest_size=4).hexdigest()
+    callback = Callback(
+        id=f"msg_{host}"[:RECEIVER] + digest,
+        owner=LOCAL,
+        url=f"{MESSAGES}{message.to}",
+        job=job,
+        made_at=project.clock.now(),
+        body=message.text,
+    )
+    return await project.state.callbacks.enter(callback)
+
+
+async def deliver_messages(project: Project, send: Send) -> int:
+    """Send what is due; return how many were sent. Nothing while another process does it. Raises BackendUnavailable."""
+    book, seeds = project.state.callbacks, project.state.seeds
+    waiting = [one for one in await book.waiting(WAITING_LOOKED_AT) if is_message(one)]
+    due = [one for one in await book.due(inf, WAITING_LOOKED_AT) if is_message(one)]
+    if (not waiting and not due) or not await seeds.claim(LEASE, project.worker, LEASE_FOR):
+        return 0
+    sent = 0
+    try:
+        running = {job.id for job in await project.state.jobs.running_jobs()} if waiting else set()
+        due += [await _written(project, one) for one in waiting if one.job not in running]
+        for one in due[:AT_ONCE]:
+            if not await seeds.claim(LEASE, project.worker, LEASE_FOR):
+                break
+            # Looked at under the lease: whoever had it before may have sent it since.
+            known = await book.callback(one.id)
+            if known is not None and known.state is CallbackState.DUE:
+                sent += await _sent(project, known, send)
+    finally:
+        await seeds.release(LEASE, project.worker)
+    return sent
+
+
+async def _written(project: Project, one: Callback) -> Callback:
+    """Its job has ended: write down what is known of it, so that every try sends the same."""
+    job = await project.state.jobs.job(one.job)
+    report = msgspec.to_builtins(await job_report(project, job)) if job is not None else {"job_id": one.job}
+    body = msgspec.json.encode({"text": one.body, "report": report}).decode()
+    due = msgspec.structs.replace(one, body=body, state=CallbackState.DUE, next_at=project.clock.now())
+    await project.state.callbacks.keep(due)
+    return due
+
+
+async def _sent(project: Project, one: Callback, send: Send) -> bool:
+    content = msgspec.json.decode(one.body)
+    try:
+        send(DueMessage(id=one.id, text=content["text"], report=content["report"]))
+    except Exception as error:  # whatever the broker's client raises; it stays due
+        words = f"{type(error).__name__}: {error}"[:500]
+        after = msgspec.structs.replace(one, tries=one.tries + 1, message=words)
+    else:
+        ended = project.clock.now()
+        after = msgspec.structs.replace(
+            one, tries=one.tries + 1, state=CallbackState.DELIVERED, ended_at=ended, message=""
+        )
+    await project.state.callbacks.keep(after)
+    return after.state is CallbackState.DELIVERED
