@@ -282,14 +282,65 @@ def trial(on: str, clients: int, seconds: float, pages: int) -> bool:
     return not broken
 
 
+def prices(on: str, jobs: int, pages: int, times: int = 300) -> None:
+    """What a call of each kind costs the server: CPU milliseconds, with that many jobs and pages in the project."""
+    with door(on, pages=pages) as at:
+        kept = at.project.run("crawl", "park", "--quiet", "--limit", str(jobs))
+        answers = Answers()
+        asyncio.run(_fill(at, answers, jobs, pages))
+        kept.ended()
+        rows = []
+        for kind, path in (
+            ("version", "/api/v1/version"),
+            ("job", f"/api/v1/jobs/{answers.jobs[0]}"),
+            ("jobs", "/api/v1/jobs?limit=20"),
+            ("jobs by status", "/api/v1/jobs?limit=20&status=failed"),
+            ("records", "/api/v1/records?limit=50"),
+            ("metrics", "/metrics"),
+        ):
+            before = cpu_of(at.processes()["serve"])
+            asyncio.run(_repeat(at, answers, kind, path, times))
+            spent = (cpu_of(at.processes()["serve"]) - before) / times
+            bad = sum(n for (one, status), n in answers.statuses.items() if one == kind and status != 200)
+            rows.append([kind, f"{spent * 1000:.2f}", f"{1 / spent:,.0f}" if spent else "-", str(bad)])
+    print(f"\n{on}: {jobs:,} jobs, load {os.getloadavg()[0]:.1f}")
+    print(table(["call", "CPU ms", "calls for a CPU second", "not 200"], rows))
+
+
+async def _fill(at: Door, answers: Answers, jobs: int, pages: int) -> None:
+    """Scrape that many pages, each a job of its own, and wait for the last."""
+    async with aiohttp.ClientSession(at.url, headers={"x-api-key": at.keys[0]}) as http:
+        for number in range(jobs):
+            body = {"url": at.site.url(0, f"/page/{1 + number % (pages - 1)}?n={number}"), "formats": ["metadata"]}
+            found = await _ask(http, answers, "scrape async", "POST", "/api/v1/scrape/async", body)
+            if found is not None:
+                answers.jobs.append(found["job_id"])
+        while True:
+            async with http.get(f"/api/v1/jobs/{answers.jobs[-1]}") as answer:
+                if (await answer.json())["status"] not in ("queued", "running"):
+                    return
+            await asyncio.sleep(0.5)
+
+
+async def _repeat(at: Door, answers: Answers, kind: str, path: str, times: int) -> None:
+    async with aiohttp.ClientSession(at.url, headers={"x-api-key": at.keys[0]}) as http:
+        for _ in range(times // 10):
+            await asyncio.gather(*(_ask(http, answers, kind, "GET", path) for _ in range(10)))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--on", choices=("laptop", "fleet", "both"), default="both")
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--pages", type=int, default=5000)
+    parser.add_argument("--prices", type=int, metavar="JOBS", help="instead: what each kind of call costs the server")
     given = parser.parse_args()
     kinds = ("laptop", "fleet") if given.on == "both" else (given.on,)
+    if given.prices:
+        for on in kinds:
+            prices(on, given.prices, given.pages)
+        return 0
     kept = [trial(on, given.clients, given.seconds, given.pages) for on in kinds]
     return 0 if all(kept) else 1
 

@@ -23,6 +23,8 @@ from uuid import uuid4
 import msgspec
 
 from .errors import MissingExtra
+from .model.figures import Figures
+from .project.figures import History
 from .project.jobs import JobChange
 from .project.page_results import PageOutcome
 from .project.story import Story
@@ -130,6 +132,14 @@ def _records(after: str | None, filters: dict[str, Any]) -> Ask[RecordPage]:
     return Ask(
         method="GET", path="/records", gives=RecordPage, params=_given({"after": after, "limit": 1000, **filters})
     )
+
+
+def _figures(since: float | None, until: float | None, step: int | None, domain: str | None) -> Ask[History]:
+    wanted = {"since": since, "until": until, "step": step, "domain": domain}
+    return Ask(method="GET", path="/figures", gives=History, params=_given(wanted))
+
+
+_TOTALS = Ask(method="GET", path="/figures/totals", gives=Figures)
 
 
 def _why(url: str, method: str | None, body: str | None, json: Any, form: Mapping[str, str] | None) -> Ask[Story]:
@@ -279,6 +289,21 @@ class AsyncClient:
                 yield record
             after = page.next
 
+    async def figures(
+        self,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        step: int | None = None,
+        domain: str | None = None,
+    ) -> History:
+        """What happened since then (seconds since the epoch; None: in the last hour), in steps of equal length."""
+        return await self.send(_figures(since, until, step, domain))
+
+    async def total_figures(self) -> Figures:
+        """Everything that was ever counted."""
+        return await self.send(_TOTALS)
+
     async def why(
         self,
         url: str,
@@ -373,6 +398,21 @@ class Client:
             page = self.send(_records(after, filters))
             yield from page.records
             after = page.next
+
+    def figures(
+        self,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        step: int | None = None,
+        domain: str | None = None,
+    ) -> History:
+        """What happened since then (seconds since the epoch; None: in the last hour), in steps of equal length."""
+        return self.send(_figures(since, until, step, domain))
+
+    def total_figures(self) -> Figures:
+        """Everything that was ever counted."""
+        return self.send(_TOTALS)
 
     def why(
         self,

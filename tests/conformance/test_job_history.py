@@ -11,7 +11,7 @@ import pytest
 from gossamer.errors import LeaseLost, Permanent
 from gossamer.frontier.contract import DeadFilter, JobTerms, SeedFindings
 from gossamer.frontier.politeness import SiteTerms
-from gossamer.model.job import Job, JobCounts, JobState
+from gossamer.model.job import Job, JobCounts, JobState, number_of
 from gossamer.model.schedule import Schedule
 from gossamer.model.task import Lease, UrlState
 from gossamer.project.retention import forget_old_runs
@@ -301,10 +301,10 @@ async def test_a_job_that_has_no_place_by_name_is_not_forgotten(lab):
 
 
 @pytest.mark.parametrize("lab", ["valkey"], indirect=True)
-async def test_jobs_that_were_begun_before_there_was_an_order_by_name_enter_it_once(lab):
+async def test_jobs_that_were_begun_before_there_was_an_order_of_jobs_enter_it_once(lab):
     jobs = [await ended(lab) for _ in range(3)]
-    await lab.jobs.server.call("UNLINK", lab.jobs.named)
-    await lab.jobs.server.call("HDEL", lab.jobs.keys.book("book"), "named")
+    await lab.jobs.server.call("UNLINK", lab.jobs.named, lab.jobs.listed)
+    await lab.jobs.server.call("HDEL", lab.jobs.keys.book("book"), "named", "listed")
     rows, read = lab.jobs.rows, []
 
     async def counted():
@@ -315,6 +315,7 @@ async def test_jobs_that_were_begun_before_there_was_an_order_by_name_enter_it_o
     answers = await asyncio.gather(*(lab.jobs.newest_jobs("books", 9) for _ in range(20)))
 
     assert [[job.id for job in answer] for answer in answers] == [jobs[::-1]] * 20
+    assert [job.id for job in await lab.jobs.page(9, owners=[""])] == jobs[::-1]
     assert len(read) == 1
 
 
@@ -380,3 +381,37 @@ async def test_the_standings_of_many_jobs_come_in_one_step(lab, monkeypatch):
     }
     assert found[jobs[4].id][0] == await lab.jobs.counts(jobs[4].id)
     assert await lab.jobs.standings([]) == {}
+
+
+async def test_jobs_are_listed_in_pages_of_their_owners(lab):
+    mine, others = [], []
+    for number in range(7):
+        owner = ("a", "b", "")[number % 3]
+        job, _ = await lab.jobs.open_job(f"job {number}", JobTerms(owner=owner), fresh=False)
+        (others if owner == "b" else mine).insert(0, job.id)
+    every = sorted(mine + others, key=number_of, reverse=True)
+
+    async def pages(limit: int, owners: tuple[str, ...] | None) -> list[list[str]]:
+        found: list[list[str]] = []
+        while True:
+            after = found[-1][-1] if found else None
+            some = [job.id for job in await lab.history.page(limit, owners=owners, after=after)]
+            if not some:
+                return found
+            found.append(some)
+
+    assert await pages(3, None) == [every[:3], every[3:6], every[6:]]
+    assert await pages(2, ("", "a")) == [mine[:2], mine[2:4], mine[4:]]
+    assert await pages(5, ("b",)) == [others]
+    assert await pages(5, ("a",)) == [[id for id in mine if number_of(id) % 3 == 1]]
+    assert await pages(5, ()) == await pages(5, ("nobody",)) == []
+
+    # A job that is forgotten ends no list, and what came after it is found.
+    await lab.jobs.seal_seeds(every[3])
+    assert await lab.jobs.close_job(every[3], "done")
+    assert await lab.history.forget_jobs([every[3]]) == (await lab.jobs.job(every[3]) is None)
+    assert [job.id for job in await lab.history.page(2, after=every[3])] == every[4:6]
+    left = [id for id in every if await lab.jobs.job(id) is not None]
+    assert await pages(4, None) == [left[:4], left[4:]]
+    with pytest.raises(Permanent, match="no id of a job"):
+        await lab.history.page(1, after="books")

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from gossamer.model.job import JobTerms
+from gossamer.project import wire_views
 from gossamer.project.keys import LOCAL, audit_lines, list_keys, one_time_token, revoke_key
 from gossamer.server import job_routes
 from gossamer.server.app import ENDPOINTS
@@ -142,15 +144,13 @@ async def test_what_one_key_made_another_does_not_see(door: Served) -> None:
         ("DELETE", f"/api/v1/jobs/{job}"),
     ):
         assert (await door.call(method, path, other)).status_code == 404, (method, path)
-    assert (await door.get("/api/v1/jobs", other)).json()["jobs"] == []
+    assert (await door.get("/api/v1/jobs", other)).json() == {"jobs": [], "next": None}
     assert [one["id"] for one in (await door.get("/api/v1/jobs", mine)).json()["jobs"]] == [job]
     assert [one["id"] for one in (await door.get("/api/v1/jobs")).json()["jobs"]] == [job]
     assert (await door.call("DELETE", f"/api/v1/jobs/{job}", mine)).status_code == 200
 
 
 async def test_jobs_of_the_project_are_seen_by_all_and_changed_by_the_admin(door: Served) -> None:
-    from gossamer.model.job import JobTerms
-
     job, _ = await door.project.state.jobs.open_job("books", JobTerms(), fresh=False)
     key = await door.new_key("reader", "jobs")
     assert (await door.get(f"/api/v1/jobs/{job.id}", key)).json()["name"] == "books"
@@ -159,6 +159,38 @@ async def test_jobs_of_the_project_are_seen_by_all_and_changed_by_the_admin(door
     assert (await door.get(f"/api/v1/jobs/{job.id}", key)).json()["status"] == "paused"
     assert (await door.call("DELETE", f"/api/v1/jobs/{job.id}")).status_code == 200
     assert (await door.call("DELETE", f"/api/v1/jobs/{job.id}")).status_code == 409
+
+
+async def test_jobs_are_listed_in_pages_and_by_status_without_reading_all(
+    door: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, state = await door.new_key("lister", "jobs"), door.project.state
+    owner = key.split("_")[1]
+    ids = [(await state.jobs.open_job(f"j{n}", JobTerms(owner=owner), fresh=False))[0].id for n in range(6)][::-1]
+    hidden, _ = await state.jobs.open_job("theirs", JobTerms(owner="them"), fresh=False)
+    for ended in ids[2:]:
+        await state.jobs.seal_seeds(ended)
+        await state.jobs.close_job(ended, "source failed: it is gone" if ended == ids[5] else "done")
+    monkeypatch.setattr(wire_views, "JOBS_AT_ONCE", 2)
+    monkeypatch.setattr(wire_views, "LOOKED_AT", 4)
+    monkeypatch.delattr(type(state.jobs), "jobs")  # whoever reads all jobs fails
+
+    async def pages(key: str | None = None, **wanted: Any) -> list[list[str]]:
+        found, after = [], None
+        while True:
+            answer = (await door.get("/api/v1/jobs", key, **wanted, **({"after": after} if after else {}))).json()
+            found.append([job["id"] for job in answer["jobs"]])
+            after = answer["next"]
+            if after is None:
+                return found
+
+    assert await pages(key, limit=4) == [ids[:4], ids[4:]]
+    assert await pages(key, limit=3) == [ids[:3], ids[3:]]  # and no empty page after the last
+    assert await pages(key, status="queued", limit=1) == [[ids[0]], [ids[1]]]
+    assert await pages(key, status="completed", limit=2) == [[ids[2], ids[3]], [ids[4]]]
+    assert await pages(key, status="failed") == [[], [ids[5]]]  # four were looked at, then the rest
+    assert await pages(limit=4) == [[hidden.id, *ids[:3]], ids[3:]]
+    assert (await door.get("/api/v1/jobs", key, after="books")).status_code == 422
 
 
 # -- limits --------------------------------------------------------------------------------------------------------
@@ -301,16 +333,19 @@ async def test_every_write_is_in_the_audit_log_and_no_secret(door: Served) -> No
     await door.post("/api/v1/batch", {"urls": []})
     made = (await door.post("/api/v1/keys", {"name": "robot", "scopes": ["jobs"]})).json()
     await door.get("/api/v1/jobs")
+    for method in ("GET", "POST"):  # to look is no write, and not noted
+        assert (await door.call(method, "/api/v1/keys", made["key"])).status_code == 403
 
     lines = await audit_lines(door.project)
     assert [(line.action, line.target, line.status, line.name) for line in lines] == [
+        ("POST /api/v1/keys", "", 403, "robot"),
         ("POST /api/v1/keys", made["id"], 201, "all"),
         ("POST /api/v1/batch", "", 422, "all"),
         (f"DELETE /api/v1/jobs/{job}", job, 200, "all"),
         ("POST /api/v1/scrape/async", job, 202, "all"),
     ]
     shown = await door.get("/api/v1/audit", limit=2)
-    assert [line["status"] for line in shown.json()] == [201, 422]
+    assert [line["status"] for line in shown.json()] == [403, 201]
     assert made["key"].rpartition("_")[2] not in shown.text
 
 

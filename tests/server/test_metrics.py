@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 from collections import Counter
@@ -13,6 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gossamer.errors import BackendUnavailable
 from gossamer.frontier.contract import JobTerms
+from gossamer.project.metrics import exposition
+from gossamer.project.open import Project
+from gossamer.server import project_routes
 from tests.conformance.frontiers import candidate
 from tests.docs.manual import ROOT, quoted, read, rows_under
 from tests.patience import PATIENCE
@@ -32,6 +36,9 @@ GAUGES = (
     "gossamer_running_jobs", "gossamer_running_jobs_pages", "gossamer_ready_tasks",
     "gossamer_runnable_pages_per_second", "gossamer_workers_wanted", "gossamer_alert_firing",
 )  # fmt: skip
+
+
+BAD_FIGURES: list[dict[str, float]] = [{"since": 5, "until": 4}, {"step": 59}, {"since": -1}, {"since": 1, "step": 60}]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +71,15 @@ async def test_counters_agree_with_the_log_of_the_site(tmp_path: Path, site: Par
         await client.wait((await client.crawl(spider="things")).job_id, every=0.05)
         await client.wait((await client.batch([site.url(path=f"/nothing/{n}") for n in range(3)])).job_id, every=0.05)
         text, found = await metrics_of(door)
+        last_hour, of_site = await client.figures(), await client.figures(domain="site0.localhost", step=600)
+        ever = await client.total_figures()
+        bad = [(await door.get("/api/v1/figures", **wanted)).status_code for wanted in BAD_FIGURES]
 
+    assert last_hour.whole.pages == ever.outcomes() == {"done": 30, "dead": 3}
+    assert sum(sum(point.pages.values()) for point in last_hour.points) == 33
+    assert (last_hour.step, of_site.step) == (60, 600)
+    assert (of_site.whole.pages, of_site.whole.routes) == ({"done": 30, "dead": 3}, {})
+    assert bad == [422] * len(BAD_FIGURES)
     statuses = Counter(hit.status for hit in site.hits())
     assert (statuses[200], statuses[404]) == (30, 3)
     assert found["gossamer_pages_total", "outcome=done", "route=direct"] == 30
@@ -117,6 +132,30 @@ async def test_a_store_that_is_away_takes_only_its_own_figures_with_it(
     assert ("gossamer_pages" in families_of(text)) == (there == "records")
     assert ("gossamer_workers" in families_of(text)) == (there == "state")
     assert "secret.example" not in text
+
+
+async def test_what_was_read_is_given_to_those_who_ask_soon_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    async def counted(project: Project) -> bytes:
+        read.append(project)
+        return await exposition(project)
+
+    monkeypatch.setattr(project_routes, "exposition", counted)
+    async with serving(settings_of(tmp_path), worker=False) as door:
+        monkeypatch.setattr(project_routes, "KEPT_FOR", 1e9)
+        monkeypatch.setattr(project_routes, "LONGEST_KEPT", 1e9)
+        assert (await door.get("/metrics")).text == (await door.get("/metrics")).text
+        assert len(read) == 1
+
+    monkeypatch.setattr(project_routes, "KEPT_FOR", 0)
+    async with serving(settings_of(tmp_path / "other"), worker=False) as door:  # of another project nothing is kept
+        await asyncio.gather(*(door.get("/metrics") for _ in range(5)))
+        assert len(read) == 2
+        await door.get("/metrics")
+        assert len(read) == 3
 
 
 async def test_promtool_has_no_complaint(tmp_path: Path, site: Park) -> None:

@@ -93,7 +93,8 @@ def test_a_schedule_that_was_added_is_listed_with_what_was_said(shop):
         shop, "prices", "--cron", "30 4 * * 1", "--zone", "Europe/Berlin", "--url", "https://shop.example/p/{1..20}",
         "--url", "https://shop.example/new", "--kind", "book", "--priority", "3", "--min-age", "2h", "--overlap",
         "queue", "--limit", "9", "--budget", "500", "--min-interval", "1h", "--max-interval", "7d", "--window",
-        "22:00-06:00", "--window", "Sat,Sun",
+        "22:00-06:00", "--window", "Sat,Sun", "--min-records", "40", "--min-pages", "5", "--max-dead-share", "0.1",
+        "--max-change", "0.5",
     )  # fmt: skip
 
     assert "at 04:30 on Monday, Europe/Berlin" in said.out
@@ -102,6 +103,8 @@ def test_a_schedule_that_was_added_is_listed_with_what_was_said(shop):
     assert (found["kind"], found["priority"], found["overlap"], found["limit"]) == ("book", 3, "queue", 9)
     assert (found["budget"], found["min_age"], found["min_interval"], found["max_interval"]) == (500, "2h", "1h", "7d")
     assert found["windows"] == "22:00-06:00; Sat,Sun Europe/Berlin"
+    assert found["expected"] == {"min_records": 40, "min_pages": 5, "max_dead_share": 0.1, "max_change": 0.5}
+    assert "min_records 40, min_pages 5, max_dead_share 0.1" in shop.run("schedule", "show", "prices").out
     assert (found["origin"], found["state"], found["runs"], found["last_runs"]) == ("added", "new", 0, [])
     head, row = shop.run("schedule", "list").lines
     assert head.split()[:3] == ["NAME", "SPIDER", "WHEN"]

@@ -29,7 +29,19 @@ from ..project.status import place_near, what_it_waits_for
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
-from .app import ArgumentOption, allow_local, app, err, fail, run_async, settings_with
+from .app import (
+    ArgumentOption,
+    MaxChangeOption,
+    MaxDeadShareOption,
+    MinPagesOption,
+    MinRecordsOption,
+    allow_local,
+    app,
+    err,
+    fail,
+    run_async,
+    settings_with,
+)
 from .layout import in_words
 from .progress import Alarms, ProgressLine, Warnings
 
@@ -61,16 +73,10 @@ def crawl_verb(
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")] = False,
-    min_records: Annotated[
-        int | None, typer.Option(min=0, help="Warn when it sees fewer; 0: it need not see any.")
-    ] = None,
-    min_pages: Annotated[int | None, typer.Option(min=0, help="Warn when fewer pages came.")] = None,
-    max_dead_share: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Warn when more of its pages are dead letters: 0.05.")
-    ] = None,
-    max_change: Annotated[
-        float | None, typer.Option(min=0, help="Warn when the records differ by more from the last run: 0.5.")
-    ] = None,
+    min_records: MinRecordsOption = None,
+    min_pages: MinPagesOption = None,
+    max_dead_share: MaxDeadShareOption = None,
+    max_change: MaxChangeOption = None,
     replay: Annotated[
         bool, typer.Option("--replay", help="Answer from the archive only; send nothing, store nothing.")
     ] = False,

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Annotated, TypeVar
 
 import typer
+from msgspec.structs import asdict
 from rich.text import Text
 
 from ..clock import SystemClock
@@ -43,7 +44,18 @@ from ..project.schedules import (
 from ..project.timetable import SKIPPED, UNREAD, in_zone
 from ..settings import FILE_NAME, ScheduleTable, Settings
 from ..units import Size, distance, many, moment, parse_duration, parse_size, seconds_of, visible
-from .app import ArgumentOption, app, err, out, run_async, settings_with
+from .app import (
+    ArgumentOption,
+    MaxChangeOption,
+    MaxDeadShareOption,
+    MinPagesOption,
+    MinRecordsOption,
+    app,
+    err,
+    out,
+    run_async,
+    settings_with,
+)
 from .jobs import print_jobs
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
 
@@ -190,6 +202,7 @@ def _facts(settings: Settings, one: ScheduleDetail, now: float) -> list[tuple[st
         ("budget", f"{one.budget:,} fetches a day" if one.budget is not None else ""),
         ("min interval", one.min_interval),
         ("max interval", one.max_interval),
+        ("expected", ", ".join(f"{key} {value:g}" for key, value in asdict(one.expected).items() if value is not None)),
         ("from", origin),
         ("runs", f"{one.runs:,} so far"),
         ("skipped", skipped if one.skipped else ""),
@@ -347,6 +360,10 @@ def add_verb(
     budget: Annotated[int | None, typer.Option(min=1, help="Fetches a day, spent where pages change most.")] = None,
     min_interval: Annotated[str | None, typer.Option(help="With a budget: fetch no page more often.")] = None,
     max_interval: Annotated[str | None, typer.Option(help="With a budget: fetch no page less often.")] = None,
+    min_records: MinRecordsOption = None,
+    min_pages: MinPagesOption = None,
+    max_dead_share: MaxDeadShareOption = None,
+    max_change: MaxChangeOption = None,
     replace: Annotated[bool, typer.Option("--replace", help="Change the one of that name.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Even if the spider is not found on this machine.")] = False,
 ) -> None:
@@ -380,6 +397,10 @@ def add_verb(
         budget=budget,
         min_interval=_duration("--min-interval", min_interval),
         max_interval=_duration("--max-interval", max_interval),
+        min_records=min_records,
+        min_pages=min_pages,
+        max_dead_share=max_dead_share,
+        max_change=max_change,
     )
     try:
         new = new_schedule(settings, name, table, force=force)

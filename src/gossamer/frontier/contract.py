@@ -7,7 +7,7 @@ Every verb is atomic; backends may group several calls into one commit.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import MappingProxyType
@@ -310,7 +310,13 @@ class SeedBook(Protocol):
 
 
 class JobHistory(Protocol):
-    """Earlier jobs of a name, and forgetting them."""
+    """Earlier jobs: in order, of a name, and forgetting them."""
+
+    async def page(self, limit: int, *, owners: Collection[str] | None = None, after: str | None = None) -> list[Job]:
+        """Up to `limit` jobs in any state, the newest first; with `owners`, those that these keys began, of which ""
+        means that none did. `after` is the id of the job that the page before ended with, also if it is forgotten
+        since. The cost does not grow with the other jobs. Raises Permanent for an `after` that is no id."""
+        ...
 
     async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
         """Jobs of that name in any state, newest first, without the newest `skip`. The cost does not grow with jobs of

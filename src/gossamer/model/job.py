@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from ..errors import Permanent
 from .outcome import Expectations, JobOutcome, implied
 from .task import UrlState
 
@@ -196,6 +197,14 @@ def summed_stats(*parts: Mapping[str, int]) -> dict[str, int]:
             name = name if known else OTHER_STATS
             sums[name] = sums.get(name, 0) + count
     return sums
+
+
+def number_of(id: str) -> int:
+    """The number of a job, from its id. Raises Permanent for a text that is no id."""
+    digits = id.rpartition("-")[2]
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 12):
+        raise Permanent(f"{id[:60]!r} is no id of a job: it would end with a number.")
+    return int(digits)
 
 
 def slug(name: str) -> str:

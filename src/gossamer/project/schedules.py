@@ -16,7 +16,7 @@ import msgspec
 from ..clock import iso_time
 from ..errors import Misconfigured
 from ..model.job import JobState
-from ..model.outcome import Outcome, Reason
+from ..model.outcome import Expectations, Outcome, Reason
 from ..model.schedule import Overlap, Schedule, ScheduleProgress, UnreadableSchedule
 from ..schedule.definition import FROM_FILE, schedules_of
 from ..schedule.sources import PagesSource, StartSource, discreet, source_of, without_secrets
@@ -68,6 +68,7 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
     budget: int | None  # fetches a day
     min_interval: str | None
     max_interval: str | None
+    expected: Expectations  # what a run must come to
     origin: str  # file or added
     created_at: str
     paused: bool

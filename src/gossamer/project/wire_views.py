@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ..model.job import Job, JobState
+from ..model.job import Job, JobState, number_of
 from ..model.record import StoredRecord
 from ..model.task import Request
 from ..parse.site import SiteSpider
@@ -30,6 +30,9 @@ from .story import ANOTHER_JOB, JobStory, Story, story_of
 from .wire_jobs import BadWish
 
 PIECE = 256 * 1024  # bytes that are sent at once
+UNFINISHED = ("queued", "running", "paused")  # statuses of jobs that have not ended
+JOBS_AT_ONCE = 100
+LOOKED_AT = 1000  # jobs, for those of one status
 MOST_BYTES = 16 * 1024 * 1024  # of results or records in one answer, roughly; one of them is always given
 
 
@@ -79,19 +82,37 @@ def _status(view: JobView) -> str:
 async def job_reports(
     project: Project, caller: Caller, *, limit: int, after: str | None = None, status: str | None = None
 ) -> JobReports:
-    """The jobs of the caller's sight, the newest first, that come after the job `after` in this list."""
-    jobs = [job for job in await project.state.jobs.jobs() if caller.sees(job)]
-    ids = [job.id for job in jobs]
-    begin = ids.index(after) + 1 if after in ids else len(ids) if after is not None else 0
+    """The jobs of the caller's sight, the newest first, that come after the job `after`. With a `status` at most
+    LOOKED_AT jobs are looked at: then there may be fewer than `limit`, and more after `next`."""
     found: list[JobReport] = []
-    for start in range(begin, len(jobs), limit):
-        for view in await views_of(project, jobs[start : start + limit]):
+    looked, last = 0, after
+    async for jobs in _seen_jobs(project, caller, limit=limit, after=after, status=status):
+        for view in await views_of(project, jobs):
+            if len(found) == limit or looked == LOOKED_AT:
+                return JobReports(jobs=found, next=last)
+            looked, last = looked + 1, view.id
             report = _report(view)
             if status in (None, report.status):
                 found.append(report)
-            if len(found) == limit:
-                return JobReports(jobs=found, next=report.id if report.id != ids[-1] else None)
     return JobReports(jobs=found, next=None)
+
+
+async def _seen_jobs(
+    project: Project, caller: Caller, *, limit: int, after: str | None, status: str | None
+) -> AsyncIterator[list[Job]]:
+    """Jobs that may be meant, some at a time."""
+    if status in UNFINISHED:
+        running = [job for job in await project.state.jobs.running_jobs() if caller.sees(job)]
+        below = number_of(after) if after is not None else None
+        running = [job for job in running[::-1] if below is None or number_of(job.id) < below]
+        for start in range(0, len(running), JOBS_AT_ONCE):
+            yield running[start : start + JOBS_AT_ONCE]
+        return
+    owners = None if caller.is_admin else ("", caller.id)
+    some = limit + 1 if status is None else JOBS_AT_ONCE  # one more tells whether there is a next page
+    while jobs := await project.state.history.page(some, owners=owners, after=after):
+        yield jobs
+        after = jobs[-1].id
 
 
 # -- records -------------------------------------------------------------------------------------------------------

@@ -1,12 +1,13 @@
 """The door: every request passes here, in this order.
 
     1. host       the name in the Host header must be one of ours: no page in a browser reaches us by rebinding DNS
-    2. key        who asks, and whether the scope suffices; `x-api-key` or `Authorization: Bearer`
+    2. key        who asks; `x-api-key` or `Authorization: Bearer`
     3. rate       of that key, in this process, and how many of its requests are under way
-    4. parsing    parameters and body, bounded and strict
-    5. repeat     a request with an Idempotency-Key that was answered gets the same answer
-    6. handler    calls project
-    7. audit      every write is noted
+    4. scope      whether that of the key suffices
+    5. parsing    parameters and body, bounded and strict
+    6. repeat     a request with an Idempotency-Key that was answered gets the same answer
+    7. handler    calls project
+    8. audit      every write is noted, also one that was refused, here or for the scope
 
 How it fails: every error is one JSON object with a code and a message; a defect of ours is a bare 500, and its
 traceback goes to the log. How it recovers: nothing is kept here but the buckets of rates, which fill again.
@@ -82,10 +83,12 @@ class Door:
     async def _serve(self, endpoint: Endpoint, request: Request) -> Response:
         self.check_host(request)
         caller = NOBODY if endpoint.scope == PUBLIC else await self._caller(request)
-        if not endpoint.is_open_to(caller):
-            raise ApiError(403, "scope", f"Your key lacks the scope {endpoint.scope!r}. Ask for a key that has it.")
         if caller is not NOBODY:
-            self.count(request, caller)
+            self.count(request, caller)  # first of all: whoever is refused asks no more often than others
+        if not endpoint.is_open_to(caller):
+            if endpoint.writes:
+                await self.note(request, caller, "", 403)
+            raise ApiError(403, "scope", f"Your key lacks the scope {endpoint.scope!r}. Ask for a key that has it.")
         query = parse_query(request, endpoint.query)
         if not endpoint.writes:
             return self._response(await endpoint.handler(self._call(request, caller, query, None)))

@@ -1,4 +1,4 @@
-"""The project as a whole: its workers, spiders, learned routes, proxies, quality and settings. And its metrics."""
+"""The project as a whole: its workers, spiders, learned routes, proxies, quality and settings. And its figures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from ..model.figures import Figures
+from ..project.figures import History, history, totals
 from ..project.keys import ADMIN, JOBS, METRICS, RECORDS
 from ..project.metrics import CONTENT_TYPE, exposition
 from ..project.open import Project
@@ -20,6 +22,10 @@ from ..project.settings_view import SettingView, setting_lines, settings_view
 from ..project.wire_views import CatalogueEntry, catalogue, seen_quality
 from ..project.workers import WorkerView, drain_worker, list_workers
 from .endpoint import Call, Endpoint, Reply
+
+HOUR = 3600.0
+KEPT_FOR = 10  # times as long as it took to read them, metrics are given to others ...
+LONGEST_KEPT = 5.0  # ... and that many seconds at most
 
 
 class RoutesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,6 +44,15 @@ class QualityQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 class SettingsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: str | None = None  # a setting, or a group of them
+
+
+class FiguresQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Times are seconds since the epoch; without `since` it is the last hour."""
+
+    since: Annotated[float, Meta(ge=0, le=1e11)] | None = None
+    until: Annotated[float, Meta(ge=0, le=1e11)] | None = None
+    step: Annotated[int, Meta(ge=60, le=86_400)] | None = None  # seconds
+    domain: Annotated[str, Meta(min_length=1, max_length=253)] | None = None  # that site alone
 
 
 class DrainWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,17 +94,40 @@ async def wanted_workers(call: Call) -> Reply:
     return Reply(value=await scaling(call.project))
 
 
+async def figures(call: Call) -> Reply:
+    query = call.of(FiguresQuery)
+    since = call.project.clock.now() - HOUR if query.since is None else query.since
+    return Reply(
+        value=await history(call.project, since=since, until=query.until, step=query.step, domain=query.domain)
+    )
+
+
+async def all_figures(call: Call) -> Reply:
+    return Reply(value=await totals(call.project))
+
+
 class SharedMetrics:
-    """The figures are put together once for all who ask for them meanwhile: many who ask cost no more than one."""
+    """The figures are put together once for all who ask for them meanwhile, and given to those who ask soon after: many
+    who ask cost a tenth of the server's time at most."""
 
     def __init__(self) -> None:
-        self._under_way: tuple[Project, asyncio.Task[bytes]] | None = None
+        self._shared: tuple[Project, asyncio.Task[bytes]] | None = None
+        self._good_until = 0.0
 
     async def answer(self, call: Call) -> Response:
-        if self._under_way is None or self._under_way[0] is not call.project or self._under_way[1].done():
-            self._under_way = call.project, asyncio.create_task(exposition(call.project), name="metrics")
-        text = await asyncio.shield(self._under_way[1])  # one who leaves takes nothing from the others
+        shared, now = self._shared, call.project.clock.monotonic()
+        if shared is None or shared[0] is not call.project or (shared[1].done() and now >= self._good_until):
+            shared = self._shared = call.project, asyncio.create_task(self._read(call.project), name="metrics")
+        text = await asyncio.shield(shared[1])  # one who leaves takes nothing from the others
         return Response(text, headers={"content-type": CONTENT_TYPE})
+
+    async def _read(self, project: Project) -> bytes:
+        began = project.clock.monotonic()
+        self._good_until = began
+        text = await exposition(project)
+        ended = project.clock.monotonic()
+        self._good_until = ended + min(LONGEST_KEPT, KEPT_FOR * (ended - began))
+        return text
 
 
 ENDPOINTS = (
@@ -163,6 +201,23 @@ ENDPOINTS = (
         summary="What can be fetched now, and how many workers that takes",
         handler=wanted_workers,
         gives=Scaling,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/figures",
+        scope=METRICS,
+        summary="What happened over time, in steps: pages by outcome, speed, success, latency, errors",
+        handler=figures,
+        query=FiguresQuery,
+        gives=History,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/figures/totals",
+        scope=METRICS,
+        summary="Everything that was ever counted",
+        handler=all_figures,
+        gives=Figures,
     ),
     Endpoint(
         method="GET",

@@ -22,12 +22,9 @@ class RedisKeys:
         return bool(await self._server.call("HSETNX", self._keys, key.id, msgspec.json.encode(key)))
 
     async def key(self, id: str) -> ApiKey | None:
-        text = await self._server.call("HGET", self._keys, id)
-        if not text:
-            return None
-        revoked = await self._server.call("HGET", self._revoked, id)
-        used = await self._server.call("HGET", self._used, id)
-        return _key(text, revoked, used)
+        names = (self._keys, self._revoked, self._used)
+        text, revoked, used = await self._server.together([("HGET", name, id) for name in names])
+        return _key(text, revoked, used) if text else None
 
     async def keys(self) -> list[ApiKey]:
         stored = await self._server.fields(self._keys)

@@ -8,7 +8,7 @@ is gone; nothing is repeated here, because only the caller knows what may be rep
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from hashlib import sha1
@@ -99,14 +99,29 @@ class Server:
             return await self._execute(*command)
 
     async def _execute(self, *command: Any) -> Any:
+        return await self._alone(lambda: self._client.execute_command(*command))
+
+    async def _alone(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Ask on a connection that nobody else uses meanwhile."""
         task = asyncio.current_task()
         asked = task.cancelling() if task is not None else 0
         async with self._room:
-            answer = await self._client.execute_command(*command)
+            answer = await ask()
         if task is not None and task.cancelling() > asked:
             # The driver waits with wait_for, which in Python 3.11 forgets a cancellation that meets a result.
             raise asyncio.CancelledError
         return answer
+
+    async def together(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """The answers to several commands that are sent at once, and that need not happen together."""
+        if len(commands) < 2:
+            return [await self.call(*command) for command in commands]
+        pipeline = self._client.pipeline() if self.cluster else self._client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        with translated(self.where):
+            answers: list[Any] = await self._alone(pipeline.execute)
+        return answers
 
     def now(self) -> str:
         """The time as scripts take it: empty, so that they ask the server's clock, except in tests."""
@@ -121,8 +136,12 @@ class Server:
 
     async def fields(self, key: str) -> dict[bytes, bytes]:
         """A whole hash. Only for hashes that stay small."""
-        answer = await self.call("HGETALL", key)
-        return answer if isinstance(answer, dict) else dict(zip(answer[::2], answer[1::2], strict=True))
+        return (await self.hashes([key]))[0]
+
+    async def hashes(self, keys: Sequence[str]) -> list[dict[bytes, bytes]]:
+        """Several of them."""
+        answers = await self.together([("HGETALL", key) for key in keys])
+        return [one if isinstance(one, dict) else dict(zip(one[::2], one[1::2], strict=True)) for one in answers]
 
     async def scan(self, key: str, count: int = 500) -> AsyncIterator[tuple[bytes, bytes]]:
         """Every field of a hash, without keeping the server busy for long; one may come twice while it changes."""

@@ -9,7 +9,7 @@ How it recovers: when a process dies before all shards know or are cleared, othe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ import msgspec
 
 from ...errors import Permanent
 from ...frontier.contract import SeedFindings
-from ...model.job import COUNTERS, Job, JobCounts, JobState, JobTerms, outcome_text, slug, summed_stats
+from ...model.job import COUNTERS, Job, JobCounts, JobState, JobTerms, number_of, outcome_text, slug, summed_stats
 from ...model.outcome import JobOutcome
 from ..cleanup import BackgroundCleanup
 from .cleanup import JobCleanup
@@ -27,9 +27,10 @@ from .keys import SEED_KEYS, STATS, Keyspace
 LIMIT = "limit"  # the ending that leaves tasks in the queue
 CANCELLED = "cancelled"
 GIVEN_UP = ("replaced", CANCELLED)  # endings that drop open URLs
-NAMED_AT_ONCE = 500
+ALL = "*"  # the owner of every job, in the key `listed`
+PLACED_AT_ONCE = 500
 JOBS_AT_ONCE = 100
-NUMBER_DIGITS = 12  # of a job's number in the key `named`, as lua/jobs.lua writes it
+NUMBER_DIGITS = 12  # of a job's number in the keys `named` and `listed`, as lua/jobs.lua writes it
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,11 +89,12 @@ class RedisJobs:
         self.server = server
         self.keys = keys
         self.named = keys.book("named")
-        self._naming = asyncio.Lock()
+        self.listed = keys.book("listed")
+        self._placing = asyncio.Lock()
         self._job_cleanup = JobCleanup(server, keys, self)
         self.cleanup = BackgroundCleanup(self._job_cleanup.clear_some, self._job_cleanup.look, server.ticks)
         self.book = tuple(
-            keys.book(name) for name in ("book", "jobs", "running", "dropping", "named", "forgetting")
+            keys.book(name) for name in ("book", "jobs", "running", "dropping", "named", "forgetting", "listed")
         )  # for lua/jobs.lua
 
     async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
@@ -174,16 +176,25 @@ class RedisJobs:
     async def jobs(self) -> list[Job]:
         return [row.job() for row in await self.rows()]
 
+    async def page(self, limit: int, *, owners: Collection[str] | None = None, after: str | None = None) -> list[Job]:
+        below = number_of(after) if after is not None else None
+        await self._see_that_all_have_places()
+        whom, found = (ALL,) if owners is None else tuple(owners), list[Job]()
+        while len(found) < limit:
+            behind = (self._ids_behind(self.listed, whose, limit, below=below) for whose in whom)
+            ids = sorted({id for some in await asyncio.gather(*behind) for id in some}, key=_number, reverse=True)
+            if not ids:
+                break
+            found += await self._jobs_of(ids[:limit])
+            below = _number(ids[:limit][-1])
+        return found[:limit]
+
     async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
-        await self._see_that_all_are_named()
-        first, beyond = name.encode() + b"\0", name.encode() + b"\1"
-        places = await self.server.call("ZREVRANGEBYLEX", self.named, b"(" + beyond, b"[" + first, "LIMIT", skip, limit)
-        ids = [place[len(first) + NUMBER_DIGITS :] for place in places]
-        texts = await self.server.call("HMGET", self.keys.book("jobs"), *ids) if ids else []
-        return [read_job(text).job() for text in texts if text]
+        await self._see_that_all_have_places()
+        return await self._jobs_of(await self._ids_behind(self.named, name, limit, skip=skip))
 
     async def forget_jobs(self, jobs: Sequence[str]) -> int:
-        await self._see_that_all_are_named()
+        await self._see_that_all_have_places()
         forgotten = 0
         for job in jobs:
             row = await self.find_row(job)
@@ -206,8 +217,8 @@ class RedisJobs:
         return (await self.row(job)).admission()
 
     async def counts(self, job: str) -> JobCounts:
-        row = await self.find_row(job)
-        return await self._counts(row) if row is not None else JobCounts()
+        found = await self.standings([job])
+        return found[job][0] if found else JobCounts()
 
     async def standings(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
         found: dict[str, tuple[JobCounts, bool]] = {}
@@ -215,26 +226,24 @@ class RedisJobs:
             some = jobs[start : start + JOBS_AT_ONCE]
             texts = await self.server.call("HMGET", self.keys.book("jobs"), *some)
             rows = [read_job(text) for text in texts if text]
-            counts = await asyncio.gather(*map(self._counts, rows))
-            found |= {row.id: (counted, row.sealed) for row, counted in zip(rows, counts, strict=True)}
+            counts = await self._all_counts([row.number for row in rows])
+            found |= {row.id: (_summed(shards), row.sealed) for row, shards in zip(rows, counts, strict=True)}
         return found
-
-    async def _counts(self, row: JobRow) -> JobCounts:
-        shards = await self._all_counts(row.number)
-        totals = {name: sum(int(counts.get(name.encode(), 0)) for counts in shards) for name in COUNTERS}
-        return JobCounts(**totals, stats=summed_stats(*map(read_stats, shards)))
 
     # -- for the other parts of this backend -----------------------------------------------------------------
 
     async def stats(self, number: int) -> dict[str, int]:
         """What the spider of a job counts itself, in all shards together."""
-        return summed_stats(*map(read_stats, await self._all_counts(number)))
+        (shards,) = await self._all_counts([number])
+        return summed_stats(*map(read_stats, shards))
 
-    async def _all_counts(self, number: int) -> list[dict[bytes, bytes]]:
+    async def _all_counts(self, numbers: Sequence[int]) -> list[list[dict[bytes, bytes]]]:
+        """Of each of these jobs the counts of each shard."""
         keys = self.keys
-        return await asyncio.gather(
-            *(self.server.fields(keys.in_shard(shard, f"{number}:counts")) for shard in range(keys.shards))
+        counts = await self.server.hashes(
+            [keys.in_shard(shard, f"{number}:counts") for number in numbers for shard in range(keys.shards)]
         )
+        return [counts[start : start + keys.shards] for start in range(0, len(counts), keys.shards)]
 
     async def row(self, job: str) -> JobRow:
         """Raises Permanent for an unknown job."""
@@ -340,24 +349,52 @@ class RedisJobs:
             *(self.server.call("HSET", keys.in_shard(shard, f"{number}:meta"), *fields) for shard in range(keys.shards))
         )
 
-    async def _see_that_all_are_named(self) -> None:
-        """Enter jobs in `named` that were opened before that key existed, or were moved here."""
-        if await self._are_all_named():
+    async def _see_that_all_have_places(self) -> None:
+        """Enter jobs in `named` and `listed` that were opened before these keys existed, or were moved here."""
+        if await self._have_all_places():
             return
-        async with self._naming:  # once, however many callers ask at the same time
-            if await self._are_all_named():
+        async with self._placing:  # once, however many callers ask at the same time
+            if await self._have_all_places():
                 return
             rows = await self.rows()
-            for start in range(0, len(rows), NAMED_AT_ONCE):
-                places = [
-                    row.name.encode() + b"\0%0*d" % (NUMBER_DIGITS, row.number) + row.id.encode()
-                    for row in rows[start : start + NAMED_AT_ONCE]
-                ]
-                await self.server.call("ZADD", self.named, *(word for place in places for word in (0, place)))
-            await self.server.call("HSET", self.keys.book("book"), "named", 1)
+            for start in range(0, len(rows), PLACED_AT_ONCE):
+                some = rows[start : start + PLACED_AT_ONCE]
+                named = [_place(row.name, row.number, row.id) for row in some]
+                listed = [_place(whose, row.number, row.id) for row in some for whose in (ALL, row.admission().owner)]
+                for key, places in ((self.named, named), (self.listed, listed)):
+                    await self.server.call("ZADD", key, *(word for place in places for word in (0, place)))
+            await self.server.call("HSET", self.keys.book("book"), "named", 1, "listed", 1)
 
-    async def _are_all_named(self) -> bool:
-        return bool(await self.server.call("HGET", self.keys.book("book"), "named"))
+    async def _have_all_places(self) -> bool:
+        return None not in await self.server.call("HMGET", self.keys.book("book"), "named", "listed")
+
+    async def _ids_behind(
+        self, key: str, whose: str, limit: int, *, skip: int = 0, below: int | None = None
+    ) -> list[bytes]:
+        """Ids of jobs of a name in `named` or of an owner in `listed`, the newest first; `below` a number alone."""
+        first = whose.encode() + b"\0"
+        beyond = whose.encode() + b"\1" if below is None else _place(whose, below)
+        places = await self.server.call("ZREVRANGEBYLEX", key, b"(" + beyond, b"[" + first, "LIMIT", skip, limit)
+        return [place[len(first) + NUMBER_DIGITS :] for place in places]
+
+    async def _jobs_of(self, ids: Sequence[bytes]) -> list[Job]:
+        """Those that are not forgotten meanwhile."""
+        texts = await self.server.call("HMGET", self.keys.book("jobs"), *ids) if ids else []
+        return [read_job(text).job() for text in texts if text]
+
+
+def _summed(shards: Sequence[dict[bytes, bytes]]) -> JobCounts:
+    totals = {name: sum(int(counts.get(name.encode(), 0)) for counts in shards) for name in COUNTERS}
+    return JobCounts(**totals, stats=summed_stats(*map(read_stats, shards)))
+
+
+def _number(id: bytes) -> int:
+    return number_of(id.decode())
+
+
+def _place(whose: str, number: int, id: str = "") -> bytes:
+    """As `place_among` in lua/jobs.lua."""
+    return b"%b\0%0*d%b" % (whose.encode(), NUMBER_DIGITS, number, id.encode())
 
 
 SITES_AT_ONCE = 1_000

@@ -4,11 +4,14 @@
 keys of one shard lie on one node, so that a script may touch them together; shards may lie on different nodes.
 
     gossamer:{P}:book           hash    version, shards, version of fingerprints, number of the newest job, mark of a
-                                        move, how often schedules were changed, whether all jobs are in `named`
+                                        move, how often schedules were changed, whether all jobs are in `named`, and
+                                        in `listed`
     gossamer:{P}:jobs           hash    job id -> JSON: name, state, terms, times, whether it is paused
     gossamer:{P}:running        hash    job name -> id of its unfinished job; #id -> id of an older one, running again
     gossamer:{P}:dropping       set     ids of replaced and cancelled jobs whose open URLs are not dropped yet
     gossamer:{P}:named          zset    jobs in order of name and number: name, a zero byte, number, id (scores 0)
+    gossamer:{P}:listed         zset    jobs in order of owner and number: the key that began it over HTTP or "", a zero
+                                        byte, number, id; and each once more for the owner * (scores 0)
     gossamer:{P}:forgetting     set     numbers of jobs that were forgotten and whose keys are not deleted yet
     gossamer:{P}:schedules      hash    name of a schedule -> its version, its last job, and JSON: its progress
     gossamer:{P}:leader         hash    the scheduler that leads: its name, its token, until when

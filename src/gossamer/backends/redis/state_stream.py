@@ -59,7 +59,7 @@ from .site_orders import RedisSiteOrders
 BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
-    "jobs", "running", "dropping", "named", "workers", "spools", "standings", "purses", "schedules", "leader",
+    "jobs", "running", "dropping", "named", "listed", "workers", "spools", "standings", "purses", "schedules", "leader",
     *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit", *CALLBACK_KEYS, "callback-secrets",
     "kept-sessions", "kept-sessions-used", "orders", "drains", *ALERT_KEYS, "silences",
 )  # fmt: skip

@@ -25,7 +25,7 @@ class SqliteKeys:
         return await self._database.write(lambda connection: add_key(connection, key))
 
     async def key(self, id: str) -> ApiKey | None:
-        row = await self._database.read(lambda c: c.execute(f"{KEYS} WHERE id = ?", (id,)).fetchone())
+        row = await self._database.read(lambda c: c.execute(f"{KEYS} WHERE id = ?", (id,)).fetchone(), quick=True)
         return key_of(row) if row else None
 
     async def keys(self) -> list[ApiKey]:

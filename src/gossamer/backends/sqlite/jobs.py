@@ -8,7 +8,7 @@ this process or, when that dies over it, by one that looks later.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,12 +17,15 @@ import msgspec
 from ...clock import Clock
 from ...errors import Permanent
 from ...frontier.contract import SeedFindings
-from ...model.job import COUNTERS, Job, JobCounts, JobState, JobTerms, outcome_text, slug
+from ...model.job import COUNTERS, Job, JobCounts, JobState, JobTerms, number_of, outcome_text, slug
 from ...model.outcome import JobOutcome
 from ..cleanup import BackgroundCleanup
 from .cleanup import CANCELLED, REPLACED, clear_some, drop_first, forget, remaining
 from .connection import Database
 
+QUICK = 100  # jobs that are read at once, or their counts
+MOST_NUMBER = 2**63 - 1
+_OWNER = "coalesce(json_extract(terms, '$.owner'), '')"  # as in the index jobs_owned
 _COLUMNS = "id, name, state, created_at, finished_at, terms, ending, paused, outcome, start"
 
 
@@ -78,7 +81,8 @@ class SqliteJobs:
 
     async def job(self, job: str) -> Job | None:
         row = await self.database.read(
-            lambda c: c.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", (job,)).fetchone()  # noqa: S608
+            lambda c: c.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", (job,)).fetchone(),  # noqa: S608
+            quick=True,
         )
         return _job(row) if row else None
 
@@ -87,6 +91,20 @@ class SqliteJobs:
             lambda c: c.execute(f"SELECT {_COLUMNS} FROM jobs ORDER BY number DESC").fetchall()  # noqa: S608
         )
         return [_job(row) for row in rows]
+
+    async def page(self, limit: int, *, owners: Collection[str] | None = None, after: str | None = None) -> list[Job]:
+        before = number_of(after) if after is not None else MOST_NUMBER
+        # Of each owner by itself: along the index of owners, however many jobs others have.
+        sql = f"SELECT number, {_COLUMNS} FROM jobs WHERE {{whose}} number < ? ORDER BY number DESC LIMIT ?"  # noqa: S608
+        each: list[tuple[str, tuple[str | int, ...]]] = [(sql.format(whose=""), (before, limit))]
+        if owners is not None:
+            each = [(sql.format(whose=f"{_OWNER} = ? AND"), (owner, before, limit)) for owner in owners]
+
+        def read(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            return [row for sql, values in each for row in connection.execute(sql, values)]
+
+        rows = sorted(await self.database.read(read, quick=limit <= QUICK), reverse=True)
+        return [_job(row[1:]) for row in rows[:limit]]
 
     async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
         rows = await self.database.read(
@@ -113,7 +131,8 @@ class SqliteJobs:
         return [_job(row) for row in rows]
 
     async def terms(self, job: str) -> JobTerms:
-        row = await self.database.read(lambda c: c.execute("SELECT terms FROM jobs WHERE id = ?", (job,)).fetchone())
+        sql = "SELECT terms FROM jobs WHERE id = ?"
+        row = await self.database.read(lambda c: c.execute(sql, (job,)).fetchone(), quick=True)
         if row is None:
             raise Permanent(f"There is no job {job!r}. `gossamer status` lists the jobs.")
         return msgspec.json.decode(row[0], type=JobTerms)
@@ -135,7 +154,7 @@ class SqliteJobs:
                 ),
                 bool(sealed),
             )
-            for id, sealed, stats, *counts in await self.database.read(read)
+            for id, sealed, stats, *counts in await self.database.read(read, quick=len(jobs) <= QUICK)
         }
 
     # -- cleanup, also for the other parts of this backend ------------------------------------------------------

@@ -273,7 +273,7 @@ class SqliteQueueView:
             "SELECT urls.url, urls.state, urls.reason, urls.message FROM urls JOIN jobs ON jobs.number = urls.job "
             "JOIN sites ON sites.number = urls.site WHERE jobs.id = ? AND sites.name = ? AND urls.fingerprint = ?"
         )
-        row = await self._database.read(lambda c: c.execute(sql, (job, site, fingerprint)).fetchone())
+        row = await self._database.read(lambda c: c.execute(sql, (job, site, fingerprint)).fetchone(), quick=True)
         return UrlFate(url=row[0], state=UrlState(row[1]), reason=row[2], message=row[3]) if row else None
 
     async def sites(self, job: str, limit: int | None = 20, *, site: str | None = None) -> list[SiteLoad]:

@@ -177,7 +177,7 @@ class SqliteRecords:
         return {page.fingerprint: page for page in pages}
 
     async def attempts(self, fingerprint: bytes) -> list[Attempt]:
-        rows = await self._rows(_LIST_ATTEMPTS, (fingerprint,))
+        rows = await self._rows(_LIST_ATTEMPTS, (fingerprint,), quick=True)
         return [_built(Attempt, _KNOWN_ATTEMPT, row) for row in rows]
 
     async def attempt_log(self, query: AttemptQuery, *, limit: int, before: str | None = None) -> AttemptPage:
@@ -198,7 +198,7 @@ class SqliteRecords:
         return page_of([_built(Attempt, _KNOWN_ATTEMPT, row) for row in rows], limit, mark, floor)
 
     async def visits(self, fingerprint: bytes) -> list[PageFacts]:
-        rows = await self._rows(_LIST_VISITS, (fingerprint,))
+        rows = await self._rows(_LIST_VISITS, (fingerprint,), quick=True)
         return [_built(PageFacts, _KNOWN_VISIT, row) for row in rows]
 
     async def archived(self, query: VisitQuery) -> AsyncIterator[PageFacts]:
@@ -323,8 +323,10 @@ class SqliteRecords:
             lambda connection: sum(connection.execute(sql, values).rowcount for sql in (_PRUNE_ATTEMPTS, _PRUNE_VISITS))
         )
 
-    async def _rows(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())
+    async def _rows(
+        self, sql: str, values: Sequence[Any] | dict[str, Any] = (), *, quick: bool = False
+    ) -> list[tuple[Any, ...]]:
+        return await self._database.read(lambda connection: connection.execute(sql, values).fetchall(), quick=quick)
 
 
 def _fitting(query: VisitQuery) -> tuple[list[str], list[Any]]:

@@ -38,7 +38,8 @@ class SqliteSpools:
         await self._database.write(write)
 
     async def notes(self) -> list[SpoolNote]:
-        rows = await self._database.read(lambda c: c.execute("SELECT note FROM spools ORDER BY name").fetchall())
+        sql = "SELECT note FROM spools ORDER BY name"  # few: one for each process with results on its disk
+        rows = await self._database.read(lambda c: c.execute(sql).fetchall(), quick=True)
         return [_read(text) for (text,) in rows]
 
 

@@ -34,7 +34,7 @@ class SqliteWorkers:
 
     async def workers(self) -> list[WorkerCard]:
         sql = f"SELECT {', '.join(_FIELDS)} FROM workers ORDER BY name"  # noqa: S608 - our own names
-        rows = await self._database.read(lambda c: c.execute(sql).fetchall())
+        rows = await self._database.read(lambda c: c.execute(sql).fetchall(), quick=True)
         return [WorkerCard(**dict(zip(_FIELDS, row, strict=True))) for row in rows]
 
     async def forget(self, before: float) -> int:

@@ -13,7 +13,7 @@ if verb == 'cleared' then
 end
 if not job then return 0 end
 if verb == 'forget' then
-    local place = place_by_name(job.name, job.number, job.id)
+    local place = place_among(job.name, job.number, job.id)
     local newest = redis.call('ZREVRANGEBYLEX', NAMED, '(' .. job.name .. '\1', '[' .. job.name .. '\0', 'LIMIT', 0, 1)
     if job.state == 'running' or (newest[1] == place and ARGV[4] ~= 'owned') then return 0 end
     if not redis.call('ZSCORE', NAMED, place) then return 0 end -- whether it is the newest cannot be told
@@ -21,6 +21,7 @@ if verb == 'forget' then
     redis.call('SADD', FORGETTING, job.number)
     redis.call('HDEL', JOBS, job.id)
     redis.call('ZREM', NAMED, place)
+    redis.call('ZREM', LISTED, places_in_list(job))
     return 1
 end
 if verb == 'seal' then

@@ -1,8 +1,9 @@
 -- What every script about the book of jobs begins with: names for KEYS, and how a job begins and ends.
--- KEYS: book, jobs, running, dropping, named, forgetting.
+-- KEYS: book, jobs, running, dropping, named, forgetting, listed.
 -- Numbers that JSON in Lua would round are texts.
 
 local BOOK, JOBS, RUNNING, DROPPING, NAMED, FORGETTING = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local LISTED = KEYS[7]
 
 -- The job of that id, or nil.
 local function find_job(id)
@@ -30,9 +31,16 @@ local function give_up(job, state, ending)
     end_job(job, state, ending)
 end
 
--- The place of a job among those of its name; the newest is last.
-local function place_by_name(name, number, id)
-    return name .. '\0' .. string.format('%012d', number) .. id
+-- The place of a job among those of its name, or of its owner; the newest is last.
+local function place_among(whose, number, id)
+    return whose .. '\0' .. string.format('%012d', number) .. id
+end
+
+-- The two places of a job in LISTED: among all, and among those of its owner. The owner is found in the text of the
+-- terms: quotes inside of values are escaped, so this can be the key alone.
+local function places_in_list(job)
+    local owner = string.match(job.terms, '"owner":"([^"]*)"') or ''
+    return place_among('*', job.number, job.id), place_among(owner, job.number, job.id)
 end
 
 -- Begin a job. It replaces `before`, a running job of that name, or else the job that has the name now.
@@ -43,12 +51,14 @@ local function begin_job(name, slug, terms, before)
     local holder = find_job(redis.call('HGET', RUNNING, name))
     if holder then redis.call('HSET', RUNNING, '#' .. holder.id, holder.id) end -- it runs on, and is found by its id
     local number = redis.call('HINCRBY', BOOK, 'jobs', 1)
-    if number == 1 then redis.call('HSET', BOOK, 'named', 1) end -- no job was here before there was an order by name
+    if number == 1 then redis.call('HSET', BOOK, 'named', 1, 'listed', 1) end -- no job was here before these orders
     local job = {
         number = number, id = slug .. '-' .. number, name = name, state = 'running', ending = '', sealed = false,
         paused = false, created_at = string.format('%.6f', now), finished_at = '', terms = terms,
     }
     redis.call('HSET', RUNNING, name, job.id)
-    redis.call('ZADD', NAMED, 0, place_by_name(name, number, job.id))
+    redis.call('ZADD', NAMED, 0, place_among(name, number, job.id))
+    local among_all, among_own = places_in_list(job)
+    redis.call('ZADD', LISTED, 0, among_all, 0, among_own)
     return write_job(job), job.id, before and before.id or ''
 end

@@ -8,7 +8,7 @@
 -- Returns {-1} when the leader's term is over, {0} when the schedule is not as it was or another job is in the way;
 -- nothing is changed then. Else {version, job as JSON or '', id of the job that it replaced or ''}.
 
-local SCHEDULES, LEADER = KEYS[7], KEYS[8]
+local SCHEDULES, LEADER = KEYS[8], KEYS[9]
 if ARGV[2] ~= '' then
     local leader = redis.call('HMGET', LEADER, 'name', 'token', 'until')
     if leader[1] ~= ARGV[2] or leader[2] ~= ARGV[3] or tonumber(leader[3]) <= now then return {-1} end
