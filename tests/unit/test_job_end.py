@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from gossamer import Spider
 from gossamer.errors import BackendUnavailable, Misconfigured
-from gossamer.frontier.contract import JobTerms, WorkerCard
+from gossamer.frontier.contract import NO_STATS, JobTerms, WorkerCard
 from gossamer.model.events import Gone, JobEnded, Trouble
-from gossamer.model.job import Job, JobState
+from gossamer.model.job import UNFINISHED, Job, JobState
 from gossamer.model.task import UrlState
 from gossamer.project.job_end import close_drained, close_when_stored
 from gossamer.project.jobs import show_job
@@ -41,7 +41,7 @@ async def project(tmp_path: Path) -> AsyncIterator[Project]:
         yield opened
 
 
-async def crawl(project: Project, stored: list[str]) -> Job:
+async def crawl(project: Project, stored: list[str], stats: Mapping[str, int] = NO_STATS) -> Job:
     """A job that has done every page, and of which the results of these pages are stored."""
     terms = JobTerms(coverage=coverage_of(Books()))
     job, _ = await project.state.jobs.open_job("books", terms, fresh=False)
@@ -54,7 +54,7 @@ async def crawl(project: Project, stored: list[str]) -> Job:
             record = book(url[-1], at=at, job=job.id)
             facts, attempt = page_of(url, at=at, job=job.id), tried(url, at=at, job=job.id)
             await project.records.save([result(record, page=facts, attempt=attempt)])
-        await project.state.frontier.complete(lease, UrlState.DONE)
+        await project.state.frontier.complete(lease, UrlState.DONE, stats=stats)
     return job
 
 
@@ -96,6 +96,22 @@ async def test_nothing_is_gone_and_no_job_ends_while_results_wait_on_another_mac
     assert (await project.state.jobs.job(second.id)).ending == "done"
     assert await gone(project) == 2
     assert [event.records for event in heard.of(Gone)] == [2]
+
+
+async def test_pages_that_were_not_done_when_they_were_read_mark_nothing_as_gone_in_silence(project):
+    heard = Heard()
+    await close_drained(project, Books(), await crawl(project, PAGES), heard)
+
+    # fewer records, and pages that were not done: nothing is gone, and that is told
+    await close_drained(project, Books(), await crawl(project, PAGES[:3], {UNFINISHED: 1}), heard)
+    assert await gone(project) == 0
+    (doubt,) = heard.of(Trouble)
+    assert "4 pages" in doubt.message
+    assert "None is marked as gone" in doubt.message
+
+    # as many as before: pages that are never quiet do no harm; and without them, what is not there is gone
+    await close_drained(project, Books(), await crawl(project, PAGES[:3], {UNFINISHED: 1}), heard)
+    assert await gone(project) == 1
 
 
 async def test_results_of_other_jobs_do_not_hold_a_job_up(project):

@@ -42,6 +42,7 @@ from ..frontier.admission import Judged
 from ..frontier.contract import NO_STATS, Added, redirect_reason
 from ..frontier.retry import GiveUp, decide, failure_of, reason_of
 from ..model import events
+from ..model.job import UNFINISHED
 from ..model.page import Snapshot
 from ..model.record import PageFacts, Record
 from ..model.route import How
@@ -82,6 +83,7 @@ class Journey:
         personal = self._how is not None and is_personal(self._how, context.spider)
         self._known = without_validators(known) if personal and known is not None else known
         self._site = SiteNotes(context, held)
+        self._unfinished = ""  # why the page was read before it was done
         self._began = context.clock.monotonic()
         self._log = AttemptLog(
             self._task,
@@ -207,6 +209,7 @@ class Journey:
     async def _take_page(self, outcome: Fetched, block: Block | None) -> None:
         response = outcome.response
         snapshot = self._log.snapshot = snapshot_of(self._task, outcome)
+        self._unfinished = response.unfinished
         failure = failure_of_block(block, self._task.url, response.status) if block is not None else None
         if failure is not None:
             await self._fail(failure)
@@ -371,7 +374,7 @@ class Journey:
 
         changed = await self._log.keep(
             outcome="done",
-            error=piped.remarks(),
+            error="; ".join(filter(None, (self._unfinished, piped.remarks()))),
             page=self._facts(snapshot, parsed.requests, piped),
             records=tuple(piped.records),
             schemas=piped.schemas,
@@ -381,7 +384,8 @@ class Journey:
             self._emit(
                 events.Stored, items=len(piped.records), changed=changed, seconds=context.clock.monotonic() - now
             )
-        added = await self._complete(UrlState.DONE, "", judged.candidates, judged.duplicates, stats=parsed.stats)
+        stats = {**parsed.stats, UNFINISHED: 1} if self._unfinished else parsed.stats
+        added = await self._complete(UrlState.DONE, "", judged.candidates, judged.duplicates, stats=stats)
         context.confirm(judged, added)
         self._ended("done", added)
 

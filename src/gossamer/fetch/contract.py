@@ -110,6 +110,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seconds: float = 0.0
     address: str = ""  # the address that was dialled
     note: str = ""  # what was odd: "truncated gzip", say
+    unfinished: str = ""  # why a rendered page was read before it was done
     cost: float | None = None  # tokens, where the answer itself tells
     screenshot: bytes = b""  # PNG, where one was asked for
     cookies: tuple[Cookie, ...] = ()  # that came or changed in a browser; those that have expired are gone

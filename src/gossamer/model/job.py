@@ -185,6 +185,7 @@ def outcome_text(outcome: JobOutcome | None) -> str:
 
 COUNTERS = tuple(name for name in JobCounts.__struct_fields__ if name != "stats")
 MOST_STATS = 100  # names that a spider may count under, of one job
+UNFINISHED = "unfinished pages"  # counted by workers: rendered pages that were read before they were done
 OTHER_STATS = "(others)"  # the sum of all names beyond these
 
 

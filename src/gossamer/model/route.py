@@ -10,7 +10,9 @@ from .download import Download
 from .payload import SAFE_METHODS, Body, Pairs
 from .secret_text import Text, is_secret
 
-ACTIONS = ("click", "type", "press", "scroll", "wait")
+ACTIONS = ("click", "fill", "type", "select", "press", "scroll", "wait")
+UNTIL = {"click": "gone", "scroll": "end"}
+MOST_UNTIL = 100  # times that something is done until then, where `times` does not say
 MOMENTS = ("load", "domcontentloaded", "networkidle")
 LONGEST = 300.0  # seconds that a page may be asked to wait
 
@@ -80,10 +82,12 @@ class ExitOutcome(StrEnum):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing to do on a page before it is read: click, type, press, scroll or wait.
+    """One thing to do on a page before it is read: click, fill, type, select, press, scroll or wait.
 
-    `selector` names the element; `text` is what is typed, or the key that is pressed; `times` repeats; `seconds` is
-    how long `wait` waits (for `selector` at most, where there is one).
+    `selector` names the element; `text` is what is filled in or typed, the option that is selected, the key that is
+    pressed, or a part of the address of the request that is waited for; `times` repeats; `seconds` is how long `wait`
+    waits (for `selector` or a request at most, where one is named). With `until` a click is made again until its
+    element is "gone", and a scroll until the "end", when nothing new came for `seconds`; `times` is the bound then.
     """
 
     do: str
@@ -91,16 +95,25 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
     times: int = 1
     seconds: float = 0.0
+    until: str = ""
 
     def __post_init__(self) -> None:
         if self.do not in ACTIONS:
             raise ValueError(f"There is no action {self.do!r}; there is {', '.join(ACTIONS)}.")
-        if self.do in ("click", "type") and not self.selector:
+        if self.do in ("click", "fill", "type", "select") and not self.selector:
             raise ValueError(f"The action {self.do} needs a selector: on which element?")
-        if self.do in ("type", "press") and not self.text:
+        if self.do in ("type", "select", "press") and not self.text:
             raise ValueError(f"The action {self.do} needs a text.")
+        if self.until and self.until != UNTIL.get(self.do):
+            known = " and ".join(f"{do} until {end}" for do, end in UNTIL.items())
+            raise ValueError(f"There is no {self.do} until {self.until!r}; there is {known}.")
         if not 1 <= self.times <= 1000 or not 0 <= self.seconds <= LONGEST:
             raise ValueError(f"An action is repeated 1 to 1000 times and waits {LONGEST:g} seconds at most.")
+
+    @property
+    def most(self) -> int:
+        """How many times it is done at most."""
+        return MOST_UNTIL if self.until and self.times == 1 else self.times
 
 
 class Render(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

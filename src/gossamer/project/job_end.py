@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import ParseFailed, Transient
 from ..frontier.contract import DeadFilter
 from ..model.events import EventSink, Gone, JobEnded, Trouble
-from ..model.job import Job, JobCounts, JobState
+from ..model.job import UNFINISHED, Job, JobCounts, JobState
 from ..model.outcome import NOT_FOUND, JobOutcome, implied
 from ..model.task import DropReason, UrlState
 from ..parse.callbacks import run_hook
@@ -182,7 +182,8 @@ async def mark_gone(
     It stands for what it and `earlier` runs have seen: those of the same spider, arguments and start. A crawl that got
     everywhere speaks for all of that. One that left pages out speaks only for the pages that it visited itself. One
     that found less than half of what the run before had seen says nothing: more likely something is wrong with it than
-    with half of the site. All its results must be stored.
+    with half of the site. Nor does one that found less, with rendered pages that were not done when they were read. All
+    its results must be stored.
     """
     if not counts.done + counts.unchanged or not earlier:
         return 0, ""
@@ -190,6 +191,7 @@ async def mark_gone(
     reasons = await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {}
     everywhere = tried_all and set(reasons) <= NOT_FOUND
     last = last_good(earlier) or earlier[0]
+    unfinished, now, before = counts.stats.get(UNFINISHED, 0), 0, 0
     if tried_all:  # also where pages failed: of those that came, too many may have been misread
         before = await project.records.count(RecordQuery(job=last.id, spider=spider.name))
         now = await project.records.count(RecordQuery(job=job.id, spider=spider.name))
@@ -198,6 +200,11 @@ async def mark_gone(
                 f"{job.id} saw {now:,} records where {last.id} saw {before:,}. None is marked as gone: see"
                 f" whether the site or the spider has changed."
             )
+    if unfinished and (now < before or not tried_all):
+        return 0, (
+            f"{many(unfinished, 'page')} of {job.id} were read before they were done, and may have had more records."
+            " None is marked as gone: let Render wait for what such a page shows last."
+        )
     same = [one.id for one in earlier]
     gone = await project.records.retire(
         job.id,

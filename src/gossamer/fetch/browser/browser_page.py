@@ -62,6 +62,7 @@ class BrowserPage:
         self._stopped = asyncio.Event()  # it asked for too much
         self._how_broken = ""  # in the browser's words
         self._notes: list[str] = []
+        self._unfinished = ""
         self._lent: list[tuple[str, str]] = []  # cookies for this page alone, name and value
         self._given: list[Cookie] = []  # cookies of the site that the browser has taken
         self._left: tuple[Cookie, ...] = ()  # cookies that the page has changed
@@ -263,7 +264,7 @@ class BrowserPage:
         try:
             await asyncio.wait((ready, broken, stopped), return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
-                self._notes.append(ready.result())
+                self._unfinished = ready.result()
             elif self._stopped.is_set() and (self._render.wait_for or self._render.actions):
                 raise PageCrashed(
                     f"{self._request.url[:200]}: the page made more than {MAX_REQUESTS} requests before it was ready, "
@@ -294,11 +295,12 @@ class BrowserPage:
 
     def _response(self, answer: FrameAnswer, picture: bytes) -> Response:
         assert self._traffic is not None
-        notes = list(self._notes)
+        notes, unfinished = list(self._notes), self._unfinished
         if self._traffic.too_many or self._pass.requests > MAX_REQUESTS:
-            notes.append(f"more than {MAX_REQUESTS} requests")
+            unfinished = f"more than {MAX_REQUESTS} requests"
         elif self._pass.spent:
-            notes.append(f"more than {self._pass.max_bytes} bytes")
+            unfinished = f"more than {self._pass.max_bytes} bytes"
+        notes.append(unfinished)
         if self._pass.overdone:
             notes.append(f"asked too much of {', '.join(self._pass.overdone[:5])}")
         if self._pass.refused:
@@ -312,6 +314,7 @@ class BrowserPage:
             wire_bytes=self._pass.received,
             address=self._pass.address,
             note="; ".join(filter(None, notes)),
+            unfinished=unfinished,
             screenshot=picture,
             cookies=self._left,
         )

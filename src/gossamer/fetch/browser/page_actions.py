@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...errors import (
@@ -35,6 +36,10 @@ _LONGEST_SETTLING = 10.0  # seconds that a page may take to become quiet when no
 _SCROLL_SETTLING = 2.0
 _NEVER_DONE = frozenset({"websocket", "eventsource", "ping", "media"})  # these may stay open for hours
 _LOOK = 0.05
+_STILL = 1.0  # seconds without anything new that end a scrolling, where nobody says
+_CLICKED = 2_000  # milliseconds in which an element that is there can be clicked
+_LONGEST_URL = 2_000  # characters
+_FAR = 1_000_000  # pixels: to the bottom
 SCREEN: ViewportSize = {"width": 1280, "height": 900}
 _TALLEST = 10_000  # pixels of a screenshot
 _READ_TRIES = 5
@@ -61,6 +66,7 @@ class Traffic:
         self._kept: dict[int, Request] = {}  # holding a request keeps its id its own
         self._last_change = time.monotonic()
         self.requests = 0
+        self.done: list[str] = []  # addresses of requests that have ended; no more than MAX_REQUESTS are listened to
         page.on("request", self._began)
         page.on("requestfinished", self._ended)
         page.on("requestfailed", self._ended)
@@ -91,7 +97,17 @@ class Traffic:
         if id(request) in self._under_way:
             self._under_way.discard(id(request))
             self._kept.pop(id(request), None)
+            self.done.append(request.url[:_LONGEST_URL])
             self._last_change = time.monotonic()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._under_way)
+
+    async def ended(self, part: str, since: int) -> None:
+        """Wait until a request has ended whose address holds `part`, and that ended after so many others."""
+        while not any(part in url for url in self.done[since:]):  # noqa: ASYNC110  # time is asked for
+            await asyncio.sleep(_LOOK)
 
     async def quiet(self, settle: float) -> None:
         """Wait until nothing was under way for `settle` seconds."""
@@ -116,7 +132,7 @@ async def stop_page(session: CDPSession) -> None:
 
 
 async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float) -> str:
-    """Wait as wished, act as wished. Returns what was odd."""
+    """Wait as wished, act as wished. Returns why the page may not be done."""
     notes = []
     if render.wait_until:
         if render.wait_until == "networkidle":
@@ -134,11 +150,14 @@ async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float
         await page.wait_for_selector(_css(render.wait_for), state="attached", timeout=0)
     if render.wait > 0:
         await asyncio.sleep(render.wait)
+    since = 0
     for action in render.actions:
-        await _act(page, traffic, action, settle)
+        before = len(traffic.done)
+        notes.append(await _act(page, traffic, action, settle, since))
+        since = before
     if render.actions:
         await _settled(page, traffic, settle, _LONGEST_SETTLING)
-    return "; ".join(notes)
+    return "; ".join(filter(None, notes))
 
 
 async def _settled(page: Page, traffic: Traffic, settle: float, longest: float) -> bool:
@@ -151,10 +170,23 @@ async def _settled(page: Page, traffic: Traffic, settle: float, longest: float) 
     return True
 
 
-async def _act(page: Page, traffic: Traffic, action: Action, settle: float) -> None:
+async def _act(page: Page, traffic: Traffic, action: Action, settle: float, since: int) -> str:
+    """Do it. Returns why it did not come to its end. `since`: how many requests had ended before the action before."""
+    if action.until:
+        once = _click_if_there if action.do == "click" else _scroll_on
+        for _ in range(action.most):
+            if not await once(page, traffic, action, settle):
+                return ""
+        what = f"{action.do} {action.selector}".strip()
+        return f"{what} until {action.until}: not after {action.most} times"
     for _ in range(max(1, action.times)):
         if action.do == "click":
             await page.locator(_css(action.selector)).first.click(timeout=0)
+        elif action.do == "fill":
+            await page.locator(_css(action.selector)).first.fill(action.text, timeout=0)
+        elif action.do == "select":
+            await page.locator(_css(action.selector)).first.select_option(action.text, timeout=0)
+            await _settled(page, traffic, settle, _SCROLL_SETTLING)
         elif action.do == "type":
             await page.locator(_css(action.selector)).first.press_sequentially(action.text, timeout=0)
         elif action.do == "press":
@@ -168,10 +200,59 @@ async def _act(page: Page, traffic: Traffic, action: Action, settle: float) -> N
             else:
                 await page.mouse.wheel(0, SCREEN["height"])
             await _settled(page, traffic, settle, _SCROLL_SETTLING)
+        elif action.text:
+            await _request_ended(page, traffic, action, since)
         elif action.selector:
             await page.wait_for_selector(_css(action.selector), state="attached", timeout=action.seconds * 1000)
         else:
             await asyncio.sleep(action.seconds)
+    return ""
+
+
+async def _request_ended(page: Page, traffic: Traffic, action: Action, since: int) -> None:
+    try:
+        async with asyncio.timeout(action.seconds or None):
+            await traffic.ended(action.text, since)
+    except TimeoutError as error:
+        url = page.url[:200]
+        raise TimedOut(f"{url}: no request to {action.text[:200]!r} ended within {action.seconds:g} s.") from error
+
+
+async def _click_if_there(page: Page, traffic: Traffic, action: Action, settle: float) -> bool:
+    """Click the element. False when it is gone: not there, not to be seen, or disabled."""
+    from playwright.async_api import TimeoutError as NotInTime
+
+    element = page.locator(_css(action.selector)).first
+    if not await element.is_visible() or not await page.locator(f"{_css(action.selector)}:enabled").count():
+        return False
+    with suppress(NotInTime):  # it went while it was aimed at, or something lies over it: the next look tells
+        await element.click(timeout=_CLICKED)
+    await _settled(page, traffic, settle, _SCROLL_SETTLING)
+    return True
+
+
+async def _scroll_on(page: Page, traffic: Traffic, action: Action, settle: float) -> bool:
+    """Scroll to the bottom, of the page or of an element. False when nothing new came of it."""
+    before = await _size(page)
+    if action.selector:
+        await page.locator(_css(action.selector)).last.hover(timeout=0)
+    await page.mouse.wheel(0, _FAR)
+    now = time.monotonic()
+    till, latest = now + (action.seconds or _STILL), now + _LONGEST_SETTLING
+    while await _size(page) == before:
+        now = time.monotonic()
+        if traffic.busy:  # what is asked for may be slow
+            till = max(till, min(now + settle, latest))
+        if now > till:
+            return False
+        await asyncio.sleep(_LOOK)
+    await _settled(page, traffic, settle, _SCROLL_SETTLING)
+    return True
+
+
+async def _size(page: Page) -> str:
+    """What grows when something new comes. The page may say what it likes: it is only compared."""
+    return str(await page.evaluate("[document.documentElement.scrollHeight, document.querySelectorAll('*').length]"))
 
 
 def _css(selector: str) -> str:

@@ -1,0 +1,111 @@
+"""Actions that go on until something is so, forms that are filled in, and requests that are waited for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gossamer.errors import TimedOut
+from gossamer.fetch.browser import page_actions
+from gossamer.model.route import Action
+from tests.sites.hostile import Call, whole
+
+from .showing import Show
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
+
+MORE = """<ul id=list></ul><button id=more onclick="go()">More</button><script>
+let page = 0;
+const go = () => fetch("/part?page=" + ++page).then(answer => answer.text()).then(text => {
+  list.insertAdjacentHTML("beforeend", text);
+  if (page >= %d) %s;
+});
+</script>"""
+ENDLESS = """<ul id=list></ul><p style="height: 2000px"></p><script>
+let page = 0, busy = false;
+const go = () => { if (busy || page >= %d) return; busy = true;
+  fetch("/part?page=" + ++page).then(answer => answer.text()).then(text => {
+    list.insertAdjacentHTML("beforeend", text); busy = false; }); };
+addEventListener("scroll", () => innerHeight + scrollY >= document.body.scrollHeight - 50 && go());
+go();
+</script>"""
+
+
+async def _part(call: Call) -> None:
+    """Five lines of a list, after a moment."""
+    await asyncio.sleep(0.15)
+    number = int(call.query["page"])
+    await whole(call, "".join(f"<li style='height: 300px'>{number}-{line}</li>" for line in range(5)).encode())
+
+
+@pytest.fixture
+def site(show: Show) -> Show:
+    show.site.shown["/part"] = _part
+    return show
+
+
+@pytest.mark.parametrize("end", ["more.remove()", "more.hidden = true", "more.disabled = true"])
+async def test_a_button_is_clicked_until_it_is_gone(site: Show, end: str) -> None:
+    url = site.page(MORE % (4, end))
+    response = await site.get(url, actions=(Action(do="click", selector="#more", until="gone"),))
+    assert (response.body.count(b"<li"), response.unfinished) == (20, "")
+
+
+async def test_a_page_is_scrolled_until_nothing_new_comes(site: Show) -> None:
+    response = await site.get(site.page(ENDLESS % 6), actions=(Action(do="scroll", until="end"),))
+    assert (response.body.count(b"<li"), response.unfinished) == (30, "")
+
+
+async def test_what_goes_on_for_ever_ends_at_its_bound_and_is_told(site: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    click, scroll = (
+        Action(do="click", selector="#more", until="gone", times=3),
+        Action(do="scroll", until="end", times=2),
+    )
+    response = await site.get(site.page(MORE % (4, "0")), actions=(click, scroll))
+    assert response.body.count(b"<li") == 15
+    assert response.unfinished == "click #more until gone: not after 3 times"
+    response = await site.get(site.page(ENDLESS % 99), actions=(scroll,))
+    assert "scroll until end: not after 2 times" in response.unfinished
+    monkeypatch.setattr(page_actions, "_LONGEST_SETTLING", 0.5)
+    assert "not quiet" in (await site.get(site.url("/never-quiet"))).unfinished
+
+
+async def test_fields_are_filled_and_options_selected_by_value_or_label(site: Show) -> None:
+    url = site.page(
+        "<input id=word value=old><select id=who><option value=1>Ada<option value=2>Grace</select><p id=out></p>"
+        "<script>who.onchange = () => out.textContent += word.value + who.value + ' '</script>"
+    )
+    actions = (
+        Action(do="fill", selector="#word", text="new"),
+        Action(do="select", selector="#who", text="Grace"),
+        Action(do="fill", selector="#word"),
+        Action(do="select", selector="#who", text="1"),
+    )
+    assert b'<p id="out">new2 1 </p>' in (await site.get(url, actions=actions)).body
+
+
+async def test_the_end_of_a_request_is_waited_for(site: Show) -> None:
+    url = site.page(
+        "<button id=more onclick=\"setTimeout(() => fetch('/part?page=7').then(a => a.text())"
+        '.then(t => out.innerHTML = t), 700)">More</button><p id=out></p>'
+    )
+    click = Action(do="click", selector="#more")
+    response = await site.get(url, actions=(click, Action(do="wait", text="/part?page=7", seconds=60)))
+    assert b"7-4" in response.body
+    with pytest.raises(TimedOut, match=r"no request to '/other' ended within 0\.3 s"):
+        await site.get(url, actions=(click, Action(do="wait", text="/other", seconds=0.3)))
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"do": "fill"}, "needs a selector"),
+        ({"do": "select", "selector": "a"}, "needs a text"),
+        ({"do": "scroll", "until": "gone"}, "no scroll until 'gone'; there is click until gone and scroll until end"),
+        ({"do": "type", "selector": "a", "text": "b", "until": "end"}, "no type until"),
+    ],
+)
+async def test_an_action_that_makes_no_sense_is_refused_when_it_is_made(wishes: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Action(**wishes)
