@@ -313,6 +313,17 @@ class BodyDecoder:
         return Body(data=bytes(self._out), cut=cut, note=", ".join(notes))
 
 
+def unpacked(data: bytes, limit: int) -> bytes | None:
+    """A whole gzip body of one member, in good order and within the limit; None for any other, which BodyDecoder must
+    look at piece by piece."""
+    inner = zlib.decompressobj(31)
+    try:
+        body = inner.decompress(data, limit + 1)
+    except zlib.error:
+        return None
+    return body if inner.eof and not inner.unused_data and 0 < len(body) <= limit else None
+
+
 def _layer(name: str) -> _Layer:
     if name == "br":
         return _Brotli()

@@ -36,15 +36,16 @@ from ..model.page import Headers
 from ..model.payload import SAFE_METHODS
 from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
-from .body import BodyDecoder, layers_of
+from .body import BodyDecoder, layers_of, unpacked
 from .contract import BodyReceiver, Limits, Response, TransportRequest
 from .exits import addresses_of, authorization, check_target, guard_for, shown, unnamed
 from .http_connector import Connector, Leaving, PeerResponse, Request, SentOnce, leaving
 from .http_errors import is_stale, stale, translated, translated_on_exit
+from .http_get import MAX_HEADERS, METHODS, Answer, Getter
 from .proxy_check import knock
 
-_MAX_HEADERS = 128
 _WIRE_SLACK = 64 * 1024  # headers and checksums of a packed body that is just as long as the limit
+_SHORT_BODY = 128 * 1024  # bytes of a packed body that are not unpacked before all of them are there
 _BIG_BODY = 1024 * 1024  # bytes of a body that are not written in one go
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 
@@ -64,6 +65,7 @@ class AiohttpTransport:
         self._ssl = ssl_context
         self._resolver: GuardedResolver | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._getter: Getter | None = None
         self._watched: WeakSet[asyncio.Future[None]] = WeakSet()  # ends of connections that somebody looks at
         # A crawl uses one or two sets of limits, as the same objects: their aiohttp forms are made once.
         self._timeouts: dict[int, tuple[Limits, aiohttp.ClientTimeout]] = {}
@@ -86,13 +88,14 @@ class AiohttpTransport:
             auto_decompress=False,
             trust_env=False,  # a proxy or a password from the environment would be a surprise
         )
+        self._getter = Getter(connector)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         session, resolver = self._session, self._resolver
-        self._session = self._resolver = None
+        self._session = self._resolver = self._getter = None
         if session is not None:
             await session.close()
         if resolver is not None:
@@ -100,39 +103,34 @@ class AiohttpTransport:
 
     async def fetch(self, request: TransportRequest) -> Response:
         """Make the request. Raises FetchFailed or FetchRefused; ProxyFailed when the exit may have been the cause."""
-        session, exit = self._session, request.exit
-        if session is None:
+        exit = request.exit
+        if self._getter is None:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
         href, limits = request.url, request.limits
         if _UNSAFE_URL.search(href):
             raise FetchRefused(f"{shown(href)!a} holds characters that no request may carry.")
         started = time.perf_counter()
-        answer: aiohttp.ClientResponse | None = None
+        answer: PeerResponse | Answer | None = None
         way: Leaving | None = None
-        options: dict[str, Any] = {  # of session.request
-            "headers": request.headers,
-            "allow_redirects": False,
-            "timeout": self._timeout(limits),
-            "max_line_size": limits.max_header,
-            "max_field_size": limits.max_header,
-            "max_headers": _MAX_HEADERS,
-        }
-        if request.body is not None:
-            options["data"] = request.body if len(request.body) < _BIG_BODY else BytesIO(request.body)
-            options["skip_auto_headers"] = (hdrs.CONTENT_TYPE,)
         try:
-            url = URL(href, encoded=True)
+            plain = exit is None and request.method in METHODS and request.body is None
+            split = self._getter.split(href) if plain else None
+            url = URL(href, encoded=True) if split is None else split[0].url
             async with asyncio.timeout(None) as deadline:
                 within = limits.total.total_seconds()
-                if exit is None:
-                    way = Leaving(url.raw_host or "", self._guard, None, request.gate, deadline, within)
-                else:
-                    way = Leaving(exit.host, guard_for(exit, self._guard), exit, request.gate, deadline, within)
-                    way.target = await self._prepare(exit, url, limits, options)
+                guard = self._guard if exit is None else guard_for(exit, self._guard)
+                host = exit.host if exit is not None else url.raw_host or ""
+                way = Leaving(host, guard, exit, request.gate, deadline, within)
                 way.anew = request.method not in SAFE_METHODS
                 leaving.set(way)
-                answer = await session.request(request.method, url, middlewares=(SentOnce(),), **options)
-                if answer.status == 407 and exit is not None and "proxy" in options and url.scheme == "http":
+                if split is not None:
+                    timeout = self._timeout(limits)
+                    answer = await self._getter.ask(
+                        request.method, *split, request.headers, way, timeout, limits.max_header
+                    )
+                else:
+                    answer = await self._by_client(request, url, way)
+                if answer.status == 407 and exit is not None and not way.target and url.scheme == "http":
                     await self._knock(exit, limits)  # raises, unless the 407 is the site's own
                 pairs = _header_pairs(answer, limits.max_header)
                 headers = Headers(pairs)
@@ -157,6 +155,8 @@ class AiohttpTransport:
             if exit is None:
                 raise lost from error
         else:
+            if isinstance(answer, Answer):
+                answer.close()  # a connection that was not given back by now cannot be used again
             return Response(
                 url=href,
                 status=answer.status,
@@ -165,13 +165,33 @@ class AiohttpTransport:
                 cut=cut,
                 wire_bytes=wire,
                 seconds=time.perf_counter() - started - way.waited,
-                address=answer.peer if isinstance(answer, PeerResponse) else "",
+                address=answer.peer,
                 note=note,
                 taken=taken,
                 packed=packed,
             )
         # Raised here, and so without the cause: aiohttp's own errors print the headers for the proxy.
         raise lost
+
+    async def _by_client(self, request: TransportRequest, url: URL, way: Leaving) -> PeerResponse:
+        """Send what is no plain request for a page: by aiohttp's own client."""
+        assert self._session is not None
+        options: dict[str, Any] = {  # of session.request
+            "headers": request.headers,
+            "allow_redirects": False,
+            "timeout": self._timeout(request.limits),
+            "max_line_size": request.limits.max_header,
+            "max_field_size": request.limits.max_header,
+            "max_headers": MAX_HEADERS,
+        }
+        if request.body is not None:
+            options["data"] = request.body if len(request.body) < _BIG_BODY else BytesIO(request.body)
+            options["skip_auto_headers"] = (hdrs.CONTENT_TYPE,)
+        if request.exit is not None:
+            way.target = await self._prepare(request.exit, url, request.limits, options)
+        answer = await self._session.request(request.method, url, middlewares=(SentOnce(),), **options)
+        assert isinstance(answer, PeerResponse)
+        return answer
 
     async def _knock(self, exit: Exit, limits: Limits) -> None:
         assert self._resolver is not None
@@ -202,9 +222,9 @@ class AiohttpTransport:
         return ""
 
     @contextmanager
-    def _told_of_bad_chunks(self, answer: aiohttp.ClientResponse) -> Iterator[None]:
+    def _told_of_bad_chunks(self, answer: PeerResponse | Answer) -> Iterator[None]:
         """aiohttp closes the connection at a malformed chunk and leaves the reader waiting; this wakes it."""
-        closed = answer.wire.closed if isinstance(answer, PeerResponse) else None
+        closed = answer.wire.closed
         if closed is None:
             yield
             return
@@ -244,7 +264,7 @@ def _note_the_end(closed: asyncio.Future[None]) -> None:
         closed.exception()  # looked at, or asyncio would complain in the log
 
 
-def _header_pairs(answer: aiohttp.ClientResponse, limit: int) -> tuple[tuple[str, str], ...]:
+def _header_pairs(answer: PeerResponse | Answer, limit: int) -> tuple[tuple[str, str], ...]:
     # Names come as a subclass of str that serialisers do not take.
     pairs = tuple((str(name), value) for name, value in answer.headers.items())
     text = "".join(chain.from_iterable(pairs))
@@ -261,7 +281,7 @@ def _clean(text: str) -> str:
 
 
 async def _read(
-    answer: aiohttp.ClientResponse, limit: int, into: BodyReceiver | None = None
+    answer: PeerResponse | Answer, limit: int, into: BodyReceiver | None = None
 ) -> tuple[bytes, bool, int, str, bytes]:
     """The body (empty where a receiver takes it), whether it was cut, the bytes read from the wire, what was odd, and
     the body as gzip if it came so."""
@@ -270,7 +290,7 @@ async def _read(
     if hdrs.CONTENT_ENCODING in answer.headers:
         names, note = layers_of(answer.headers.getall(hdrs.CONTENT_ENCODING))
         if names:
-            return await _read_packed(answer, BodyDecoder(names, limit, note), limit, keeps=names == ("gzip",))
+            return await _read_packed(answer, names, limit, note)
     else:
         note = ""
     read = answer.content.readany
@@ -285,7 +305,7 @@ async def _read(
     return (chunks[0] if len(chunks) == 1 else b"".join(chunks)), False, size, note, b""
 
 
-async def _stream(answer: aiohttp.ClientResponse, into: BodyReceiver) -> tuple[bytes, bool, int, str]:
+async def _stream(answer: PeerResponse | Answer, into: BodyReceiver) -> tuple[bytes, bool, int, str]:
     """The body goes to its receiver as it comes, which sets the limit. A file that its server calls packed and that is
     a packed file is left as it is: that is how archives are served."""
     names, note = layers_of(answer.headers.getall(hdrs.CONTENT_ENCODING, ()))
@@ -312,13 +332,21 @@ async def _stream(answer: aiohttp.ClientResponse, into: BodyReceiver) -> tuple[b
 
 
 async def _read_packed(
-    answer: aiohttp.ClientResponse, decoder: BodyDecoder, limit: int, *, keeps: bool
+    answer: PeerResponse | Answer, names: tuple[str, ...], limit: int, note: str
 ) -> tuple[bytes, bool, int, str, bytes]:
     read = answer.content.readany
+    keeps = names == ("gzip",)
     chunks: list[bytes] = []
     size = 0
-    endless = False
-    while chunk := await read():
+    while size < _SHORT_BODY and (chunk := await read()):
+        chunks.append(chunk)
+        size += len(chunk)
+    start = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    if keeps and size < _SHORT_BODY and (body := unpacked(start, limit)) is not None:
+        return body, False, size, note, start if size < len(body) else b""  # most pages
+    decoder = BodyDecoder(names, limit, note)
+    chunk, chunks, size, endless = start, [], 0, False
+    while chunk:
         size += len(chunk)
         if keeps:
             chunks.append(chunk)
@@ -326,9 +354,10 @@ async def _read_packed(
         if not decoder.feed(chunk) or endless:
             answer.close()
             break
-    body = decoder.finish()
-    whole = keeps and not (body.cut or endless or body.note) and size < len(body.data)
-    return body.data, body.cut or endless, size, body.note, b"".join(chunks) if whole else b""
+        chunk = await read()
+    decoded = decoder.finish()
+    whole = keeps and not (decoded.cut or endless or decoded.note) and size < len(decoded.data)
+    return decoded.data, decoded.cut or endless, size, decoded.note, b"".join(chunks) if whole else b""
 
 
 __all__ = ["AiohttpTransport", "translated", "translated_on_exit"]

@@ -87,7 +87,7 @@ leaving: ContextVar[Leaving] = ContextVar("gossamer_leaving")
 _plain_key: Callable[[aiohttp.ClientRequest], ConnectionKey] = aiohttp.ClientRequest.connection_key.fget  # type: ignore[attr-defined]
 
 
-def _peer(transport: asyncio.Transport | None) -> str:
+def _peer(transport: asyncio.BaseTransport | None) -> str:
     """The address at the other end, as far as it is known."""
     name = transport.get_extra_info("peername") if transport is not None else None
     return str(name[0]) if name else ""
@@ -105,7 +105,7 @@ class PeerResponse(aiohttp.ClientResponse):
         if gate is not None:
             # uvloop hands what is written to the kernel when all that is due just now has run.
             self._loop.call_soon(gate.left)
-        self.peer = _peer(connection.transport)
+        self.peer = _peer_of(connection)
         return super().start(connection)
 
 
@@ -116,6 +116,11 @@ class AnswerReader(ResponseHandler):
     """
 
     _interim = 0
+    peer = ""  # the address at the other end
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.peer = _peer(transport)
 
     async def read(self) -> Any:  # (head, body), of classes that are not public
         read = await super().read()
@@ -154,6 +159,11 @@ class _Resolver(AbstractResolver):
         """The transport closes what is shared."""
 
 
+def _peer_of(connection: aiohttp.connector.Connection) -> str:
+    protocol = connection.protocol
+    return protocol.peer if isinstance(protocol, AnswerReader) else ""
+
+
 def _is_good(connection: aiohttp.connector.Connection) -> bool:
     protocol = connection.protocol
     return protocol is not None and protocol.is_connected() and not protocol.should_close
@@ -190,7 +200,7 @@ class Connector(aiohttp.TCPConnector):
             if way.gate is None:
                 break
             try:
-                await way.gate.enter(_peer(connection.transport) if way.exit is None else "")
+                await way.gate.enter(_peer_of(connection) if way.exit is None else "")
             except BaseException:
                 connection.release()
                 raise
