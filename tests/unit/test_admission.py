@@ -51,6 +51,8 @@ def test_what_the_frontier_confirmed_is_a_duplicate_from_then_on_and_not_before(
     again = admission.judge(requests("https://a.test/1"))
     assert (len(again.candidates), again.duplicates) == (0, 1)
     assert len(admission.judge(requests("https://a.test/1", force=True)).candidates) == 1
+    mixed = admission.judge(requests("https://a.test/1", "https://a.test/2", "https://a.test/2"), links_only=True)
+    assert ([one.url for one in mixed.candidates], mixed.duplicates) == (["https://a.test/2"], 2)
 
 
 def test_what_was_dropped_for_depth_or_for_want_of_room_is_offered_again():

@@ -74,6 +74,10 @@ def test_links_are_kept_in_few_bytes_and_come_back_as_they_were() -> None:
     facts = facts_of(task, snapshot, spider="s", parser_version="1", requests=links)
     assert len(facts.links) < 10 * len(links)
     assert links_of(facts) == [request.storable() for request in links]
+    plain = [*links[:60], Request(url="https://x.example/", kind="parse")]
+    few = facts_of(task, snapshot, spider="s", parser_version="1", requests=plain, links_only=True)
+    assert len(few.links) < len(facts.links)
+    assert links_of(few) == plain
     assert links_of(None) == links_of(FACTS) == []
 
 

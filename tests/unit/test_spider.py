@@ -55,6 +55,40 @@ class Books(Spider):
         yield Book(url=page.url, title=page.css("h1::text").get(), price=Money.parse(page.css("p::text").get()))
 
 
+class Links(Spider):
+    start_urls = ("https://books.example/",)
+
+    def parse(self, page: Page) -> Results:
+        yield from page.follow_all("a")
+        yield from page.follow_all(page.css("li a"), self.plain)
+
+    def plain(self, page: Page) -> Request:
+        return page.follow("/b/1")
+
+    def forced(self, page: Page) -> Results:
+        yield from page.follow_all("a")
+        yield from page.follow_all("li a", force=True)
+
+    def with_data(self, page: Page) -> Results:
+        for request in page.follow_all("a"):
+            request.data["seen"] = True
+            yield request
+
+    def other(self, page: Page) -> Results:
+        yield Request(url=page.urljoin("/b/1"), method="POST")
+
+
+@pytest.mark.parametrize(
+    ("kind", "links_only"),
+    [("parse", True), ("plain", True), ("forced", False), ("with_data", False), ("other", False)],
+)
+async def test_a_page_that_gives_nothing_but_links_says_so(kind: str, links_only: bool) -> None:
+    spider = Links()
+    parsed = await run_callback(spider, kind, page_of(LISTING, spider))
+    assert parsed.requests
+    assert parsed.links_only is links_only
+
+
 async def test_spider_as_in_the_design_follows_and_extracts() -> None:
     books = Books()
     listing = await run_callback(books, "parse", page_of(LISTING, books))

@@ -80,10 +80,15 @@ class AttemptLog:
         """No response came: the time until now is how long that took."""
         self._latency = self._clock.monotonic() - self._began
 
-    def facts(self, snapshot: Snapshot, requests: Sequence[Request] = ()) -> PageFacts:
+    def facts(self, snapshot: Snapshot, requests: Sequence[Request] = (), *, links_only: bool = False) -> PageFacts:
         """What is remembered of the page for its next fetch."""
         return facts_of(
-            self._task, snapshot, spider=self._spider, parser_version=self._parser_version, requests=requests
+            self._task,
+            snapshot,
+            spider=self._spider,
+            parser_version=self._parser_version,
+            requests=requests,
+            links_only=links_only,
         )
 
     def failed(self, known: PageFacts | None, reason: str) -> PageFacts:

@@ -100,11 +100,13 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
         if added.duplicates and forced_in_vain(judged.candidates, added):
             self.events.emit(events.Trouble(at=self.clock.now(), job=self.job, stage="force", message=FORCED_IN_VAIN))
 
-    async def judge(self, requests: Sequence[Request], *, depth: int, priority: int, site: str) -> Judged:
+    async def judge(
+        self, requests: Sequence[Request], *, depth: int, priority: int, site: str, links_only: bool = False
+    ) -> Judged:
         """What a page of `site` leads to, at this depth: what may enter the queue, and what need not be fetched."""
         if requests and self.source_sites is not None:
             await self.source_sites.look_up(site)
-        judged = self.admission.judge(requests, depth=depth, priority=priority, site=site)
+        judged = self.admission.judge(requests, depth=depth, priority=priority, site=site, links_only=links_only)
         candidates = await put_aside(judged.candidates, self.requests.archive, self.clock)
         if candidates is not judged.candidates:
             judged = msgspec.structs.replace(judged, candidates=tuple(candidates))

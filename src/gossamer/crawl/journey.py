@@ -47,6 +47,7 @@ from ..model.page import Snapshot
 from ..model.record import PageFacts, Record
 from ..model.route import How
 from ..model.task import DropReason, Request, UrlState
+from ..parse.callbacks import ParsedPage
 from ..pipeline.steps import Piped
 from ..routing.blocks import Block
 from ..routing.router import RouteNotServed
@@ -363,7 +364,7 @@ class Journey:
         if context.guard.closed and (piped.records or piped.inspection.empty):
             await self._hold_back(piped)
             return
-        judged = await self._judge(parsed.requests)
+        judged = await self._judge(parsed.requests, links_only=parsed.links_only)
         now = context.clock.monotonic()
         self._emit(events.Parsed, items=len(piped.records), links=len(parsed.requests), seconds=now - began)
         for drop in piped.dropped:
@@ -375,7 +376,7 @@ class Journey:
         changed = await self._log.keep(
             outcome="done",
             error="; ".join(filter(None, (self._unfinished, piped.remarks()))),
-            page=self._facts(snapshot, parsed.requests, piped),
+            page=self._facts(snapshot, parsed, piped),
             records=tuple(piped.records),
             schemas=piped.schemas,
             with_raw_page=True,
@@ -389,8 +390,8 @@ class Journey:
         context.confirm(judged, added)
         self._ended("done", added)
 
-    def _facts(self, snapshot: Snapshot, links: Sequence[Request], piped: Piped) -> PageFacts:
-        facts = self._log.facts(snapshot, links)
+    def _facts(self, snapshot: Snapshot, parsed: ParsedPage, piped: Piped) -> PageFacts:
+        facts = self._log.facts(snapshot, parsed.requests, links_only=parsed.links_only)
         return self._observed(facts, content_of(piped.records, facts.body_hash))
 
     def _facts_of_failure(self, reason: str) -> PageFacts | None:
@@ -419,9 +420,11 @@ class Journey:
     def _with_version(self, detail: str) -> str:
         return f"{detail}\n\nParser version {self._context.parser_version}".strip()
 
-    async def _judge(self, requests: Sequence[Request]) -> Judged:
+    async def _judge(self, requests: Sequence[Request], *, links_only: bool = False) -> Judged:
         task = self._task
-        return await self._context.judge(requests, depth=task.depth + 1, priority=task.priority, site=task.site)
+        return await self._context.judge(
+            requests, depth=task.depth + 1, priority=task.priority, site=task.site, links_only=links_only
+        )
 
     async def _complete(
         self,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b, sha256
+from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 import zstandard
@@ -45,9 +47,15 @@ def snapshot_of(task: Task, outcome: Answered) -> Snapshot:
 
 
 def facts_of(
-    task: Task, snapshot: Snapshot, *, spider: str, parser_version: str, requests: Sequence[Request] = ()
+    task: Task,
+    snapshot: Snapshot,
+    *,
+    spider: str,
+    parser_version: str,
+    requests: Sequence[Request] = (),
+    links_only: bool = False,
 ) -> PageFacts:
-    """What is remembered of a page that came."""
+    """What is remembered of a page that came. `links_only`: its requests say nothing but their address and callback."""
     etag, last_modified = snapshot.headers.get("etag"), snapshot.headers.get("last-modified")
     return PageFacts(
         fingerprint=task.fingerprint,
@@ -59,7 +67,7 @@ def facts_of(
         last_modified=last_modified,
         body_hash=sha256(snapshot.body).digest()[:16],
         parser=parser_version,
-        links=_stored(requests) if (etag or last_modified) and requests else b"",
+        links=_stored(requests, links_only) if (etag or last_modified) and requests else b"",
         spider=spider,
     )
 
@@ -69,8 +77,12 @@ def without_validators(facts: PageFacts) -> PageFacts:
     return msgspec.structs.replace(facts, etag="", last_modified="", links=b"")
 
 
-def _stored(requests: Sequence[Request]) -> bytes:
-    """Requests as they are kept: their JSON, packed. The links of a page are much alike, and pack to a sixth."""
+def _stored(requests: Sequence[Request], links_only: bool) -> bytes:
+    """Requests as they are kept: their JSON, packed. The links of a page are much alike, and pack to a sixth; where
+    they are nothing but links, they are kept as runs of addresses with the same callback."""
+    if links_only:
+        runs = groupby(requests, key=attrgetter("kind"))
+        return _compress(msgspec.json.encode([(kind, [one.url for one in run]) for kind, run in runs]))
     return _compress(msgspec.json.encode([request.storable() for request in requests]))
 
 
@@ -84,7 +96,14 @@ def links_of(facts: PageFacts | None) -> list[Request]:
         if (size := zstandard.get_frame_parameters(text).content_size) > _MOST_LINKS:
             raise ValueError(f"The links of {facts.url} claim to unpack to {size} bytes.")
         text = zstandard.ZstdDecompressor().decompress(text, max_output_size=_MOST_LINKS)
-    return msgspec.json.decode(text, type=list[Request])
+    found: list[Request] = []
+    for entry in msgspec.json.decode(text, type=list[Request | tuple[str, list[str]]]):
+        if isinstance(entry, Request):
+            found.append(entry)
+        else:
+            kind, urls = entry
+            found += [Request(url=url, kind=kind) for url in urls]
+    return found
 
 
 def facts_of_failure(task: Task, came: PageFacts | None, known: PageFacts | None, reason: str, now: float) -> PageFacts:

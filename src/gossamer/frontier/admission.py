@@ -7,7 +7,7 @@ counted as duplicates here without asking it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 import msgspec
 
@@ -99,23 +99,26 @@ class Admission:
 
     def judge(
         self,
-        requests: Iterable[Request],
+        requests: Sequence[Request],
         *,
         depth: int = 0,
         priority: int = 0,
         site: str = "",
+        links_only: bool = False,
         encode: Callable[[object], bytes] = msgspec.json.encode,
     ) -> Judged:
-        """Judge requests found at `depth`; `priority` is for those that name none.
+        """Judge requests found at `depth`; `priority` is for those that name none. `links_only`: they are plain, and
+        none is forced.
 
         A link that is not a URL is dropped as INVALID, and counts for the `site` it was found on.
         """
         candidates: list[Candidate] = []
         offered: list[str] = []
         seen: set[bytes] = set()
-        duplicates = 0
         known = self._known
-        for request in requests:
+        unknown = [request for request in requests if request.url not in known] if links_only else requests
+        duplicates = len(requests) - len(unknown)
+        for request in unknown:
             plain = request.is_plain
             if plain and not request.force and request.url in known:
                 duplicates += 1

@@ -179,9 +179,14 @@ def _parameter_name(part: str) -> str:
 
 def authority_of(href: str) -> str:
     """Host and port as written in an absolute address: `example.com:8080`."""
+    if (plain := _PLAIN_AUTHORITY.match(href)) is not None:
+        return plain[1]
     rest = href.partition("://")[2]
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     return authority.rpartition("@")[2]
+
+
+_PLAIN_AUTHORITY = re.compile(r"https?://([^/?#@]*)(?![^/?#])")  # of nearly every address: no user before the host
 
 
 _USER = re.compile(r"(?<=://)[^/?#]*@")

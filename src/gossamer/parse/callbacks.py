@@ -33,11 +33,13 @@ _LONGEST_DETAIL = 20_000
 
 
 class ParsedPage(msgspec.Struct, frozen=True):
-    """The items and requests that a callback gave, in order, and what it counted."""
+    """The items and requests that a callback gave, in order, and what it counted. `links_only`: the requests are plain
+    and say nothing but their address and callback."""
 
     items: list[AnyItem]
     requests: list[Request]
     stats: dict[str, int] = {}
+    links_only: bool = False
 
 
 async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int = MAX_YIELDS) -> ParsedPage:
@@ -99,7 +101,7 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
     page = argument if isinstance(argument, Page) else argument.page
     if page is not None and page._files:  # that the fields of items name
         basket.add_all(page._files)
-    return ParsedPage(basket.items, basket.requests, counted)
+    return ParsedPage(basket.items, basket.requests, counted, basket.links_only)
 
 
 async def _by_rules(spider: Spider, kind: str, page: Page, basket: _Basket) -> None:
@@ -153,6 +155,7 @@ class _Basket:
         self._alike = alike if alike is not None else {}  # requests that need no closer look than the first of them
         self.items: list[AnyItem] = []
         self.requests: list[Request] = []
+        self.links_only = True
         self._room = room
         self._nothings = 0
 
@@ -186,6 +189,8 @@ class _Basket:
                 fault = errback_fault(self._spider, entry)
             if fault:
                 raise _Unusable(safe_text(f"{self.callback}: the request for {entry.url!a:.200} {fault}."))
+            if self._alike.get(id(entry)) is not entry or entry.data:
+                self.links_only = False
             self.requests.append(entry)
         elif isinstance(entry, Item | dict):
             self.items.append(entry)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import lru_cache
 from typing import cast
 from urllib.parse import quote_from_bytes
 
@@ -18,7 +17,6 @@ from ..model.url import origin_of, parse_url
 _HREFS = XPath("//a/@href | //area/@href")
 _HREFS_TO_FOLLOW = XPath("//a[not(re:test(@rel, '\\bnofollow\\b', 'i'))]/@href | //area/@href")
 _WEB = ("http://", "https://")
-_MARKS = ("/", "\\")  # after a slash: the link names a host
 _LONGEST_KEPT = 500  # characters of a link
 
 
@@ -31,10 +29,17 @@ class LinkBase:
         self.href = href
         self._encoding = encoding
         self._origin = origin_of(href)
-        try:
-            self._base: URL | None = URL.parse(href)
-        except (URLError, UnicodeError):
-            self._base = None
+        self._base: URL | bool | None = False  # False: not read yet; many pages have only links from the root
+
+    @property
+    def _url(self) -> URL | None:
+        """The base as the library wants it; None for one that it cannot read."""
+        if isinstance(self._base, bool):
+            try:
+                self._base = URL.parse(self.href)
+            except (URLError, UnicodeError):
+                self._base = None
+        return self._base
 
     def join(self, link: str) -> str:
         """The absolute address, fragment included. Raises InvalidUrl."""
@@ -42,9 +47,9 @@ class LinkBase:
             link = _encode_query(link, self._encoding)
         if link[:1] == "/" and link[1:2] not in ("/", "\\"):
             return _from_root(self._origin, link)
-        if self._base is not None:
+        if (base := self._url) is not None:
             try:
-                href = str(self._base.join(link))
+                href = str(base.join(link))
             except (URLError, UnicodeError):
                 return parse_url(link, self.href)  # knows the rare cases, and words the refusal
             if href.startswith(_WEB):
@@ -53,23 +58,33 @@ class LinkBase:
 
     def absolute(self, links: Iterable[str]) -> Iterator[str]:
         """The absolute address of each link, fragment included; links that lead nowhere are left out."""
-        plain, origin = self._encoding == "UTF-8", self._origin
         for link in links:
             try:
-                if plain and link[:1] == "/" and link[1:2] not in _MARKS and len(link) <= _LONGEST_KEPT:
-                    url = _rooted(origin, link)
-                else:
-                    url = self.join(link)
+                yield self.join(link)
             except InvalidUrl:
                 continue
-            yield url
+
+    def all_absolute(self, links: Iterable[str]) -> list[str]:
+        """As `absolute`, at once: the links that pages of a site repeat cost next to nothing."""
+        if self._encoding != "UTF-8":
+            return list(self.absolute(links))
+        known, urls = _ROOTED.of(self._origin), []
+        for link in links:
+            url = known.get(link)
+            if url is None:
+                try:
+                    url = self.join(link)
+                except InvalidUrl:
+                    continue
+            urls.append(url)
+        return urls
 
     def web_links(self, links: Iterable[str]) -> list[str]:
         """The http(s) addresses among `links`, absolute, without fragments, each once, in order.
 
         Links that no browser would follow and links to a place in the same page are left out.
         """
-        base = self._base
+        base = self._url
         if base is None or self._encoding != "UTF-8":
             joined = [href for link in links if (href := self._join_or_none(link)) is not None]
         else:
@@ -100,12 +115,43 @@ class LinkBase:
 def _from_root(origin: str, link: str) -> str:
     """A link that begins with one slash depends on the origin alone, and pages of a site repeat such links. Those that
     are long are not remembered: a hostile page has some of a megabyte."""
-    return _rooted(origin, link) if len(link) <= _LONGEST_KEPT else parse_url(link, f"{origin}/")
+    if len(link) > _LONGEST_KEPT:
+        return parse_url(link, f"{origin}/")
+    known = _ROOTED.of(origin)
+    url = known.get(link)
+    if url is None:
+        url = parse_url(link, f"{origin}/")
+        _ROOTED.keep(known, link, url)
+    return url
 
 
-@lru_cache(maxsize=16_384)
-def _rooted(origin: str, link: str) -> str:
-    return parse_url(link, f"{origin}/")
+class _RootedLinks:
+    """The addresses of links that begin with one slash, by their origin. What is too much is forgotten all at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+        self._by_origin: dict[str, dict[str, str]] = {}
+
+    def of(self, origin: str) -> dict[str, str]:
+        known = self._by_origin.get(origin)
+        if known is None:
+            self._make_room()
+            known = self._by_origin[origin] = {}
+        return known
+
+    def keep(self, known: dict[str, str], link: str, url: str) -> None:
+        self._make_room()
+        known[link] = url
+
+    def _make_room(self) -> None:
+        self._count += 1
+        if self._count > self._most:
+            self._count = 0
+            self._by_origin.clear()
+
+
+_ROOTED = _RootedLinks(16_384)
 
 
 def hrefs(document: Document, *, nofollow: bool = True) -> list[str]:
@@ -131,7 +177,8 @@ def base_of(document: Document | None, url: str) -> LinkBase:
     if document is None:
         return LinkBase(url)
     href = url
-    element = document.select_one("base[href]")
+    # Most pages have no <base>, and to find none is cheaper than to select none.
+    element = document.select_one("base[href]") if document.find("base") is not None else None
     if isinstance(element, turbohtml.Element):
         try:
             href = parse_url(element.attr("href") or "", url)

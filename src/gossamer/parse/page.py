@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .sitemaps import Sitemap
 
 Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider, or its name
+_MOST_ALIKE = 100_000  # requests of one page that are remembered
 
 
 class Page(PageFiles):
@@ -65,7 +66,8 @@ class Page(PageFiles):
         self._text: str | None = None
         self._data: dict[str, Any] | None = None
         self._files: list[Request] = []
-        # By identity, what `follow_all` made: alike but for address and callback, so that none needs a closer look.
+        # By identity, what `follow` and `follow_all` made: alike but for address and callback, so that none needs a
+        # closer look.
         self._alike: dict[int, Request] = {}
 
     @property
@@ -265,7 +267,7 @@ class Page(PageFiles):
         `proxy_pool` and `country` an exit, and requests that name the same `session` leave as the same visitor.
         What is sent (`method`, `json`, ...) is told as in `Request`. Raises ParseFailed, InvalidUrl.
         """
-        return Request(url=self.urljoin(href_of(link)), **self._fields(callback, render, wishes))
+        return self._alike_request(self.urljoin(href_of(link)), self._fields(callback, render, wishes))
 
     def follow_all(
         self,
@@ -280,16 +282,21 @@ class Page(PageFiles):
         Links that lead nowhere (no href, a mailto: address, no URL) are left out. Raises ParseFailed.
         """
         fields = self._fields(callback, render, wishes)
-        urls = self._links_from.absolute(self._hrefs_of(links))
+        if not isinstance(links, str):
+            return (self._alike_request(url, fields) for url in self._links_from.absolute(self._hrefs_in(links)))
+        urls = self._links_from.all_absolute(self._hrefs_of(links))
         if len(fields) > 1:
-            for url in urls:
-                yield Request(url=url, **fields)
-            return
-        kind, alike = fields["kind"], self._alike
-        for url in urls:
-            request = Request(url=url, kind=kind)
-            alike[id(request)] = request
-            yield request
+            return iter([Request(url=url, **fields) for url in urls])
+        kind = fields["kind"]
+        requests = [Request(url=url, kind=kind) for url in urls]
+        self._alike.update(zip(map(id, requests), requests, strict=True))
+        return iter(requests)
+
+    def _alike_request(self, url: str, fields: dict[str, Any]) -> Request:
+        request = Request(url=url, **fields)
+        if len(fields) == 1 and len(self._alike) < _MOST_ALIKE:
+            self._alike[id(request)] = request
+        return request
 
     def submit(
         self,
@@ -311,16 +318,14 @@ class Page(PageFiles):
         form = which if isinstance(which, Form) else self.form(which)
         return form.request(values, press=press, add=add, **self._fields(callback, render, wishes))
 
-    def _hrefs_of(self, links: str | Iterable[Link]) -> Iterable[str]:
-        """The hrefs that the links have; those without one are left out."""
-        if isinstance(links, str):
-            tree = self.tree
-            found = compile_css(links).of_document(tree) if tree is not None else ()
-            hrefs = [
-                one if isinstance(one, str) else one.attr("href") if isinstance(one, Element) else None for one in found
-            ]
-            return [href for href in hrefs if href is not None]
-        return self._hrefs_in(links)
+    def _hrefs_of(self, selector: str) -> list[str]:
+        """The hrefs of what is selected; what has none is left out."""
+        tree = self.tree
+        found = compile_css(selector).of_document(tree) if tree is not None else ()
+        hrefs = [
+            one.attr("href") if isinstance(one, Element) else one if isinstance(one, str) else None for one in found
+        ]
+        return [href for href in hrefs if href is not None]
 
     def _hrefs_in(self, links: Iterable[Link]) -> Iterator[str]:
         for link in links:
