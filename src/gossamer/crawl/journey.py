@@ -194,10 +194,15 @@ class Journey:
             held=self._held,
             emit=self._emit,
             ease=self._site.rest_shortly,
-            wanted_statuses=frozenset(context.spider.handle_statuses),
+            wanted_statuses=self._wanted_statuses(),
             detects_blocks=context.detects_blocks(self._task.site),
             once=self._once,
         )
+
+    def _wanted_statuses(self) -> frozenset[int]:
+        """Errors whose pages go to the callback all the same."""
+        own = self._how.statuses if self._how is not None else ()
+        return frozenset((*self._context.spider.handle_statuses, *own))
 
     async def _before_send(self, asked: timedelta | None = None, elsewhere: str | None = None) -> Gate:
         if elsewhere is not None and elsewhere != self._task.site:
@@ -218,7 +223,7 @@ class Journey:
         retry_after = parse_retry_after(response.headers.get("retry-after"), outcome.fetched_at)
         terms = self._context.retry_terms_for(self._task.site)
         refusal = failure_of(response.status, terms, retry_after, self._task.url)
-        if refusal is not None and response.status not in self._context.spider.handle_statuses:
+        if refusal is not None and response.status not in self._wanted_statuses():
             await self._fail(refusal)
             return
         await self._parse_and_store(snapshot)

@@ -42,7 +42,9 @@ class PageRequests:
         headers = self._headers_for(task.site)
         etag, last_modified = (known.etag, known.last_modified) if known is not None else ("", "")
         if how is None and not headers:
-            return PageRequest(url=task.url, etag=etag, last_modified=last_modified, redirects=task.redirects)
+            return PageRequest(
+                url=task.url, etag=etag, last_modified=last_modified, redirects=task.redirects, data=task.data
+            )
         how = how if how is not None else _PLAIN
         headers = merged(headers, how.headers)
         is_get = how.method == "GET"
@@ -53,6 +55,8 @@ class PageRequests:
                 etag=etag if is_get else "",
                 last_modified=last_modified if is_get else "",
                 redirects=task.redirects,
+                data=task.data,
+                kept=how.statuses,
                 headers=self._revealed(headers),
                 private=frozenset(name.lower() for name, value in headers if is_secret(value)) | PRIVATE,
                 method=how.method,

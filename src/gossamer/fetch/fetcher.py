@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -67,6 +67,8 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None = None
     private_body: bool = False  # it holds secrets, for the origin of `url` only
     follows: bool = False  # redirects within the site, at once
+    kept: tuple[int, ...] = ()  # statuses of redirects that are the page itself
+    data: str = ""  # that the spider gave it, as JSON; for extensions
     cookies: Pairs = ()  # go before those of the jar
     auth: tuple[str, str] | None = None
     timeout: timedelta | None = None  # in place of that of the settings, for each request
@@ -80,6 +82,12 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     headers: Pairs
     method: str = "GET"
+    data_json: str = ""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The data that the spider gave the request."""
+        return msgspec.json.decode(self.data_json, type=dict[str, Any]) if self.data_json else {}
 
     def header(self, name: str) -> str:
         """The value of a header, or ""."""
@@ -195,7 +203,8 @@ class Fetcher:
                 else:
                     response = await _send(route, request, method, url, headers, limits, gate, watch)
             else:
-                given = FetchRequest(url=url, headers=self._headers(request, url, method, jar), method=method)
+                headers = self._headers(request, url, method, jar)
+                given = FetchRequest(url=url, headers=headers, method=method, data_json=request.data)
 
                 async def send(target: str, headers: Pairs, gate: Gate | None, method: str = method) -> Response:
                     return await _send(route, request, method, target, headers, limits, gate, watch)
@@ -208,7 +217,7 @@ class Fetcher:
             status = response.status
             if status == 304 and url == request.url and (request.etag or request.last_modified):
                 return NotModified(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
-            moved = status in _MOVED and "location" in response.headers
+            moved = status in _MOVED and "location" in response.headers and status not in request.kept
             if not moved and (response.url == url or site_of(response.url) == site_of(url)):
                 return Fetched(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
             target = _target(response) if moved else response.url.partition("#")[0]

@@ -12,7 +12,7 @@ and where that is not set, its content. Plain dicts are items too: of type "item
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -84,6 +84,17 @@ class Item(Struct, metaclass=ItemMeta):
     url: str | UnsetType = UNSET
 
 
+class KeyedDict(dict[str, Any]):
+    """A dict that says itself of which type it is and what its key is: an item of another framework."""
+
+    __slots__ = ("key", "type")
+
+    def __init__(self, values: Mapping[str, Any], *, type: str, key: str) -> None:
+        super().__init__(values)
+        self.type = type
+        self.key = key
+
+
 AnyItem: TypeAlias = Item | dict[str, Any]  # a dict holds any values of the spider
 _ItemT = TypeVar("_ItemT", bound=AnyItem)
 
@@ -91,7 +102,7 @@ _ItemT = TypeVar("_ItemT", bound=AnyItem)
 def type_name(item: AnyItem | type[Item]) -> str:
     """The name under which such items are stored: the class name, or "item" for a dict."""
     if isinstance(item, dict):
-        return DICT_TYPE
+        return item.type if isinstance(item, KeyedDict) else DICT_TYPE
     return item.__name__ if isinstance(item, type) else type(item).__name__
 
 
@@ -230,6 +241,8 @@ def item_key(item: AnyItem) -> str:
     With one key field it is the text of that field, with several a JSON list of them, without any the `url` if it is
     set, else 32 hex digits of the content. Raises ParseFailed when a field of the key is empty.
     """
+    if isinstance(item, KeyedDict):
+        return safe_text(item.key)
     names: tuple[str, ...] = () if isinstance(item, dict) else item.__item_key__
     if not names:
         url = item.get("url") if isinstance(item, dict) else item.url

@@ -153,6 +153,7 @@ class How(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     errback: str | None = None  # the method of the spider that hears of the final failure
     apart: str = ""  # tells requests apart that are otherwise alike: whose they are
     retry_unsafe: bool | None = None  # may it be sent again when nobody knows whether it arrived? None: as settings say
+    statuses: tuple[int, ...] = ()  # errors and redirects that are the page itself
 
     @property
     def names_secrets(self) -> bool:

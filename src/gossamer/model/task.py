@@ -88,6 +88,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     errback: Any = None  # the method of the spider, or its name, that hears of the final failure
     retry_unsafe: bool | None = None  # may a POST be sent again when nobody knows whether it arrived?
     file: Download | None = None  # what is there is a file: it goes to the archive, and no callback sees it
+    handle_statuses: tuple[int, ...] = ()  # errors (404) and redirects (302) whose pages go to the callback
     stored: How | None = None  # of a request that was queued before: holds in place of all that `How` has
 
     @property
@@ -108,6 +109,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
             and self.errback is None
             and self.retry_unsafe is None
             and self.file is None
+            and not self.handle_statuses
         )
 
     @property
@@ -138,6 +140,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
             errback=getattr(self.errback, "__name__", self.errback),
             retry_unsafe=self.retry_unsafe,
             file=self.file,
+            statuses=tuple(self.handle_statuses),
         )
 
     def address(self) -> str:
@@ -190,6 +193,7 @@ class Sending(TypedDict, total=False):
     timeout: float
     errback: str | Callable[..., Any]
     retry_unsafe: bool
+    handle_statuses: tuple[int, ...]
 
 
 class Wishes(Sending, total=False):

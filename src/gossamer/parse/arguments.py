@@ -75,6 +75,8 @@ def checked_arguments(cls: type[Spider], given: Mapping[str, Any]) -> dict[str, 
     """
     if not given:
         return {}
+    if cls._takes_any_argument:
+        return _as_texts(cls, given)
     known = declared_arguments(cls)
     checked = {}
     for name in sorted(given):
@@ -83,9 +85,19 @@ def checked_arguments(cls: type[Spider], given: Mapping[str, Any]) -> dict[str, 
         value = _typed(cls, name, known[name], given[name])
         if not hasattr(cls, name) or getattr(cls, name) != value or type(getattr(cls, name)) is not type(value):
             checked[name] = value
+    return _of_fitting_length(cls, checked)
+
+
+def _of_fitting_length(cls: type[Spider], checked: dict[str, Any]) -> dict[str, Any]:
     if len(msgspec.json.encode(checked)) > LONGEST:
         raise Misconfigured(f"The arguments of {cls.name} are longer than {LONGEST:,} characters. Pass a file's name.")
     return checked
+
+
+def _as_texts(cls: type[Spider], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a spider that takes any: texts. Of those that were given twice the last one."""
+    last = {name: value[-1] if isinstance(value, list) and value else value for name, value in given.items()}
+    return _of_fitting_length(cls, {name: _typed(cls, name, str, str(last[name])) for name in sorted(last)})
 
 
 def _typed(cls: type[Spider], name: str, hint: Any, value: Any) -> Any:
@@ -121,8 +133,9 @@ def _unknown(cls: type[Spider], name: str, known: Mapping[str, Any]) -> str:
 def with_arguments(spider: Spider, given: Mapping[str, Any]) -> Spider:
     """The spider with these arguments set. Raises Misconfigured."""
     checked = checked_arguments(type(spider), given)
-    for name, value in checked.items():
-        setattr(spider, name, value)
+    if not type(spider)._takes_any_argument:
+        for name, value in checked.items():
+            setattr(spider, name, value)
     if checked:
         spider.arguments = checked
     return spider

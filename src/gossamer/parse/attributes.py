@@ -28,7 +28,7 @@ _OTHER_WORDS = {
 
 def unread_attributes(spider: Spider) -> list[str]:
     """One sentence for each attribute that is probably meant for us and has no effect."""
-    told: dict[str, str] = {}
+    told = {remark: remark for remark in spider._remarks()}
     for name, value in _own_attributes(spider):
         if name.startswith("_") or hasattr(Spider, name) or name in told:
             continue

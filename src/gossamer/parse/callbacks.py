@@ -86,7 +86,7 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
             if spider.rules and isinstance(argument, Page):
                 await _by_rules(spider, kind, argument, basket)
             else:
-                await _collect(getattr(spider, kind)(argument), basket)
+                await _collect(spider._method(kind)(argument), basket)
     except (KeyboardInterrupt, _Unusable):
         raise
     except BaseException as error:  # SystemExit in a spider must not end the worker

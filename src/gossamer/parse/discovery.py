@@ -10,13 +10,14 @@ import traceback
 from collections.abc import Callable
 from hashlib import blake2b
 from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
 import msgspec
 
 from ..errors import MissingExtra, SpiderNotFound
+from ..settings.reader import SCRAPY_FILE
 from ..settings.trust import distrust
 from .spider import Spider, composed
 
@@ -79,7 +80,21 @@ def list_spiders(root: Path, folder: str, *, refuse: Callable[[Path], str] = lam
             broken.append(error.file)
         except Exception as error:  # one bad file must not hide the others
             broken.append(BrokenFile(path, None, _tell(error)))
+    theirs, unloaded = _scrapy_spiders(root, refuse)
+    spiders, broken = [*spiders, *theirs], [*broken, *unloaded]
     return SpiderCatalogue(tuple(sorted(spiders, key=lambda spec: spec.name)), tuple(broken))
+
+
+def _scrapy_spiders(root: Path, refuse: Callable[[Path], str]) -> tuple[list[SpiderSpec], list[BrokenFile]]:
+    """The spiders of a Scrapy project in `root`, if one is there."""
+    file = root / SCRAPY_FILE
+    if not file.is_file():
+        return [], []
+    if find_spec("scrapy") is None:
+        return [], [BrokenFile(file, None, "a Scrapy project needs Scrapy: pip install 'gossamer[scrapy]'")]
+    from ..scrapy.project import project_spiders  # few need it, and it takes a while to load
+
+    return project_spiders(root, refuse)
 
 
 def _spider_files(root: Path, folder: str) -> list[Path]:
@@ -221,10 +236,16 @@ def _spiders_in(path: Path, root: Path) -> list[SpiderSpec]:
         if not isinstance(spider.name, str):
             told = f"the name of {spider.__name__} is {spider.name!r:.60}, which is no text"
             raise _DoesNotLoad(BrokenFile(path, None, told))
-    return [SpiderSpec(spider.name, path, spider, _summary(spider)) for spider in spiders]
+    found = [SpiderSpec(spider.name, path, spider, summary_of(spider)) for spider in spiders]
+    if "scrapy" in sys.modules and not spiders:
+        from ..scrapy.project import project_settings, spiders_in
+
+        found += spiders_in(module, project_settings(root))
+    return found
 
 
-def _summary(cls: type) -> str:
+def summary_of(cls: type) -> str:
+    """The first line of its docstring."""
     return (cls.__dict__.get("__doc__") or "").strip().partition("\n")[0]
 
 
@@ -263,8 +284,13 @@ def _load(path: Path, root: Path) -> ModuleType:
         raise
     except BaseException as error:  # a file may raise anything, SystemExit too
         del sys.modules[name]
-        raise _DoesNotLoad(BrokenFile(path, _line_of(error, path), _tell(error))) from error
+        raise _DoesNotLoad(broken_file(path, error)) from error
     return module
+
+
+def broken_file(path: Path, error: BaseException) -> BrokenFile:
+    """The file that raised the error when it was loaded."""
+    return BrokenFile(path, _line_of(error, path), _tell(error))
 
 
 def _line_of(error: BaseException, path: Path) -> int | None:

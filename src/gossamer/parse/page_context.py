@@ -44,6 +44,12 @@ def working_on(context: PageContext) -> Iterator[PageContext]:
         _current.reset(token)
 
 
+def counted_here() -> bool:
+    """Can the code that runs just now count something?"""
+    counted = _current.get().stats
+    return counted is not None and len(counted) < MOST_STATS
+
+
 class Stats:
     """What a spider counts itself. The counts of a page are added to those of its job when the page is settled, so that
     each page counts once, whatever crashes in between; those of a callback that raised are not."""

@@ -26,6 +26,7 @@ from .page_context import SpiderLog, Stats
 from .session import Session
 
 if TYPE_CHECKING:
+    from ..settings import Settings
     from .failure import Failure
 
 Yield: TypeAlias = AnyItem | Request | None
@@ -91,6 +92,7 @@ class Spider:
     _start_requests: Sequence[Request] = ()  # for `start_urls`, where a recipe says more than their addresses
     _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # read once per class: every page asks
     handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to the callbacks all the same
+    _takes_any_argument: bool = False  # as text, whatever its name
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -140,6 +142,32 @@ class Spider:
     def failed(self, failure: Failure) -> Answer:
         """What to do when a page was given up and its request names no errback. May yield items and requests."""
         return None
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        """The callback or errback of that name."""
+        method: Callable[..., Any] = getattr(self, name)
+        return method
+
+    def _entered(self) -> Awaitable[None] | None:
+        """Called in every process that stores what this spider makes of pages, before its first one."""
+        return None
+
+    def _left(self) -> Awaitable[None] | None:
+        """Called in such a process after its last page there."""
+        return None
+
+    def _adjusted(self, settings: Settings) -> Settings:
+        """The settings for a job of this spider, where it says what the project leaves open."""
+        return settings
+
+    @classmethod
+    def _ignored(cls) -> list[str]:
+        """One sentence for everything that the class says in vain."""
+        return []
+
+    def _remarks(self) -> list[str]:
+        """What the user should know about it before a crawl."""
+        return self._ignored()
 
     @property
     def log(self) -> SpiderLog:

@@ -84,7 +84,7 @@ async def crawl(
     `transports` take the place of those of the settings, and then no robots.txt is asked for.
     """
     checked = checked_arguments(type(spider), arguments or {})
-    with_arguments(spider, checked)
+    settings = with_arguments(spider, checked)._adjusted(settings)
     async with open_project(settings, spider=spider) as project:
         clock = project.clock
         began = clock.monotonic()

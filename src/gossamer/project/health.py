@@ -367,6 +367,9 @@ def _spiders(settings: Settings) -> Iterator[Finding]:
     found = list_spiders(settings.root, settings.spiders)
     for file in found.broken:
         yield Finding(Level.FAIL, "spiders", str(file), "Mend the file; the other spiders can run meanwhile.")
+    ignored = {words: spec.name for spec in reversed(found.spiders) for words in spec.spider._ignored()}
+    for words, name in ignored.items():
+        yield Finding(Level.WARN, "spiders", f"{name}: {words}")
     names = ", ".join(spec.name for spec in found.spiders)
     if names:
         yield _ok("spiders", names)

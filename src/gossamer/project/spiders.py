@@ -108,6 +108,7 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
             )
         return SiteSpider([job.spider_name]), settings
     spider = with_arguments(Spiders(settings).find(job.spider_name), read_arguments(job.arguments))
+    settings = spider._adjusted(settings)
     if job.owner:
         return spider, settings
     hosts = _new_hosts(settings, list(spider.start_urls))

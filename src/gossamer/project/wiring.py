@@ -35,7 +35,7 @@ from ..fetch.open_route import Opening, Transports
 from ..fetch.robots import MemoryShelf, Robots, RobotsShelf
 from ..frontier.admission import Admission, Scope
 from ..frontier.contract import AddressBook, JobBook, JobTerms
-from ..model.events import EventSink, LoggedIn, LoginFailed, Silence
+from ..model.events import EventSink, LoggedIn, LoginFailed, Silence, Trouble
 from ..model.job import JobState
 from ..model.record import day_of
 from ..model.route import BROWSER, HTTP, MANAGED, PROFILE
@@ -226,10 +226,12 @@ async def open_worker(
         project, spider, job, scope, sink, events, terms=terms, serves=serves, transports=transports
     ) as context:
         try:
+            if transports is None:  # a replay stores nothing
+                await context.time_limit.run(run_hook(spider, "_entered", job), spider.name)
             await context.time_limit.run(run_hook(spider, "opened", job), spider.name)
         except ParseFailed as error:
             raise Misconfigured(f"{error} No page of {job} is fetched here.") from error
-        yield Worker(
+        worker = Worker(
             context,
             project.state.frontier,
             project.records,
@@ -242,6 +244,18 @@ async def open_worker(
             is_over=partial(is_over, project.state.jobs, job),
             look=look,
         )
+        try:
+            yield worker
+        finally:
+            await _leave(context, spider, job)
+
+
+async def _leave(context: JobContext, spider: Spider, job: str) -> None:
+    """The spider has had its last page in this process."""
+    try:
+        await context.time_limit.run(run_hook(spider, "_left", job), spider.name)
+    except ParseFailed as error:
+        context.events.emit(Trouble(at=context.clock.now(), job=job, stage="spider", message=str(error)))
 
 
 @asynccontextmanager

@@ -26,6 +26,7 @@ from .tables import Domain, Managed, ProxyPool, RouteTable, ScheduleTable, Setti
 from .trust import TRUST, demand_trust
 
 FILE_NAME = "gossamer.toml"
+SCRAPY_FILE = "scrapy.cfg"
 ENV_PREFIX = "GOSSAMER_"
 MOST_OF_A_VALUE = 64 * 1024  # characters
 FROM_FILE = "_file"  # GOSSAMER_RECORDS_FILE names a file that holds the value, as orchestrators hand out secrets
@@ -59,10 +60,10 @@ def _decode(kind: type, value: Any) -> Any:
     raise ValueError(f"expected {kind.__name__.lower()}, got {value!r}")
 
 
-def find_file(start: Path) -> Path | None:
-    """The nearest gossamer.toml in `start` or above it."""
+def find_file(start: Path, name: str = FILE_NAME) -> Path | None:
+    """The nearest gossamer.toml, or file of that name, in `start` or above it."""
     for folder in (start, *start.parents):
-        candidate = folder / FILE_NAME
+        candidate = folder / name
         if candidate.is_file():
             return candidate
     return None
@@ -99,6 +100,8 @@ def load(
         if value is not None:
             _put(values, key, value, origins, COMMAND_LINE)
     root = file.parent if file else here
+    if file is None and (foreign := find_file(here, SCRAPY_FILE)) is not None:
+        root = foreign.parent  # a project of Scrapy's needs no gossamer.toml
     return _build(values, origins, root)
 
 

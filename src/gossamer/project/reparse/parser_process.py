@@ -24,7 +24,7 @@ from ...errors import GossamerError, ParseFailed, Permanent
 from ...model.page import Snapshot
 from ...model.record import PageFacts, Record, Tally
 from ...model.task import DEFAULT_KIND
-from ...parse.callbacks import ParsedPage, run_callback
+from ...parse.callbacks import ParsedPage, run_callback, run_hook
 from ...parse.page import Page
 from ...parse.recipe.check import likely_kind
 from ...parse.recipe.spider import RecipeSpider
@@ -81,7 +81,7 @@ class ArchiveParser:
     async def _parse(self, order: Order, wanted: PageOrder, snapshot: Snapshot | Permanent) -> Outcome:
         if isinstance(snapshot, Permanent):
             return Outcome(wanted=wanted, failure="lost", message=str(snapshot))
-        parts = self._parts_of(wanted, order.usual)
+        parts = await self._parts_of(wanted, order.usual)
         if isinstance(parts, str):
             return Outcome(wanted=wanted, failure=ParseFailed.reason, message=parts)
         if snapshot.status >= 400 and snapshot.status not in parts.spider.handle_statuses:
@@ -132,12 +132,19 @@ class ArchiveParser:
             remarks=piped.remarks(),
         )
 
-    def _parts_of(self, wanted: PageOrder, usual: Sequence[Tally]) -> SpiderParts | str:
+    async def leave(self) -> None:
+        """All pages are parsed."""
+        for parts in self._parts.values():
+            if isinstance(parts, SpiderParts):
+                await run_hook(parts.spider, "_left", "")
+
+    async def _parts_of(self, wanted: PageOrder, usual: Sequence[Tally]) -> SpiderParts | str:
         which = (wanted.spider, wanted.start, wanted.arguments)
         known = self._parts.get(which)
         if known is None:
             try:
                 spider = load(wanted.spider, self._settings, start=wanted.start, arguments=wanted.arguments)
+                await run_hook(spider, "_entered", wanted.run)
                 known = self._parts_for(spider, [one for one in usual if one.spider == spider.name])
             except BadArguments as error:
                 known = str(error)
@@ -197,6 +204,7 @@ async def _serve(settings: Settings, orders: BinaryIO, answers: BinaryIO) -> Non
             async for answer in child.work(order):
                 answers.write(frame(answer))
                 answers.flush()
+        await child.leave()
 
 
 def main() -> None:

@@ -1,0 +1,163 @@
+"""The parts of a Scrapy project that are built with a crawler: middlewares, pipelines, extensions; and that crawler.
+
+What is there: settings, signals, stats, the spider. What is not: an engine. Whoever asks for one is told so.
+How it fails: NotConfigured leaves a part out, as in Scrapy; anything else it raises is an error of the project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
+from inspect import signature
+from typing import Any, NoReturn
+
+import scrapy
+from pydispatch.dispatcher import getAllReceivers, liveReceivers
+from scrapy import signals
+from scrapy.crawler import Crawler
+from scrapy.exceptions import NotConfigured
+from scrapy.settings import Settings
+from scrapy.statscollectors import MemoryStatsCollector
+from scrapy.utils.conf import build_component_list
+from scrapy.utils.misc import build_from_crawler, load_object
+from twisted.internet.defer import Deferred
+
+from ..errors import Misconfigured, ParseFailed
+from ..parse.page_context import LONGEST_NAME, Stats, counted_here
+
+SENT = ("engine_started", "engine_stopped", "spider_opened", "spider_closed", "spider_error", "item_scraped",
+        "item_dropped", "response_received")  # fmt: skip
+REPLACED = ("scrapy.downloadermiddlewares.", "scrapy.spidermiddlewares.", "scrapy.extensions.")
+MEDIA = "scrapy.pipelines.media"
+
+
+class NoEngine:
+    """In place of Scrapy's engine."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ParseFailed(
+            f"crawler.engine.{name} is not there: Gossamer's queue and fetcher work in its place. Yield a request "
+            f"instead; a crawl ends when its queue is empty, or at crawl.limit."
+        )
+
+
+class PageStats(MemoryStatsCollector):
+    """Scrapy's stats of this process. What callbacks count is also added to the stats of the job, once per page."""
+
+    def inc_value(self, key: str, count: int = 1, start: int = 0, spider: object = None) -> None:
+        super().inc_value(key, count, start)
+        if counted_here() and isinstance(count, int) and 0 < len(key) <= LONGEST_NAME:
+            Stats().add(key, count)
+
+
+class ProjectCrawler(Crawler):
+    """What `from_crawler` is handed."""
+
+    def __init__(self, spidercls: type[scrapy.Spider], settings: Settings) -> None:
+        super().__init__(spidercls, settings)
+        self.stats = PageStats(self)
+        self.engine = NoEngine()  # type: ignore[assignment]
+        self.logformatter = build_from_crawler(load_object(self.settings["LOG_FORMATTER"]), self)
+        self.request_fingerprinter = build_from_crawler(load_object(self.settings["REQUEST_FINGERPRINTER_CLASS"]), self)
+
+    async def tell(self, signal: object, **named: Any) -> None:
+        """Send a signal, and wait for handlers that are coroutines."""
+        for receiver, given in self.signals.send_catch_log(signal, spider=self.spider, **named):
+            await settled(given, getattr(receiver, "__qualname__", "a signal handler"))
+
+    def unsent(self) -> list[str]:
+        """Signals that parts of the project listen to and that are never sent here."""
+        return [
+            name
+            for name, signal in vars(signals).items()
+            if type(signal) is object and name not in SENT and any(liveReceivers(getAllReceivers(self, signal)))
+        ]
+
+
+def component_names(settings: Settings, setting: str) -> list[Any]:
+    """The parts that the user has listed, in order, without those of Scrapy's that Gossamer replaces."""
+    listed = build_component_list(settings.getdict(setting))
+    return [one for one in listed if not _name(one).startswith(REPLACED)]
+
+
+def built(crawler: ProjectCrawler, setting: str) -> list[Any]:
+    """The parts that a setting lists. Raises Misconfigured."""
+    made = []
+    for one in component_names(crawler.settings, setting):
+        try:
+            cls = load_object(one)
+            if not is_media(cls):
+                made.append(build_from_crawler(cls, crawler))
+        except NotConfigured:
+            continue
+        except Exception as error:
+            raise Misconfigured(
+                f"Scrapy setting {setting}: {_name(one)} cannot be made ({type(error).__name__}: {error})."
+            ) from error
+    return made
+
+
+def is_media(cls: object) -> bool:
+    """Does the pipeline download files itself, by Scrapy's engine?"""
+    return any(f"{base.__module__}" == MEDIA for base in getattr(cls, "__mro__", ()))
+
+
+def media_pipelines(settings: Settings) -> list[str]:
+    """Those of ITEM_PIPELINES. One that cannot be loaded is told of when it is built."""
+    found = []
+    for one in component_names(settings, "ITEM_PIPELINES"):
+        name = _name(one)
+        if name.startswith("scrapy.pipelines."):
+            found.append(name)
+            continue
+        try:
+            cls = load_object(one)
+        except Exception:  # noqa: S112 - `built` raises it with its name
+            continue
+        if is_media(cls):
+            found.append(name)
+    return found
+
+
+def _name(one: Any) -> str:
+    return one if isinstance(one, str) else f"{one.__module__}.{one.__qualname__}"
+
+
+def call(method: Callable[..., Any], *given: Any, spider: scrapy.Spider, **named: Any) -> Any:
+    """Call a method of a part, with the spider where it takes one, as most of those that are written do."""
+    if _takes_spider(getattr(method, "__func__", method)):
+        named["spider"] = spider
+    return method(*given, **named)
+
+
+@lru_cache(maxsize=1024)
+def _takes_spider(function: Callable[..., Any]) -> bool:
+    return "spider" in signature(function).parameters
+
+
+async def settled(given: Any, what: str) -> Any:
+    """What a part gave, when it has come: of a coroutine its result, of a Deferred that has fired its value. Raises
+    ParseFailed for a Deferred that waits for a reactor, which never runs here."""
+    if isinstance(given, Awaitable) and not isinstance(given, Deferred):
+        return await given
+    if not isinstance(given, Deferred):
+        return given
+    values: list[Any] = []
+    failures: list[Any] = []
+    given.addCallbacks(values.append, failures.append)
+    if failures:
+        failures[0].raiseException()
+    if not values:
+        raise ParseFailed(
+            f"{what} gave a Deferred that waits for Twisted's reactor, and none runs here. Make it a coroutine, with "
+            f"async def."
+        )
+    return values[0]
+
+
+async def open_all(parts: Iterable[Any], spider: scrapy.Spider, verb: str) -> None:
+    """Call `open_spider` or `close_spider` of those that have it."""
+    for part in parts:
+        method = getattr(part, verb, None)
+        if method is not None:
+            await settled(call(method, spider=spider), f"{type(part).__name__}.{verb}")

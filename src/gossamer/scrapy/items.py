@@ -1,0 +1,62 @@
+"""Items of Scrapy's as records of ours: their values as JSON has them, their type, and their key.
+
+The key is made of the fields that GOSSAMER_ITEM_KEYS names; else it is the address of the page, and the place on it of
+the second item and those after it. So no item replaces another, and a page with one item has that item's history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from itemadapter import ItemAdapter
+from scrapy.http import Response
+from scrapy.settings import Settings as ScrapySettings
+
+from ..errors import ParseFailed
+from ..model.item import DICT_TYPE, KeyedDict
+from .settings_table import KEYS, item_key_fields
+
+
+class ScrapyItem(KeyedDict):
+    """An item, beside the object that it was made of."""
+
+    __slots__ = ("item", "place", "response")
+
+    def __init__(
+        self, values: Mapping[str, Any], *, type: str, key: str, item: Any, place: str, response: Response | None
+    ) -> None:
+        super().__init__(values, type=type, key=key)
+        self.item = item
+        self.place = place
+        self.response = response
+
+
+def item_of(item: Any, settings: ScrapySettings, place: str, response: Response | None) -> ScrapyItem:
+    """The item as it is stored. `place` is its key where none is named. Raises ParseFailed."""
+    kind = DICT_TYPE if type(item) is dict else type(item).__name__
+    values = {str(name): plain(value) for name, value in ItemAdapter(item).asdict().items()}
+    key = _key(values, item_key_fields(settings, kind), kind) or place
+    return ScrapyItem(values, type=kind, key=key, item=item, place=place, response=response)
+
+
+def _key(values: Mapping[str, Any], fields: tuple[str, ...], kind: str) -> str:
+    found = [values.get(name) for name in fields]
+    for name, value in zip(fields, found, strict=True):
+        if value is None or value == "":
+            raise ParseFailed(f"{kind}: {name} is empty, but {KEYS} makes it the item's key. Fill it in.")
+    if len(found) == 1:
+        return found[0] if isinstance(found[0], str) else msgspec.json.encode(found[0]).decode()
+    return msgspec.json.encode(found).decode() if found else ""
+
+
+def plain(value: Any) -> Any:
+    """The value as Scrapy's own exports write it: bytes as text, any group as a list."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted((plain(one) for one in value), key=repr)
+    return [plain(one) for one in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,236 @@
+"""Scrapy's requests as ours, and back: what a callback yields is queued, and `response.request` is made of it again.
+
+Callbacks travel by name, `meta` and `cb_kwargs` as JSON in the data of the request. What cannot be queued is refused
+with the line that yielded it: ParseFailed.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import scrapy
+from scrapy.utils.url import url_is_from_any_domain
+
+from ..errors import ParseFailed
+from ..model.route import BROWSER
+from ..model.task import DEFAULT_KIND, Request
+from ..parse.page import Page
+from .values import NotQueueable, read, written
+
+REDIRECTS = (301, 302, 303, 307, 308)
+ERRORS = tuple(range(400, 600))
+META, CB_KWARGS, REQUEST = "meta", "cb_kwargs", "request"  # the keys of the data of a queued request
+# What Scrapy's own middlewares write into meta, and we know from elsewhere.
+_OF_SCRAPY = (
+    "depth", "download_slot", "download_latency", "download_timeout", "retry_times", "redirect_times", "redirect_ttl",
+    "redirect_urls", "redirect_reasons", "is_start_request", "_auth_proxy", "verbatim_url",
+)  # fmt: skip
+_LONGEST_BODY = 64 * 1024  # of a request that its own response can show
+
+
+class RequestTerms:
+    """What holds for all requests of one spider. `pool_of` finds the pool of proxies that has an address."""
+
+    def __init__(self, spider: scrapy.Spider, session: str | None, pool_of: Callable[[str], str | None]) -> None:
+        self.spider = spider
+        self.session = session
+        self.pool_of = pool_of
+        settings = spider.settings
+        self._allowed = {int(code) for code in settings.getlist("HTTPERROR_ALLOWED_CODES")}
+        self._allowed |= {int(code) for code in getattr(spider, "handle_httpstatus_list", ())}
+        self._all = settings.getbool("HTTPERROR_ALLOW_ALL") or bool(getattr(spider, "handle_httpstatus_all", False))
+        self._follows = settings.getbool("REDIRECT_ENABLED")
+        user = getattr(spider, "http_user", "") or settings.get("HTTPAUTH_USER") or ""
+        password = getattr(spider, "http_pass", "") or settings.get("HTTPAUTH_PASS") or ""
+        domain = getattr(spider, "http_auth_domain", None) or settings.get("HTTPAUTH_DOMAIN")
+        self._login = (user, password) if user or password else None
+        self._login_domains = [domain] if domain else []
+
+    def login_for(self, request: scrapy.Request) -> tuple[str, str] | None:
+        if self._login is None or "Authorization" in request.headers:
+            return None
+        anywhere = not self._login_domains
+        return self._login if anywhere or url_is_from_any_domain(request.url, self._login_domains) else None
+
+    def may_have(self, status: int, meta: Mapping[str, Any]) -> bool:
+        """May a callback have a page of that status?"""
+        if 200 <= status < 300 or meta.get("handle_httpstatus_all"):
+            return True
+        own = meta.get("handle_httpstatus_list")
+        return self._all or status in (self._allowed if own is None else own)
+
+    def statuses_for(self, meta: Mapping[str, Any]) -> tuple[int, ...]:
+        """The errors and redirects that a request wants as they are."""
+        unfollowed = REDIRECTS if meta.get("dont_redirect") or not self._follows else ()
+        if self._all or meta.get("handle_httpstatus_all"):
+            return (*REDIRECTS, *ERRORS)
+        own = meta.get("handle_httpstatus_list")
+        listed = self._allowed if own is None else {int(code) for code in own}
+        return tuple(sorted({*unfollowed, *listed}))
+
+
+def queued(request: scrapy.Request, terms: RequestTerms, place: str = "", *, seed: bool = False) -> Request:
+    """The request for the queue. `place` is the line that gave it. Raises ParseFailed."""
+    meta = request.meta
+    pool = _pool_of(request, terms, place)
+    timeout = meta.get("download_timeout")
+    retries = 0 if meta.get("dont_retry") else meta.get("max_retry_times")
+    rendered = bool(meta.get("playwright"))
+    headers = {
+        name.decode("latin-1"): b", ".join(values).decode("utf-8", "replace")
+        for name, values in request.headers.items()
+        if values
+    }
+    return Request(
+        url=request.url,
+        kind=_name_of(request.callback, terms.spider, "callback", request, place) or DEFAULT_KIND,
+        errback=_name_of(request.errback, terms.spider, "errback", request, place),
+        priority=request.priority,
+        data=_data(request, place),
+        force=request.dont_filter and not seed,
+        fetcher=BROWSER if rendered else None,
+        proxy_pool=pool,
+        session=_session(meta, terms.session),
+        max_attempts=int(retries) + 1 if retries is not None else None,
+        method=request.method,
+        headers=headers or None,
+        body=request.body or None,
+        cookies=_cookies(request.cookies) if terms.spider.settings.getbool("COOKIES_ENABLED") else None,
+        auth=terms.login_for(request),
+        timeout=float(timeout) if timeout else None,
+        handle_statuses=terms.statuses_for(meta),
+    )
+
+
+def restored(page: Page, spider: scrapy.Spider) -> scrapy.Request:
+    """The request that led to a page, as its callback may ask for it. Raises ParseFailed."""
+    return request_of(page.requested_url, page.data, spider, kind=page.kind, depth=page.depth)
+
+
+def request_of(
+    url: str, data: Mapping[str, Any], spider: scrapy.Spider, *, kind: str = DEFAULT_KIND, depth: int | None = None
+) -> scrapy.Request:
+    """A request of Scrapy's, made of the data that was queued with it. Raises ParseFailed."""
+    told = data.get(REQUEST) or {}
+    try:
+        meta, cb_kwargs = read(data.get(META) or {}), read(data.get(CB_KWARGS) or {})
+    except NotQueueable as error:
+        raise ParseFailed(f"{url} cannot be parsed: {error}.") from error
+    if depth is not None:
+        meta["depth"] = depth
+    callback = getattr(spider, kind, None) if kind != DEFAULT_KIND or told.get("callback") else None
+    errback = told.get("errback")
+    return scrapy.Request(
+        url,
+        callback=callback,
+        errback=getattr(spider, errback, None) if errback else None,
+        method=told.get("method", "GET"),
+        headers=told.get("headers"),
+        body=b64decode(told["body"]) if "body" in told else None,
+        cookies=told.get("cookies"),
+        meta=meta,
+        cb_kwargs=cb_kwargs,
+        priority=told.get("priority", 0),
+        dont_filter=told.get("dont_filter", False),
+        flags=told.get("flags"),
+    )
+
+
+def mark_of(data: Mapping[str, Any], kind: str) -> str:
+    """What tells requests for one address apart; "" of a plain one. Items without a key of their own need it."""
+    told = data.get(REQUEST) or {}
+    parts = [told.get("method", ""), told.get("body", "")]
+    if told.get("dont_filter"):
+        parts += ["" if kind == DEFAULT_KIND else kind, repr(data.get(CB_KWARGS) or "")]
+    if not any(parts):
+        return ""
+    return blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=5).hexdigest()
+
+
+def _data(request: scrapy.Request, place: str) -> dict[str, Any]:
+    meta = {name: value for name, value in request.meta.items() if name not in _OF_SCRAPY}
+    try:
+        data = {META: written(meta, META), CB_KWARGS: written(request.cb_kwargs, CB_KWARGS), REQUEST: _told(request)}
+    except NotQueueable as error:
+        raise refusal(
+            f"the request for {request.url:.200} cannot be queued: {error}. Give it texts, numbers, lists, dicts, "
+            f"dates or items",
+            place,
+        ) from None
+    return {name: value for name, value in data.items() if value}
+
+
+def _told(request: scrapy.Request) -> dict[str, Any]:
+    """What `response.request` shows beside address, callback and meta, where it is not the usual."""
+    body = request.body if len(request.body) <= _LONGEST_BODY else b""
+    told = {
+        "method": "" if request.method == "GET" else request.method,
+        "headers": {
+            name.decode("latin-1"): [value.decode("utf-8", "replace") for value in values]
+            for name, values in request.headers.items()
+        },
+        "body": b64encode(body).decode(),
+        "cookies": request.cookies,
+        "priority": request.priority,
+        "dont_filter": request.dont_filter,
+        "flags": request.flags,
+        "errback": getattr(request.errback, "__name__", ""),
+    }
+    return {name: written(value, name) for name, value in told.items() if value}
+
+
+def _name_of(
+    method: Callable[..., Any] | None, spider: scrapy.Spider, role: str, request: scrapy.Request, place: str
+) -> str | None:
+    if method is None:
+        return None
+    name = getattr(method, "__name__", "")
+    own = getattr(spider, name, None)
+    if getattr(own, "__func__", None) is getattr(method, "__func__", method) and getattr(own, "__self__", 0) is spider:
+        return name
+    code = getattr(method, "__code__", None)
+    where = f"{code.co_filename}, line {code.co_firstlineno}" if code is not None else place
+    what = "a lambda" if name == "<lambda>" else name or type(method).__name__
+    raise refusal(
+        f"the {role} of the request for {request.url:.200} is {what}, and no method of the spider {spider.name}. A "
+        f"queue can name methods only: write def {role}(self, ...) in the class, and pass values in cb_kwargs",
+        where,
+    )
+
+
+def refusal(words: str, place: str) -> ParseFailed:
+    return ParseFailed(f"{place}: {words}." if place else f"{words[0].upper()}{words[1:]}.")
+
+
+def _session(meta: Mapping[str, Any], usual: str | None) -> str | None:
+    jar = meta.get("cookiejar")
+    return f"jar-{jar}"[:100] if jar is not None else usual
+
+
+def _cookies(cookies: Any) -> dict[str, str] | None:
+    """Cookies of one request: a dict, or a list of dicts with name and value."""
+    if not cookies:
+        return None
+    pairs = cookies.items() if isinstance(cookies, dict) else [(one.get("name"), one.get("value")) for one in cookies]
+    return {_text(name): _text(value) for name, value in pairs}
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _pool_of(request: scrapy.Request, terms: RequestTerms, place: str) -> str | None:
+    address = request.meta.get("proxy")
+    if not address:
+        return None
+    pool = terms.pool_of(str(address))
+    if pool is None:  # going there without it would show who is asking
+        raise refusal(
+            f"the request for {request.url:.200} names a proxy in meta that is in no pool. Write it into "
+            f"gossamer.toml: [proxies.NAME] with urls = [...]",
+            place,
+        )
+    return pool

@@ -1,0 +1,57 @@
+"""Our pages as Scrapy's responses, and our failures as those that an errback expects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import scrapy
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+from scrapy.http.headers import Headers as ScrapyHeaders
+from scrapy.responsetypes import responsetypes
+from scrapy.spidermiddlewares.httperror import HttpError
+from twisted.internet import error as network
+from twisted.python.failure import Failure as TwistedFailure
+
+from ..model.page import Headers
+from ..parse.failure import Failure
+from ..parse.page import Page
+from .requests import request_of, restored
+
+_UNPACKED = frozenset({"content-encoding", "transfer-encoding"})  # of a body that is as it came from the wire
+_ERRORS: dict[str, type[Exception]] = {
+    "timeout": network.TimeoutError,
+    "dns": network.DNSLookupError,
+    "connect": network.ConnectError,
+    "dropped-connection": network.ConnectionLost,
+    "network": network.ConnectionLost,
+}
+
+
+def response_of(page: Page, spider: scrapy.Spider) -> Response:
+    """The page as Scrapy's callbacks have it. Raises ParseFailed."""
+    return made_response(page.url, page.status, page.headers, page.body, restored(page, spider))
+
+
+def made_response(url: str, status: int, headers: Headers, body: bytes, request: scrapy.Request) -> Response:
+    lines = ScrapyHeaders()
+    for name, value in headers:
+        if name.lower() not in _UNPACKED:
+            lines.appendlist(name, value)
+    kind: Any = responsetypes.from_args(headers=lines, url=url, body=body)
+    response: Response = kind(url=url, status=status, headers=lines, body=body, request=request)
+    return response
+
+
+def failure_of(failure: Failure, spider: scrapy.Spider) -> TwistedFailure:
+    """What an errback is handed: `failure.value` by Scrapy's and Twisted's classes, and `failure.request`."""
+    if failure.page is not None and failure.status is not None and failure.status >= 300:
+        response = response_of(failure.page, spider)
+        error: Exception = HttpError(response, "Ignoring non-200 response")
+    elif failure.reason == "robots":
+        error = IgnoreRequest(failure.message)
+    else:
+        error = _ERRORS.get(failure.reason, IgnoreRequest)(failure.message)
+    told = TwistedFailure(error)  # type: ignore[no-untyped-call]
+    told.request = request_of(failure.url, failure.data, spider, kind=failure.kind)  # type: ignore[attr-defined]
+    return told

@@ -1,0 +1,161 @@
+"""One page through a Scrapy spider: middlewares, callback, middlewares; then its items through the pipelines.
+
+How it fails: whatever a callback or a middleware raises fails the page, which is then tried again or becomes a dead
+letter with its traceback. In Scrapy the items before the exception would be kept.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import Any
+
+import scrapy
+from itemadapter import ItemAdapter
+from scrapy import signals
+from scrapy.exceptions import CloseSpider, DropItem
+from scrapy.http import Response
+from scrapy.utils.misc import arg_to_iter
+from twisted.python.failure import Failure as TwistedFailure
+
+from ..errors import ParseFailed
+from ..pipeline.steps import Drop
+from .components import ProjectCrawler, call, settled
+
+Places = dict[int, str]  # by identity of a request: the line that gave it
+
+
+async def collected(given: Any, what: str, places: Places) -> list[Any]:
+    """Everything that a callback gives, in order, whatever it is."""
+    given = await settled(given, what)
+    found: list[Any] = []
+    if isinstance(given, AsyncIterable):
+        async for entry in given:
+            _note(entry, getattr(given, "ag_frame", None), places)
+            found.append(entry)
+        return found
+    for entry in arg_to_iter(given):
+        if inspect.isgenerator(given):
+            _note(entry, _innermost(given), places)
+        found.append(entry)
+    return found
+
+
+def _note(entry: Any, frame: Any, places: Places) -> None:
+    if frame is not None and isinstance(entry, scrapy.Request):
+        places[id(entry)] = f"{frame.f_code.co_filename}, line {frame.f_lineno}"
+
+
+def _innermost(generator: Any) -> Any:
+    while inspect.isgenerator(generator.gi_yieldfrom):
+        generator = generator.gi_yieldfrom
+    return generator.gi_frame
+
+
+class SpiderMiddlewares:
+    """SPIDER_MIDDLEWARES of the project, the first one nearest to the engine."""
+
+    def __init__(self, parts: list[Any], crawler: ProjectCrawler) -> None:
+        self._parts = parts
+        self._crawler = crawler
+
+    @property
+    def _spider(self) -> scrapy.Spider:
+        assert self._crawler.spider is not None
+        return self._crawler.spider
+
+    async def scrape(self, callback: Any, response: Response, what: str, places: Places) -> list[Any]:
+        """What the callback gives for the response, with all that the middlewares make of it."""
+        kwargs = response.request.cb_kwargs if response.request is not None else {}
+        try:
+            for part in self._parts:
+                if hasattr(part, "process_spider_input"):
+                    call(part.process_spider_input, spider=self._spider, response=response)
+            found = await collected(callback(response, **kwargs), what, places)
+        except CloseSpider as error:
+            raise ParseFailed(
+                f"{what} raised CloseSpider({error.reason!r}), which cannot end a job that other workers share. Set "
+                f"CLOSESPIDER_PAGECOUNT, or let callbacks yield nothing more."
+            ) from error
+        except Exception as error:
+            found = await self._recovered(error, response)
+        return await self.passed(response, found, places)
+
+    async def passed(self, response: Response, found: list[Any], places: Places) -> list[Any]:
+        for part in reversed(self._parts):
+            method = _output_method(part)
+            if method is None:
+                continue
+            given: Any = _aiter(found) if inspect.isasyncgenfunction(method) else found
+            given = call(method, spider=self._spider, response=response, result=given)
+            found = await collected(given, type(part).__name__, places)
+        return found
+
+    async def _recovered(self, error: Exception, response: Response) -> list[Any]:
+        for part in reversed(self._parts):
+            method = getattr(part, "process_spider_exception", None)
+            if method is None:
+                continue
+            given = call(method, spider=self._spider, response=response, exception=error)
+            if given is not None:
+                return await collected(given, type(part).__name__, {})
+        failure = TwistedFailure(error)  # type: ignore[no-untyped-call]
+        await self._crawler.tell(signals.spider_error, failure=failure, response=response)
+        raise error
+
+    async def start(self) -> AsyncIterator[Any]:
+        """The first requests of the spider, as the middlewares let them through."""
+        spider = self._spider
+        own = type(spider).start if hasattr(type(spider), "start") else None
+        old = getattr(type(spider), "start_requests", None)
+        if old is not None and (own is None or own is scrapy.Spider.start):
+            given: Any = spider.start_requests()  # type: ignore[attr-defined]
+        else:
+            given = spider.start()
+        for part in reversed(self._parts):
+            if hasattr(part, "process_start"):
+                given = part.process_start(given if isinstance(given, AsyncIterable) else _aiter(given))
+            elif hasattr(part, "process_start_requests") and not isinstance(given, AsyncIterable):
+                given = call(part.process_start_requests, given, spider=spider)
+        if isinstance(given, AsyncIterable):
+            async for entry in given:
+                yield entry
+        else:
+            for entry in arg_to_iter(await settled(given, "start")):
+                yield entry
+
+
+def _output_method(part: Any) -> Any:
+    return getattr(part, "process_spider_output", None) or getattr(part, "process_spider_output_async", None)
+
+
+async def _aiter(entries: Iterable[Any]) -> AsyncIterator[Any]:
+    for entry in entries:
+        yield entry
+
+
+class ItemPipelines:
+    """ITEM_PIPELINES of the project, in order."""
+
+    def __init__(self, parts: list[Any], crawler: ProjectCrawler) -> None:
+        self.parts = parts
+        self._crawler = crawler
+
+    async def process(self, item: Any, response: Response | None) -> Any:
+        """The item as the last pipeline gives it, or why it is dropped."""
+        crawler = self._crawler
+        assert crawler.spider is not None
+        for part in self.parts:
+            if not hasattr(part, "process_item"):
+                continue
+            name = type(part).__name__
+            try:
+                given = await settled(call(part.process_item, item, spider=crawler.spider), f"{name}.process_item")
+            except DropItem as dropped:
+                await crawler.tell(signals.item_dropped, item=item, response=response, exception=dropped)
+                return Drop(f"{name}: {dropped}")
+            if not ItemAdapter.is_item(given):
+                raise ParseFailed(f"{name}.process_item gave a {type(given).__name__}, and no item. Return the item.")
+            item = given
+        await crawler.tell(signals.item_scraped, item=item, response=response)
+        return item

@@ -1,0 +1,168 @@
+"""Scrapy's settings in our terms: what becomes an attribute of the spider, what a setting of the job, and what has no
+effect.
+
+Only what the project sets itself counts, in settings.py or custom_settings: where it is silent our defaults hold, also
+where Scrapy's are others. What gossamer.toml, the environment or the command line say goes before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+import scrapy
+from scrapy.settings import SETTINGS_PRIORITIES
+from scrapy.settings import Settings as ScrapySettings
+
+from ..settings import Settings
+from ..units import Size
+from .components import component_names, media_pipelines
+
+KEYS = "GOSSAMER_ITEM_KEYS"  # the fields that make two items the same: a name, a list, or a dict by class
+SESSION = "GOSSAMER_SESSION"  # the name of the session of all requests; False: none
+_PLACEHOLDERS = {"%(name)s": "{spider}", "%(time)s": "{time}"}
+_FORMATS = {"jsonlines": "jsonl", "jl": "jsonl", "jsonl": "jsonl", "csv": "csv"}
+_SUFFIXES = {"jsonl": (".jsonl", ".jl", ".ndjson"), "csv": (".csv",)}
+
+# Settings of the job: our key, and how its value is made.
+JOB_SETTINGS: dict[str, tuple[str, Callable[[ScrapySettings, str], Any]]] = {
+    "CONCURRENT_REQUESTS": ("crawl.concurrency", lambda s, name: max(s.getint(name), 1)),
+    "DOWNLOAD_TIMEOUT": ("fetch.total_timeout", lambda s, name: timedelta(seconds=s.getfloat(name))),
+    "DOWNLOAD_MAXSIZE": ("fetch.max_body", lambda s, name: Size(s.getint(name) or 2**31)),
+    "REDIRECT_MAX_TIMES": ("fetch.max_redirects", lambda s, name: s.getint(name)),
+    "RETRY_HTTP_CODES": ("retry.statuses", lambda s, name: tuple(int(code) for code in s.getlist(name))),
+    "URLLENGTH_LIMIT": ("crawl.max_url_length", lambda s, name: s.getint(name) or 2**31),
+    "USER_AGENT": ("fetch.user_agent", lambda s, name: str(s.get(name))),
+}
+
+# What has no effect, and what does instead.
+IGNORED = {
+    "ADDONS": "Set what they set by hand.",
+    "AUTOTHROTTLE_ENABLED": "The pace is DOWNLOAD_DELAY, else politeness.rate; Retry-After and 429 slow a site down.",
+    "CLOSESPIDER_ERRORCOUNT": "Pages that fail are dead letters; max_dead_share in [expect] judges them.",
+    "CLOSESPIDER_ITEMCOUNT": "crawl.limit counts pages.",
+    "CLOSESPIDER_TIMEOUT": "A schedule has windows; `gossamer job cancel` ends a job.",
+    "DEPTH_PRIORITY": "Give requests a priority.",
+    "DOWNLOAD_HANDLERS": 'meta={"playwright": True} asks for the browser route; see docs/routes.md for others.',
+    "DOWNLOAD_SLOTS": 'Write [domains."..."] tables with rate and concurrency.',
+    "DUPEFILTER_CLASS": "The queue knows every address of the job; [urls] says which are the same.",
+    "FILES_STORE": "Media pipelines do not run.",
+    "HTTPCACHE_ENABLED": "Pages are kept in the archive and asked for conditionally; `gossamer crawl NAME --replay`.",
+    "IMAGES_STORE": "Media pipelines do not run.",
+    "JOBDIR": "Every crawl can be stopped and goes on.",
+    "LOG_FILE": "`gossamer crawl --json-logs` writes to stderr.",
+    "METAREFRESH_ENABLED": "A page that sends visitors on by a tag is a page; follow its link.",
+    "SCHEDULER": "The queue of the project takes its place.",
+    "SCHEDULER_DISK_QUEUE": "The queue of the project takes its place.",
+    "SCHEDULER_MEMORY_QUEUE": "The queue of the project takes its place.",
+    "SPIDER_LOADER_CLASS": "Spiders are found in SPIDER_MODULES.",
+    "STATS_CLASS": "Stats are those of the job: `gossamer job show`.",
+}
+
+
+def is_set(settings: ScrapySettings, name: str) -> bool:
+    """Does the project say something about it, and not only Scrapy's defaults?"""
+    return (settings.getpriority(name) or 0) > SETTINGS_PRIORITIES["default"] and settings.get(name) is not None
+
+
+def attributes_of(cls: type[scrapy.Spider], settings: ScrapySettings) -> dict[str, Any]:
+    """Attributes of our spider."""
+    found: dict[str, Any] = {}
+    delay = getattr(cls, "download_delay", None)
+    if delay is not None or is_set(settings, "DOWNLOAD_DELAY"):
+        seconds = float(delay) if delay is not None else settings.getfloat("DOWNLOAD_DELAY")
+        found["rate"] = f"{60 / seconds:.6f}/m" if seconds > 0 else "unlimited"
+    if is_set(settings, "CONCURRENT_REQUESTS_PER_DOMAIN"):
+        found["concurrency"] = max(settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"), 1)
+    if is_set(settings, "ROBOTSTXT_OBEY"):
+        found["robots"] = settings.getbool("ROBOTSTXT_OBEY")
+    if settings.getint("DEPTH_LIMIT"):
+        found["max_depth"] = settings.getint("DEPTH_LIMIT")
+    if settings.getint("CLOSESPIDER_PAGECOUNT"):
+        found["limit"] = settings.getint("CLOSESPIDER_PAGECOUNT")
+    if is_set(settings, "RETRY_ENABLED") and not settings.getbool("RETRY_ENABLED"):
+        found["max_attempts"] = 1
+    elif is_set(settings, "RETRY_TIMES"):
+        found["max_attempts"] = max(settings.getint("RETRY_TIMES"), 0) + 1
+    if is_set(settings, "DEFAULT_REQUEST_HEADERS"):
+        headers = settings.getdict("DEFAULT_REQUEST_HEADERS")
+        found["headers"] = {name: str(value) for name, value in headers.items() if value is not None}
+    found["outputs"] = tuple(_outputs(settings)[0])
+    return found
+
+
+def adjusted(ours: Settings, settings: ScrapySettings) -> Settings:
+    """Our settings, with what Scrapy's say about the job where nobody has said it in ours."""
+    for name, (key, made) in JOB_SETTINGS.items():
+        if key in ours.origins or not is_set(settings, name):
+            continue
+        table, _, field = key.partition(".")
+        part = msgspec.structs.replace(getattr(ours, table), **{field: made(settings, name)})
+        origins = {**ours.origins, key: f"Scrapy's {name}"}
+        ours = msgspec.structs.replace(ours, **{table: part, "origins": origins})
+    return ours
+
+
+def remarks_of(settings: ScrapySettings) -> list[str]:
+    """One sentence for each setting and part of the project that has no effect."""
+    told = [
+        f"Scrapy setting {name} has no effect. {advice}"
+        for name, advice in IGNORED.items()
+        if is_set(settings, name) and settings.get(name) and not _is_off(settings, name)
+    ]
+    told += [
+        f"Pipeline {name} has no effect: it downloads by Scrapy's engine. Items pass it unchanged; page.file does that "
+        f"in a spider of Gossamer's."
+        for name in media_pipelines(settings)
+    ]
+    return told + _outputs(settings)[1]
+
+
+def _is_off(settings: ScrapySettings, name: str) -> bool:
+    return name.endswith("_ENABLED") and not settings.getbool(name)
+
+
+def _outputs(settings: ScrapySettings) -> tuple[list[str], list[str]]:
+    """The files that FEEDS names, as outputs of ours, and what cannot be written."""
+    outputs, remarks = [], []
+    for uri, options in settings.getdict("FEEDS").items():
+        target = _target(str(uri))
+        wanted = str((options or {}).get("format") or Path(target).suffix.lstrip("."))
+        suffixes = _SUFFIXES.get(_FORMATS.get(wanted, ""), ())
+        if not target or not target.endswith(suffixes) or not suffixes:
+            remarks.append(
+                f"Scrapy setting FEEDS: {uri} ({wanted or 'no format'}) is not written. There are .jsonl and .csv "
+                f"files, s3:// addresses of such, and `gossamer export`."
+            )
+            continue
+        outputs.append(target)
+    return outputs, remarks
+
+
+def _target(uri: str) -> str:
+    for theirs, ours in _PLACEHOLDERS.items():
+        uri = uri.replace(theirs, ours)
+    parts = urlsplit(uri)
+    if "%(" in uri or (parts.scheme not in ("", "file", "s3")):
+        return ""
+    return unquote(parts.path) if parts.scheme == "file" else uri
+
+
+def item_key_fields(settings: ScrapySettings, kind: str) -> tuple[str, ...]:
+    """The fields that GOSSAMER_ITEM_KEYS names for items of a class; none: by the page."""
+    named: Any = settings.get(KEYS)
+    if isinstance(named, Mapping):
+        named = named.get(kind)
+    if not named:
+        return ()
+    return tuple(re.split(r"[,\s]+", named.strip())) if isinstance(named, str) else tuple(map(str, named))
+
+
+def uses_own_parts(settings: ScrapySettings) -> bool:
+    """Does anything of the project's stand around its requests?"""
+    return bool(component_names(settings, "DOWNLOADER_MIDDLEWARES")) or not settings.getbool("COOKIES_ENABLED")

@@ -1,0 +1,306 @@
+"""A spider class of Scrapy's as one of ours. Around each of its callbacks stands what turns our page into Scrapy's
+response, and Scrapy's requests and items into ours.
+
+A Scrapy spider and its crawler are made once for each job and process. Pipelines and extensions are opened where
+results are stored, in crawls and reparses; `gossamer check` and `test` show what callbacks give, and run none of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import CodeType
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import scrapy
+from itemadapter import ItemAdapter
+from scrapy import signals
+from scrapy.http import Response
+from scrapy.settings import Settings as ScrapySettings
+
+from ..errors import Misconfigured
+from ..model.task import DEFAULT_KIND, Request
+from ..parse.failure import Failure
+from ..parse.page import Page
+from ..parse.spider import Spider, Start
+from ..pipeline.steps import Drop
+from ..settings import Settings
+from .components import ProjectCrawler, built, open_all
+from .downloader import DownloaderMiddlewares
+from .items import ScrapyItem, item_of
+from .requests import RequestTerms, mark_of, queued, refusal
+from .responses import failure_of, response_of
+from .scraping import ItemPipelines, Places, SpiderMiddlewares, collected
+from .settings_table import SESSION, adjusted, attributes_of, remarks_of, uses_own_parts
+
+VISITOR = "visitor"  # the session of spiders that log in
+_OF_SCRAPY = ("_callback", "_errback", "_parse_sitemap")  # callbacks that Scrapy's own spider classes name
+_SIGNS_OF_VISITORS = frozenset({"FormRequest", "from_response", "cookiejar", "cookies"})
+_NOT_HEARD = ("parse", "quality")  # failures of our own, of which Scrapy tells no errback
+
+
+class Made:
+    """The objects that one job has of a Scrapy spider."""
+
+    def __init__(self, cls: type[scrapy.Spider], settings: ScrapySettings, arguments: dict[str, Any]) -> None:
+        self.crawler = ProjectCrawler(cls, settings)
+        try:
+            self.spider = cls.from_crawler(self.crawler, **arguments)
+        except Exception as error:  # of the user's constructor
+            raise Misconfigured(f"Spider {cls.name} cannot be made ({type(error).__name__}: {error}).") from error
+        self.crawler.spider = self.spider
+        self.crawler.settings.freeze()
+        self.middlewares = SpiderMiddlewares(built(self.crawler, "SPIDER_MIDDLEWARES"), self.crawler)
+        self.pipelines: ItemPipelines | None = None  # None: they are not open
+        self.extensions: list[Any] = []
+
+
+class ScrapySpider(Spider):
+    """Base of the classes that stand for spiders of Scrapy's."""
+
+    name = "scrapy"
+    clean = False  # items are stored as the pipelines of the project leave them
+    scrapy_class: ClassVar[type[scrapy.Spider]]
+    scrapy_settings: ClassVar[ScrapySettings]
+    _takes_any_argument = True
+    _source_text: ClassVar[str] = ""
+
+    def __init__(self) -> None:
+        self._made: Made | None = None
+        self._terms: RequestTerms | None = None
+        self._pools: dict[str, str] = {}  # by address of a proxy
+        self._ending = "shutdown"
+        self.pipeline = (self.item_pipelines,)
+
+    # -- making it -------------------------------------------------------------------------------------------------
+
+    def _objects(self) -> Made:
+        """Raises Misconfigured."""
+        if self._made is None:
+            made = Made(self.scrapy_class, self.scrapy_settings, dict(self.arguments))
+            spider = made.spider
+            self._terms = RequestTerms(spider, _session_of(self.scrapy_class, made.crawler.settings), self._pools.get)
+            self.start_urls = _urls(getattr(spider, "start_urls", ()))
+            self.allowed_domains = _domains(getattr(spider, "allowed_domains", None), self.start_urls)
+            if uses_own_parts(made.crawler.settings):
+                parts = built(made.crawler, "DOWNLOADER_MIDDLEWARES")
+                self.extensions = [DownloaderMiddlewares(parts, spider)]
+            self._made = made
+        return self._made
+
+    def _adjusted(self, settings: Settings) -> Settings:
+        self._pools = {
+            _address(url.reveal()): name for name, pool in settings.proxies.items() for url in pool.urls if url.reveal()
+        }
+        return adjusted(settings, self._objects().crawler.settings)
+
+    @classmethod
+    def _ignored(cls) -> list[str]:
+        return remarks_of(cls.scrapy_settings)
+
+    def _remarks(self) -> list[str]:
+        told = self._ignored()
+        if self._made is not None:
+            told += [
+                f"Something of the project listens to the signal {name}, which is never sent here."
+                for name in self._made.crawler.unsent()
+            ]
+        proxies = [name for name in ("http_proxy", "https_proxy") if os.environ.get(name)]
+        if proxies and self.scrapy_settings.getbool("HTTPPROXY_ENABLED"):
+            told.append(
+                f"The proxy in {' and '.join(proxies)} is not used. Write it into gossamer.toml: [proxies.NAME]."
+            )
+        if "twisted.internet.reactor" in sys.modules:
+            told.append(
+                "Something has loaded Twisted's reactor, which does not run here: what waits for it never comes."
+            )
+        return told
+
+    # -- its life --------------------------------------------------------------------------------------------------
+
+    async def _entered(self) -> None:
+        made = self._objects()
+        made.extensions = built(made.crawler, "EXTENSIONS")
+        pipelines = ItemPipelines(built(made.crawler, "ITEM_PIPELINES"), made.crawler)
+        await made.crawler.tell(signals.engine_started)
+        await open_all(pipelines.parts, made.spider, "open_spider")
+        made.pipelines = pipelines
+        await made.crawler.tell(signals.spider_opened)
+
+    def closed(self, report: Any) -> None:
+        self._ending = "finished"
+
+    async def _left(self) -> None:
+        made = self._made
+        if made is None or made.pipelines is None:
+            return
+        parts, made.pipelines = made.pipelines.parts, None
+        await open_all(reversed(parts), made.spider, "close_spider")
+        await made.crawler.tell(signals.spider_closed, reason=self._ending)
+        await made.crawler.tell(signals.engine_stopped)
+
+    # -- its requests, pages and items -----------------------------------------------------------------------------
+
+    def start(self) -> Start:
+        return self._first_requests()
+
+    async def _first_requests(self) -> AsyncIterator[Request]:
+        what = f"{self.scrapy_class.__name__}.start"
+        entries = self._objects().middlewares.start()
+        while True:
+            try:
+                entry = await anext(entries)
+                if not isinstance(entry, scrapy.Request):
+                    raise refusal(f"it gave {entry!r:.100}; it may give requests, and items need a page", what)
+                request = queued(entry, self._request_terms(), what, seed=True)
+            except StopAsyncIteration:
+                return
+            except Exception as error:  # of the user's code
+                raise Misconfigured(f"Spider {self.name} cannot start: {error}") from error
+            yield request
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        return partial(self._called, name)
+
+    async def _called(self, name: str, argument: Page | Failure) -> list[ScrapyItem | Request]:
+        made = self._objects()
+        what = f"{self.scrapy_class.__name__}.{name}"
+        places: Places = {}
+        response: Response | None = None
+        if isinstance(argument, Failure):
+            if argument.reason in _NOT_HEARD:
+                return []
+            entries = await collected(getattr(made.spider, name)(failure_of(argument, made.spider)), what, places)
+        else:
+            response = response_of(argument, made.spider)
+            if not self._request_terms().may_have(argument.status, response.meta):
+                return []  # a redirect that was not to be followed, and that nobody asked for
+            await made.crawler.tell(signals.response_received, response=response, request=response.request)
+            callback = made.spider._parse if name == DEFAULT_KIND else getattr(made.spider, name)
+            entries = await made.middlewares.scrape(callback, response, what, places)
+        return self._ours(entries, argument, response, what, places)
+
+    def _ours(
+        self, entries: list[Any], source: Page | Failure, response: Response | None, what: str, places: Places
+    ) -> list[ScrapyItem | Request]:
+        settings, terms = self.scrapy_settings, self._request_terms()
+        found: list[ScrapyItem | Request] = []
+        mark = mark_of(source.data, source.kind)
+        count = 0
+        for entry in entries:
+            if isinstance(entry, scrapy.Request):
+                found.append(queued(entry, terms, places.get(id(entry), what)))
+            elif ItemAdapter.is_item(entry):
+                count += 1
+                place = source.url + (f" {mark}" if mark else "") + (f"#{count}" if count > 1 else "")
+                found.append(item_of(entry, settings, place, response))
+            elif entry is not None:
+                raise refusal(
+                    f"it gave a {type(entry).__name__} ({entry!r:.80}); items and requests are possible", what
+                )
+        return found
+
+    async def item_pipelines(self, item: ScrapyItem, page: Page) -> ScrapyItem | Drop:
+        """The step in which the pipelines of the project run, where they are open."""
+        made = self._made
+        if made is None or made.pipelines is None:
+            return item
+        passed = await made.pipelines.process(item.item, item.response)
+        return passed if isinstance(passed, Drop) else item_of(passed, self.scrapy_settings, item.place, item.response)
+
+    def _request_terms(self) -> RequestTerms:
+        self._objects()
+        assert self._terms is not None
+        return self._terms
+
+
+def adapted(cls: type[scrapy.Spider], settings: ScrapySettings) -> type[ScrapySpider]:
+    """Our class for a Scrapy spider of a project with these settings."""
+    own = settings.copy()
+    cls.update_settings(own)
+    urls = _urls(getattr(cls, "start_urls", ()))
+    namespace = {
+        "__doc__": cls.__doc__,
+        "__module__": __name__,
+        "name": cls.name,
+        "scrapy_class": cls,
+        "scrapy_settings": own,
+        "start_urls": urls,
+        "allowed_domains": _domains(getattr(cls, "allowed_domains", None), urls),
+        "_source_text": _source(cls),
+        **attributes_of(cls, own),
+    }
+    made: Any = type(cls.__name__, (ScrapySpider,), namespace)
+    made._callbacks = _callbacks(cls)
+    ours: type[ScrapySpider] = made
+    return ours
+
+
+def _callbacks(cls: type[scrapy.Spider]) -> tuple[str, ...]:
+    """The methods that may parse pages: those of the user's classes, and the few that Scrapy's own classes name."""
+    own = {
+        name
+        for base in _users_classes(cls)
+        for name, value in vars(base).items()
+        if callable(value) and not name.startswith("__") and name not in vars(scrapy.Spider)
+    }
+    named = {name for name in _OF_SCRAPY if hasattr(cls, name)}
+    return (*sorted(name for name in own | {DEFAULT_KIND} if not name.startswith("_")),
+            *sorted(named | {name for name in own if name.startswith("_")}))  # fmt: skip
+
+
+def _users_classes(cls: type) -> list[type]:
+    return [base for base in cls.__mro__ if base.__module__.partition(".")[0] not in ("scrapy", "builtins")]
+
+
+def _source(cls: type) -> str:
+    files = {file for base in _users_classes(cls) if (file := inspect.getsourcefile(base)) is not None}
+    return "\n".join(Path(file).read_text(encoding="utf-8", errors="replace") for file in sorted(files))
+
+
+def _session_of(cls: type, settings: ScrapySettings) -> str | None:
+    """The session of all requests. Scrapy has one jar of cookies for all; in a fleet that is a session, which is worth
+    its price where somebody logs in or sends cookies, as the code of the spider shows."""
+    named = settings.get(SESSION)
+    if named is not None:
+        return str(named) if isinstance(named, str) else VISITOR if named else None
+    if not settings.getbool("COOKIES_ENABLED"):
+        return None
+    codes = [
+        value.__code__ for base in _users_classes(cls) for value in vars(base).values() if hasattr(value, "__code__")
+    ]
+    return VISITOR if any(_words(code) & _SIGNS_OF_VISITORS for code in codes) else None
+
+
+def _words(code: CodeType) -> set[str]:
+    found = {*code.co_names}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _words(constant)
+        elif isinstance(constant, str):
+            found.add(constant)
+        elif isinstance(constant, tuple):
+            found |= {one for one in constant if isinstance(one, str)}
+    return found
+
+
+def _urls(given: Any) -> Sequence[str]:
+    return (given,) if isinstance(given, str) else tuple(str(url) for url in given or ())
+
+
+def _domains(given: Any, start: Sequence[str]) -> Sequence[str] | str:
+    """Where links may lead: everywhere without `allowed_domains`, as in Scrapy. Start pages are always fetched."""
+    if not given:
+        return "*"
+    listed = [given] if isinstance(given, str) else list(given)
+    hosts = [host for url in start if (host := urlsplit(url).hostname)]
+    return list(dict.fromkeys([*(str(one) for one in listed), *hosts]))
+
+
+def _address(url: str) -> str:
+    return url.strip().rstrip("/")

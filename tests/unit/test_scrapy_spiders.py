@@ -1,0 +1,324 @@
+"""Spiders of Scrapy's as spiders of ours: what is queued, what is refused and in which words, what settings mean."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import msgspec
+import pytest
+from scrapy.settings import Settings as ScrapySettings
+
+from gossamer import settings as settings_module
+from gossamer.errors import Misconfigured, ParseFailed, SpiderNotFound
+from gossamer.model.item import item_key, type_name
+from gossamer.model.page import Headers, Snapshot
+from gossamer.parse.arguments import with_arguments
+from gossamer.parse.callbacks import run_callback, run_errback
+from gossamer.parse.discovery import list_spiders, load_spider
+from gossamer.parse.failure import Failure
+from gossamer.parse.page import Page
+from gossamer.parse.spider import seeds, spider_version
+from gossamer.scrapy.values import NotQueueable, read, written
+from gossamer.settings.effective import job_terms, site_terms
+
+pytestmark = pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")
+
+URL = "http://shop.example/list"
+
+SPIDER = """
+import dataclasses
+import scrapy
+from scrapy.exceptions import CloseSpider
+from scrapy.http import FormRequest, JsonRequest
+from twisted.internet.defer import Deferred, succeed
+
+class Ware(scrapy.Item):
+    sku = scrapy.Field()
+    price = scrapy.Field()
+
+class Shop(scrapy.Spider):
+    name = "shop"
+    allowed_domains = ["shop.example"]
+    custom_settings = {"GOSSAMER_ITEM_KEYS": {"Ware": "sku"}}
+
+    def __init__(self, kind="all", **kwargs):
+        super().__init__(**kwargs)
+        self.start_urls = [f"http://shop.example/{kind}"]
+
+    def parse(self, response):
+        yield {"one": response.css("h1::text").get()}
+        yield {"two": response.url}
+        yield Ware(sku="A1", price=3)
+        yield response.follow("next", cb_kwargs={"page": 2}, meta={"at": (1, 2)}, priority=5, dont_filter=True)
+
+    def by_lambda(self, response):
+        yield {"before": 1}
+        yield scrapy.Request("http://shop.example/1", lambda response: None)
+
+    def by_object(self, response):
+        def inner():
+            yield scrapy.Request("http://shop.example/1", meta={"row": response.css("h1")})
+        yield from inner()
+
+    def by_proxy(self, response):
+        yield scrapy.Request("http://shop.example/1", meta={"proxy": "http://proxy.example:8080"})
+
+    def forms(self, response):
+        yield FormRequest("http://shop.example/f", formdata={"a": "1"}, callback=self.login, errback=self.lost,
+                          meta={"cookiejar": 7, "max_retry_times": 2, "download_timeout": 9, "dont_redirect": True,
+                                "handle_httpstatus_list": [404]}, flags=["x"], headers={"X-A": ["1", "2"]},
+                          cookies={"c": "d"})
+
+    def login(self, response, page=None):
+        request = response.request
+        return {"method": request.method, "body": request.body.decode(), "meta": dict(request.meta),
+                "flags": request.flags, "again": request.replace(dont_filter=True).url, "status": response.status}
+
+    def lost(self, failure):
+        yield {"lost": failure.request.url, "kind": type(failure.value).__name__,
+               "status": getattr(getattr(failure.value, "response", None), "status", None)}
+
+    async def fired(self, response):
+        return await self.coroutine()
+
+    async def coroutine(self):
+        return [{"made": "by a coroutine"}]
+
+    def deferred(self, response):
+        return succeed([{"made": "by a Deferred"}])
+
+    def waiting(self, response):
+        return Deferred()
+
+    def closes(self, response):
+        raise CloseSpider("enough")
+
+    def engine(self, response):
+        self.crawler.engine.close_spider(self)
+
+    def counts(self, response):
+        self.crawler.stats.inc_value("rows", 3)
+
+    def text(self, response):
+        yield "a text"
+"""
+
+
+@pytest.fixture
+def shop(tmp_path):
+    (tmp_path / "shop.py").write_text(SPIDER)
+    return load_spider("shop.py", tmp_path, "spiders")()
+
+
+def page_of(spider, body="<h1>Lamp</h1>", *, url=URL, status=200, kind="parse", data=None, **headers):
+    lines = [("Content-Type", "text/html"), *((name.replace("_", "-"), value) for name, value in headers.items())]
+    text = msgspec.json.encode(data).decode() if data else ""
+    snapshot = Snapshot(
+        url=url,
+        requested_url=url,
+        status=status,
+        headers=Headers(lines),
+        body=body.encode(),
+        fetched_at=0.0,
+        kind=kind,
+        data=text,
+    )
+    return Page(snapshot, depth=2, spider=spider)
+
+
+async def test_what_a_callback_gives_becomes_items_with_keys_and_requests_with_data(shop):
+    parsed = await run_callback(shop, "parse", page_of(shop))
+
+    assert [(type_name(item), item_key(item), dict(item)) for item in parsed.items] == [
+        ("item", URL, {"one": "Lamp"}),
+        ("item", f"{URL}#2", {"two": URL}),
+        ("Ware", "A1", {"sku": "A1", "price": 3}),
+    ]
+    (request,) = parsed.requests
+    assert (request.url, request.kind, request.priority, request.force) == (
+        "http://shop.example/next",
+        "parse",
+        5,
+        True,
+    )
+    page = page_of(shop, url=request.url, data=request.data)
+    again = await run_callback(shop, "login", page)
+    assert again.items[0]["meta"] == {"at": [1, 2], "depth": 2}
+    # The same address, asked for with other values: its items are others.
+    assert item_key(again.items[0]).startswith(f"{request.url} ")
+
+
+async def test_a_request_travels_with_everything_that_it_says(shop):
+    parsed = await run_callback(shop, "forms", page_of(shop))
+
+    (request,) = parsed.requests
+    wishes = request.wishes()
+    assert (request.kind, wishes.errback, wishes.session, request.max_attempts) == ("login", "lost", "jar-7", 3)
+    assert (wishes.method, wishes.timeout, dict(wishes.cookies)) == ("POST", 9.0, {"c": "d"})
+    assert dict(wishes.headers)["X-A"] == "1, 2"
+    assert wishes.statuses == (301, 302, 303, 307, 308, 404)
+    page = page_of(shop, url=request.url, kind="login", status=404, data=request.data)
+    (item,) = (await run_callback(shop, "login", page)).items
+    assert (item["method"], item["body"], item["flags"], item["status"]) == ("POST", "a=1", ["x"], 404)
+    # A redirect that was not to be followed, and that no list names, reaches no callback.
+    moved = page_of(shop, url=request.url, kind="login", status=302, data=request.data)
+    assert (await run_callback(shop, "login", moved)).items == []
+
+
+@pytest.mark.parametrize(
+    ("callback", "words"),
+    [
+        ("by_lambda", r"shop\.py, line 29: the callback of .* is a lambda, and no method of the spider shop"),
+        ("by_object", r"shop\.py, line 33: .* cannot be queued: meta\['row'\] is a SelectorList"),
+        ("by_proxy", r"shop\.py, line 37: .* names a proxy in meta that is in no pool"),
+        ("waiting", "gave a Deferred that waits for Twisted's reactor"),
+        ("closes", r"raised CloseSpider\('enough'\)"),
+        ("engine", r"crawler\.engine\.close_spider is not there"),
+        ("text", r"it gave a str \('a text'\)"),
+    ],
+)
+async def test_what_cannot_be_queued_or_done_is_refused_with_its_place(shop, callback, words):
+    with pytest.raises(ParseFailed, match=words):
+        await run_callback(shop, callback, page_of(shop))
+
+
+async def test_coroutines_deferreds_that_have_fired_and_stats_count(shop):
+    for callback, how in (("fired", "by a coroutine"), ("deferred", "by a Deferred")):
+        parsed = await run_callback(shop, callback, page_of(shop))
+        assert [dict(item) for item in parsed.items] == [{"made": how}]
+    assert (await run_callback(shop, "counts", page_of(shop))).stats == {"rows": 3}
+
+
+async def test_an_errback_is_told_by_the_names_that_it_knows(shop):
+    async def heard(reason, status=None, page=None):
+        failure = Failure(
+            url=URL, reason=reason, message="no", attempts=1, kind="parse", job="j", status=status, page=page
+        )
+        return [dict(item) for item in (await run_errback(shop, "lost", failure)).items]
+
+    assert await heard("timeout") == [{"lost": URL, "kind": "TimeoutError", "status": None}]
+    assert await heard("robots") == [{"lost": URL, "kind": "IgnoreRequest", "status": None}]
+    gone = page_of(shop, status=404)
+    assert await heard("http-404", 404, gone) == [{"lost": URL, "kind": "HttpError", "status": 404}]
+    assert await heard("parse", 200, page_of(shop)) == []
+
+
+async def test_arguments_reach_the_constructor_as_texts_and_decide_where_it_starts(shop):
+    with_arguments(shop, {"kind": ["old", "lamps"], "limit": 3})
+
+    assert [request.url async for request in seeds(shop)] == ["http://shop.example/lamps"]
+    assert shop.arguments == {"kind": "lamps", "limit": "3"}
+    assert shop.limit is None
+    assert shop.allowed_sites([]) == {"shop.example"}
+
+
+def test_values_come_back_as_they_were():
+    values = {
+        "text": "é", "number": 1, "half": 0.5, "none": None, "yes": True, "list": [1, [2]], "tuple": (1, ("a",)),
+        "set": {1, 2}, "bytes": b"\x00\xff", "day": date(2026, 1, 2), "then": datetime(2026, 1, 2, tzinfo=UTC),
+        "price": Decimal("1.10"), "by number": {1: "a", (1, 2): "b"}, "tagged": {"__type__": "tuple", "value": [1]},
+    }  # fmt: skip
+    queued = msgspec.json.decode(msgspec.json.encode(written(values, "meta")))
+    assert read(queued) == values
+    for bad in (object(), float("nan"), lambda: None):
+        with pytest.raises(NotQueueable, match=r"meta\['x'\]"):
+            written({"x": bad}, "meta")
+    with pytest.raises(NotQueueable, match="is not there"):
+        read({"__type__": "os:system", "value": {"command": "true"}})
+
+
+def project(folder, settings, spider=SPIDER):
+    """A Scrapy project with a package of its own name, since modules are loaded once."""
+    name = f"p{abs(hash(str(folder))):x}"
+    (folder / name).mkdir()
+    (folder / "scrapy.cfg").write_text(f"[settings]\ndefault = {name}.settings\n")
+    (folder / name / "__init__.py").write_text("")
+    (folder / name / "settings.py").write_text(f"SPIDER_MODULES = ['{name}.spiders']\n{settings}")
+    (folder / name / "spiders.py").write_text(spider)
+    return name
+
+
+SETTINGS = """
+DOWNLOAD_DELAY = 0.25
+CONCURRENT_REQUESTS = 7
+CONCURRENT_REQUESTS_PER_DOMAIN = 3
+ROBOTSTXT_OBEY = False
+RETRY_TIMES = 4
+RETRY_HTTP_CODES = [500, 418]
+DEPTH_LIMIT = 5
+CLOSESPIDER_PAGECOUNT = 99
+DOWNLOAD_TIMEOUT = 12
+USER_AGENT = "shop bot"
+DEFAULT_REQUEST_HEADERS = {"Accept-Language": "de", "X-None": None}
+HTTPERROR_ALLOWED_CODES = [404]
+FEEDS = {"out/%(name)s-%(time)s.jsonl": {"format": "jsonlines"}, "items.xml": {"format": "xml"}}
+HTTPCACHE_ENABLED = True
+AUTOTHROTTLE_ENABLED = False
+ITEM_PIPELINES = {"scrapy.pipelines.images.ImagesPipeline": 1}
+"""
+
+
+def test_settings_become_those_of_the_spider_and_of_the_job_and_the_rest_is_named(tmp_path):
+    project(tmp_path, SETTINGS)
+    below = tmp_path / "deeper"
+    below.mkdir()
+    read = settings_module.load(start=below, environ={"GOSSAMER_FETCH__TOTAL_TIMEOUT": "50s"}, flags={})
+    assert read.root == tmp_path
+    spider = load_spider("shop", read.root, read.spiders)()
+
+    adjusted = spider._adjusted(read)
+
+    assert site_terms(adjusted, spider)("shop.example").interval == timedelta(seconds=0.25)
+    assert (spider.concurrency, spider.robots, adjusted.crawl.concurrency) == (3, False, 7)
+    terms = job_terms(adjusted, spider)
+    assert (terms.max_attempts, terms.depth, terms.limit) == (5, 5, 99)
+    assert adjusted.retry.statuses == (500, 418)
+    assert adjusted.fetch.user_agent == "shop bot"
+    assert adjusted.fetch.total_timeout == timedelta(seconds=50)  # the environment goes before Scrapy's setting
+    assert spider.headers == {"Accept-Language": "de"}
+    assert spider.outputs == ("out/{spider}-{time}.jsonl",)
+    named = " ".join(re.findall(r"(?:setting|Pipeline) ([\w.]+)", " ".join(spider._remarks())))
+    assert named == "HTTPCACHE_ENABLED scrapy.pipelines.images.ImagesPipeline FEEDS"
+
+
+def test_where_a_project_says_nothing_our_own_defaults_hold(tmp_path):
+    (tmp_path / "shop.py").write_text(SPIDER)
+    spider = load_spider("shop.py", tmp_path, "spiders")()
+    read = settings_module.load(start=tmp_path, environ={}, flags={})
+
+    assert spider._adjusted(read) == read
+    assert (spider.rate, spider.concurrency, spider.robots, spider.max_attempts) == (None, None, None, None)
+    assert ScrapySettings().getfloat("DOWNLOAD_DELAY") == 0  # Scrapy's own would be without any pause
+
+
+def test_a_project_that_does_not_load_says_why_and_hides_nothing(tmp_path):
+    name = project(tmp_path, "", "import nowhere\n")
+    found = list_spiders(tmp_path, "spiders")
+    assert [str(one) for one in found.broken] == [
+        f"{tmp_path / name / 'spiders.py'}, line 1: ModuleNotFoundError: No module named 'nowhere'"
+    ]
+    with pytest.raises(SpiderNotFound, match="nowhere"):
+        load_spider("shop", tmp_path, "spiders")
+    (tmp_path / "scrapy.cfg").write_text("[other]\n")
+    assert "names no settings module" in str(list_spiders(tmp_path, "spiders").broken[0])
+    made = load_spider_with(tmp_path, SPIDER.replace('kind="all"', "kind"))
+    with pytest.raises(Misconfigured, match=r"cannot be made .* missing 1 required positional argument: 'kind'"):
+        made._adjusted(settings_module.load(start=tmp_path, environ={}, flags={}))
+
+
+def load_spider_with(folder, text):
+    (folder / "scrapy.cfg").unlink()
+    (folder / "made.py").write_text(text)
+    return load_spider("made.py", folder, "spiders")()
+
+
+def test_the_version_of_a_spider_changes_with_its_source(tmp_path):
+    versions = set()
+    for text in (SPIDER, SPIDER + "\n# changed\n"):
+        folder = tmp_path / str(len(versions))
+        folder.mkdir()
+        (folder / "shop.py").write_text(text)
+        versions.add(spider_version(load_spider("shop.py", folder, "spiders")))
+    assert len(versions) == 2
