@@ -34,6 +34,7 @@ def settings_of(project):
     return settings_for(project.folder, fetch__allow_hosts=["127.0.0.1"])
 
 
+@pytest.mark.long
 async def test_every_shape_of_spider_gives_the_same_items_as_under_scrapy(project, site):
     theirs = project.run_scrapy(*SPIDERS)
     asked_by_scrapy = Counter(site.paths())

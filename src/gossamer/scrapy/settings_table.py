@@ -85,6 +85,7 @@ def attributes_of(cls: type[scrapy.Spider], settings: ScrapySettings) -> dict[st
         found["max_depth"] = settings.getint("DEPTH_LIMIT")
     if settings.getint("CLOSESPIDER_PAGECOUNT"):
         found["limit"] = settings.getint("CLOSESPIDER_PAGECOUNT")
+    found["retry_unsafe"] = settings.getbool("RETRY_ENABLED")  # Scrapy repeats a POST like any request
     if is_set(settings, "RETRY_ENABLED") and not settings.getbool("RETRY_ENABLED"):
         found["max_attempts"] = 1
     elif is_set(settings, "RETRY_TIMES"):
