@@ -7,7 +7,7 @@ an answer that was claimed by a server that died is free again after its time.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -113,6 +113,15 @@ class CallbackState(StrEnum):
         return self in (CallbackState.WAITING, CallbackState.DUE)
 
 
+class FirecrawlShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a client of Firecrawl wants of the messages about its job."""
+
+    kind: str  # crawl, batch_scrape
+    events: tuple[str, ...]  # started, completed, failed
+    headers: tuple[tuple[str, str], ...] = ()  # that are sent along
+    metadata: dict[str, Any] = {}  # any JSON, given back
+
+
 class Callback(msgspec.Struct, frozen=True, kw_only=True):
     """A message to an address that somebody named, and what came of it. The same `id` is sent with every try."""
 
@@ -128,6 +137,7 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     status: int = 0  # of the last answer
     message: str = ""  # why the last try failed
+    shape: FirecrawlShape | None = None  # None: as `GET /api/v1/jobs/ID` answers
 
 
 class CallbackSecret(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,11 @@ def _signature(text: str, id: str, timestamp: int, body: bytes) -> str:
     return b64encode(hmac.digest(key, f"{id}.{timestamp}.".encode() + body, sha256)).decode()
 
 
+def firecrawl_signature(text: str, body: bytes) -> str:
+    """The value of X-Firecrawl-Signature: the secret is used as it is written."""
+    return f"sha256={hmac.new(text.encode(), body, sha256).hexdigest()}"
+
+
 def valid_secrets(known: Iterable[CallbackSecret], now: float) -> tuple[CallbackSecret, ...]:
     return tuple(secret for secret in known if secret.until is None or secret.until > now)
 

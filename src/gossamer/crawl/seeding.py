@@ -32,7 +32,7 @@ from ..parse.spider import SeedDigest, Spider, listed_seeds, seeds, session_name
 from ..schedule import sources
 from ..schedule.authority import demand_own_job
 from ..schedule.recrawl import PageChoice, RecrawlBounds
-from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, StartSource
+from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, SiteSource, StartSource
 from ..settings import Settings
 from ..store.contract import Archive, RecordStore
 from .freshness import freshness_of
@@ -217,11 +217,11 @@ class Seeder:
         self._digest = SeedDigest()
         self._freshness = freshness_of(terms, context.records, context.clock)
         sites.update(site_of(url) for url in listed_seeds(spider))
-        if isinstance(self._source, SitemapSource | FeedSource):
+        if isinstance(self._source, SitemapSource | SiteSource | FeedSource):
             sites.add(site_of(self._source.url))
         # A list may name any site, and so may a feed. Where links may lead is another matter: see `_widen`.
         if spider.allowed_domains is None:
-            own = frozenset(sites) if isinstance(self._source, SitemapSource) else None
+            own = frozenset(sites) if isinstance(self._source, SitemapSource | SiteSource) else None
             scope = msgspec.structs.replace(scope, sites=own)
         self._admission = _admission(context, spider, scope)
 
@@ -324,7 +324,7 @@ class Seeder:
     async def _widen(self, candidates: tuple[Candidate, ...]) -> None:
         """Links may lead to the sites of a list that its owner wrote. What a site writes into its sitemap or its feed
         is fetched, but it does not say where else we go."""
-        if isinstance(self._source, SitemapSource | FeedSource):
+        if isinstance(self._source, SitemapSource | SiteSource | FeedSource):
             return
         new = {one.site for one in candidates if one.dropped is None} - self._noted
         if new:
@@ -340,13 +340,14 @@ class Seeder:
 
     async def _judged(self) -> AsyncGenerator[Judged, None]:
         chunk: list[Request] = []
+        at_once = 1 if isinstance(self._source, SiteSource) else SEEDS_AT_ONCE  # its page waits for no sitemap
         async with aclosing(self._requests()) as requests:
             async for request in requests:
                 self._listed_some = True
                 chunk.append(request)
-                if len(chunk) >= SEEDS_AT_ONCE:
+                if len(chunk) >= at_once:
                     yield self._admission.judge(chunk, priority=self._terms.priority)
-                    chunk = []
+                    chunk, at_once = [], SEEDS_AT_ONCE
         if chunk:
             yield self._admission.judge(chunk, priority=self._terms.priority)
 
@@ -389,9 +390,13 @@ class Seeder:
             aclosing(sources.entries(source, files.context(report=self._report))) as listed,
         ):
             async for entry in listed:
-                yield Request(
-                    url=entry.url, kind=terms.kind or DEFAULT_KIND, priority=terms.priority, lastmod=entry.lastmod
+                request = self._spider.listed(
+                    Request(
+                        url=entry.url, kind=terms.kind or DEFAULT_KIND, priority=terms.priority, lastmod=entry.lastmod
+                    )
                 )
+                if request is not None:
+                    yield request
 
     async def _take_turn(self, site: str, rest: timedelta, request: str) -> float:
         """Have the site to ourselves for that time, and on, where the request has it already: sources that others read

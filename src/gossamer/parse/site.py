@@ -1,5 +1,6 @@
-"""`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page. `PageSpider` takes
-the pages that it is given, and follows no link.
+"""`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page. `SitePartSpider`
+crawls the part of a site that somebody asked for over HTTP. `PageSpider` takes the pages that it is given, and follows
+no link.
 
 `SiteSpider` follows what a browser or a search engine would: links, redirects by <meta> and header, frames, <link> and
 Link headers to other pages, forms that ask nothing. Pictures, scripts and other files are not pages.
@@ -11,8 +12,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from ..errors import Misconfigured
+import msgspec
+
+from ..errors import Misconfigured, ParseFailed
 from ..model.item import Item
+from ..model.site_part import PatternTooSlow, SitePart
 from ..model.task import Request
 from ..model.url import origin_of, site_of
 from .media import Media
@@ -21,6 +25,7 @@ from .spider import Spider
 
 HAND_ON = "hand_on"  # the kind of a page of which nothing is recorded
 PAGES = "gossamer:pages"  # the spider of jobs that `PageSpider` works on; no spider or recipe can have this name
+SITE_PART = "gossamer:site-part"  # the same, of `SitePartSpider`
 
 
 class WebPage(Item, key="url"):
@@ -38,6 +43,30 @@ class WebPage(Item, key="url"):
     links: int = 0
 
 
+def _is_html(page: Page) -> bool:
+    return page.tree is not None and page.media is Media.HTML
+
+
+def web_page(page: Page, links: int) -> WebPage:
+    """The record of a page that has so many links."""
+    if not _is_html(page):
+        return WebPage(url=page.url, status=page.status, content_type=page.content_type)
+    article, about = page.article(), page.metadata()
+    return WebPage(
+        url=page.url,
+        status=page.status,
+        content_type=page.content_type,
+        title=page.title or about.title,
+        description=about.description,
+        language=about.language,
+        author=about.author,
+        published=about.published,
+        text=article.text if article is not None else page.main_text() or None,
+        structured=page.structured(),
+        links=links,
+    )
+
+
 class SiteSpider(Spider):
     """Crawls the sites of its start URLs, for any number of them."""
 
@@ -50,28 +79,43 @@ class SiteSpider(Spider):
         self._sites = frozenset(site_of(url) for url in self.start_urls)
 
     def parse(self, page: Page) -> Iterator[Item | Request]:
-        if page.tree is None or page.media is not Media.HTML:
-            yield WebPage(url=page.url, status=page.status, content_type=page.content_type)
-            return
-        links = page.document_links()
-        article, about = page.article(), page.metadata()
-        yield WebPage(
-            url=page.url,
-            status=page.status,
-            content_type=page.content_type,
-            title=page.title or about.title,
-            description=about.description,
-            language=about.language,
-            author=about.author,
-            published=about.published,
-            text=article.text if article is not None else page.main_text() or None,
-            structured=page.structured(),
-            links=len(links),
-        )
+        links = page.document_links() if _is_html(page) else []
+        yield web_page(page, len(links))
         here = f"{origin_of(page.url)}/"  # most links stay on the host; the rest are looked at closely
         for link in links:
             if link.startswith(here) or site_of(link) in self._sites:
                 yield Request(url=link, kind=page.kind)
+
+
+class SitePartSpider(Spider):
+    """Crawls a part of a site. `request` says how each of its pages is asked for; its first page is read for its links
+    also where the patterns do not want it. Links are followed unless `follows` is False."""
+
+    name = "site-part"
+
+    def __init__(self, part: SitePart, request: Request, *, follows: bool = True, rate: str | None = None) -> None:
+        self.start_urls = (part.url,)
+        self.allowed_domains = "*" if part.other_sites else None
+        self.rate = rate
+        self._part = part
+        self._request = request
+        self._follows = follows
+
+    def parse(self, page: Page) -> Iterator[Item | Request]:
+        links = page.document_links() if _is_html(page) else []
+        try:
+            if self._part.has(page.requested_url):
+                # Under the address that was asked for: by that the raw page is found again.
+                yield msgspec.structs.replace(web_page(page, len(links)), url=page.requested_url)
+            if self._follows:
+                wanted = dict.fromkeys(map(self._part.page, links))
+                yield from (msgspec.structs.replace(self._request, url=link) for link in wanted if link is not None)
+        except PatternTooSlow as error:
+            raise ParseFailed(str(error)) from error
+
+    def listed(self, request: Request) -> Request | None:
+        found = self._part.page(request.url) if request.url != self._part.url else request.url
+        return msgspec.structs.replace(self._request, url=found, lastmod=request.lastmod) if found is not None else None
 
 
 class PageSpider(SiteSpider):

@@ -122,6 +122,10 @@ class Spider:
         """Look secrets up there from now on."""
         self._reveal = reveal
 
+    def listed(self, request: Request) -> Request | None:
+        """How to ask for a page that the source of a job lists; None: not at all."""
+        return request
+
     async def login(self, session: Session) -> None:
         """Log a session in. Called before its first page, once for all workers, and again when `logged_out` says so."""
 

@@ -25,9 +25,18 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from ..access.contract import Callback, CallbackSecret
+from ..access.contract import Callback, CallbackSecret, FirecrawlShape
 from ..access.contract import CallbackState as CallbackState
-from ..access.webhooks import GONE, PAUSES, new_secret, pause_after, rotated, signed_headers, valid_secrets
+from ..access.webhooks import (
+    GONE,
+    PAUSES,
+    firecrawl_signature,
+    new_secret,
+    pause_after,
+    rotated,
+    signed_headers,
+    valid_secrets,
+)
 from ..clock import iso_time
 from ..errors import AddressRefused, FetchFailed, FetchRefused, Misconfigured, Transient
 from ..fetch.addresses import AddressGuard
@@ -54,6 +63,7 @@ WAITING_LOOKED_AT = 10_000  # those that wait for their jobs
 MOST_BODY = 20_000  # bytes; a message that would be longer has a link to the results in their place
 ANSWER_BYTES = 1024  # of a receiver, and no more
 MESSAGES = "celery:"  # in the place of an address: messages.py delivers it
+STARTED, COMPLETED, FAILED = FIRECRAWL_EVENTS = ("started", "completed", "failed")
 LIMITS = Limits(
     connect=timedelta(seconds=10),
     read=timedelta(seconds=15),
@@ -99,16 +109,29 @@ def is_message(one: Callback) -> bool:
 # -- asking for one ------------------------------------------------------------------------------------------------
 
 
-async def register(project: Project, caller: Caller, job: Job, url: str) -> Callback:
+async def register(
+    project: Project, caller: Caller, job: Job, url: str, shape: FirecrawlShape | None = None
+) -> Callback:
     """Enter the callback of a job. The same address is told once of the same job. Raises BadWish, for an address that
     cannot be called; BackendUnavailable."""
-    href = public_url(project.settings, url)
-    digest = blake2b(f"{job.id}\0{href}".encode(), digest_size=12).hexdigest()
-    host = blake2b(authority_of(href).encode(), digest_size=4).hexdigest()  # RECEIVER characters with what is before it
-    callback = Callback(id=f"msg_{host}{digest}", owner=caller.id, url=href, job=job.id, made_at=project.clock.now())
     await secrets_of(project, caller.id)
+    callback = _callback(project, caller, job, public_url(project.settings, url), shape)
     await project.state.callbacks.enter(callback)
+    if shape is not None and STARTED in shape.events:
+        begun = _callback(project, caller, job, callback.url, shape, STARTED)
+        body = _of_firecrawl(begun, shape, STARTED).decode()
+        due = msgspec.structs.replace(begun, body=body, state=CallbackState.DUE, next_at=begun.made_at)
+        await project.state.callbacks.enter(due)
     return callback
+
+
+def _callback(
+    project: Project, caller: Caller, job: Job, href: str, shape: FirecrawlShape | None, event: str = ""
+) -> Callback:
+    digest = blake2b(f"{job.id}\0{href}{event and chr(0)}{event}".encode(), digest_size=12).hexdigest()
+    host = blake2b(authority_of(href).encode(), digest_size=4).hexdigest()  # RECEIVER characters with what is before it
+    id, made_at = f"msg_{host}{digest}", project.clock.now()
+    return Callback(id=id, owner=caller.id, url=href, job=job.id, made_at=made_at, shape=shape)
 
 
 async def secrets_of(project: Project, owner: str) -> tuple[CallbackSecret, ...]:
@@ -293,6 +316,9 @@ class Deliverer:
             over = msgspec.structs.replace(one, state=CallbackState.FAILED, ended_at=now, message=words)
         else:
             over = msgspec.structs.replace(one, body=body, state=CallbackState.DUE, next_at=now)
+            if one.shape is not None and _event_of(answer) not in one.shape.events:
+                words = "Its client did not want this event."
+                over = msgspec.structs.replace(one, state=CallbackState.DELIVERED, ended_at=now, message=words)
         await self._book.keep(over)
 
     async def _send(self, one: Callback, host: str) -> None:
@@ -321,6 +347,8 @@ class Deliverer:
             ("User-Agent", f"Gossamer/{__version__}"),
             *signed_headers(one.id, int(clock.now()), body, texts),
         )
+        if one.shape is not None:
+            headers += (("X-Firecrawl-Signature", firecrawl_signature(texts[0], body)), *one.shape.headers)
         request = TransportRequest(url=one.url, method="POST", headers=headers, body=body, limits=LIMITS)
         status, message, asked, tries = 0, "", None, one.tries + 1
         try:
@@ -358,7 +386,9 @@ class Deliverer:
 
 
 def message_of(one: Callback, answer: JobAnswer | None, settings: Settings, now: float) -> bytes:
-    """What is sent when a job has ended: its answer as `GET /api/v1/jobs/ID` gives it."""
+    """What is sent when a job has ended: its answer as `GET /api/v1/jobs/ID` gives it, or what Firecrawl would send."""
+    if one.shape is not None:
+        return _of_firecrawl(one, one.shape, _event_of(answer), _error_of(answer))
     link = f"{settings.server.public_url.rstrip('/')}/api/v1/jobs/{one.job}"
     if answer is None:
         return _encoded("job.forgotten", now, {"job_id": one.job, "url": link})
@@ -368,6 +398,29 @@ def message_of(one: Callback, answer: JobAnswer | None, settings: Settings, now:
         return whole
     short = {**data, "url": link, "result": None, "results": None, "results_url": f"{link}/results"}
     return _encoded(f"job.{answer.status}", now, short)
+
+
+def _event_of(answer: JobAnswer | None) -> str:
+    return COMPLETED if answer is not None and answer.status == "completed" else FAILED
+
+
+def _error_of(answer: JobAnswer | None) -> str:
+    if answer is None:
+        return "The job was forgotten."
+    return "The job was cancelled." if answer.status == "cancelled" else answer.error or ""
+
+
+def _of_firecrawl(one: Callback, shape: FirecrawlShape, event: str, error: str = "") -> bytes:
+    """Without pages: they are had from the job."""
+    value = {
+        "success": event != FAILED,
+        "type": f"{shape.kind}.{event}",
+        "id": one.job,
+        "webhookId": one.id,
+        "data": [],
+        "metadata": shape.metadata,
+    }
+    return encode(value | ({"error": error} if error else {}))
 
 
 def _encoded(event: str, now: float, data: dict[str, Any]) -> bytes:

@@ -22,7 +22,7 @@ from ..model.task import DropReason, UrlState
 from ..parse.callbacks import run_hook
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
-from ..schedule.sources import FeedSource, PagesSource, source_of
+from ..schedule.sources import FeedSource, PagesSource, SiteSource, source_of
 from ..store.contract import RecordQuery
 from ..store.sink import Sink
 from ..units import many
@@ -224,7 +224,7 @@ async def _tried_all(project: Project, job: Job, earlier: Sequence[Job]) -> bool
     schedule. A feed lists what is new, a budget chooses, and pages that somebody asked for by name are only themselves.
     """
     terms = await project.state.jobs.terms(job.id)
-    if terms.budget is not None or isinstance(source_of(terms.source), FeedSource | PagesSource):
+    if terms.budget is not None or isinstance(source_of(terms.source), FeedSource | PagesSource | SiteSource):
         return False
     if (await project.state.seeds.findings(job.id)).trouble or earlier[0].depth != job.depth:
         return False

@@ -23,7 +23,7 @@ from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
 from ..model.url import site_of
 from ..parse.arguments import read_arguments
-from ..schedule.sources import FeedSource, SitemapSource, source_of
+from ..schedule.sources import FeedSource, SitemapSource, SiteSource, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..units import many, moment
@@ -294,7 +294,7 @@ async def _closed_sites(project: Project, job: Job, sealed: bool, now: float) ->
     source = None
     if not sealed:
         match source_of((await project.state.jobs.terms(job.id)).source):
-            case SitemapSource(url=url) | FeedSource(url=url):
+            case SitemapSource(url=url) | SiteSource(url=url) | FeedSource(url=url):
                 source = site_of(url)
     wanted = dict.fromkeys([*([source] if source is not None else ()), *sites])
     closed = [closed_until(settings, site, now) for site in wanted]

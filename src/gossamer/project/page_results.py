@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Self
@@ -23,20 +23,36 @@ from ..fetch.fetcher import method_after
 from ..frontier.contract import UrlFate, is_redirect
 from ..model.job import Job, JobState
 from ..model.page import Snapshot
+from ..model.page_content import WHOLE
 from ..model.record import Attempt, PageFacts
 from ..model.route import How
 from ..model.task import UrlState
 from ..model.url import site_of
+from ..parse.content import html_of, markdown_of, pictures_of
 from ..parse.media import Media
 from ..parse.page import Page
+from ..parse.schema_values import values_by_schema
 from ..schedule.sources import WantedPage
 from ..store.contract import RecordQuery
 from . import wire_views
-from .extraction import Extraction, Rules
+from .extraction import Extraction
 from .keys import Caller
 from .open import Project
 from .story import DROPPED
-from .wire_jobs import PageWish, is_ended, wanted_pages
+from .wire_jobs import (
+    NO_WORKER,
+    Asked,
+    NoWorker,
+    PageWish,
+    ScrapeWish,
+    begin_scrape,
+    check_scrape,
+    is_ended,
+    is_served,
+    job_for,
+    public_url,
+    wanted_pages,
+)
 
 THREADS = 4
 PLAIN = How()  # a plain GET
@@ -56,6 +72,7 @@ class PageMeta(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     from_cache: bool
     fetched_at: str | None
+    content_type: str | None = None
 
 
 class PageError(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +121,30 @@ async def answer_of(project: Project, pages: PageReader, job: Job) -> JobAnswer:
         results=results,
         next=following,
     )
+
+
+async def scraped(
+    asked: Asked, pages: PageReader, wish: ScrapeWish, begun: Callable[[Job], Awaitable[object]] | None = None
+) -> PageOutcome | Job:
+    """A page, from the archive where that is wanted; its job, where the page does not come in time. `begun` is called
+    when a job was begun. Raises BadWish, TooMuchAtOnce, NoWorker."""
+    project = asked.project
+    href = public_url(project.settings, wish.url)
+    if wish.max_age and wish.spider is None and wish.recipe is None:
+        cached = await pages.cached(asked.caller, wish, href, wish.max_age)
+        if cached is not None:
+            return cached
+    if not await is_served(project):
+        await check_scrape(asked, wish)  # what is wrong with the wish is said first
+        raise NoWorker(NO_WORKER)
+    job = await begin_scrape(asked, wish, waits=True)
+    if begun is not None:
+        await begun(job)
+    if not await pages.wait(job.id, min(wish.timeout, project.settings.server.max_wait.total_seconds())):
+        return job
+    job = await job_for(project, asked.caller, job.id) or job
+    (outcome,) = await pages.outcomes(job, await wanted_pages(project, job))
+    return outcome
 
 
 class PageReader:
@@ -193,7 +234,7 @@ class PageReader:
             return None
         error = None
         try:
-            data = await self._data(snapshot, wish.formats, wish.extract, None)
+            data = await self._data(snapshot, wish, None)
         except _NotExtracted as failure:
             data, error = failure.data, PageError(code="extract", message=str(failure))
         return PageOutcome(
@@ -209,6 +250,7 @@ class PageReader:
                 attempts=0,
                 from_cache=True,
                 fetched_at=iso_time(snapshot.fetched_at),
+                content_type=snapshot.headers.get("content-type") or None,
             ),
             tokens_used=0.0,
             error=error,
@@ -228,11 +270,12 @@ class PageReader:
         for page in pages:
             if weight >= wire_views.MOST_BYTES:
                 break
-            found.append(await self._outcome(job, page))
+            found.append(await self.outcome(job, page))
             weight += wire_views.weight_of(found[-1].data)
         return found
 
-    async def _outcome(self, job: Job, page: WantedPage) -> PageOutcome:
+    async def outcome(self, job: Job, page: WantedPage) -> PageOutcome:
+        """What came of one page of the job, behind its redirects."""
         project, url, how = self._project, page.request.url, page.request.wishes()
         fate = await self._fate(job, url, how)
         attempts: list[Attempt] = []
@@ -268,7 +311,8 @@ class PageReader:
             try:
                 snapshot = await self._snapshot(job, fingerprint, earlier=error is None)
                 status = snapshot.status  # not 304, where the copy from before is still good
-                data = await self._data(snapshot, page.formats, page.extract, job)
+                meta = msgspec.structs.replace(meta, content_type=snapshot.headers.get("content-type") or None)
+                data = await self._data(snapshot, page, job)
             except _NotExtracted as failure:
                 data, error = failure.data, error or PageError(code="extract", message=str(failure))
             except BackendUnavailable:
@@ -319,11 +363,10 @@ class PageReader:
             raise Permanent("The raw page is not stored yet, or was pruned. Ask for the job again, or for the page.")
         return await self._project.archive.get(found[-1].archive_ref)
 
-    async def _data(
-        self, snapshot: Snapshot, formats: tuple[str, ...], rules: Rules | None, job: Job | None
-    ) -> dict[str, Any]:
+    async def _data(self, snapshot: Snapshot, wish: PageWish | WantedPage, job: Job | None) -> dict[str, Any]:
+        formats, rules = wish.formats, wish.extract
         loop, limit = asyncio.get_running_loop(), self._project.settings.crawl.parse_timeout
-        reading = loop.run_in_executor(self._threads, formatted, snapshot, formats)
+        reading = loop.run_in_executor(self._threads, formatted, snapshot, wish)
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 data = await reading
@@ -365,9 +408,8 @@ class _NotExtracted(Exception):
 
 def _is_plain(wish: PageWish) -> bool:
     """Does it say nothing of how the page is to be fetched, and carry nothing?"""
-    return not (
-        wish.carries or wish.use_js_render or wish.wait_for or wish.use_residential or wish.route or wish.country
-    )
+    asked = wish.use_js_render or wish.wait_for or wish.wait or wish.use_residential or wish.route or wish.country
+    return not (wish.carries or asked)
 
 
 def _error_of(state: UrlState | None, reason: str, message: str, job: Job) -> PageError | None:
@@ -387,19 +429,27 @@ def _error_of(state: UrlState | None, reason: str, message: str, job: Job) -> Pa
             return PageError(code="pending", message="The page is not fetched yet. Ask for the job again.")
 
 
-def formatted(snapshot: Snapshot, formats: tuple[str, ...]) -> dict[str, Any]:
+def formatted(snapshot: Snapshot, wish: PageWish | WantedPage) -> dict[str, Any]:
     """The page in each of the formats, as JSON values; None where the page has nothing of the kind."""
-    page = Page(snapshot)
+    page, content = Page(snapshot), wish.content or WHOLE
     is_html = page.media is Media.HTML and page.tree is not None
     data: dict[str, Any] = {}
-    for name in formats:
+    for name in wish.formats:
         match name:
             case "html":
                 data[name] = None if b"\0" in page.body[:1024] else page.text
             case "text":
                 data[name] = (page.main_text() or page.selector.text) if is_html else None
             case "markdown":
-                data[name] = page.markdown() if is_html else None
+                data[name] = markdown_of(page, content) if is_html else None
+            case "clean_html":
+                data[name] = html_of(page, content) if is_html else None
+            case "images":
+                data[name] = pictures_of(page) if is_html else []
+            case "opengraph":
+                data[name] = page.structured()["opengraph"] if is_html else {}
+            case "json":
+                data[name] = values_by_schema(page, wish.schema or {}) if is_html else None
             case "links":
                 data[name] = page.links() if is_html else []
             case "metadata":

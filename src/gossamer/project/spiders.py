@@ -12,11 +12,12 @@ from ..model.url import parse_url
 from ..parse.arguments import read_arguments, with_arguments
 from ..parse.arguments import written_arguments as written_arguments  # for what people type
 from ..parse.discovery import is_file_ref, list_spiders, load_spider, make_importable
-from ..parse.site import PAGES, PageSpider, SiteSpider
+from ..parse.site import PAGES, SITE_PART, PageSpider, SiteSpider
 from ..parse.spider import Spider
 from ..schedule.spider_loader import Spiders
 from ..settings import Settings
 from ..settings.effective import local_hosts
+from .site_crawl import site_crawl_of
 
 _NOT_CRAWLED = ("javascript", "data", "mailto", "file")  # schemes that are meant as URLs, and refused as such
 
@@ -99,6 +100,8 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
         settings = _with_fetch(settings, allow_private=False)
     if job.spider_name == PAGES:
         return PageSpider(), settings
+    if job.spider_name == SITE_PART:
+        return site_crawl_of(job).spider(), settings
     if "://" in job.spider_name:
         foreign = [] if settings.fetch.allow_private else _new_hosts(settings, [job.spider_name])
         if foreign:

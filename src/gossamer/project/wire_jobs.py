@@ -25,8 +25,9 @@ from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import AddressRefused, GossamerError, InvalidUrl, Misconfigured, Permanent, Transient
 from ..fetch.addresses import AddressGuard
 from ..model.job import Job, JobState, JobTerms
+from ..model.page_content import PageContent
 from ..model.payload import MAX_QUEUED_BODY
-from ..model.route import BROWSER, Render
+from ..model.route import BROWSER, Action, Render
 from ..model.task import Request, fault_of
 from ..model.url import authority_of, host_of, parse_url, site_of
 from ..parse.arguments import checked_arguments, job_name, stored_arguments, with_arguments
@@ -45,10 +46,15 @@ from .keys import Caller
 from .open import Project
 
 MOST_PAGES = 100  # of one batch
+MOST_ACTIONS = 50  # in a browser, on one page
+NO_WORKER = "No worker is running: start one with `gossamer up`, or `gossamer worker`."
 NAMES = "GET /api/v1/spiders lists the names of spiders and recipes."
 WAITED_FOR, ASKED_FOR = 1_000_000, 1_000  # priorities: of a page that somebody waits for, of one that is asked for
 
-Format = Literal["html", "text", "markdown", "links", "metadata", "product", "article", "screenshot", "records"]
+Format = Literal[
+    "html", "clean_html", "text", "markdown", "links", "images", "metadata", "opengraph", "product", "article", "json",
+    "screenshot", "records",
+]  # fmt: skip
 Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 Pairs = Annotated[dict[str, str], Meta(max_length=100)]
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -67,6 +73,16 @@ class TooMuchAtOnce(Transient):
     reason = "open-jobs"
 
 
+class NoWorker(Transient):
+    """Nobody would fetch the page that somebody waits for."""
+
+    reason = "no-worker"
+
+
+class PageAction(Action, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """click, type, press, scroll or wait, as spiders have them."""
+
+
 class PageWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A page, and what is wanted of it."""
 
@@ -74,6 +90,8 @@ class PageWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     id: Annotated[str, Meta(max_length=200)] = ""  # the client's own name for it
     formats: Annotated[tuple[Format, ...], Meta(max_length=9)] = ("html",)
     extract: Rules | None = None  # fields as in recipes
+    content: PageContent | None = None  # which part of the page clean_html and markdown have
+    schema: dict[str, Any] | None = None  # JSON Schema of the format json
     method: Method = "GET"
     headers: Pairs | None = None
     cookies: Pairs | None = None
@@ -85,12 +103,21 @@ class PageWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     route: Name | None = None  # a route of the settings, or a kind of transport
     country: Annotated[str, Meta(pattern="^[A-Za-z]{2}$", max_length=2)] | None = None
     wait_for: Annotated[str, Meta(min_length=1, max_length=500)] | None = None  # CSS; the page is shown in a browser
+    wait: Annotated[float, Meta(ge=0, le=60)] = 0.0  # seconds, in a browser
+    actions: Annotated[tuple[PageAction, ...], Meta(max_length=MOST_ACTIONS)] = ()  # in a browser, in this order
 
     @property
     def carries(self) -> bool:
         """Is it more than a GET of its address?"""
         bodies = (self.body, self.json, self.form)
-        return self.method != "GET" or bool(self.headers or self.cookies) or any(one is not None for one in bodies)
+        sent = self.headers or self.cookies or self.actions
+        return self.method != "GET" or bool(sent) or any(one is not None for one in bodies)
+
+    @property
+    def renders(self) -> bool:
+        """Is a browser needed?"""
+        asked = self.use_js_render or self.wait_for is not None or self.wait > 0 or bool(self.actions)
+        return asked or "screenshot" in self.formats
 
 
 class ScrapeWish(PageWish, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -147,20 +174,18 @@ async def begin_scrape(asked: Asked, wish: ScrapeWish, *, waits: bool) -> Job:
 
 async def check_scrape(asked: Asked, wish: ScrapeWish) -> None:
     """What `begin_scrape` would refuse. Raises BadWish."""
-    name = _one_of(wish.spider, wish.recipe)
-    await _check(wish, name, asked.extraction)
-    _wanted(asked.project.settings, asked.caller, wish, WAITED_FOR)
+    await checked_page(asked, wish, _one_of(wish.spider, wish.recipe))
 
 
-async def begin_batch(asked: Asked, wish: BatchWish) -> Job:
-    """Open the job for 1 to MOST_PAGES pages. Raises BadWish, TooMuchAtOnce."""
+async def begin_batch(asked: Asked, wish: BatchWish, *, most: int = MOST_PAGES) -> Job:
+    """Open the job for 1 to `most` pages. Raises BadWish, TooMuchAtOnce."""
     if wish.urls and wish.requests:
         raise BadWish("Give urls or requests, not both.")
     if wish.requests and wish.extract is not None:
         raise BadWish("Give each of the requests its own extract.")
     pages = wish.requests or [PageWish(url=url, formats=wish.formats, extract=wish.extract) for url in wish.urls]
-    if not 1 <= len(pages) <= MOST_PAGES:
-        raise BadWish(f"A batch has 1 to {MOST_PAGES} pages, not {len(pages):,}. Split it, or begin a crawl.")
+    if not 1 <= len(pages) <= most:
+        raise BadWish(f"A batch has 1 to {most:,} pages, not {len(pages):,}. Split it, or begin a crawl.")
     name = _one_of(wish.spider, wish.recipe)
     return await _begin_pages(asked, pages, name, kind="batch", priority=ASKED_FOR)
 
@@ -168,10 +193,8 @@ async def begin_batch(asked: Asked, wish: BatchWish) -> Job:
 async def _begin_pages(asked: Asked, wishes: Sequence[PageWish], name: str | None, *, kind: str, priority: int) -> Job:
     project, caller, repeat_name = asked.project, asked.caller, asked.repeat_name
     settings = project.settings
-    _check_pages_kept(settings)
-    for wish in wishes:
-        await _check(wish, name, asked.extraction)
-    pages = tuple(_wanted(settings, caller, wish, priority) for wish in wishes)
+    check_pages_kept(settings)
+    pages = tuple([await checked_page(asked, wish, name, priority) for wish in wishes])
     maker: Spider = PageSpider() if name is None else await _spider_named(settings, name)
     source = msgspec.json.encode(PagesSource(pages=pages))
     carries = any(wish.carries for wish in wishes)
@@ -190,7 +213,13 @@ async def _begin_pages(asked: Asked, wishes: Sequence[PageWish], name: str | Non
         coverage=coverage_of(maker, source.decode()),
         priority=priority,
     )
-    return await _open(project, caller, called, terms)
+    return await open_owned(project, caller, called, terms)
+
+
+async def checked_page(asked: Asked, wish: PageWish, name: str | None = None, priority: int = ASKED_FOR) -> WantedPage:
+    """The page as a job keeps it; `name` is that of the spider. Raises BadWish."""
+    await _check(wish, name, asked.extraction)
+    return _wanted(asked.project.settings, asked.caller, wish, priority)
 
 
 async def _begun_before(project: Project, caller: Caller, name: str) -> Job | None:
@@ -219,19 +248,24 @@ async def begin_crawl(project: Project, caller: Caller, wish: CrawlWish) -> Job:
     except Misconfigured as error:
         raise BadWish(str(error)) from error
     usual = job_terms(settings, with_arguments(spider, arguments))
-    limits = (usual.limit if wish.limit is None else wish.limit, settings.server.crawl_limit)
     terms = msgspec.structs.replace(
         usual,
-        limit=min((one for one in limits if one is not None), default=None),
+        limit=crawl_limit(settings, usual.limit if wish.limit is None else wish.limit),
         depth=usual.depth if wish.depth is None else wish.depth,
         owner=caller.id,
         spider=target,
         arguments=stored_arguments(arguments),
     )
-    return await _open(project, caller, f"{job_name(target, arguments)}@{caller.id}", terms)
+    return await open_owned(project, caller, f"{job_name(target, arguments)}@{caller.id}", terms)
 
 
-async def _open(project: Project, caller: Caller, name: str, terms: JobTerms) -> Job:
+def crawl_limit(settings: Settings, wished: int | None) -> int | None:
+    """How many pages a crawl over HTTP may fetch; None: any number."""
+    return min((one for one in (wished, settings.server.crawl_limit) if one is not None), default=None)
+
+
+async def open_owned(project: Project, caller: Caller, name: str, terms: JobTerms) -> Job:
+    """Open the job, if the key may have one more. Raises TooMuchAtOnce."""
     most = caller.open_jobs or project.settings.server.open_jobs
     own = [job for job in await project.state.jobs.running_jobs() if job.owner == caller.id]
     if len(own) >= most and all(job.name != name for job in own):
@@ -246,7 +280,7 @@ async def _open(project: Project, caller: Caller, name: str, terms: JobTerms) ->
 # -- checking ------------------------------------------------------------------------------------------------------
 
 
-def _check_pages_kept(settings: Settings) -> None:
+def check_pages_kept(settings: Settings) -> None:
     if not settings.store.keep_pages:
         raise BadWish("This project keeps no raw pages (store.keep_pages is off), so there is nothing to give back.")
 
@@ -260,6 +294,10 @@ async def _check(wish: PageWish, spider: str | None, extraction: Extraction) -> 
             "A request with a method, headers, cookies or a body is yours alone, and nothing of it is recorded: leave "
             "out the spider, the recipe and the format records. To have values of the page, use extract."
         )
+    if (wish.schema is not None) != ("json" in wish.formats):
+        raise BadWish("The format json needs a schema that says what is wanted, and a schema needs the format json.")
+    if wish.content is not None and (fault := wish.content.fault()):
+        raise BadWish(fault)
     if wish.extract is not None:
         try:
             await extraction.check(wish.extract)
@@ -327,9 +365,7 @@ def _private(host: str) -> BadWish:
 
 def _wanted(settings: Settings, caller: Caller, wish: PageWish, priority: int) -> WantedPage:
     url = public_url(settings, wish.url)
-    wants_picture = "screenshot" in wish.formats
-    renders = wish.use_js_render or wish.wait_for is not None or wants_picture
-    fetcher = wish.route or (BROWSER if renders else None)
+    fetcher = wish.route or (BROWSER if wish.renders else None)
     pool = _residential(settings) if wish.use_residential else None
     if fetcher is not None or pool is not None:
         routing = routing_of(settings)
@@ -343,13 +379,26 @@ def _wanted(settings: Settings, caller: Caller, wish: PageWish, priority: int) -
         fetcher=fetcher,
         proxy_pool=pool,
         country=wish.country.lower() if wish.country is not None else None,
-        render=Render(wait_for=wish.wait_for or "", screenshot=wants_picture) if renders else None,
+        render=_render(wish) if wish.renders else None,
     )
     if wish.carries:
         request = _with_payload(request, caller, wish)
     if fault := fault_of(request):
         raise BadWish(f"The request for {url} {fault}.")
-    return WantedPage(request=request, id=wish.id, formats=wish.formats, extract=wish.extract)
+    return WantedPage(
+        request=request,
+        id=wish.id,
+        formats=wish.formats,
+        extract=wish.extract,
+        content=wish.content,
+        schema=wish.schema,
+    )
+
+
+def _render(wish: PageWish) -> Render:
+    return Render(
+        wait_for=wish.wait_for or "", wait=wish.wait, actions=wish.actions, screenshot="screenshot" in wish.formats
+    )
 
 
 def _with_payload(request: Request, caller: Caller, wish: PageWish) -> Request:

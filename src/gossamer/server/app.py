@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
 from ..project.keys import Token
@@ -32,6 +32,8 @@ from . import (
 from .answers import AnswerCut, ApiError
 from .door import Door
 from .endpoint import PUBLIC, Call, Endpoint, Reply
+from .firecrawl import routes as firecrawl_routes
+from .firecrawl.watch import JobWatch
 from .openapi import document
 from .ui.site import Dashboard
 from .ui.views import ACTIONS, DOWNLOADS, VIEWS
@@ -71,10 +73,16 @@ def make_app(
     """The application for an open project. `hosts` are names of this server beside those of the machine itself."""
     names = LOOPBACK | {host.lower() for host in hosts}
     door = Door(project, pages, hosts=names, token=token)
-    routes = [
+    routes: list[BaseRoute] = [
         Route(path, EndpointApp(door, endpoint), methods=[endpoint.method])
-        for endpoint in (*ENDPOINTS, OPENAPI)
+        for endpoint in (*ENDPOINTS, OPENAPI, *firecrawl_routes.ENDPOINTS, *firecrawl_routes.UNDONE)
         for path in (endpoint.path, *endpoint.aliases)
+    ]
+    watch = JobWatch(door, project, pages)
+    routes += [
+        WebSocketRoute(f"/{version}/{kind}/{{job}}", watch.__call__)
+        for version in ("v1", "v2")
+        for kind in (firecrawl_routes.CRAWL, firecrawl_routes.BATCH)
     ]
     mcp = _mcp_app(door, project, pages)
     if mcp is not None:

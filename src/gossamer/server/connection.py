@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from typing import ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 HEAD_SECONDS = 10.0  # for the whole head of a request, from the connection or its first byte on
 STALL_SECONDS = 30.0  # in which a client takes at least some of what is sent
@@ -22,6 +24,17 @@ REFUSAL = (
     b'{"success":false,"error":{"code":"connections","message":"Too many connections from your address. Close some, '
     b'or ask the owner of the server: server.connections_per_address.","details":{}}}'
 )
+
+
+class SocketConnection(WebSocketsSansIOProtocol):
+    """A connection that has become a WebSocket. `lost` is called at its end."""
+
+    lost: Callable[[], None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.lost is not None:
+            self.lost()
 
 
 class Connection(H11Protocol):
@@ -53,12 +66,22 @@ class Connection(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        super().handle_websocket_upgrade(event)
+        self._rest()
+        protocol = self.transport.get_protocol()
+        assert isinstance(protocol, SocketConnection)
+        protocol.lost = self._leave
+
+    def _leave(self) -> None:
         self._rest()
         self._taken()
         self.peers[self._peer] -= 1
         if not self.peers[self._peer]:
             del self.peers[self._peer]
-        super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -20,7 +20,7 @@ from collections import Counter
 from hmac import compare_digest
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from ..errors import GossamerError
@@ -57,18 +57,19 @@ class Door:
         try:
             return await self._serve(endpoint, request)
         except ApiError as error:
-            return error.answer()
+            return endpoint.tells(error)
         except GossamerError as error:
             failure = error_of(error)
             if failure.status >= 500:
                 log.warning("%s %s: %s", request.method, request.url.path, error)
-            return failure.answer()
+            return endpoint.tells(failure)
         except Exception:
             log.exception("%s %s", request.method, request.url.path)
-            return ApiError(500, "error", "The server failed over this request. Its log says why.").answer()
+            return endpoint.tells(ApiError(500, "error", "The server failed over this request. Its log says why."))
 
-    async def admit(self, request: Request) -> Caller:
-        """Who asks, for an application that reads its requests itself. Call `leave` when the request is over.
+    async def admit(self, request: HTTPConnection, key: str = "") -> Caller:
+        """Who asks, for an application that reads its requests itself. Call `leave` when the request is over. `key` is
+        one that came in another way than by a header.
 
         Raises ApiError, also for a page of another server that asks from a browser.
         """
@@ -76,7 +77,7 @@ class Door:
         origin = request.headers.get("origin")
         if origin is not None and not self._is_ours(origin.partition("://")[2]):
             raise ApiError(403, "origin", "Pages of other servers may not ask here.")
-        caller = await self._caller(request)
+        caller = await self._caller(request, key)
         self.count(request, caller)
         return caller
 
@@ -104,7 +105,7 @@ class Door:
 
     # -- who, and how often ------------------------------------------------------------------------------------
 
-    def check_host(self, request: Request) -> None:
+    def check_host(self, request: HTTPConnection) -> None:
         """Raises ApiError for a Host header that names somebody else."""
         if not self._is_ours(request.headers.get("host", "")):
             raise ApiError(421, "host", "This server does not answer to that name. Its owner can add it: server.hosts.")
@@ -113,8 +114,8 @@ class Door:
         name = host.rpartition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
         return name.lower().rstrip(".") in self._hosts
 
-    async def _caller(self, request: Request) -> Caller:
-        text = request.headers.get("x-api-key", "")
+    async def _caller(self, request: HTTPConnection, text: str = "") -> Caller:
+        text = request.headers.get("x-api-key", "") or text
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         if not text and scheme.lower() == "bearer":
             text = bearer.strip()
@@ -129,7 +130,7 @@ class Door:
             raise _unknown("This key opens nothing: it is wrong, expired or revoked. `gossamer keys add` makes one.")
         return caller
 
-    def count(self, request: Request, caller: Caller) -> None:
+    def count(self, request: HTTPConnection, caller: Caller) -> None:
         """Count a request of the key. Raises ApiError when it asks too often, or too many are under way: those that
         wait, and streams."""
         self._take_token(caller)
@@ -140,7 +141,7 @@ class Door:
         self._under_way[caller.id] += 1
         request.state.caller = caller.id
 
-    def leave(self, request: Request) -> None:
+    def leave(self, request: HTTPConnection) -> None:
         """The request is over, however it ended."""
         caller = getattr(request.state, "caller", None)
         if caller is not None:
@@ -253,9 +254,9 @@ class Door:
             try:
                 response = await self._write(endpoint, call)
             except ApiError as error:
-                response = error.answer()
+                response = endpoint.tells(error)
             except GossamerError as error:
-                response = error_of(error).answer()
+                response = endpoint.tells(error_of(error))
             if response.status_code < 500 and response.status_code not in NOT_KEPT:
                 is_secret = endpoint.answers_secret and response.status_code < 400
                 body = None if is_secret else bytes(response.body)

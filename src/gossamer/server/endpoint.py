@@ -14,6 +14,7 @@ from ..project.keys import Caller
 from ..project.open import Project
 from ..project.page_results import PageReader
 from ..project.wire_jobs import Asked
+from .answers import ApiError
 
 PUBLIC = "public"  # in place of a scope: no key is needed
 ANY = "any"  # any key that holds
@@ -85,6 +86,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     media: str = "application/json"
     other_media: tuple[str, ...] = ()  # in which the same is given on request
     other_statuses: dict[int, str] = {}
+    tells: Callable[[ApiError], Response] = ApiError.answer  # how errors look
     answers_secret: bool = False  # what it answers is never stored, not even for requests that are repeated
 
     def is_open_to(self, caller: Caller) -> bool:

@@ -30,7 +30,7 @@ try:
     import uvicorn
 
     from .app import make_app
-    from .connection import connections
+    from .connection import SocketConnection, connections
     from .ui.site import Dashboard
 except ImportError as error:
     raise MissingExtra("The HTTP server is not installed: pip install 'gossamer[server]'") from error
@@ -41,6 +41,8 @@ FORGET_SECONDS = 600.0  # between two looks at jobs that are to be forgotten
 TAKEN_SECONDS = 2.0  # between two tries to listen on a port that is taken
 GRACE_SECONDS = 5  # for requests under way when the server is stopped
 KEEP_ALIVE_SECONDS = 30
+MOST_MESSAGE = 4096  # bytes of a message from the client of a WebSocket, which has nothing to say
+PING_SECONDS = 20.0  # after which a client that does not answer is gone
 MOST_CONNECTIONS = 2000  # beyond these clients get a 503
 
 
@@ -155,7 +157,10 @@ def _config(app: object, connections_per_address: int | None = None) -> uvicorn.
         proxy_headers=False,
         lifespan="auto",
         http=connections(connections_per_address),
-        ws="none",
+        ws=SocketConnection,
+        ws_max_size=MOST_MESSAGE,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,

@@ -9,24 +9,20 @@ import msgspec
 from ..model.job import Job
 from ..project.callbacks import register
 from ..project.keys import JOBS, SCRAPE
-from ..project.page_results import PageOutcome
+from ..project.page_results import PageOutcome, scraped
 from ..project.wire_jobs import (
+    NO_WORKER,
     BatchWish,
     CrawlWish,
     ScrapeWish,
     begin_batch,
     begin_crawl,
     begin_scrape,
-    check_scrape,
     is_served,
-    job_for,
     public_url,
     wanted_pages,
 )
-from .answers import ApiError
 from .endpoint import Call, Endpoint, Reply
-
-NO_WORKER = "No worker is running: start one with `gossamer up`, or `gossamer worker`."
 
 
 class JobBegun(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,24 +44,13 @@ class BatchBegun(JobBegun, frozen=True, kw_only=True):
 
 async def scrape(call: Call) -> Reply:
     """Wait for a page, as long as the client does and server.max_wait allows."""
-    wish, project = call.of(ScrapeWish), call.project
-    href = public_url(project.settings, wish.url)
+    wish = call.of(ScrapeWish)
     _check(call, wish.callback_url)
-    if wish.max_age and wish.spider is None and wish.recipe is None:
-        cached = await call.pages.cached(call.caller, wish, href, wish.max_age)
-        if cached is not None:
-            return Reply(value=cached)
-    if not await is_served(project):
-        await check_scrape(call.asked, wish)  # what is wrong with the wish is said first
-        raise ApiError(503, "no_worker", NO_WORKER, headers={"retry-after": "5"})
-    job = await begin_scrape(call.asked, wish, waits=True)
-    await _call_back(call, job, wish.callback_url)
-    wait = min(wish.timeout, project.settings.server.max_wait.total_seconds())
-    if not await call.pages.wait(job.id, wait):
-        return _begun(job, 202, f"The page did not come within {wait:g} s. It is still being worked on.")
-    job = await job_for(project, call.caller, job.id) or job
-    (outcome,) = await call.pages.outcomes(job, await wanted_pages(project, job))
-    return Reply(value=outcome, target=job.id)
+    found = await scraped(call.asked, call.pages, wish, lambda job: _call_back(call, job, wish.callback_url))
+    if isinstance(found, Job):
+        wait = min(wish.timeout, call.project.settings.server.max_wait.total_seconds())
+        return _begun(found, 202, f"The page did not come within {wait:g} s. It is still being worked on.")
+    return Reply(value=found, target=found.meta.job_id or "")
 
 
 async def scrape_async(call: Call) -> Reply:

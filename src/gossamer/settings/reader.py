@@ -156,11 +156,15 @@ def _check(settings: Settings) -> None:
     demand(settings.fetch.max_body.bytes >= 1, "fetch.max_body", "must be 1 byte or more.")
     demand(settings.files.max_size.bytes >= 1, "files.max_size", "must be 1 byte or more.")
     demand(settings.files.timeout.total_seconds() > 0, "files.timeout", "must be more than 0.")
-    for block in settings.fetch.deny:
-        try:
-            ip_network(block)
-        except ValueError as error:
-            demand(False, "fetch.deny", f"{error}. Write networks: 203.0.113.0/24.")
+    for key, blocks in (
+        ("fetch.deny", settings.fetch.deny),
+        ("server.trusted_proxies", settings.server.trusted_proxies),
+    ):
+        for block in blocks:
+            try:
+                ip_network(block)
+            except ValueError as error:
+                demand(False, key, f"{error}. Write networks: 203.0.113.0/24.")
     keep = settings.store.keep_runs
     demand(keep is None or keep >= 1, "store.keep_runs", "must be 1 or more; none keeps all of them.")
     demand(1 <= settings.store.compression <= 19, "store.compression", "must be between 1 and 19.")

@@ -364,7 +364,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     connections_per_address: int | None = 200  # that one client has open; a proxy before the server is one client
     max_wait: timedelta = timedelta(seconds=120)  # that a request may wait for its page
     keep_jobs: timedelta = timedelta(days=7)  # after their end
-    public_url: str = ""  # where clients reach it, for links in callbacks: https://scrape.example
+    public_url: str = ""  # where clients reach it, for links in answers and callbacks: https://scrape.example
+    trusted_proxies: tuple[str, ...] = ()  # addresses or networks whose X-Forwarded-Proto and -Host are believed
     sign_in_idle: timedelta = timedelta(hours=12)  # without a click, then a person at the dashboard is signed out
     sign_in_limit: timedelta = timedelta(days=7)  # after which a person signs in again in any case
 

@@ -92,16 +92,17 @@ def markdown_of(outline: Outline, top: int, base: str) -> str:
         twins = zip(root.iter_elements(), copy.iter_elements(), strict=True)
         for twin in [twin for one, twin in twins if one in gone]:
             twin.decompose()
-    return _written(copy, base)
+    return written_markdown(copy, base)
 
 
 def whole_markdown(tree: Document, base: str) -> str:
     """The whole page as Markdown, for pages without a main content."""
     body = tree.select_one("body") or tree.root
-    return _written(deepcopy(body), base) if body is not None else ""
+    return written_markdown(deepcopy(body), base) if body is not None else ""
 
 
-def _written(copy: Element, base: str) -> str:
+def written_markdown(copy: Element, base: str) -> str:
+    """The element as Markdown. It is changed on the way."""
     copy.remove(_UNWRITTEN)
     for picture in copy.select("img"):
         _load_late(picture)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ...model.page_content import PageContent
 from ...model.task import Request
 from ...model.url import origin_of, without_user
 from .url_patterns import parse_pattern
@@ -83,6 +84,18 @@ class FeedSource(msgspec.Struct, frozen=True, kw_only=True, tag="feed"):
     max_urls: int = MOST_URLS
 
 
+class SiteSource(msgspec.Struct, frozen=True, kw_only=True, tag="site"):
+    """A page of a site, and what the sitemaps of that site list. A site without sitemaps is no trouble.
+
+    `page` False: the sitemaps alone.
+    """
+
+    url: str
+    page: bool = True
+    sitemaps: bool = True
+    max_urls: int = MOST_URLS
+
+
 class StartSource(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
     """The spider's own start_urls or start(). Whoever runs the spider reads them; nothing does here."""
 
@@ -94,6 +107,8 @@ class WantedPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str = ""
     formats: tuple[str, ...] = ()
     extract: dict[str, Any] | None = None  # the fields of a recipe, as JSON
+    content: PageContent | None = None  # which part of it
+    schema: dict[str, Any] | None = None  # JSON Schema of the format `json`
 
 
 class PagesSource(msgspec.Struct, frozen=True, kw_only=True, tag="pages"):
@@ -102,7 +117,7 @@ class PagesSource(msgspec.Struct, frozen=True, kw_only=True, tag="pages"):
     pages: tuple[WantedPage, ...]
 
 
-Listing = UrlsSource | FileSource | CommandSource | SitemapSource | FeedSource  # what `entries` can read
+Listing = UrlsSource | FileSource | CommandSource | SitemapSource | FeedSource | SiteSource  # what `entries` can read
 UrlSource = Listing | StartSource | PagesSource
 
 
@@ -156,6 +171,8 @@ def describe(source: UrlSource) -> str:
             return f"sitemap {url}"
         case FeedSource(url=url):
             return f"feed {url}"
+        case SiteSource(url=url):
+            return f"{url} and the sitemaps of its site"
         case PagesSource(pages=pages):
             return f"{len(pages):,} {'page' if len(pages) == 1 else 'pages'} asked for over HTTP"
         case _:

@@ -16,10 +16,21 @@ from typing import BinaryIO
 import msgspec
 
 from ...errors import FetchFailed, FetchRefused, InvalidUrl, ParseFailed, SourceFailed
-from ...model.url import parse_url
+from ...model.url import origin_of, parse_url
 from .command import run_command
 from .contract import SourceBatch, SourceBounds, SourceContext, SourceEntry
-from .kinds import CommandSource, FeedSource, FileSource, Listing, LoginOf, SitemapSource, UrlsSource, discreet, program
+from .kinds import (
+    CommandSource,
+    FeedSource,
+    FileSource,
+    Listing,
+    LoginOf,
+    SitemapSource,
+    SiteSource,
+    UrlsSource,
+    discreet,
+    program,
+)
 from .sitemap_walk import SitemapWalk
 from .url_lists import AT_ONCE, MOST_TOLD, open_list, read_list
 from .url_patterns import parse_pattern
@@ -69,6 +80,8 @@ def _found(source: Listing, context: SourceContext, bounds: SourceBounds) -> Asy
             return SitemapWalk(source.url, context, bounds).entries()
         case FeedSource():
             return _of_feed(source, context, bounds)
+        case SiteSource():
+            return _of_site(source, context, bounds)
 
 
 async def _of_urls(source: UrlsSource, context: SourceContext) -> AsyncGenerator[SourceEntry, None]:
@@ -105,6 +118,24 @@ async def _of_command(source: CommandSource, context: SourceContext) -> AsyncGen
         async with aclosing(_of_list(file, name, source, context)) as found:
             async for entry in found:
                 yield entry
+
+
+async def _of_site(
+    source: SiteSource, context: SourceContext, bounds: SourceBounds
+) -> AsyncGenerator[SourceEntry, None]:
+    if source.page:
+        yield SourceEntry(url=source.url)
+    # Where most sites have it, if robots.txt names none. What cannot be had is not told: nobody said that it is there.
+    for name in ("/robots.txt", "/sitemap.xml") if source.sitemaps else ():
+        try:
+            async with aclosing(
+                SitemapWalk(origin_of(source.url) + name, context, bounds, quiet=True).entries()
+            ) as found:
+                async for entry in found:
+                    yield entry
+            return
+        except SourceFailed:
+            continue
 
 
 async def _of_list(

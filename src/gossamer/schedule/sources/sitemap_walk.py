@@ -49,13 +49,14 @@ class _OpenFile:
 
 
 class SitemapWalk:
-    """One reading of one source."""
+    """One reading of one source. `quiet`: nothing is told of what was left out."""
 
-    def __init__(self, url: str, context: SourceContext, bounds: SourceBounds) -> None:
+    def __init__(self, url: str, context: SourceContext, bounds: SourceBounds, *, quiet: bool = False) -> None:
         self._root = url
         self._login = LoginOf(url)
         self._context = context
         self._bounds = bounds
+        self._quiet = quiet
         self._open: list[_OpenFile] = []  # the innermost last
         self._seen: set[bytes] = set()
         self._sitemaps = 0
@@ -211,7 +212,8 @@ class SitemapWalk:
             self._tell(words)
 
     def _tell(self, words: str) -> None:
-        self._context.report(discreet(words))
+        if not self._quiet:
+            self._context.report(discreet(words))
 
     def _conclude(self) -> None:
         if self._first_failure and not self._read and not self._given:

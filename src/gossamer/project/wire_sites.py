@@ -1,0 +1,163 @@
+"""Crawls of a part of a site that are begun over HTTP, and the pages that any job over HTTP has fetched so far.
+
+How it fails: BadWish, TooMuchAtOnce, BackendUnavailable; then no job was opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from ..frontier.queue_values import DeadFilter, DeadLetter
+from ..model.job import Job
+from ..model.site_part import BadPattern, SitePart
+from ..model.task import DropReason, UrlState
+from ..parse.arguments import stored_arguments
+from ..parse.site import SITE_PART
+from ..schedule.sources import SiteSource, WantedPage
+from ..settings.effective import coverage_of, job_terms
+from ..store.contract import RecordQuery
+from .open import Project
+from .page_results import PageOutcome, PageReader
+from .site_crawl import SiteCrawl, is_site_crawl, site_crawl_of
+from .wire_jobs import (
+    ASKED_FOR,
+    Asked,
+    BadWish,
+    PageWish,
+    check_pages_kept,
+    checked_page,
+    crawl_limit,
+    open_owned,
+    wanted_pages,
+)
+from .wire_views import weight_of
+
+AT_ONCE = 4  # pages that are read for one answer
+LONGEST_TERMS = 20_000  # characters of what a job keeps
+
+
+class SiteWish(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages of a site: which, how many, how far from the first one; `page` says what is wanted of each."""
+
+    page: PageWish
+    part: SitePart
+    limit: int | None = None
+    depth: int | None = None  # steps from the first page, and from what sitemaps list
+    links: bool = True  # follow them
+    sitemaps: bool = True  # read them
+    rate: str | None = None  # requests per site, as in the settings; a site's own rate is never exceeded
+
+
+class DocumentPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages that a job has fetched. With `next` there are more now, from that place on."""
+
+    documents: list[PageOutcome]
+    next: int | None
+
+
+async def begin_site_crawl(asked: Asked, wish: SiteWish) -> Job:
+    """Open the job; the same crawl of the same key, while it runs, is one job. Raises BadWish, TooMuchAtOnce."""
+    settings = asked.project.settings
+    check_pages_kept(settings)
+    if wish.page.carries:
+        raise BadWish(
+            "A crawl sends no headers, cookies or bodies of yours and does no actions: what it fetches is recorded. "
+            "Ask for single pages, or a batch."
+        )
+    page = await checked_page(asked, wish.page)
+    page = msgspec.structs.replace(page, request=msgspec.structs.replace(page.request, priority=None))
+    part = msgspec.structs.replace(wish.part, url=page.request.url)
+    try:
+        part.check()
+    except BadPattern as error:
+        raise BadWish(str(error)) from error
+    crawl = SiteCrawl(part=part, page=page, follows=wish.links, rate=wish.rate)
+    arguments: dict[str, Any] = msgspec.to_builtins(crawl)
+    stored = stored_arguments(arguments)
+    if len(stored) > LONGEST_TERMS:
+        raise BadWish(f"The terms of the crawl are longer than {LONGEST_TERMS:,} characters. Use fewer patterns.")
+    source = msgspec.json.encode(SiteSource(url=part.url, page=wish.links, sitemaps=wish.sitemaps)).decode()
+    spider = crawl.spider()
+    usual = job_terms(settings, spider)
+    terms = msgspec.structs.replace(
+        usual,
+        limit=crawl_limit(settings, wish.limit),
+        depth=usual.depth if wish.depth is None else wish.depth,
+        owner=asked.caller.id,
+        spider=SITE_PART,
+        source=source,
+        coverage=coverage_of(spider, f"{source}{stored}"),
+        arguments=stored,
+        priority=ASKED_FOR,
+    )
+    content = "\0".join((asked.caller.id, stored, source, str(terms.limit), str(terms.depth)))
+    name = f"site-{blake2b(content.encode(), digest_size=6).hexdigest()}"
+    return await open_owned(asked.project, asked.caller, name, terms)
+
+
+async def listed_pages(project: Project, job: Job, skip: int = 0) -> AsyncGenerator[WantedPage, None]:
+    """The pages of a batch, or those that a site crawl has recorded so far, without the first `skip`. A page keeps its
+    place, but for pages of a running crawl that an earlier job has recorded, too."""
+    if not is_site_crawl(job):
+        for page in (await wanted_pages(project, job))[skip:]:
+            yield page
+        return
+    crawl = site_crawl_of(job)
+    place = 0
+    async for record in project.records.records(RecordQuery(job=job.id)):
+        if place >= skip:
+            yield crawl.page_at(record.key)
+        place += 1
+
+
+async def fetched_pages(
+    project: Project, pages: PageReader, job: Job, *, skip: int = 0, limit: int, most: int
+) -> DocumentPage:
+    """Up to `limit` pages that were had, fewer where they have more than `most` bytes; at least one."""
+    found: list[PageOutcome] = []
+    place, weight = skip, 0
+    chunk: list[WantedPage] = []
+    async with aclosing(listed_pages(project, job, skip)) as listed:
+        more = True
+        while more:
+            page = await anext(listed, None)
+            more = page is not None
+            if page is not None:
+                chunk.append(page)
+                if len(chunk) < AT_ONCE:
+                    continue
+            for outcome in await asyncio.gather(*(pages.outcome(job, one) for one in chunk)):
+                size = weight_of(outcome.data)
+                if outcome.data is not None and found and (len(found) >= limit or weight + size > most):
+                    return DocumentPage(documents=found, next=place)
+                if outcome.data is not None:
+                    found.append(outcome)
+                    weight += size
+                place += 1
+            chunk = []
+    return DocumentPage(documents=found, next=None)
+
+
+class JobErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages of a job that could not be had, the latest first, and those that robots.txt does not allow."""
+
+    letters: list[DeadLetter]
+    robots: list[str]
+
+
+async def job_errors(project: Project, job: Job, *, limit: int = 1000) -> JobErrors:
+    """At most `limit` of each."""
+    letters = await project.state.queue.dead(DeadFilter(job=job.id), limit)
+    robots: list[str] = []
+    async for url, _, reason in project.state.queue.urls(job.id, UrlState.DROPPED):
+        if reason == DropReason.ROBOTS.value:
+            robots.append(url)
+        if len(robots) >= limit:
+            break
+    return JobErrors(letters=letters, robots=robots)

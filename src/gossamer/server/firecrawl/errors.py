@@ -1,0 +1,45 @@
+"""Errors as clients of Firecrawl read them, and what is not done here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from ..answers import JSON, ApiError, encode
+
+_CODES = {
+    "invalid": "BAD_REQUEST",
+    "bad_json": "BAD_REQUEST_INVALID_JSON",
+    "too_deep": "BAD_REQUEST",
+    "key": "UNAUTHORIZED",
+    "rate": "RATE_LIMITED",
+    "error": "UNKNOWN_ERROR",
+}
+NO_JOB = "Job not found"
+
+
+def told(error: ApiError) -> Response:
+    """`{success: false, error, code, details}`. What cannot be asked for is 400; 502 is never said, because the clients
+    send a request again for it."""
+    status = 400 if error.status == 422 else error.status
+    value: dict[str, Any] = {
+        "success": False,
+        "error": str(error),
+        "code": _CODES.get(error.code, error.code.upper()),
+    }
+    if error.details:
+        value["details"] = [error.details] if status == 400 else error.details
+    return Response(encode(value), status, error.headers, JSON)
+
+
+def refused(what: str, hint: str) -> ApiError:
+    return ApiError(422, "invalid", f"{what} is not supported here. {hint}")
+
+
+def no_job() -> ApiError:
+    return ApiError(404, "not_found", NO_JOB)
+
+
+def not_done(what: str, hint: str) -> ApiError:
+    return ApiError(501, "not_supported", f"{what} is not supported here. {hint}")

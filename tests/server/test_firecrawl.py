@@ -1,0 +1,299 @@
+"""Endpoints for clients of Firecrawl: the shape of every answer, what is refused, who may ask."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import AsyncIterator, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import websockets
+from websockets import Subprotocol
+
+from gossamer.project.keys import audit_lines
+from gossamer.server.firecrawl import documents
+from gossamer.server.firecrawl.routes import ENDPOINTS
+from gossamer.server.run import Server, _config
+from tests.docs.manual import ROOT
+from tests.sites.running import Park, park
+
+from .receiver import receiving
+from .serving import Served, listening, serving, settings_of
+from .test_callbacks import delivering
+from .test_hostile_requests import BODIES, NO_URLS, PRIVATE, nothing_happened
+
+HERE = {"fetch__allow_hosts": ["site0.localhost", "receiver.localhost"]}
+PAGE = "https://shop.example/p/1"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Park]:
+    with park(pages=60) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> AsyncIterator[Served]:
+    async with serving(settings_of(tmp_path, server__max_body="1MB"), worker=False) as opened:
+        yield opened
+
+
+async def ended(door: Served, path: str) -> dict[str, Any]:
+    """The body of a job when it has ended."""
+    id = path.rpartition("/")[2]
+    await door.client().wait(id, every=0.05)
+    return (await door.get(path)).json()
+
+
+# -- shapes --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_job_is_begun_followed_and_paged(tmp_path: Path, site: Park, monkeypatch: pytest.MonkeyPatch) -> None:
+    urls = [site.url(path=f"/page/{n}") for n in range(1, 6)]
+    async with serving(settings_of(tmp_path, **HERE)) as door:
+        begun = (await door.post("/v2/batch/scrape", {"urls": [*urls, "nothing"], "formats": ["rawHtml"]})).json()
+        path = begun["url"].removeprefix("http://127.0.0.1")
+        whole = await ended(door, path)
+        first = (await door.get(path, limit=2)).json()
+        second = (await door.http.get(first["next"], headers={"x-api-key": door.key})).json()
+        beyond = (await door.get(path, skip=50)).json()
+        monkeypatch.setattr(documents, "PAGE_BYTES", 1)
+        small = (await door.get(path)).json()
+        gone = await door.get("/v2/crawl/nothing")
+
+    assert begun == {"success": True, "id": begun["id"], "url": f"http://127.0.0.1{path}", "invalidURLs": ["nothing"]}
+    assert {**whole, "data": [], "expiresAt": ""} == {
+        "success": True, "status": "completed", "completed": 5, "total": 5, "creditsUsed": 5, "expiresAt": "",
+        "data": [],
+    }  # fmt: skip
+    assert [one["metadata"]["sourceURL"] for one in whole["data"]] == urls
+    assert first["next"] == f"http://127.0.0.1{path}?skip=2&limit=2"
+    assert [one["metadata"]["sourceURL"] for one in first["data"] + second["data"]] == urls[:4]
+    assert beyond["data"] == []
+    assert "next" not in beyond
+    assert (len(small["data"]), small["next"]) == (1, f"http://127.0.0.1{path}?skip=1")
+    assert (gone.status_code, gone.json()["error"]) == (404, "Job not found")
+
+
+async def test_a_document_holds_what_was_asked_for(tmp_path: Path, site: Park) -> None:
+    schema = {"type": "object", "properties": {"title": {"type": "string"}, "price": {"type": "number"}}}
+    wish = {
+        "url": site.url(path="/page/33"),
+        "formats": ["markdown", "html", "images", "links", {"type": "json", "schema": schema}],
+        "onlyMainContent": False,
+        "excludeTags": ["h1"],
+        "skipTlsVerification": True,
+        "maxAge": 14_400_000,
+        "origin": "test",
+    }
+    async with serving(settings_of(tmp_path, **HERE)) as door:
+        first, again = [(await door.post("/v2/scrape", wish)).json()["data"] for _ in range(2)]
+        old = (await door.post("/v1/scrape", {"url": wish["url"], "formats": ["markdown"], "timeout": 30000})).json()
+        maps = [(await door.post(f"/{v}/map", {"url": site.url(), "limit": 3})).json() for v in ("v1", "v2")]
+
+    assert set(first) == {"markdown", "html", "images", "links", "json", "metadata"}
+    assert "<h1" not in first["html"]
+    assert first["json"] == {"title": "Page 33 of site0", "price": None}
+    assert first["metadata"].items() >= {"statusCode": 200, "cacheState": "miss", "proxyUsed": "basic"}.items()
+    assert (again["metadata"]["cacheState"], again["markdown"]) == ("hit", first["markdown"])
+    assert old["data"]["markdown"].startswith("# Page 33 of site0")
+    assert [{"url": link} for link in maps[0]["links"]] == maps[1]["links"]
+    assert len(site.hits(path="/page/33")) == 2  # the third had no maxAge
+
+
+async def test_a_crawl_keeps_to_its_part_of_the_site(tmp_path: Path, site: Park) -> None:
+    wish = {"url": site.url(), "includePaths": ["^/page/[1-8]$"], "excludePaths": ["4$"], "sitemap": "skip"}
+    async with serving(settings_of(tmp_path, **HERE)) as door:
+        begun = (await door.post("/v2/crawl", {**wish, "scrapeOptions": {"formats": ["links"]}})).json()
+        again = (await door.post("/v2/crawl", {**wish, "scrapeOptions": {"formats": ["links"]}})).json()
+        body = await ended(door, f"/v2/crawl/{begun['id']}")
+        listed = (await door.post("/v2/crawl", {"url": site.url(path="/page/5"), "sitemap": "only"})).json()
+        only = await ended(door, f"/v2/crawl/{listed['id']}")
+        empty = await ended(
+            door, f"/v2/crawl/{(await door.post('/v2/crawl', {**wish, 'includePaths': ['^/none']})).json()['id']}"
+        )
+
+    assert again["id"] == begun["id"]
+    paths = {one["metadata"]["sourceURL"].removeprefix(site.url()) for one in body["data"]}
+    assert paths <= {f"page/{n}" for n in (1, 2, 3, 5, 6, 7, 8)}
+    assert len(paths) > 2
+    assert all(set(one) == {"links", "metadata"} for one in body["data"])
+    assert {one["metadata"]["sourceURL"] for one in only["data"]} >= {site.url(path="/page/5")}
+    assert all("/page/5" in one["metadata"]["sourceURL"] for one in only["data"])
+    assert (empty["status"], empty["data"], empty.get("next")) == ("completed", [], None)
+
+
+async def test_webhooks_have_firecrawls_shape_and_signature(tmp_path: Path, site: Park) -> None:
+    with receiving() as receiver:
+        async with serving(settings_of(tmp_path, **HERE)) as door, delivering(door):
+            hook = {"url": receiver.url, "headers": {"X-Mine": "yes"}, "metadata": {"run": 7}}
+            wish = {"urls": [site.url(path="/page/1")], "webhook": {**hook, "events": ["started", "completed"]}}
+            begun = (await door.post("/v2/batch/scrape", wish)).json()
+            await receiver.has(2)
+            secret = (await door.get("/api/v1/callback-secret")).json()["secret"]
+
+    by_type = {one.told["type"]: one for one in receiver.deliveries}
+    assert set(by_type) == {"batch_scrape.started", "batch_scrape.completed"}
+    last = by_type["batch_scrape.completed"]
+    said = last.told
+    assert last.is_signed_with(secret)
+    assert said == {
+        "success": True, "type": "batch_scrape.completed", "id": begun["id"], "webhookId": said["webhookId"],
+        "data": [],
+        "metadata": {"run": 7},
+    }  # fmt: skip
+    expected = hmac.new(secret.encode(), last.body, sha256).hexdigest()
+    assert last.headers["x-firecrawl-signature"] == f"sha256={expected}"
+    assert (last.headers["x-mine"], last.headers["webhook-id"]) == ("yes", said["webhookId"])
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("/v2/scrape", {"formats": ["summary"]}, "summary"),
+    ("/v2/scrape", {"formats": ["branding"]}, "branding"),
+    ("/v2/scrape", {"formats": ["json"]}, "schema"),
+    ("/v2/scrape", {"formats": [{"type": "json", "prompt": "all", "schema": {"properties": {}}}]}, "prompt"),
+    ("/v2/scrape", {"formats": [{"type": "screenshot", "quality": 5}]}, "quality"),
+    ("/v2/scrape", {"zeroDataRetention": True}, "zeroDataRetention"),
+    ("/v2/scrape", {"redactPII": True}, "redactPII"),
+    ("/v2/scrape", {"mobile": True}, "mobile"),
+    ("/v2/scrape", {"parsers": ["pdf"]}, "parsers"),
+    ("/v2/scrape", {"minAge": 5}, "minAge"),
+    ("/v2/scrape", {"somethingNew": 1}, "somethingNew"),
+    ("/v2/scrape", {"includeTags": ["p:has(a)"]}, "p:has(a)"),
+    ("/v2/scrape", {"actions": [{"type": "executeJavascript"}]}, "executeJavascript"),
+    ("/v2/scrape", {"actions": [{"type": "write", "text": "x"}]}, "selector"),
+    ("/v2/scrape", {"location": {"country": "Germany"}}, "Germany"),
+    ("/v2/scrape", {"proxy": "stealth"}, "residential"),
+    ("/v2/scrape", {"headers": {"x": "a\r\nb"}}, "x"),
+    ("/v2/crawl", {"ignoreRobotsTxt": True}, "ignoreRobotsTxt"),
+    ("/v2/crawl", {"prompt": "the blog"}, "prompt"),
+    ("/v2/crawl", {"includePaths": ["("]}, "regular expression"),
+    ("/v2/crawl", {"includePaths": ["a"] * 60}, "patterns"),
+    ("/v2/crawl", {"scrapeOptions": {"headers": {"cookie": "x"}}}, "headers"),
+    ("/v2/crawl", {"maxConcurrency": 9}, "maxConcurrency"),
+    ("/v2/crawl", {"limit": 0}, "limit"),
+    ("/v2/crawl", {"delay": -1}, "delay"),
+    ("/v2/crawl", {"webhook": "http://127.0.0.1/hook"}, "private"),
+    ("/v2/crawl", {"webhook": {"url": "https://x.example/", "events": ["page"]}}, "page"),
+    ("/v2/crawl", {"webhook": {"url": "https://x.example/", "headers": {"Host": "x"}}}, "Host"),
+    ("/v2/batch/scrape", {"urls": [PAGE], "appendToId": "x"}, "appendToId"),
+    ("/v2/batch/scrape", {"urls": [PAGE] * 1001}, "1,000"),
+    ("/v2/batch/scrape", {"urls": []}, "address"),
+    ("/v1/batch/scrape", {"urls": [PAGE, "nothing"]}, "nothing"),
+    ("/v2/map", {"location": {"country": "DE"}}, "location"),
+]
+
+
+async def test_what_is_not_done_is_refused_by_name(door: Served) -> None:
+    for path, wish, words in REFUSED:
+        given = wish if "urls" in wish else {"url": PAGE, **wish}
+        refused(await door.post(path, given), 400, words)
+    await nothing_happened(door)
+
+
+async def test_hostile_requests_are_refused_in_the_same_shape(door: Served) -> None:
+    for url in (*PRIVATE, *NO_URLS):
+        for path in ("/v2/scrape", "/v1/crawl", "/v2/map"):
+            refused(await door.post(path, {"url": url}), 400)
+        refused(await door.post("/v2/batch/scrape", {"urls": [url]}), 400)
+    for body in BODIES:
+        for path in ("/v2/scrape", "/v1/scrape", "/v2/crawl", "/v2/map", "/v2/batch/scrape"):
+            if path != "/v2/batch/scrape" or b"urls" not in body:
+                refused(await door.call("POST", path, content=body), 400)
+    refused(await door.call("POST", "/v2/scrape", content=b'{"url": "%b"}' % (b"x" * 2_000_000)), 413)
+    refused(await door.call("GET", "/v2/crawl/active", headers={"host": "evil.example"}), 421)
+    await nothing_happened(door)
+
+
+async def test_what_is_not_there_says_so_in_the_right_shape(door: Served) -> None:
+    posts = [("POST", path) for path in ("/v2/search", "/v1/extract", "/v2/agent", "/v1/deep-research")]
+    for method, path in [*posts, ("GET", "/v2/extract/1"), ("GET", "/v2/team/credit-usage")]:
+        answer = await door.call(method, path)
+        refused(answer, 501)
+        assert answer.json()["code"] == "NOT_SUPPORTED"
+    refused(await door.get("/v2/nothing"), 404)
+    refused(await door.post("/v2/scrape", {"url": PAGE}), 503, "gossamer up")  # no worker
+
+
+def refused(answer: httpx.Response, status: int, words: str = "") -> None:
+    assert answer.status_code == status, answer.text
+    told = answer.json()
+    assert told["success"] is False
+    assert isinstance(told["error"], str)
+    assert words.lower() in told["error"].lower(), told["error"]
+    assert told["code"]
+    assert "Traceback" not in answer.text
+
+
+# -- who may ask ---------------------------------------------------------------------------------------------------
+
+
+async def test_no_endpoint_answers_without_a_key_or_with_too_little_of_one(door: Served) -> None:
+    poor = await door.new_key("poor", "metrics")
+    for endpoint in ENDPOINTS:
+        path = endpoint.path.replace("{job}", "a-1")
+        refused(await door.http.request(endpoint.method, path), 401)
+        refused(await door.call(endpoint.method, path, poor), 403, "scope")
+
+
+async def test_a_job_is_for_its_key_alone_and_in_the_audit_log(door: Served) -> None:
+    mine, other = [await door.new_key(name, "scrape", "jobs") for name in ("mine", "other")]
+    wish = {"urls": [PAGE]}
+    begun = await door.post("/v2/batch/scrape", wish, mine, headers={"x-idempotency-key": "once"})
+    id = begun.json()["id"]
+    twice = await door.post("/v2/batch/scrape", wish, mine, headers={"x-idempotency-key": "once"})
+    for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/errors")):
+        refused(await door.call(method, f"/v2/batch/scrape/{id}{path}", other), 404, "Job not found")
+    running = (await door.get(f"/v2/batch/scrape/{id}", mine)).json()
+    cancelled = await door.call("DELETE", f"/v2/batch/scrape/{id}", mine)
+    again = await door.call("DELETE", f"/v2/batch/scrape/{id}", mine)
+    after = (await door.get(f"/v2/batch/scrape/{id}", mine)).json()
+    lines = await audit_lines(door.project)
+
+    assert "gossamer up" in begun.json()["warning"]
+    refused(twice, 409)
+    assert (running["status"], running["data"], running.get("next")) == ("scraping", [], None)
+    assert (cancelled.status_code, cancelled.json()["status"], after["status"]) == (200, "cancelled", "cancelled")
+    refused(again, 409)
+    assert {"POST /v2/batch/scrape", f"DELETE /v2/batch/scrape/{id}"} <= {line.action for line in lines}
+
+
+async def test_a_socket_needs_a_key_and_a_job_of_its_own(door: Served) -> None:
+    async with listening(Server(_config(door.app))) as port:
+        address = f"ws://127.0.0.1:{port}/v2/crawl/a-1"
+        for key, code in ("", 3000), ("gos_x_" + "y" * 43, 3000), (door.key, 1008):
+            async with websockets.connect(address, subprotocols=[Subprotocol(key)] if key else None) as socket:
+                assert socket.subprotocol == (key or None)
+                assert json.loads(await socket.recv())["type"] == "error"
+                await socket.wait_closed()
+                assert socket.close_code == code
+        for headers in {"origin": "https://evil.example"}, {"host": "evil.example"}:
+            with pytest.raises(websockets.InvalidStatus):
+                await websockets.connect(address, subprotocols=[Subprotocol(door.key)], additional_headers=headers)
+
+
+async def test_addresses_in_answers_are_those_that_the_client_knows(tmp_path: Path) -> None:
+    forwarded = {"x-forwarded-proto": "https", "x-forwarded-host": "scrape.example"}
+    for number, (flags, expected) in enumerate((
+        ({}, "http://127.0.0.1/"),
+        ({"server__trusted_proxies": ["127.0.0.0/8"]}, "https://scrape.example/"),
+        ({"server__public_url": "https://other.example/"}, "https://other.example/"),
+    )):  # fmt: skip
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with serving(settings_of(folder, **flags), worker=False) as door:
+            begun = await door.post("/v2/batch/scrape", {"urls": [PAGE]}, headers=forwarded)
+        assert begun.json()["url"].startswith(f"{expected}v2/batch/scrape/")
+
+
+def test_every_endpoint_is_in_the_manual() -> None:
+    manual = (ROOT / "docs" / "firecrawl.md").read_text(encoding="utf-8")
+    for endpoint in ENDPOINTS:
+        path = endpoint.path.removeprefix("/v1").removeprefix("/v2").replace("{job}", "{id}")
+        assert f"`{endpoint.method} {path}`" in manual

@@ -1,0 +1,180 @@
+"""The official clients of Firecrawl (Python, JavaScript), unmodified, against a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from firecrawl import Firecrawl
+from firecrawl.v2.types import ScrapeOptions
+from firecrawl.v2.utils.error_handler import FirecrawlError
+
+from gossamer.server.run import Server, _config
+from tests.patience import PATIENCE
+from tests.sites.running import Park, park
+
+from .serving import Served, listening, serving, settings_of
+
+HERE = {"fetch__allow_hosts": ["site0.localhost"]}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Park]:
+    with park(pages=130) as opened:
+        yield opened
+
+
+class Reached(msgspec.Struct, frozen=True):
+    door: Served
+    address: str
+
+    async def ask(self, function: Callable[..., Any], *values: Any, **options: Any) -> Any:
+        """Call a method of the client, which blocks, beside the server."""
+        async with asyncio.timeout(PATIENCE):
+            return await asyncio.to_thread(function, *values, **options)
+
+
+@asynccontextmanager
+async def reached(folder: Path, **flags: Any) -> AsyncIterator[Reached]:
+    async with (
+        serving(settings_of(folder, **HERE, **flags)) as door,
+        listening(Server(_config(door.app))) as port,
+    ):
+        yield Reached(door, f"http://127.0.0.1:{port}")
+
+
+async def test_the_python_client_scrapes_maps_and_is_told_what_is_wrong(tmp_path: Path, site: Park) -> None:
+    async with reached(tmp_path) as server:
+        client = Firecrawl(api_key=server.door.key, api_url=server.address)
+        page = await server.ask(
+            client.scrape, site.url(path="/page/7"), formats=["markdown", "html", "rawHtml", "links"]
+        )
+        again = await server.ask(client.scrape, site.url(path="/page/7"), formats=["links"])
+        gone = await server.ask(client.scrape, site.url(path="/nothing"))
+        found = await server.ask(client.map, site.url(), limit=50)
+        with pytest.raises(FirecrawlError, match="summary"):
+            await server.ask(client.scrape, site.url(), formats=["summary"])
+        with pytest.raises(FirecrawlError, match="search engine"):
+            await server.ask(client.search, "lamps")
+
+    assert "Page 7 of site0" in page.markdown
+    assert page.html is not None
+    assert "<script" not in page.html
+    assert "<title>Page 7 of site0</title>" in page.raw_html
+    assert site.url(path="/page/15") in page.links
+    assert (page.metadata.status_code, page.metadata.source_url) == (200, site.url(path="/page/7"))
+    assert (page.metadata.cache_state, again.metadata.cache_state) == ("miss", "hit")
+    assert len(site.hits(path="/page/7")) == 1
+    assert gone.metadata.status_code == 404
+    assert len(found.links) > 5
+
+
+@pytest.mark.long
+async def test_the_python_client_crawls_more_than_a_page_of_documents(tmp_path: Path, site: Park) -> None:
+    async with reached(tmp_path) as server:
+        client = Firecrawl(api_key=server.door.key, api_url=server.address)
+        options = ScrapeOptions(formats=["markdown"])
+        job = await server.ask(client.crawl, site.url(), limit=120, scrape_options=options, poll_interval=1)
+        some = await server.ask(
+            client.crawl, site.url(), include_paths=["^/page/[1-9]$"], limit=40, poll_interval=1, sitemap="skip"
+        )
+        empty = await server.ask(client.crawl, site.url(), include_paths=["^/none$"], limit=3, poll_interval=1)
+        failing = await server.ask(client.crawl, site.url(path="/nothing"), poll_interval=1)
+        errors = await server.ask(client.get_crawl_errors, failing.id)
+
+    assert (job.status, job.next) == ("completed", None)
+    urls = [one.metadata.source_url for one in job.data]
+    assert len(urls) == len(set(urls)) > 100
+    assert all(one.markdown for one in job.data)
+    assert {one.metadata.source_url for one in some.data} <= {site.url(path=f"/page/{n}") for n in range(1, 10)}
+    assert some.data
+    assert (empty.status, empty.data) == ("completed", [])
+    assert (failing.status, failing.data) == ("failed", [])
+    assert [one.url for one in errors.errors] == [site.url(path="/nothing")]
+
+
+@pytest.mark.long
+async def test_the_python_client_follows_cancels_and_batches(tmp_path: Path) -> None:
+    with park(pages=200, latency_ms=300) as slow:
+        async with reached(tmp_path) as server:
+            client = Firecrawl(api_key=server.door.key, api_url=server.address)
+            begun = await server.ask(client.start_crawl, slow.url(), limit=150)
+            while not (running := await server.ask(client.get_crawl_status, begun.id)).data:
+                await asyncio.sleep(0.1)
+            active = await server.ask(client.get_active_crawls)
+            cancelled = await server.ask(client.cancel_crawl, begun.id)
+            after = await server.ask(client.get_crawl_status, begun.id)
+            twice = await server.ask(client.cancel_crawl, begun.id)
+            urls = [slow.url(path=f"/page/{n}") for n in range(1, 6)] + ["http://10.0.0.1/", slow.url(path="/nothing")]
+            batch = await server.ask(client.start_batch_scrape, urls, formats=["links"])
+            told: list[tuple[str, Any]] = []
+            watcher = client.watcher(batch.id, kind="batch", poll_interval=PATIENCE)
+            for event in ("document", "done", "error"):
+                watcher.add_event_listener(event, lambda said, event=event: told.append((event, said)))
+            watcher.start()
+            while not told or told[-1][0] == "document":
+                await asyncio.sleep(0.05)
+            whole = await server.ask(client.get_batch_scrape_status, batch.id)
+
+    assert running.status == "scraping"
+    assert [one.id for one in active.crawls] == [begun.id]
+    assert (cancelled, after.status, twice) == (True, "cancelled", False)
+    assert batch.invalid_urls == ["http://10.0.0.1/"]
+    documents = {said["data"]["metadata"]["sourceURL"] for event, said in told if event == "document"}
+    assert documents == {*urls} - {"http://10.0.0.1/"}
+    assert told[-1][0] == "done"
+    assert [one.metadata.status_code for one in whole.data] == [200] * 5 + [404]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="no node and npm on this machine")
+async def test_the_javascript_client_runs_unmodified(tmp_path: Path, site: Park) -> None:
+    # given the package as its registry has it
+    (tmp_path / "client").mkdir()
+    script = Path(__file__).with_name("firecrawl_client.mjs")
+    shutil.copy(script, tmp_path / "client")
+    (tmp_path / "client" / "package.json").write_text('{"private": true}', encoding="utf-8")
+    packages = ("@mendable/firecrawl-js@4", "undici@6")  # of which the client takes WebSockets, before Node 22
+    await run("npm", "install", "--no-audit", "--no-fund", *packages, folder=tmp_path / "client")
+    with park(pages=200, latency_ms=300) as slow:
+        async with reached(tmp_path) as server:
+            text = await run(
+                "node", script.name, server.address, server.door.key, site.url()[:-1], slow.url()[:-1],
+                folder=tmp_path / "client",
+            )  # fmt: skip
+        pages = sorted(slow.url(path=f"/page/{n}") for n in (1, 2, 3))
+    said = json.loads(text)
+
+    assert "Page 7 of site0" in said["page"]["markdown"]
+    assert (said["page"]["status"], said["map"]) == (200, 20)
+    assert said["refused"]["status"] == 400
+    assert "summary" in said["refused"]["message"]
+    assert said["whole"]["status"] == "completed"
+    assert said["whole"]["documents"] > 100
+    assert said["empty"] == {"status": "completed", "documents": 0}
+    assert said["failing"] == {"status": "failed", "errors": 1}
+    assert (said["running"], said["active"], said["cancelled"]) == ("scraping", True, [True, "cancelled"])
+    assert said["watched"] == pages
+
+
+async def run(*command: str, folder: Path) -> str:
+    """What the command prints."""
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=dict(os.environ)
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == 0, err.decode()[-2000:]
+    return out.decode()
