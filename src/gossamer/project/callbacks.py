@@ -25,8 +25,9 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from ..access.contract import Callback, CallbackSecret, FirecrawlShape
+from ..access.contract import Callback, CallbackSecret
 from ..access.contract import CallbackState as CallbackState
+from ..access.contract import FirecrawlShape as FirecrawlShape
 from ..access.webhooks import (
     GONE,
     PAUSES,

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ...access.contract import FirecrawlShape
 from ...clock import iso_time
 from ...model.job import Job
 from ...project import idempotency
-from ...project.callbacks import FIRECRAWL_EVENTS, register
+from ...project.callbacks import FIRECRAWL_EVENTS, FirecrawlShape, register
 from ...project.jobs import cancel_job
 from ...project.keys import JOBS, SCRAPE
 from ...project.page_results import PageError, scraped
