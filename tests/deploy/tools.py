@@ -27,8 +27,8 @@ def program(name: str, how: str = "make tools") -> str:
     return found
 
 
-def said(*command: str | Path) -> str:
+def said(*command: str | Path, cwd: Path = ROOT) -> str:
     """What a program says that must be content."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -3,9 +3,16 @@ requirements.lock is the part of it that running needs."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
+
+import pytest
+
+from tests.deploy.tools import program
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 LOCK = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
@@ -44,3 +51,20 @@ def test_every_package_of_the_lock_is_known_by_its_hashes():
     assert len(packages) > 50
     assert [one.splitlines()[0] for one in packages if one.count("--hash=sha256:") < 1] == []
     assert "://" not in LOCK
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("extra", sorted(PROJECT["optional-dependencies"]))
+def test_every_extra_can_be_installed_in_the_versions_of_the_lock(extra):
+    done = subprocess.run(
+        [program("uv"), "pip", "compile", "pyproject.toml", "--universal", "--python-version", "3.11", "--no-header",
+         "--extra", extra, "--constraint", "requirements-dev.lock", "--no-emit-index-url", "--no-annotate", "--quiet"],
+        cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    if "Failed to fetch" in done.stderr and not os.environ.get("CI"):
+        pytest.skip("No package index can be reached.")
+    assert done.returncode == 0, done.stderr
+    found = {re.sub(r"\[[\w,]+\]", "", line).split(" ")[0] for line in done.stdout.splitlines() if "==" in line}
+    assert len(found) > len(PROJECT["dependencies"])
+    pins = set(re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?(==\S+)", LOCK, re.M))
+    assert {line for line in found if tuple(re.split("(?===)", line)) not in pins} == set()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from math import sin
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -17,10 +20,12 @@ from gossamer.project.open import open_project
 from gossamer.project.scaling import (
     ASSUMED,
     Look,
+    Scaling,
     allowed,
     bounds_of,
     decide,
     kept,
+    look_at,
     scaling,
     seconds_per_page,
     strength,
@@ -56,7 +61,11 @@ def test_a_site_allows_what_its_rate_its_own_wish_and_its_slots_allow():
 
 def test_the_strength_of_a_worker_is_what_it_did_divided_by_what_that_took_of_it():
     assert strength([card(0, pace=10.0, busy=0.5)]) == 20
-    assert strength([card(0, pace=10.0, busy=0.5), card(0, pace=3.0, busy=1.0), card(0, pace=8.0, busy=0.8)]) == 10
+    assert (
+        strength([card(0, pace=10.0, busy=0.5), card(0, pace=3.0, busy=1.0), card(0, pace=8.0, busy=0.7)]) == 21 / 2.2
+    )
+    newcomer = card(0, pace=0.2, busy=0.02 + 0.08)  # its first page: 2 a second, where the others know of 20
+    assert strength([card(0, pace=20.0, busy=1.0)] * 3 + [newcomer]) == pytest.approx(60.2 / 3.1)
     assert strength([card(0, pace=0.1, busy=0.001), card(0)]) is None  # an idle one tells nothing
 
 
@@ -78,7 +87,7 @@ def after(*wanted: int, current: int, every: float = 5.0) -> list[int]:
     looks: list[Look] = []
     numbers = []
     for place, number in enumerate(wanted):
-        looks = kept([*looks, Look(place * every, number)], calm=CALM)
+        looks = kept([*looks, Look(place * every, number, number)], calm=CALM)
         current = decide(looks, current, calm=CALM)
         numbers.append(current)
     return numbers
@@ -101,10 +110,49 @@ def test_a_number_that_goes_up_and_down_changes_nothing():
     assert set(after(*[1, 4] * 60, current=1)) == {1}
 
 
+def followed(loads: Sequence[float], *, every: float = 5.0) -> list[int]:
+    """How many workers there are after each look at a load that is measured so."""
+    bounds, looks, current, numbers = bounds_of("0..8"), list[Look](), 0, []
+    for place, full in enumerate(loads):
+        wanted = workers_wanted(full, any_work=full > 0)
+        found = Scaling(at="", workers=current, workers_wanted=wanted, load=full, chores=0, lanes={})
+        looks = kept([*looks, look_at(found, place * every, bounds)], calm=CALM)
+        current = decide(looks, current, calm=CALM)
+        numbers.append(current)
+    return numbers
+
+
+def changes(numbers: Sequence[int]) -> list[int]:
+    return [number for number, before in zip(numbers, [-1, *numbers], strict=False) if number != before]
+
+
+@pytest.mark.parametrize("load", [0.74, 0.76, 1.49, 2.24, 2.26, 3.01, 4.4])
+def test_a_load_at_the_edge_of_two_numbers_does_not_flap(load):
+    # an hour of measurements that are a tenth too high or too low, slowly and quickly
+    chance = Random(7)
+    measured = [load * (1 + 0.06 * sin(place / 30) + chance.uniform(-0.04, 0.04)) for place in range(720)]
+    numbers = followed(measured)
+    assert changes(numbers) == sorted(set(numbers)), numbers  # it rises to what it needs, and stays
+    assert numbers[-1] >= load / 0.83
+
+
+def test_a_day_is_followed_up_once_and_down_once():
+    chance = Random(3)
+    night, slow, burst = [0.0] * 60, [0.1] * 120, [4.3] * 120
+    tail = [4.3 * (1 - place / 120) for place in range(120)]
+    day = [full * chance.uniform(0.93, 1.07) for full in (*night, *slow, *burst, *tail, *slow, *night)]
+    numbers = changes(followed(day))
+    peak = numbers.index(max(numbers))
+    # at times 4.6 workers at their limit are measured: seven use less than three quarters of their strength
+    assert (numbers[0], max(numbers), numbers[-1]) == (0, 7, 0)
+    assert numbers[: peak + 1] == sorted(numbers[: peak + 1])
+    assert numbers[peak:] == sorted(numbers[peak:], reverse=True)
+
+
 def test_all_that_is_remembered_is_a_minute():
     looks: list[Look] = []
     for second in range(1000):
-        looks = kept([*looks, Look(second, 1)], calm=CALM)
+        looks = kept([*looks, Look(second, 1, 1)], calm=CALM)
     assert len(looks) == 62
 
 

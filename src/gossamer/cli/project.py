@@ -13,7 +13,7 @@ from ..errors import Misconfigured
 from ..model.url import typed_url
 from ..project.settings_view import setting_lines, settings_view
 from ..project.spiders import spiders_of
-from ..settings import FILE_NAME, Settings
+from ..settings import FILE_NAME, Settings, load
 from ..units import visible
 from .app import app, out, settings_with
 from .layout import Column, advise, print_json, print_table
@@ -34,14 +34,21 @@ def new_verb(
     recipe: Annotated[
         str | None, typer.Option(help="Draft a recipe from the page at this URL, for the project that you are in.")
     ] = None,
+    deploy: Annotated[
+        bool,
+        typer.Option("--deploy", help="Also write a Compose file and systemd units; without NAME, for this project."),
+    ] = False,
 ) -> None:
     """Make a folder with settings and a first spider that runs; or draft a recipe from a page."""
     if recipe is not None:
-        if url is not None:
-            raise Misconfigured("--recipe names the page already; leave --url out.")
+        if url is not None or deploy:
+            raise Misconfigured("--recipe names the page already; leave --url and --deploy out.")
         from .recipes import new_recipe
 
         new_recipe(typed_url(recipe), name)
+        return
+    if name is None and deploy:
+        _add_deploy_files(settings_with())
         return
     if name is None:
         raise Misconfigured("Give the project a name: gossamer new books. A recipe is drafted with --recipe URL.")
@@ -57,6 +64,20 @@ def new_verb(
         "gossamer status",
     ):
         out.print(Text(f"  {command}", style="cyan"))
+    if deploy:
+        _add_deploy_files(load(start=Path.cwd() / names.folder), names.spider)
+
+
+def _add_deploy_files(settings: Settings, spider: str | None = None) -> None:
+    from ..project.deploy_files import add_deploy_files
+
+    known = spiders_of(settings).spiders
+    made = add_deploy_files(settings, spider or (known[0].name if known else "SPIDER"))
+    out.print(
+        Text.assemble(
+            "Made ", (visible(str(made[0].parent)), "bold"), ": containers, or units of systemd; see its README.md."
+        )
+    )
 
 
 @app.command("spiders")

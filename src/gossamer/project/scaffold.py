@@ -37,17 +37,28 @@ def new_project(parent: Path, name: str, start: str | None) -> Names:
     folder = parent / names.folder
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Misconfigured(f"{folder} exists already and nothing in it was changed. Choose another name.")
+    write_new(folder, files_of(names, start))
+    return names
+
+
+def write_new(folder: Path, texts: dict[str, str]) -> list[Path]:
+    """Write these files, by their paths in `folder`, and return them. Raises Misconfigured, before anything is written,
+    when one of them exists."""
+    wanted = {folder / path: text for path, text in texts.items()}
+    if there := next((file for file in wanted if file.exists()), None):
+        raise Misconfigured(f"{there} exists already, and nothing was changed. Move it away first.")
     try:
-        for path, text in files_of(names, start).items():
-            file = folder / path
+        for file, text in wanted.items():
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("x", encoding="utf-8") as stream:
                 stream.write(text)
+            if text.startswith("#!"):
+                file.chmod(0o755)
     except OSError as error:
         raise Misconfigured(
-            f"The project cannot be made in {folder} ({error.strerror}). Go to a folder that you may write to."
+            f"Files cannot be made in {folder} ({error.strerror}). Go to a folder that you may write to."
         ) from error
-    return names
+    return list(wanted)
 
 
 def check_name(name: str) -> Names:

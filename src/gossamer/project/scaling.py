@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from math import ceil, inf
-from statistics import median
 
 import msgspec
 
@@ -34,6 +33,7 @@ from .workers import MISSING_SECONDS
 
 HORIZON = timedelta(seconds=20)  # work that is done in this time needs no further worker
 TARGET = 0.75  # the share of its strength that a worker is meant to use
+SPARE = 0.6  # the share that those who stay may use at most when one of them leaves: what is measured is never exact
 ASSUMED = 10.0  # pages a second that a worker can do, where none has been seen at work
 ASSUMED_OF = {BROWSER: 0.5, MANAGED: 5.0}
 LEAST_BUSY = 0.02  # a worker that did less tells nothing about its strength
@@ -61,6 +61,7 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     at: str
     workers: int
     workers_wanted: int
+    load: float  # the work as a number of workers that would use all of their strength
     chores: int  # jobs without a page that is ready, which need a worker all the same: to read a source, to end
     lanes: dict[str, LaneScaling]
 
@@ -98,6 +99,7 @@ async def scaling(project: Project) -> Scaling:
         at=iso_time(now),
         workers=len(cards),
         workers_wanted=workers_wanted(demand, any_work=busy),
+        load=round(demand, 3),
         chores=chores,
         lanes=lanes,
     )
@@ -216,15 +218,16 @@ def seconds_per_page(cards: Iterable[WorkerCard]) -> float:
 
 
 def strength(cards: Iterable[WorkerCard]) -> float | None:
-    """Pages a second that one worker can do: what it did, divided by the share of its strength that this took. The
-    middle one of all that are at work; None where none is."""
-    seen = [card.pace / min(1.0, card.busy) for card in cards if card.pace > 0 and card.busy >= LEAST_BUSY]
-    return min(FASTEST, median(seen)) if seen else None
+    """Pages a second that one worker can do: what all did together, divided by the share of their strength that this
+    took. One that has just begun, and knows little of itself, counts for little. None where none is at work."""
+    seen = [(card.pace, min(1.0, card.busy)) for card in cards if card.pace > 0 and card.busy >= LEAST_BUSY]
+    return min(FASTEST, sum(pace for pace, _ in seen) / sum(busy for _, busy in seen)) if seen else None
 
 
-def workers_wanted(full_workers: float, *, any_work: bool) -> int:
-    """How many workers do the work of so many that use all of their strength. None without any work."""
-    return min(MOST_WORKERS, max(1, ceil(round(full_workers / TARGET, 6)))) if any_work else 0
+def workers_wanted(full_workers: float, *, any_work: bool, share: float = TARGET) -> int:
+    """How many workers do the work of so many that use all of their strength, if each uses that share of its own. None
+    without any work."""
+    return min(MOST_WORKERS, max(1, ceil(round(full_workers / share, 6)))) if any_work else 0
 
 
 # -- how many there are to be --------------------------------------------------------------------------------------
@@ -249,13 +252,20 @@ def bounds_of(text: str) -> Bounds:
 class Look(msgspec.Struct, frozen=True):
     at: float  # seconds, on a monotonic clock
     wanted: int
+    enough: int  # so many would have strength to spare
+
+
+def look_at(found: Scaling, at: float, bounds: Bounds) -> Look:
+    enough = workers_wanted(found.load, any_work=found.workers_wanted > 0, share=SPARE)
+    return Look(at, bounds.of(found.workers_wanted), bounds.of(enough))
 
 
 def decide(looks: Sequence[Look], current: int, *, calm: timedelta) -> int:
     """How many workers there are to be, after these looks, the last of which was just now.
 
-    More as soon as two looks in a row want more; the first worker at once. Fewer when fewer have been enough for as
-    long as `calm`. So a number that goes up and down within that time changes nothing.
+    More as soon as two looks in a row want more; the first worker at once. Fewer when fewer have been enough, with
+    strength to spare, for as long as `calm`. So neither a number that goes up and down within that time changes
+    anything, nor one that lies at the edge of two.
     """
     now = looks[-1].at
     rising = min(look.wanted for look in looks[-2:])
@@ -263,7 +273,7 @@ def decide(looks: Sequence[Look], current: int, *, calm: timedelta) -> int:
         return rising
     if current == 0 and looks[-1].wanted:
         return 1
-    watched = [look.wanted for look in looks if now - look.at <= calm.total_seconds()]
+    watched = [look.enough for look in looks if now - look.at <= calm.total_seconds()]
     if now - looks[0].at >= calm.total_seconds():
         return min(current, max(watched))
     return current

@@ -41,7 +41,7 @@ from .job_end import first_of
 from .job_outcome import why_nothing_came
 from .open import Project, open_project
 from .retention import forget_old_runs
-from .scaling import Bounds, Look, decide, in_words, kept, scaling
+from .scaling import Bounds, Look, decide, in_words, kept, look_at, scaling
 from .spools import waiting_by_job
 from .wiring import is_over, sink_of
 from .worker_health import HealthAddress, telling_health
@@ -331,7 +331,7 @@ async def _autoscale(supervisor: Supervisor, settings: Settings, bounds: Bounds,
                     trouble = str(error)
                     tell(f"The number of workers stays at {current}: {trouble}")
             else:
-                look = Look(clock.monotonic(), bounds.of(found.workers_wanted))
+                look = look_at(found, clock.monotonic(), bounds)
                 looks = kept([*looks, look], calm=settings.scaling.calm)
                 wanted = decide(looks, current, calm=settings.scaling.calm)
                 if wanted != current:
