@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -16,7 +18,7 @@ from gossamer.crawl.slots import Slots
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import WorkerCard
 from gossamer.frontier.politeness import SiteTerms
-from gossamer.model.events import Buried, Completed, Event, Retried, Trouble
+from gossamer.model.events import Buried, Completed, Event, EventHub, Retried, Trouble
 from tests.patience import PATIENCE
 
 
@@ -98,6 +100,28 @@ async def test_a_card_is_entered_renewed_every_five_seconds_and_taken_out(book):
         assert (card.state, card.done, card.started_at) == ("idle", 2, clock.now() - 5)
         assert 0 <= card.cpu < 10
     assert await book.workers() == []
+
+
+async def test_a_worker_leaves_a_state_that_a_newer_version_has_opened(book, tmp_path):
+    clock, drained, told = VirtualClock(), asyncio.Event(), list[Event]()
+    troubles = EventHub()
+    troubles.emit = told.append  # type: ignore[method-assign]
+    heart = Heartbeat(book, clock, name="me", vitals=Vitals, troubles=troubles, drain=drained.set)
+    async with heart:
+        await becomes(book.workers)
+        assert not heart.was_asked_to_drain
+        with closing(sqlite3.connect(tmp_path / "state.db")) as newer:
+            newer.execute("PRAGMA user_version = 999")
+            newer.commit()
+        await becomes(lambda: asleep(clock))
+        clock.advance(5)
+        async with asyncio.timeout(PATIENCE):
+            await drained.wait()
+        assert heart.was_asked_to_drain  # no other of its version takes its place
+    [trouble] = told
+    assert isinstance(trouble, Trouble)
+    assert "newer Gossamer (schema 999" in trouble.message
+    assert "finishes what it has in hand" in trouble.message
 
 
 async def test_a_heart_goes_on_when_the_state_was_away(book):

@@ -18,7 +18,7 @@ from gossamer.backends.redis.admission import filter_size
 from gossamer.backends.redis.state import VERSION, open_redis_state
 from gossamer.clock import ServerClock, SystemClock
 from gossamer.errors import BackendUnavailable, BadState, FrontierFull, GossamerError, Misconfigured
-from gossamer.frontier.contract import DeadFilter, JobTerms
+from gossamer.frontier.contract import DeadFilter, JobTerms, WorkerCard
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.events import Silence
 from gossamer.model.record import PageFacts
@@ -154,6 +154,15 @@ async def test_a_project_with_fingerprints_of_another_version_is_refused_with_wh
     message = await refusal(valkey, BadState, project="other-prints")
     assert "fingerprints of version 2" in message
     assert "give the project another name" in message
+
+
+async def test_a_worker_learns_with_its_next_beat_that_a_newer_version_has_opened_the_state(valkey):
+    card = WorkerCard(name="w", host="h", pid=1, version="1", started_at=0.0, seen_at=0.0)
+    async with opened(valkey, project="newer") as state:
+        assert not await state.workers.beat(card)
+        valkey.say("HSET", "gossamer:{newer}:book", "version", str(VERSION + 1))
+        with pytest.raises(BadState, match=f"newer Gossamer .format {VERSION + 1}, this one knows {VERSION}"):
+            await state.workers.beat(card)
 
 
 async def test_what_was_queued_before_there_were_lanes_finds_its_lane(valkey, monkeypatch):

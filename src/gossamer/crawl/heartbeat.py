@@ -25,7 +25,7 @@ import msgspec
 
 from .. import __version__
 from ..clock import Clock
-from ..errors import GossamerError, Transient
+from ..errors import BadState, GossamerError, Transient
 from ..frontier.contract import WorkerBook, WorkerCard
 from ..model import events
 
@@ -108,18 +108,26 @@ class Heartbeat:
         beats = 0
         while True:
             try:
-                if await self._book.beat(self._card()) and not self.was_asked_to_drain:
-                    self.was_asked_to_drain = True
-                    self._drain()
+                if await self._book.beat(self._card()):
+                    self._leave()
                 if beats % FORGET_EVERY == 0:
                     await self._book.forget(self._clock.now() - FORGET_AFTER.total_seconds())
                 beats += 1
                 self._trouble = ""
             except Transient:
                 pass  # the worker itself tells that the state is away
+            except BadState as error:  # a newer version has opened the state: what it writes there is not for this one
+                self._tell(f"{error} This worker finishes what it has in hand, and ends.")
+                self._leave()
             except Exception as error:  # whatever it is: without a heartbeat a living worker would look dead
                 self._tell(str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}")
             await self._clock.sleep(BEAT.total_seconds())
+
+    def _leave(self) -> None:
+        """Drain, and let no other worker like this one take its place."""
+        if not self.was_asked_to_drain:
+            self.was_asked_to_drain = True
+            self._drain()
 
     def _tell(self, words: str) -> None:
         if words != self._trouble:

@@ -358,7 +358,10 @@ class WorkerBook(Protocol):
     """The workers of the project, on all machines. A worker that does not sign off is listed until `forget`."""
 
     async def beat(self, card: WorkerCard) -> bool:
-        """Enter or renew a worker's card. True when somebody wants this worker to drain."""
+        """Enter or renew a worker's card. True when somebody wants this worker to drain.
+
+        Raises BadState when a newer version, with a format that this one does not know, has opened the state since.
+        """
         ...
 
     async def ask_to_drain(self, name: str) -> bool:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 from ...clock import ServerClock
-from ...errors import BadState, Misconfigured
+from ...errors import Misconfigured
 from ...frontier.politeness import TermsFor
 from ...model.url import FINGERPRINT_VERSION
 from ...store.contract import RecordStore
@@ -33,11 +33,10 @@ from .sessions import RedisSessions
 from .site_orders import RedisSiteOrders
 from .spools import RedisSpools
 from .state_stream import RedisStateStream
-from .workers import RedisWorkers
+from .workers import VERSION, RedisWorkers, check_format
 
 # 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting results, 5 no sessions, 7 one
 # route for all of a site, 8 no orders for sites
-VERSION = 9
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
 
@@ -144,11 +143,7 @@ async def _agreed_shards(server: Server, project: str, wanted: int | None) -> in
         await server.call("HSETNX", book, "shards", usual)
         found = await server.call("HMGET", book, *fields)
     version, shards, fingerprints = (int(value) for value in found)
-    if version > VERSION:
-        raise BadState(
-            f"The state of project {project} at {server.where} was written by a newer Gossamer (format {version}, this "
-            f"one knows {VERSION}). Upgrade this one, or use another project name."
-        )
+    check_format(version, f"project {project} at {server.where}")
     check_fingerprints(fingerprints, f"{server.where}, project {project}", "give the project another name.")
     if version < VERSION:
         await server.call("HSET", book, "version", VERSION)  # from now on older workers are refused

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
+from ...errors import BadState
 from ...frontier.contract import WorkerCard
 from .connection import Server
 from .keys import Keyspace
+
+VERSION = 9  # of the format of a state on Redis
+
+
+def check_format(version: int, where: str) -> None:
+    """Raises BadState for a format that this version does not know."""
+    if version > VERSION:
+        raise BadState(
+            f"The state of {where} was written by a newer Gossamer (format {version}, this one knows {VERSION}). "
+            "Upgrade this one, or use another project name."
+        )
 
 
 class RedisWorkers:
@@ -14,8 +26,12 @@ class RedisWorkers:
         self._server = server
         self._key = keys.book("workers")
         self._drains = keys.book("drains")
+        self._book = keys.book("book")
 
     async def beat(self, card: WorkerCard) -> bool:
+        version = await self._server.call("HGET", self._book, "version")
+        if version is not None:
+            check_format(int(version), f"this project at {self._server.where}")
         await self._server.call("HSET", self._key, card.name, msgspec.json.encode(card))
         return bool(await self._server.call("HEXISTS", self._drains, card.name))
 

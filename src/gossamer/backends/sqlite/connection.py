@@ -58,6 +58,7 @@ class Database:
     ) -> None:
         self.path = path
         self._schema = schema
+        self._newest = 0  # schema that this version knows, once the file is open
         self._application_id = application_id
         self._durable = durable
         self._linger = linger.total_seconds()
@@ -301,7 +302,7 @@ class Database:
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Bring the file to the newest schema, in one transaction. Raises BadState for a file that is not ours."""
         scripts = numbered_scripts(self._schema)
-        newest = scripts[-1][0]
+        newest = self._newest = scripts[-1][0]
         connection.execute("BEGIN IMMEDIATE")
         found_id = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -314,10 +315,7 @@ class Database:
             )
         if version > newest:
             connection.execute("ROLLBACK")
-            raise BadState(
-                f"{self.path} was written by a newer Gossamer (schema {version}, this one knows {newest}). "
-                f"Upgrade Gossamer on this machine."
-            )
+        self.check_schema(version)
         for number, script in scripts:
             if number > version:
                 for statement in statements_of(script):
@@ -325,6 +323,14 @@ class Database:
         connection.execute(f"PRAGMA application_id = {self._application_id}")
         connection.execute(f"PRAGMA user_version = {newest}")
         connection.execute("COMMIT")
+
+    def check_schema(self, version: int) -> None:
+        """Raises BadState for a schema that this version does not know."""
+        if version > self._newest:
+            raise BadState(
+                f"{self.path} was written by a newer Gossamer (schema {version}, this one knows {self._newest}). "
+                f"Upgrade Gossamer on this machine."
+            )
 
     def _close(self) -> None:
         self._reader.close()

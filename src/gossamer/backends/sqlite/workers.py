@@ -15,11 +15,18 @@ INSERT INTO workers ({", ".join(_FIELDS)}) VALUES ({", ".join("?" * len(_FIELDS)
 ON CONFLICT (name) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _FIELDS)} RETURNING drains"""  # noqa: S608
 
 
+def _schema_of(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
 class SqliteWorkers:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def beat(self, card: WorkerCard) -> bool:
+        self._database.check_schema(await self._database.read(_schema_of, quick=True))
+
         def write(connection: sqlite3.Connection) -> bool:
             return bool(connection.execute(_BEAT, msgspec.structs.astuple(card)).fetchone()[0])
 
