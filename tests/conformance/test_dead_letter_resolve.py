@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gossamer.errors import BackendUnavailable, Permanent
-from gossamer.frontier.contract import Added, DeadFilter
+from gossamer.frontier.contract import Added, DeadFilter, LetterPlace
 from gossamer.model.job import JobState
 from gossamer.model.task import DropReason, UrlState
 from tests.conformance.frontiers import Backends, candidate
@@ -373,6 +373,13 @@ async def test_all_letters_are_streamed_once_while_they_leave_and_others_come(la
     _, [other] = await buried(lab, PAGE, name="two")
     whole = await lab.queue.dead(DeadFilter(), limit=10_000)
     assert len(whole) == 651
+
+    # when they are listed in pages, then these are the same letters in the same order, to the end
+    paged, place = [], None
+    while page := await lab.queue.dead(DeadFilter(), limit=90, before=place):
+        paged += page
+        place = LetterPlace(page[-1].died_at, page[-1].id, page[-1].job)
+    assert paged == whole
 
     # when every second one is resolved on the way, and more die
     seen = []

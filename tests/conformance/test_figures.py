@@ -10,7 +10,7 @@ import pytest
 from gossamer.clock import VirtualClock
 from gossamer.model.figures import BOUNDS, OTHER, Figures, summed
 from gossamer.model.record import PageResult
-from gossamer.store.contract import Records
+from gossamer.store.contract import FigurePart, Records
 
 from .stores import HOUR, OpenRecords, book, result, tried
 from .stores import backend as backend
@@ -29,7 +29,9 @@ def page(number: int, at: float, **changes: object) -> PageResult:
 
 
 async def history(store: Records, clock: VirtualClock, back: float = 40 * DAY) -> Figures:
-    return summed([one.figures for one in await store.figures(clock.now() - back, clock.now() + HOUR)])
+    """All of it, less what a total does not have."""
+    found = summed([one.figures for one in await store.figures(clock.now() - back, clock.now() + HOUR)])
+    return msgspec.structs.replace(found, jobs={})
 
 
 async def test_every_outcome_is_counted_by_route_and_domain(record_store: Records, clock: VirtualClock) -> None:
@@ -67,6 +69,31 @@ async def test_every_outcome_is_counted_by_route_and_domain(record_store: Record
         0.05: 1, 0.25: 1, 0.5: 1, None: 1,
     }  # fmt: skip
     assert await history(record_store, clock) == total
+
+
+async def test_figures_of_one_job_or_domain_are_read_apart(record_store: Records, clock: VirtualClock) -> None:
+    now = clock.now()
+    odd = 'odd "job" \u2028 <é> \\'
+    await record_store.save([page(1, now, job="lamps-1", latency=0.5), page(2, now, job=odd)])
+    await record_store.save([page(3, now, job="lamps-1", outcome="retry", reason="timeout", bytes=7)])
+    clock.advance(5 * MINUTE)
+    await record_store.save([page(4, clock.now(), job="lamps-1"), page(5, clock.now(), site="b.example")])
+
+    async def part(**wanted: object) -> Figures:
+        rows = await record_store.figures(now - HOUR, clock.now() + 1, FigurePart(**wanted))  # type: ignore[arg-type]
+        return summed([row.figures for row in rows])
+
+    by_job = await part(job="lamps-1")
+    assert (by_job.jobs["lamps-1"].pages, by_job.jobs["lamps-1"].errors) == ({"done": 2, "retry": 1}, 1)
+    assert (list(by_job.jobs), by_job.domains, by_job.pages) == (["lamps-1"], {}, {})
+    assert (await part(job=odd)).jobs[odd].pages == {"done": 1}
+    assert (await part(job="lamps")).jobs == {}
+    by_domain = await part(domain="b.example")
+    assert (by_domain.domains["b.example"].pages, by_domain.jobs, by_domain.pages) == ({"done": 1}, {}, {})
+    undivided = await part(domains=False)
+    assert (undivided.domains, undivided.jobs, undivided.items) == ({}, {}, 5)
+    assert undivided.pages == (await record_store.total_figures()).pages
+    assert (await record_store.total_figures()).jobs == {}
 
 
 async def test_an_attempt_that_is_saved_again_is_counted_once(open_records: OpenRecords, clock: VirtualClock) -> None:

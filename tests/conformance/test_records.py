@@ -44,7 +44,7 @@ async def test_a_new_record_is_read_back_as_it_was_saved(record_store: Records) 
     assert counts == [1]
     [read] = await all_of(record_store)
     assert read == StoredRecord(
-        type="Book", site="shop.example", key="b1", url=saved.url, job="books-1", spider="books",
+        type="Book", site="shop.example", key="b1", url=saved.url, job="books-1", spider="books", number=read.number,
         data={"title": "Émile", "price": 12.5, "tags": ["a", {"b": None}]},
         first_seen=NOW, last_changed=NOW, last_checked=NOW, version=1,
     )  # fmt: skip
@@ -247,6 +247,35 @@ async def test_a_query_restricts_what_is_read(record_store: Records, query: Reco
     )
     assert [record.key for record in await all_of(record_store, query)] == keys
     assert await record_store.count(query) == len(keys)
+
+
+@pytest.mark.parametrize("newest", [False, True])
+async def test_records_are_read_page_by_page_in_either_order(record_store: Records, newest: bool) -> None:
+    keys = [f"b{n:03}" for n in range(300)]
+    jobs = {"all": keys, "odd": keys[1::2]}
+    for job, seen in jobs.items():
+        await record_store.save([result(book(key, job=job)) for key in seen])
+    for query, wanted in (
+        (RecordQuery(newest=newest), keys),
+        (RecordQuery(newest=newest, job="odd"), jobs["odd"]),
+        (RecordQuery(newest=newest, key="b007"), ["b007"]),
+    ):
+        read: list[str] = []
+        beyond: int | None = None
+        while page := await some(record_store, msgspec.structs.replace(query, beyond=beyond), 70):
+            read += [one.key for one in page]
+            beyond = page[-1].number
+        assert read == (wanted[::-1] if newest else wanted)
+        assert await record_store.count(msgspec.structs.replace(query, beyond=beyond)) == len(wanted)
+
+
+async def some(store: Records, query: RecordQuery, count: int) -> list[StoredRecord]:
+    found = []
+    async for record in store.records(query):
+        found.append(record)
+        if len(found) == count:
+            break
+    return found
 
 
 @pytest.mark.parametrize("query", [EVERYTHING, RecordQuery(job="books-1"), RecordQuery(type="Book")])

@@ -24,6 +24,7 @@ from .politeness import TermsFor
 from .queue_values import DeadFilter as DeadFilter  # these are a part of this contract
 from .queue_values import DeadLetter as DeadLetter
 from .queue_values import LaneLoad as LaneLoad
+from .queue_values import LetterPlace as LetterPlace
 from .queue_values import QueueLoad as QueueLoad
 from .queue_values import SiteFacts as SiteFacts
 from .queue_values import SiteLoad as SiteLoad
@@ -382,8 +383,8 @@ class WorkerBook(Protocol):
 class DeadLetters(Protocol):
     """Pages that were given up: listed, replayed, resolved or purged."""
 
-    async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]:
-        """Up to `limit` of them, the latest first."""
+    async def dead(self, which: DeadFilter, limit: int = 100, *, before: LetterPlace | None = None) -> list[DeadLetter]:
+        """Up to `limit` of them, the latest first; with `before`, those that come after the letter of that place."""
         ...
 
     def letters(self, which: DeadFilter) -> AsyncIterator[DeadLetter]:

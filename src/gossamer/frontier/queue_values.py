@@ -66,6 +66,14 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
 
 
+class LetterPlace(msgspec.Struct, frozen=True, order=True):
+    """Where a dead letter stands in the list of all of them; the latest is the greatest."""
+
+    died_at: float
+    id: int
+    job: str
+
+
 class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which dead letters are meant. None does not restrict; job, site and fingerprint are looked up by key."""
 

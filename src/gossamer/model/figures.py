@@ -16,6 +16,7 @@ from .record import Attempt, PageResult
 MINUTE = 60
 OTHER = "other"
 MOST_DOMAINS = 200  # that one row of figures names
+MOST_JOBS = 50  # likewise
 MOST_NAMES = 100  # of reasons and of routes, likewise
 MOST_GATHERED = 10 * MOST_DOMAINS  # names in the hands of one sum, before the largest are chosen
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)  # seconds: the buckets of `Latency`
@@ -53,7 +54,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DomainFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of the requests to one site. `seconds` is the sum over its `fetches`."""
+    """What became of the requests to one site, or of one job. `seconds` is the sum over its `fetches`."""
 
     pages: dict[str, Count] = {}  # by outcome
     errors: Count = 0
@@ -67,6 +68,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     pages: dict[str, dict[str, Count]] = {}  # by outcome and route: every attempt, also one that was not the last
     domains: dict[str, DomainFigures] = {}
+    jobs: dict[str, DomainFigures] = {}  # over time only: a total has none, for jobs come and go
     latency: dict[str, Latency] = {}  # by route
     errors: dict[str, Count] = {}  # by reason
     tokens: dict[str, float] = {}  # by route
@@ -112,6 +114,7 @@ def figures_of(attempts: Iterable[tuple[Attempt, int]]) -> Figures:
     """The figures of these attempts, each with the number of items that it gave."""
     pages: dict[str, dict[str, int]] = {}
     by_site: dict[str, list[Attempt]] = {}
+    by_job: dict[str, list[Attempt]] = {}
     latency: dict[str, list[float]] = {}
     errors: dict[str, int] = {}
     tokens: dict[str, float] = {}
@@ -122,6 +125,7 @@ def figures_of(attempts: Iterable[tuple[Attempt, int]]) -> Figures:
         routes = pages.setdefault(attempt.outcome, {})
         routes[route] = routes.get(route, 0) + 1
         by_site.setdefault(attempt.site, []).append(attempt)
+        by_job.setdefault(attempt.job, []).append(attempt)
         if attempt.latency:
             latency.setdefault(route, []).append(attempt.latency)
         if is_error(attempt):
@@ -133,7 +137,8 @@ def figures_of(attempts: Iterable[tuple[Attempt, int]]) -> Figures:
         items += given
     return Figures(
         pages=pages,
-        domains={site: _of_domain(some) for site, some in by_site.items()},
+        domains={site: _of_some(some) for site, some in by_site.items()},
+        jobs={job: _of_some(some) for job, some in by_job.items()},
         latency={route: _latency(seconds) for route, seconds in latency.items()},
         errors=errors,
         tokens=tokens,
@@ -146,7 +151,7 @@ def is_error(attempt: Attempt) -> bool:
     return attempt.outcome in ERRORS and attempt.reason not in NO_ERRORS
 
 
-def _of_domain(attempts: Sequence[Attempt]) -> DomainFigures:
+def _of_some(attempts: Sequence[Attempt]) -> DomainFigures:
     pages: dict[str, int] = {}
     errors, fetches, seconds, received = 0, 0, 0.0, 0
     for attempt in attempts:
@@ -169,18 +174,13 @@ def _latency(seconds: Sequence[float]) -> Latency:
 
 
 def summed(figures: Sequence[Figures], *, most_domains: int = MOST_DOMAINS) -> Figures:
-    """All of them together. Beyond `most_domains` the domains with the fewest pages count as `other`."""
-    if len(figures) == 1 and len(figures[0].domains) <= most_domains:
+    """All of them together. Beyond `most_domains` the domains with the fewest pages count as `other`; so do jobs."""
+    if len(figures) == 1 and len(figures[0].domains) <= most_domains and len(figures[0].jobs) <= MOST_JOBS:
         return figures[0]
-    if len(figures) == 2:  # a batch on top of its minute: only what the batch touches is added up
-        domains = dict(figures[0].domains)
-        for name, more in figures[1].domains.items():
-            domains[name] = added_domains([domains[name], more]) if name in domains else more
-    else:
-        domains = {name: added_domains(parts) for name, parts in _gathered(one.domains for one in figures).items()}
     return Figures(
         pages={name: _sum(parts) for name, parts in _gathered(one.pages for one in figures).items()},
-        domains=_largest(domains, most_domains),
+        domains=_largest(_together([one.domains for one in figures]), most_domains),
+        jobs=_largest(_together([one.jobs for one in figures]), MOST_JOBS),
         latency={name: added_latency(parts) for name, parts in _gathered(one.latency for one in figures).items()},
         errors=_sum([one.errors for one in figures]),
         tokens=_sum([one.tokens for one in figures]),
@@ -212,7 +212,7 @@ def taken_into(total: Figures, more: Figures, *, most_domains: int) -> Figures:
             else:
                 rest.append(figures)
     domains = {**named, **({OTHER: added_domains(rest)} if rest else {})}
-    return msgspec.structs.replace(summed([total, more], most_domains=0), domains=domains)
+    return msgspec.structs.replace(summed([total, more], most_domains=0), domains=domains, jobs={})
 
 
 def pages_of(figures: DomainFigures) -> int:
@@ -229,6 +229,13 @@ def added_domains(parts: Sequence[DomainFigures]) -> DomainFigures:
         seconds=sum(one.seconds for one in parts),
         bytes=sum(one.bytes for one in parts),
     )
+
+
+def _together(tables: Sequence[dict[str, DomainFigures]]) -> dict[str, DomainFigures]:
+    if len(tables) != 2:
+        return {name: added_domains(parts) for name, parts in _gathered(tables).items()}
+    first, more = tables  # a batch on top of its minute: only what the batch touches is added up
+    return first | {name: added_domains([first[name], one]) if name in first else one for name, one in more.items()}
 
 
 def _largest(domains: dict[str, DomainFigures], most: int) -> dict[str, DomainFigures]:

@@ -50,6 +50,7 @@ class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     gone_since: float | None = None  # since then the page has been gone
     schema: str = ""
+    number: int = 0  # its place in the order of first storage, in this store; above 0
 
 
 class ItemSchema(msgspec.Struct, frozen=True, kw_only=True, gc=False):

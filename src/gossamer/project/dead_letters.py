@@ -8,12 +8,13 @@ How it recovers: call again; letters that were dealt with by then are gone from 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import msgspec
 
 from ..errors import InvalidUrl, Misconfigured
-from ..frontier.contract import DeadFilter, DeadLetter
+from ..frontier.contract import DeadFilter, DeadLetter, LetterPlace
 from ..model.job import Job
 from ..model.task import UrlState
 from ..model.url import site_of, typed_url
@@ -67,6 +68,7 @@ class DeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     by_reason: dict[str, int]
     letters: list[DeadLetterView]
+    next: str | None = None  # is given as `after` for those that follow
 
 
 class FailedPage(msgspec.Struct, frozen=True):
@@ -111,13 +113,23 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 # -- looking -------------------------------------------------------------------------------------------------------
 
 
-async def list_letters(project: Project, choice: DeadLetterChoice, *, limit: int) -> DeadLetterPage:
-    """The latest of these letters, at most `limit`. Raises Misconfigured."""
+async def list_letters(
+    project: Project, choice: DeadLetterChoice, *, limit: int, after: str | None = None
+) -> DeadLetterPage:
+    """The latest of these letters, at most `limit`; `after` is `next` of the page before. An address that was given up
+    in several jobs may come again on a later page. Raises Misconfigured."""
     which = await _filter(project, choice)
     reasons = await project.state.queue.dead_reasons(which)
+    most = limit * JOBS_OF_A_LETTER
+    found = await project.state.queue.dead(which, most, before=_place(after) if after else None)
     by_address: dict[bytes, list[DeadLetter]] = {}
-    for letter in await project.state.queue.dead(which, limit * JOBS_OF_A_LETTER):
+    last: DeadLetter | None = None  # of this page
+    for letter in found:
+        if letter.fingerprint not in by_address and len(by_address) < limit:
+            last = letter
         by_address.setdefault(letter.fingerprint, []).append(letter)
+    if len(by_address) <= limit:  # all that were found are on this page
+        last = found[-1] if len(found) == most else None
     return DeadLetterPage(
         total=sum(reasons.values()),
         by_reason=reasons,
@@ -125,7 +137,20 @@ async def list_letters(project: Project, choice: DeadLetterChoice, *, limit: int
             DeadLetterView(**{**view_fields(alike[0], "died_at"), "jobs": [one.job for one in alike]})
             for alike in [*by_address.values()][:limit]
         ],
+        next=f"{last.died_at!r} {last.id} {last.job}" if last is not None else None,
     )
+
+
+def _place(text: str) -> LetterPlace:
+    """Raises Misconfigured."""
+    try:
+        died_at, id, job = text.split(" ", 2)
+        place = LetterPlace(float(died_at), int(id), job)
+    except ValueError as error:
+        raise Misconfigured(f"{visible(text)} is no place in the list: give back `next` as it was.") from error
+    if not (math.isfinite(place.died_at) and 0 <= place.id < 2**63):
+        raise Misconfigured(f"{visible(text)} is no place in the list: give back `next` as it was.")
+    return place
 
 
 async def show_letters(project: Project, target: str) -> list[DeadLetterDetail]:

@@ -24,7 +24,9 @@ from ..model.figures import (
     success_rate,
     summed,
 )
-from ..store.figure_rules import KEEP_MINUTES, TEN_MINUTES
+from ..model.job import Job
+from ..store.contract import FigurePart
+from ..store.figure_rules import KEEP_MINUTES, KEEP_TEN_MINUTES, TEN_MINUTES
 from .open import Project
 
 MINUTE = 60
@@ -60,8 +62,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """What one step came to. Nothing happened in it: its counts are empty, and its rates None.
 
     `pages` counts attempts by outcome: of a page that was done after two retries, three. `per_second` is their number
-    over the part of the step that has passed. In the history of one domain the fields below `bytes` are empty: they are
-    not counted by domain.
+    over the part of the step that has passed. In the history of one domain or job the fields below `bytes` are empty:
+    they are counted for the project alone.
     """
 
     at: float  # when the step begins
@@ -87,6 +89,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     step: int
     domain: str | None
+    job: str | None
     points: list[Point]
     whole: Point
     domains: dict[str, DomainPoint]
@@ -98,9 +101,17 @@ async def totals(project: Project) -> Figures:
 
 
 async def history(
-    project: Project, *, since: float, until: float | None = None, step: int | None = None, domain: str | None = None
+    project: Project,
+    *,
+    since: float,
+    until: float | None = None,
+    step: int | None = None,
+    domain: str | None = None,
+    job: str | None = None,
+    busiest: int = MOST_DOMAINS,
 ) -> History:
-    """What happened from `since` until now, or `until`, in steps of `step` seconds; with `domain`, to that site alone.
+    """What happened from `since` until now, or `until`, in steps of `step` seconds; with `domain`, to that site alone;
+    with `job`, by that job alone. `busiest` sites are listed; with 0 the history of the project costs far less.
 
     Times are seconds since the epoch. The first step begins at or before `since`. Beyond a day a step has ten minutes
     at least. Raises Misconfigured for a time that is empty, and for more than 3000 steps.
@@ -111,19 +122,33 @@ async def history(
         raise Misconfigured("The history begins at or after its end. Let `since` be earlier.")
     length = _step_of(since, end, now, step)
     first = int(since // length) * length
-    rows = await project.records.figures(first, end)
+    wanted = FigurePart(domain=domain, job=job, domains=busiest > 0)
+    rows = await project.records.figures(first, end, wanted)
+    name = domain if domain is not None else job
     parts: dict[int, list[Figures]] = {start: [] for start in range(first, math.ceil(end), length)}
     for row in rows:
-        parts[row.start // length * length].append(_without(row.figures, domain))
+        parts[row.start // length * length].append(_without(row.figures, name))
     return History(
         since=first,
         until=end,
         step=length,
         domain=domain,
-        points=[_point(start, min(start + length, end), some, domain) for start, some in parts.items()],
-        whole=_point(first, end, [part for some in parts.values() for part in some], domain),
-        domains=_domain_points([row.figures for row in rows], domain),
+        job=job,
+        points=[_point(start, min(start + length, end), some, name) for start, some in parts.items()],
+        whole=_point(first, end, [part for some in parts.values() for part in some], name),
+        domains=_domain_points([row.figures for row in rows], busiest if name is None else 1),
     )
+
+
+async def job_history(project: Project, job: Job) -> History | None:
+    """The figures of a job from its beginning to its end, or now; None when they are forgotten. What more than
+    MOST_JOBS jobs do in one minute is counted by name for the busiest of them alone."""
+    now = project.clock.now()
+    since = max(job.created_at, now - KEEP_TEN_MINUTES)
+    end = now if job.finished_at is None else min(job.finished_at, now)
+    if end < since:
+        return None
+    return await history(project, since=min(since, now - 1), until=max(end, since + 1), job=job.id)
 
 
 def _step_of(since: float, end: float, now: float, wanted: int | None) -> int:
@@ -139,9 +164,10 @@ def _step_of(since: float, end: float, now: float, wanted: int | None) -> int:
     return length
 
 
-def _point(start: float, end: float, parts: Sequence[Figures], domain: str | None) -> Point:
-    if domain is not None:
-        return _point_of_domain(start, end, [one.domains[domain] for one in parts if domain in one.domains])
+def _point(start: float, end: float, parts: Sequence[Figures], name: str | None) -> Point:
+    """`name` is that of a domain or a job: then the parts hold its figures and no others."""
+    if name is not None:
+        return _point_of_one(start, end, [own for one in parts for own in (*one.domains.values(), *one.jobs.values())])
     figures = summed(parts, most_domains=0)
     outcomes = figures.outcomes()
     latency = _all_routes(figures)
@@ -162,7 +188,7 @@ def _point(start: float, end: float, parts: Sequence[Figures], domain: str | Non
     )
 
 
-def _point_of_domain(start: float, end: float, parts: Sequence[DomainFigures]) -> Point:
+def _point_of_one(start: float, end: float, parts: Sequence[DomainFigures]) -> Point:
     point = _domain_point(added_domains(parts))
     return Point(
         at=start,
@@ -184,16 +210,13 @@ def _domain_point(figures: DomainFigures) -> DomainPoint:
     )
 
 
-def _without(figures: Figures, domain: str | None) -> Figures:
+def _without(figures: Figures, name: str | None) -> Figures:
     """What a point is made of: adding up the domains of every point would cost more than all the rest."""
-    return figures if domain is not None else msgspec.structs.replace(figures, domains={})
+    return figures if name is not None else msgspec.structs.replace(figures, domains={}, jobs={})
 
 
-def _domain_points(parts: Sequence[Figures], domain: str | None) -> dict[str, DomainPoint]:
-    if domain is not None:
-        of_domain = [one.domains[domain] for one in parts if domain in one.domains]
-        return {domain: _domain_point(added_domains(of_domain))} if of_domain else {}
-    figures = summed([Figures(domains=one.domains) for one in parts], most_domains=MOST_DOMAINS)
+def _domain_points(parts: Sequence[Figures], most: int) -> dict[str, DomainPoint]:
+    figures = summed([Figures(domains=one.domains) for one in parts], most_domains=most)
     names = sorted(figures.domains, key=lambda name: (name == OTHER, -pages_of(figures.domains[name]), name))
     return {name: _domain_point(figures.domains[name]) for name in names}
 

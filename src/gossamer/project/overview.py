@@ -74,9 +74,9 @@ async def work_now(project: Project, caller: Caller) -> WorkNow:
 
 async def recent(project: Project) -> Recent:
     now = project.clock.now()
-    lately = await history(project, since=now - RECENT.total_seconds())
+    lately = await history(project, since=now - RECENT.total_seconds(), busiest=0)
     midnight = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    today = await history(project, since=min(midnight, now - 60), step=3600)
+    today = await history(project, since=min(midnight, now - 60), step=3600, busiest=0)
     passed = max(1.0, lately.until - lately.since)
     whole = lately.whole
     return Recent(
@@ -90,7 +90,7 @@ async def recent(project: Project) -> Recent:
 
 async def figures_over(project: Project, range: Range) -> History:
     back, step = RANGES[range]
-    return await history(project, since=project.clock.now() - back.total_seconds(), step=step)
+    return await history(project, since=project.clock.now() - back.total_seconds(), step=step, busiest=0)
 
 
 def by_result(pages: dict[str, int]) -> tuple[int, int, int]:

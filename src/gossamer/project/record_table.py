@@ -19,10 +19,9 @@ from ..pipeline.inspection import WHOLE
 from .keys import Caller, Sight
 from .open import Project
 from .records import FaultyRecord, FieldChange, RecordFilter, RecordVersions, changes, faulty_records, query_of
-from .wire_views import MOST_BYTES, RecordQuery, seen_records, seen_spiders, weight_of
+from .wire_views import RecordQuery, seen_spiders, some_records
 
 MOST_COLUMNS = 12
-DEEPEST = 5_000  # records that can be paged through; beyond, a filter or an export is the way
 MOST_CHARTS = 4
 MOST_DRAWN = 1e300  # an item may hold whole numbers that no float can
 FIRST_COLUMNS = ("title", "name", "headline", "url")  # what a reader knows a record by
@@ -54,7 +53,6 @@ class RecordTable(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[RecordRow]
     total: int | None
     next: int | None
-    deepest: bool  # there is more than can be paged through
 
 
 class RecordStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,30 +104,18 @@ async def searched(project: Project, wanted: RecordFilter, search: str | None) -
 
 
 async def record_table(
-    project: Project, caller: Caller, wanted: RecordFilter, *, search: str | None, limit: int, after: int
+    project: Project, caller: Caller, wanted: RecordFilter, *, search: str | None, newest: bool, limit: int, after: int
 ) -> RecordTable:
-    """Records that the caller sees, in the order of their first storage. `search` as in `searched`.
-
-    Raises Misconfigured.
-    """
-    query = await searched(project, wanted, search)
-    rows: list[RecordRow] = []
-    passed = weight = 0
-    more = False
-    async for record in seen_records(project, caller, query):
-        if len(rows) == limit or weight > MOST_BYTES:
-            more = True
-            break
-        passed += 1
-        if passed > after:
-            rows.append(_row(record))
-            weight += weight_of(record.data)
+    """Records that the caller sees, in the order of their first storage, or the `newest` first. `search` as in
+    `searched`. Raises Misconfigured."""
+    query = msgspec.structs.replace(await searched(project, wanted, search), newest=newest)
+    found, following = await some_records(project, caller, query, limit=limit, after=after)
+    rows = [_row(record) for record in found]
     return RecordTable(
         columns=_columns([row.data for row in rows]),
         rows=rows,
         total=await project.records.count(query) if caller.is_admin else None,
-        next=passed if more and passed < DEEPEST else None,
-        deepest=more and passed >= DEEPEST,
+        next=following,
     )
 
 

@@ -194,12 +194,12 @@ def _masked(load: SiteLoad, seen: Collection[str]) -> SiteLoad:
 
 
 def _site_queue(project: Project, parts: list[tuple[Job, SiteLoad]], order: SiteOrder | None, now: float) -> SiteQueue:
-    parts = sorted(parts, key=lambda part: -_open(part[1]))
+    parts = sorted(parts, key=lambda part: _open(part[1]), reverse=True)
     windows = project.settings.domain(parts[0][1].site).windows or ""
     cause, why = why_it_waits(parts[0][1], parts[0][0], order, windows, now)
-    queued, waiting, leased = (
-        sum(getattr(load, name) for _, load in parts) for name in ("queued", "waiting", "leased")
-    )
+    queued = sum([load.queued for _, load in parts])
+    waiting = sum([load.waiting for _, load in parts])
+    leased = sum([load.leased for _, load in parts])
     rest = (order.rest_until or 0.0) if order is not None else 0.0
     next_at = max(parts[0][1].next_at or 0.0, rest)
     return SiteQueue(

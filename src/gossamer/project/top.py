@@ -94,7 +94,7 @@ async def top_view(project: Project, *, sites: int = SITES, jobs: int = JOBS) ->
 async def _pace(project: Project) -> Pace:
     now = project.clock.now()
     shown = await history(project, since=now - (MINUTES - 1) * MINUTE, step=MINUTE)
-    recent = await history(project, since=now - (NOW - 1) * MINUTE, step=MINUTE)
+    recent = await history(project, since=now - (NOW - 1) * MINUTE, step=MINUTE, busiest=0)
     whole, last = shown.whole, recent.whole
     elapsed = recent.until - recent.since
     return Pace(

@@ -18,7 +18,8 @@ from ..model.job import Job, JobState, number_of
 from ..model.record import StoredRecord
 from ..model.task import Request
 from ..parse.site import SiteSpider
-from ..store.contract import RecordQuery as RecordQuery  # a part of what is said here
+from ..store.contract import LAST_NUMBER as LAST_NUMBER  # a part of what is said here
+from ..store.contract import RecordQuery as RecordQuery
 from ..store.export.text_formats import TableWriter, meta_of
 from .dead_letters import DeadLetterDetail, show_letters
 from .jobs import JobView, view_of, views_of
@@ -154,7 +155,11 @@ async def _as_seen(project: Project, job: str, record: StoredRecord) -> StoredRe
 async def record_lines(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[dict[str, Any]]:
     """The records of a query whose job the caller sees, as lines of `gossamer export`."""
     async for record in seen_records(project, caller, query):
-        yield {**record.data, "_meta": record.data.get("_meta", meta_of(record))}
+        yield _line(record)
+
+
+def _line(record: StoredRecord) -> dict[str, Any]:
+    return {**record.data, "_meta": record.data.get("_meta", meta_of(record))}
 
 
 def encode(value: Any) -> bytes:  # Any: whatever can be JSON
@@ -182,19 +187,25 @@ def weight_of(value: Any) -> int:  # Any: whatever can be JSON
     return weight
 
 
-async def record_page(project: Project, caller: Caller, query: RecordQuery, *, limit: int, skip: int) -> RecordPage:
-    """Up to `limit` records after the first `skip`, fewer where they are big. Those before are read again: for many
-    records, a stream is cheaper."""
-    found: list[dict[str, Any]] = []
-    passed = weight = 0
-    async for line in record_lines(project, caller, query):
-        if passed >= skip + limit or weight >= MOST_BYTES:
-            return RecordPage(records=found, next=str(passed))
-        if passed >= skip:
-            found.append(line)
-            weight += weight_of(line)
-        passed += 1
-    return RecordPage(records=found, next=None)
+async def some_records(
+    project: Project, caller: Caller, query: RecordQuery, *, limit: int, after: int
+) -> tuple[list[StoredRecord], int | None]:
+    """Up to `limit` records that follow the one of the number `after`, fewer where they are big; and the `after` of
+    the next page, if there is one. Every page costs the same."""
+    found: list[StoredRecord] = []
+    weight = 0
+    async for record in seen_records(project, caller, msgspec.structs.replace(query, beyond=after or None)):
+        if len(found) == limit or weight >= MOST_BYTES:
+            return found, found[-1].number
+        found.append(record)
+        weight += weight_of(record.data)
+    return found, None
+
+
+async def record_page(project: Project, caller: Caller, query: RecordQuery, *, limit: int, after: int) -> RecordPage:
+    """As `some_records`, as lines of `gossamer export`."""
+    found, following = await some_records(project, caller, query, limit=limit, after=after)
+    return RecordPage(records=[_line(one) for one in found], next=None if following is None else str(following))
 
 
 async def record_table(project: Project, caller: Caller, query: RecordQuery, *, most: int) -> AsyncIterator[bytes]:

@@ -36,6 +36,7 @@ class LettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     reason: str | None = None
     domain: str | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    after: Annotated[str, Meta(max_length=500)] | None = None  # `next` of the page before
 
 
 class LetterQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,7 +75,7 @@ async def listed(call: Call) -> Reply:
     query = call.of(LettersQuery)
     await _check_job(call, query.job, to_change=False)
     choice = DeadLetterChoice(job=query.job, reason=query.reason, domain=query.domain)
-    return Reply(value=await list_letters(call.project, choice, limit=query.limit))
+    return Reply(value=await list_letters(call.project, choice, limit=query.limit, after=query.after))
 
 
 async def show(call: Call) -> Reply:

@@ -36,6 +36,7 @@ from ..project.wire_jobs import (
     wanted_pages,
 )
 from ..project.wire_views import (
+    LAST_NUMBER,
     catalogue,
     encode,
     job_report,
@@ -99,7 +100,7 @@ class JobStatusWish(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class JobResults(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
     job_id: Id
     limit: Annotated[int, Meta(ge=1, le=200)] = 20
-    cursor: Annotated[int, Meta(ge=0)] = 0
+    cursor: Annotated[int, Meta(ge=0, le=LAST_NUMBER)] = 0
 
 
 class JobCancel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,7 +114,7 @@ class QueryRecords(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True
     since: Annotated[float, Meta(description="changed since; epoch seconds")] | None = None
     gone: Annotated[bool, Meta(description="also records no longer found")] = False
     limit: Annotated[int, Meta(ge=1, le=500)] = 50
-    cursor: Annotated[int, Meta(ge=0)] = 0
+    cursor: Annotated[int, Meta(ge=0, le=LAST_NUMBER)] = 0
 
 
 class RecordHistory(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -228,7 +229,7 @@ async def job_results(agent: Agent, wish: JobResults) -> Answer:
         raise ToolFailed(f"Job {job.id} is a crawl. Its records are for keys with the scope records or jobs.")
     else:
         query = await query_of(agent.project, RecordFilter(job=job.id))
-        page = await record_page(agent.project, agent.caller, query, limit=wish.limit, skip=wish.cursor)
+        page = await record_page(agent.project, agent.caller, query, limit=wish.limit, after=wish.cursor)
         following, lines = int(page.next) if page.next is not None else None, _lines(page.records)
     if not lines:
         words = "Nothing is stored yet." if not is_ended(job) else "The job has given nothing: see job_status."
@@ -257,7 +258,7 @@ async def _job(agent: Agent, id: str, *, to_change: bool = False) -> Job:
 async def query_records(agent: Agent, wish: QueryRecords) -> Answer:
     chosen = RecordFilter(type=wish.type, spider=wish.spider, site=wish.site, since=wish.since, gone=wish.gone)
     query = await query_of(agent.project, chosen)
-    page = await record_page(agent.project, agent.caller, query, limit=wish.limit, skip=wish.cursor)
+    page = await record_page(agent.project, agent.caller, query, limit=wish.limit, after=wish.cursor)
     facts = {"records": len(page.records), "next_cursor": int(page.next) if page.next is not None else None}
     if not page.records:
         return Answer(facts=facts, text="No record fits. `stats` names the types that there are.")

@@ -20,6 +20,7 @@ from ..project.records import RecordDifference, RecordFilter, RecordVersions, di
 from ..project.story import Story
 from ..project.wire_jobs import job_for
 from ..project.wire_views import (
+    LAST_NUMBER,
     MOST_BYTES,
     PIECE,
     RecordPage,
@@ -48,7 +49,7 @@ class RecordsForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     format: Literal["json", "jsonl", "csv"] = "json"
     limit: Limit = 100
-    after: Annotated[int, Meta(ge=0)] = 0  # `next` of the page before
+    after: Annotated[int, Meta(ge=0, le=LAST_NUMBER)] = 0  # `next` of the page before
 
 
 class RecordsQuery(RecordsForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,7 +109,7 @@ async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm) -> 
         return await streamed(call.project, record_table(call.project, call.caller, query, most=most), TABLE)
     if form.format == "jsonl":
         return await streamed(call.project, as_lines(record_lines(call.project, call.caller, query)), LINES)
-    return Reply(value=await record_page(call.project, call.caller, query, limit=form.limit, skip=form.after))
+    return Reply(value=await record_page(call.project, call.caller, query, limit=form.limit, after=form.after))
 
 
 async def records(call: Call) -> Reply | Response:

@@ -26,12 +26,15 @@ from .attempt_pages import AttemptQuery as AttemptQuery
 if TYPE_CHECKING:
     from .record_rows import RecordStream
 
+LAST_NUMBER = 2**63 - 1  # of a record, at most
+
 
 class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which records are meant. None does not restrict. `since` is compared with last_changed.
 
     `gone` True means only those that were not found any more, False only those that are still there. `after` and
-    `upto` are cursors: what was stored between the two, whatever its times say.
+    `upto` are cursors: what was stored between the two, whatever its times say. `newest` turns the order around;
+    `beyond` is the number of a record, and those come that follow it in that order. `count` heeds neither.
     """
 
     job: str | None = None
@@ -45,6 +48,17 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     gone: bool | None = None
     after: str | None = None
     upto: str | None = None
+    newest: bool = False
+    beyond: int | None = None
+
+    def first(self) -> int:
+        """The number behind which reading begins."""
+        return self.beyond if self.beyond is not None else LAST_NUMBER if self.newest else 0
+
+    def in_order(self, numbers: Sequence[int]) -> list[int]:
+        """Those among these numbers that are wanted, as they come."""
+        first = self.first()
+        return sorted((n for n in numbers if (n < first if self.newest else n > first)), reverse=self.newest)
 
 
 class VisitQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,8 +118,8 @@ class RecordStore(Protocol):
     async def count(self, query: RecordQuery) -> int: ...
 
     def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]:
-        """Stream records in order of first storage, in flat memory. Raises Misconfigured for a cursor that is none of
-        this store."""
+        """Stream records in order of first storage, or its reverse, in flat memory. Raises Misconfigured for a cursor
+        that is none of this store."""
         ...
 
     async def cursor(self) -> str:
@@ -198,12 +212,23 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     figures: Figures
 
 
+class FigurePart(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader needs of figures; the rest is left out, and need not be decoded.
+
+    With `domain` or `job`, these figures of that one are all there is. Without `domains`, there are none by domain.
+    """
+
+    domain: str | None = None
+    job: str | None = None
+    domains: bool = True
+
+
 class FigureBook(Protocol):
     """Figures over time, and their total. `save` counts: every attempt once, in the same commit, in its own minute."""
 
-    async def figures(self, since: float, until: float) -> list[Measured]:
+    async def figures(self, since: float, until: float, part: FigurePart | None = None) -> list[Measured]:
         """What was counted in the minutes and ten minutes that begin from `since` on and before `until`, oldest first.
-        Minutes are kept for a day, ten minutes for 30 days; no time is in both."""
+        Minutes are kept for a day, ten minutes for 30 days; no time is in both. A `part` of it costs less."""
         ...
 
     async def total_figures(self) -> Figures:

@@ -9,12 +9,12 @@ returns is written in one commit, together with the removal of what went into it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from ..model.figures import MINUTE, NOTHING, Figures, summed, taken_into
-from .contract import Measured
+from ..model.figures import MINUTE, NOTHING, DomainFigures, Figures, Latency, summed, taken_into
+from .contract import FigurePart, Measured
 
 TEN_MINUTES = 10 * MINUTE
 KEEP_MINUTES = 24 * 3600
@@ -26,11 +26,66 @@ ROLLED_AT_ONCE = 500  # sheets, and minutes, in one step
 Row = tuple[int, int]  # span and start
 TOTAL: Row = (0, 0)
 
+
+class _Undivided(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures without domains and jobs, which are most of a row: what is not named here is passed over."""
+
+    pages: dict[str, dict[str, int]] = {}
+    latency: dict[str, Latency] = {}
+    errors: dict[str, int] = {}
+    tokens: dict[str, float] = {}
+    bytes: dict[str, int] = {}
+    items: int = 0
+
+
+class _Divided(msgspec.Struct, frozen=True, kw_only=True):
+    domains: dict[str, msgspec.Raw] = {}
+    jobs: dict[str, msgspec.Raw] = {}
+
+
 _DECODER = msgspec.json.Decoder(Figures)
+_UNDIVIDED = msgspec.json.Decoder(_Undivided)
+_DIVIDED = msgspec.json.Decoder(_Divided)
+_ONE = msgspec.json.Decoder(DomainFigures)
 
 
 def read_figures(text: str | bytes) -> Figures:
     return _DECODER.decode(text)
+
+
+def reader_of(part: FigurePart | None) -> Callable[[str], Figures]:
+    """How a row is read by somebody who needs that part of it alone."""
+    if part is None:
+        return read_figures
+    if part.domain is not None:
+        return lambda text: Figures(domains=_one_of(text, "domains", str(part.domain)))
+    if part.job is not None:
+        return lambda text: Figures(jobs=_one_of(text, "jobs", str(part.job)))
+    return read_figures if part.domains else _undivided
+
+
+def _undivided(text: str) -> Figures:
+    found = _UNDIVIDED.decode(text)
+    return Figures(
+        pages=found.pages,
+        latency=found.latency,
+        errors=found.errors,
+        tokens=found.tokens,
+        bytes=found.bytes,
+        items=found.items,
+    )
+
+
+def _one_of(text: str, table: str, name: str) -> dict[str, DomainFigures]:
+    if msgspec.json.encode(name).decode() not in text:  # most rows: a search costs a hundredth of reading
+        return {}
+    found: dict[str, msgspec.Raw] = getattr(_DIVIDED.decode(text), table)
+    return {name: _ONE.decode(found[name])} if name in found else {}
+
+
+def part_of(figures: Figures, part: FigurePart | None) -> Figures:
+    """The same of figures that were not stored as a row yet."""
+    return figures if part is None else reader_of(part)(figures_text(figures))
 
 
 def figures_text(figures: Figures) -> str:

@@ -25,7 +25,7 @@ from pymongo import ReplaceOne
 from ...errors import BackendUnavailable
 from ...model.figures import MINUTE, Figures, figures_of, minute_of, summed, taken_into
 from ...model.record import Attempt, PageResult
-from ...store.contract import Measured
+from ...store.contract import FigurePart, Measured
 from ...store.figure_rules import (
     KEEP_MINUTES,
     KEEP_TEN_MINUTES,
@@ -34,7 +34,9 @@ from ...store.figure_rules import (
     TEN_MINUTES,
     figures_text,
     in_order,
+    part_of,
     read_figures,
+    reader_of,
     row_of,
     total_of,
 )
@@ -185,15 +187,16 @@ class FigureLedger:
         more = list(_by_minute(waiting).values())
         return total_of(read_figures(sums["total"]), more, most_domains=self._most_domains)
 
-    async def between(self, since: float, until: float) -> list[Measured]:
+    async def between(self, since: float, until: float, part: FigurePart | None) -> list[Measured]:
         sums, waiting = await self._read()
         bounds = {"$gte": since // TEN_MINUTES * TEN_MINUTES, "$lt": until}
         rows = await self._database.find("figures", {"start": bounds}, hint="figure_start")
         merged = {name for row in rows for name in row["merged"]}
         parts = [(row["span"], row["start"], row["figures"]) for row in rows if row["id"] not in merged]
         parts += [(MINUTE, one["start"], one["figures"]) for one in sums["minutes"] if one["id"] not in merged]
-        found = [(span, start, read_figures(text)) for span, start, text in parts]
-        found += [(MINUTE, start, figures) for start, figures in _by_minute(waiting).items()]
+        read = reader_of(part)
+        found = [(span, start, read(text)) for span, start, text in parts]
+        found += [(MINUTE, start, part_of(figures, part)) for start, figures in _by_minute(waiting).items()]
         return in_order(one for one in found if since <= one[1] < until)
 
     async def _read(self) -> tuple[Document, list[Document]]:

@@ -86,13 +86,17 @@ async def _seen_by_either(database: MongoDatabase, jobs: tuple[bytes, bytes], la
     return [Seen(number, first.get(number), second.get(number)) for number in numbers]
 
 
-async def sightings_after(database: MongoDatabase, job: bytes, last: int, limit: int) -> dict[int, int]:
+async def sightings_after(
+    database: MongoDatabase, job: bytes, last: int, limit: int, *, newest: bool = False
+) -> dict[int, int]:
     """The next records after the number `last` that a job saw, in order, and in which versions."""
+    after = {"$gt": sighting_name(job, last), "$lte": sighting_name(job, MOST)}
+    before = {"$gte": sighting_name(job, 0), "$lt": sighting_name(job, last)}
     found = await database.find(
         "sightings",
-        {"_id": {"$gt": sighting_name(job, last), "$lte": sighting_name(job, MOST)}},
+        {"_id": before if newest else after},
         ["version"],
-        order=[("_id", 1)],
+        order=[("_id", -1 if newest else 1)],
         limit=limit,
     )
     return {number_in(one["_id"], JOB_BYTES): one["version"] for one in found}

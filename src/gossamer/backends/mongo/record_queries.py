@@ -57,30 +57,30 @@ async def count(database: MongoDatabase, query: RecordQuery, wanted: Document) -
         every = {"$gt": sighting_name(job, 0), "$lte": sighting_name(job, MOST)}
         return await database.count("sightings", {"_id": every})
     total = 0
-    async for numbers in _seen_by(database, job, NAMES_PER_QUERY):
+    async for numbers in _seen_by(database, job, NAMES_PER_QUERY, RecordQuery()):
         total += await database.count("records", {**wanted, "number": {"$in": numbers}})
     return total
 
 
 async def read(database: MongoDatabase, query: RecordQuery, wanted: Document) -> AsyncIterator[StoredRecord]:
-    """The records, in the order of first storage."""
+    """The records, in the order of first storage or its reverse."""
     few = await _few(database, query, wanted)
     if few is not None:
-        for part in portions(few, CHUNK):
-            for record in await _picked(database, part, wanted):
+        for part in portions(query.in_order(few), CHUNK):
+            for record in await _picked(database, part, wanted, query):
                 yield record
     elif query.job is not None:
-        async for numbers in _seen_by(database, job_hash(mend(query.job)), CHUNK):
-            for record in await _picked(database, numbers, wanted):
+        async for numbers in _seen_by(database, job_hash(mend(query.job)), CHUNK, query):
+            for record in await _picked(database, numbers, wanted, query):
                 yield record
     else:
-        last = 0
+        last = query.first()
         hint = "key" if query.key is not None else "number"
         while found := await database.find(
             "records",
-            {**wanted, "number": {"$gt": last}},
-            ("number", "source", *_STORED_FIELDS),
-            order=[("number", 1)],
+            {**wanted, "number": {"$lt" if query.newest else "$gt": last}},
+            ("source", *_STORED_FIELDS),
+            order=[("number", _direction(query))],
             limit=CHUNK,
             hint=hint,
         ):
@@ -112,24 +112,30 @@ async def _few(database: MongoDatabase, query: RecordQuery, wanted: Document) ->
     return seen
 
 
-async def _seen_by(database: MongoDatabase, job: bytes, size: int) -> AsyncIterator[list[int]]:
-    """The numbers of the records that a job saw, in order, in batches."""
-    last = 0
-    while found := await sightings_after(database, job, last, size):
+async def _seen_by(database: MongoDatabase, job: bytes, size: int, query: RecordQuery) -> AsyncIterator[list[int]]:
+    """The numbers of the records that a job saw, in the order of the query, in batches."""
+    last = min(query.first(), MOST)
+    while found := await sightings_after(database, job, last, size, newest=query.newest):
         yield list(found)
-        last = max(found)
+        last = min(found) if query.newest else max(found)
 
 
-async def _picked(database: MongoDatabase, numbers: Sequence[int], wanted: Document) -> list[StoredRecord]:
+async def _picked(
+    database: MongoDatabase, numbers: Sequence[int], wanted: Document, query: RecordQuery
+) -> list[StoredRecord]:
     """Those among given numbers that are meant."""
     found = await database.find(
         "records",
         {**wanted, "number": {"$in": list(numbers)}},
-        ("number", "source", *_STORED_FIELDS),
-        order=[("number", 1)],
+        ("source", *_STORED_FIELDS),
+        order=[("number", _direction(query))],
         hint="number",
     )
     return [_stored(one) for one in found]
+
+
+def _direction(query: RecordQuery) -> int:
+    return -1 if query.newest else 1
 
 
 def _stored(document: Document) -> StoredRecord:

@@ -19,7 +19,16 @@ from ...clock import Clock
 from ...model.figures import Figures
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
 from ...store.attempt_pages import page_of, read_mark
-from ...store.contract import AttemptPage, AttemptQuery, Difference, Measured, RecordQuery, Version, VisitQuery
+from ...store.contract import (
+    AttemptPage,
+    AttemptQuery,
+    Difference,
+    FigurePart,
+    Measured,
+    RecordQuery,
+    Version,
+    VisitQuery,
+)
 from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, write_cursor
@@ -226,8 +235,8 @@ class MongoRecords:
     async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
         return await self._ledger.scores(mend(spider) if spider is not None else None, since)
 
-    async def figures(self, since: float, until: float) -> list[Measured]:
-        return await self._figures.between(since, until)
+    async def figures(self, since: float, until: float, part: FigurePart | None = None) -> list[Measured]:
+        return await self._figures.between(since, until, part)
 
     async def total_figures(self) -> Figures:
         return await self._figures.total()

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from ...model.figures import MINUTE, NOTHING, Figures, counted, summed
 from ...model.record import PageResult
-from ...store.contract import Measured
+from ...store.contract import FigurePart, Measured
 from ...store.figure_rules import (
     KEEP_MINUTES,
     KEEP_TEN_MINUTES,
@@ -27,6 +27,7 @@ from ...store.figure_rules import (
     figures_text,
     in_order,
     read_figures,
+    reader_of,
     rolled_up,
     rows_for,
     total_of,
@@ -152,9 +153,10 @@ class FigureSheets:
             await session.run(_WRITE_ROWS, spans, starts, [figures_text(figures) for figures in rows.values()])
         await session.run(_FORGET, int(now - KEEP_TEN_MINUTES))
 
-    async def between(self, since: float, until: float) -> list[Measured]:
+    async def between(self, since: float, until: float, part: FigurePart | None) -> list[Measured]:
         rows = await self._database.rows(_BETWEEN, int(-(-since // 1)), int(-(-until // 1)))
-        return in_order((row["span"], row["start"], read_figures(row["figures"])) for row in rows)
+        read = reader_of(part)
+        return in_order((row["span"], row["start"], read(row["figures"])) for row in rows)
 
     async def total(self) -> Figures:
         rows = await self._database.rows(_TOTAL)

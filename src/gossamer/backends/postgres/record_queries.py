@@ -45,11 +45,12 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     few: str | None = None
     few_values: tuple[Any, ...] = ()
 
-    def chunk(self, columns: str) -> str:
+    def chunk(self, columns: str, *, newest: bool) -> str:
         """A chunk of the walk; it takes `values` and the number after which to go on."""
+        follows, order = ("<", "DESC") if newest else (">", "ASC")
         return (
             f"SELECT {self.number}, {columns} FROM {self.source} WHERE {self.where} "  # noqa: S608 - our own words
-            f"AND {self.number} > ${len(self.values) + 1} ORDER BY {self.number} LIMIT {CHUNK}"
+            f"AND {self.number} {follows} ${len(self.values) + 1} ORDER BY {self.number} {order} LIMIT {CHUNK}"
         )
 
     def picked(self, columns: str) -> str:

@@ -20,7 +20,16 @@ from ...clock import Clock
 from ...model.figures import Figures
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
 from ...store.attempt_pages import LOOKED_AT, page_of, read_mark
-from ...store.contract import AttemptPage, AttemptQuery, Difference, Measured, RecordQuery, Version, VisitQuery
+from ...store.contract import (
+    AttemptPage,
+    AttemptQuery,
+    Difference,
+    FigurePart,
+    Measured,
+    RecordQuery,
+    Version,
+    VisitQuery,
+)
 from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, stored_record, write_cursor
@@ -295,8 +304,8 @@ class PostgresRecords:
         wanted = [one for one in tallies if one.day >= since]
         return sorted(wanted, key=lambda one: (one.day, one.spider, one.type, one.field, one.rule))
 
-    async def figures(self, since: float, until: float) -> list[Measured]:
-        return await self._figures.between(since, until)
+    async def figures(self, since: float, until: float, part: FigurePart | None = None) -> list[Measured]:
+        return await self._figures.between(since, until, part)
 
     async def total_figures(self) -> Figures:
         return await self._figures.total()
@@ -318,15 +327,15 @@ class PostgresRecords:
         # One short transaction per chunk, going on after the last number seen: nothing is locked, and no connection
         # is held, while the reader thinks.
         wanted = await self._selection(query)
-        numbers = await self._few(wanted)
+        numbers = await self._few(wanted, query)
         if numbers is not None:
             picked = wanted.picked(_STORED_COLUMNS)
             for start in range(0, len(numbers), CHUNK):
                 rows = await self._chunk(picked, *wanted.values, numbers[start : start + CHUNK])
-                for row in sorted(rows, key=lambda row: row[0]):
+                for row in sorted(rows, key=lambda row: row[0], reverse=query.newest):
                     yield _stored(row)
             return
-        sql, last = wanted.chunk(_STORED_COLUMNS), -1
+        sql, last = wanted.chunk(_STORED_COLUMNS, newest=query.newest), query.first()
         while rows := await self._chunk(sql, *wanted.values, last):
             for row in rows:
                 yield _stored(row)
@@ -340,12 +349,12 @@ class PostgresRecords:
         row = (await self._database.rows(NEWEST))[0]
         return row["id"], row["newest"], row["is_ahead"]
 
-    async def _few(self, wanted: Selection) -> list[int] | None:
+    async def _few(self, wanted: Selection, query: RecordQuery) -> list[int] | None:
         """The numbers of the records that may be meant, in order; None without an index, or when they are too many."""
         if wanted.few is None:
             return None
         rows = await self._chunk(wanted.some(), *wanted.few_values)
-        return sorted(row[0] for row in rows) if len(rows) <= MOST_FOUND else None
+        return query.in_order([row[0] for row in rows]) if len(rows) <= MOST_FOUND else None
 
     async def _chunk(self, sql: str, *values: Any) -> list[Row]:
         return await self._database.transact(lambda session: session.rows(sql, *values))

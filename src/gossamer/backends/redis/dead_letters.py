@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ...frontier.contract import Added, DeadFilter, DeadLetter
+from ...frontier.contract import Added, DeadFilter, DeadLetter, LetterPlace
 from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState
 from . import rows
 from .admission import ADD_AT_ONCE, KnownJob, ShardAdmission, admission_terms, total
@@ -36,6 +36,10 @@ class Dead(msgspec.Struct, frozen=True, kw_only=True):
     row: rows.Row
     number: int
 
+    @property
+    def place(self) -> LetterPlace:
+        return LetterPlace(self.row.changed, self.number, self.job.id)
+
 
 class RedisDeadLetters:
     def __init__(
@@ -50,9 +54,9 @@ class RedisDeadLetters:
         self._jobs = jobs
         self._admission = admission
 
-    async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]:
-        found = [one async for one in self._find_dead(which, limit)]
-        found.sort(key=lambda one: (one.row.changed, one.number), reverse=True)
+    async def dead(self, which: DeadFilter, limit: int = 100, *, before: LetterPlace | None = None) -> list[DeadLetter]:
+        found = [one async for one in self._find_dead(which, limit, before)]
+        found.sort(key=lambda one: one.place, reverse=True)
         newest = found[:limit]
         chunks = [await self._written(newest[start : start + CHUNK]) for start in range(0, len(newest), CHUNK)]
         return [letter for chunk in chunks for letter in chunk]
@@ -155,8 +159,11 @@ class RedisDeadLetters:
                 await self._jobs.reopen(job.id)
         return changed
 
-    async def _find_dead(self, which: DeadFilter, newest: int | None = None) -> AsyncIterator[Dead]:
-        """Letters that match, shard by shard: all of them, or at least the `newest` of each shard."""
+    async def _find_dead(
+        self, which: DeadFilter, newest: int | None = None, before: LetterPlace | None = None
+    ) -> AsyncIterator[Dead]:
+        """Letters that match, shard by shard: all of them, or at least the `newest` of each shard; those `before` a
+        place."""
         jobs = [job for job in await self._jobs.rows() if which.job in (None, job.id)]
         places = await self._places(which)
         some = await self._with_letters(jobs, [shard for shard, _ in places]) if which.fingerprint is None else None
@@ -165,15 +172,18 @@ class RedisDeadLetters:
                 if some is not None and (job.number, shard) not in some:
                     continue
                 times: list[float] = []
-                async for row in self._buried(shard, job.number, which.fingerprint):
+                async for row in self._buried(shard, job.number, which.fingerprint, before):
                     # The caller sorts letters that died at the same moment, so none of them may be left out.
                     if newest is not None and len(times) >= newest and (not newest or row.changed < times[newest - 1]):
                         break
                     number = row.id * self._keys.shards + shard
+                    one = Dead(shard=shard, job=job, row=row, number=number)
+                    if before is not None and not one.place < before:
+                        continue
                     if site in (None, row.site) and _fits(which, number, row):
                         if newest is not None:
                             times.append(row.changed)
-                        yield Dead(shard=shard, job=job, row=row, number=number)
+                        yield one
 
     async def _with_letters(self, jobs: Sequence[JobRow], shards: Sequence[int]) -> set[tuple[int, int]]:
         """The jobs that have letters, each with the shard: most have none, and are not asked one by one."""
@@ -186,15 +196,18 @@ class RedisDeadLetters:
                 found |= {(number, shard) for number, count in zip(numbers, counts, strict=True) if count}
         return found
 
-    async def _buried(self, shard: int, job: int, only: bytes | None) -> AsyncIterator[rows.Row]:
-        """Newest first, from one time back to the next: pages that die, and letters that leave, move no others."""
+    async def _buried(
+        self, shard: int, job: int, only: bytes | None, place: LetterPlace | None
+    ) -> AsyncIterator[rows.Row]:
+        """Newest first, from one time back to the next: pages that die, and letters that leave, move no others. With
+        a `place`, from about there on."""
         if only is not None:
             row = await self._row(shard, job, only)
             if row is not None and row.state is UrlState.DEAD:
                 yield row
             return
         dead = self._keys.in_shard(shard, f"{job}:dead")
-        before = b"+inf"
+        before = b"+inf" if place is None else repr(place.died_at + 1.0).encode()
         while True:
             answer = await self._server.call("ZREVRANGEBYSCORE", dead, before, "-inf", "WITHSCORES", "LIMIT", 0, CHUNK)
             times = dict(zip(answer[::2], answer[1::2], strict=True))

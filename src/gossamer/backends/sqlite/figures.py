@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ...model.figures import MINUTE, NOTHING, Figures, counted, summed
 from ...model.record import PageResult
-from ...store.contract import Measured
+from ...store.contract import FigurePart, Measured
 from ...store.figure_rules import (
     KEEP_MINUTES,
     KEEP_TEN_MINUTES,
@@ -22,6 +22,7 @@ from ...store.figure_rules import (
     figures_text,
     in_order,
     read_figures,
+    reader_of,
     rolled_up,
     rows_for,
     total_of,
@@ -78,9 +79,11 @@ def _read(connection: sqlite3.Connection, sql: str, before: float) -> dict[int, 
     return {start: read_figures(text) for start, text in connection.execute(sql, (before,)).fetchall()}
 
 
-def figures_between(connection: sqlite3.Connection, since: float, until: float) -> list[Measured]:
-    rows = connection.execute(_BETWEEN, (since, until)).fetchall()
-    return in_order((span, start, read_figures(text)) for span, start, text in rows)
+def figures_between(
+    connection: sqlite3.Connection, since: float, until: float, part: FigurePart | None
+) -> list[Measured]:
+    rows, read = connection.execute(_BETWEEN, (since, until)).fetchall(), reader_of(part)
+    return in_order((span, start, read(text)) for span, start, text in rows)
 
 
 def total_figures(connection: sqlite3.Connection, most_domains: int) -> Figures:

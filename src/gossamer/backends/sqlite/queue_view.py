@@ -15,6 +15,7 @@ from ...frontier.contract import (
     DeadFilter,
     DeadLetter,
     LaneLoad,
+    LetterPlace,
     QueueLoad,
     SiteFacts,
     SiteLoad,
@@ -154,8 +155,10 @@ class SqliteQueueView:
 
         return await self._database.read(read)
 
-    async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]:
+    async def dead(self, which: DeadFilter, limit: int = 100, *, before: LetterPlace | None = None) -> list[DeadLetter]:
         where, values = _where(which)
+        if before is not None:  # numbers are unique among all jobs here
+            where, values = f"{where} AND (urls.changed_at, urls.number) < (?, ?)", (*values, before.died_at, before.id)
         order = "ORDER BY urls.changed_at DESC, urls.number DESC LIMIT ?"
         return await self._letters(f"{_LETTERS} WHERE {where} {order}", (*values, limit))
 
@@ -283,8 +286,14 @@ class SqliteQueueView:
             one = "" if site is None else "AND site = (SELECT number FROM sites WHERE name = :site)"
             return connection.execute(_LOADS.format(site=one), values).fetchall()
 
-        fields = SiteLoad.__struct_fields__
-        return [SiteLoad(**dict(zip(fields, row, strict=True))) for row in await self._database.read(read)]
+        return [
+            SiteLoad(
+                site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at, away_since=away_since,
+                rest_until=rest_until, reason=reason, taken_by=taken_by,
+            )
+            for name, queued, waiting, leased, next_at, away_since, rest_until, reason, taken_by
+            in await self._database.read(read)
+        ]  # fmt: skip
 
     async def lanes(self, job: str) -> list[LaneLoad]:
         counts, now = await self._jobs.counts(job), self._clock.now()

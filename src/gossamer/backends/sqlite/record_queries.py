@@ -54,18 +54,19 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     few: str | None = None
     few_values: tuple[Any, ...] = ()
 
-    def chunk(self, columns: str) -> str:
+    def chunk(self, columns: str, *, newest: bool) -> str:
         """A chunk of the walk; it takes `values` and the number after which to go on."""
+        follows, order = ("<", "DESC") if newest else (">", "ASC")
         return (
             f"SELECT {self.number}, {columns} FROM {self.source} WHERE {self.where} "  # noqa: S608 - our own words
-            f"AND {self.number} > ? ORDER BY {self.number} LIMIT {CHUNK}"
+            f"AND {self.number} {follows} ? ORDER BY {self.number} {order} LIMIT {CHUNK}"
         )
 
     def picked(self, columns: str) -> str:
-        """Those among given numbers that are meant; it takes the numbers as JSON, then `values`."""
+        """Those among given numbers that are meant, in no order; it takes the numbers as JSON, then `values`."""
         return (
             f"SELECT records.number, {columns} FROM records WHERE number IN (SELECT value FROM json_each(?)) "  # noqa: S608
-            f"AND {self.where} ORDER BY records.number"
+            f"AND {self.where}"
         )
 
     def count(self) -> tuple[str, tuple[Any, ...]]:

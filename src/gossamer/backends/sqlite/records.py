@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,16 @@ from ...clock import Clock
 from ...model.figures import Figures
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
 from ...store.attempt_pages import LOOKED_AT, page_of, read_mark
-from ...store.contract import AttemptPage, AttemptQuery, Difference, Measured, RecordQuery, Version, VisitQuery
+from ...store.contract import (
+    AttemptPage,
+    AttemptQuery,
+    Difference,
+    FigurePart,
+    Measured,
+    RecordQuery,
+    Version,
+    VisitQuery,
+)
 from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, stored_record, with_texts, write_cursor
@@ -265,8 +275,8 @@ class SqliteRecords:
         rows = await self._rows(_SCORES, {"since": since, "spider": mend(spider) if spider is not None else None})
         return [_built(Tally, TALLY_FIELDS, row) for row in sorted(rows)]
 
-    async def figures(self, since: float, until: float) -> list[Measured]:
-        return await self._database.read(lambda connection: figures_between(connection, since, until))
+    async def figures(self, since: float, until: float, part: FigurePart | None = None) -> list[Measured]:
+        return await self._database.read(lambda connection: figures_between(connection, since, until, part))
 
     async def total_figures(self) -> Figures:
         return await self._database.read(lambda connection: total_figures(connection, self._domains))
@@ -283,15 +293,16 @@ class SqliteRecords:
     async def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]:
         # One short read per chunk, going on after the last number seen: no lock is held while the reader thinks.
         wanted = await self._selection(query)
-        numbers = await self._few(wanted)
+        numbers = await self._few(wanted, query)
         if numbers is not None:
             picked = wanted.picked(_STORED_COLUMNS)
             for start in range(0, len(numbers), CHUNK):
                 part = msgspec.json.encode(numbers[start : start + CHUNK]).decode()
-                for row in await self._rows(picked, (part, *wanted.values)):
+                found = await self._rows(picked, (part, *wanted.values))
+                for row in sorted(found, key=itemgetter(0), reverse=query.newest):
                     yield _stored(row)
             return
-        sql, last = wanted.chunk(_STORED_COLUMNS), -1
+        sql, last = wanted.chunk(_STORED_COLUMNS, newest=query.newest), query.first()
         while rows := await self._rows(sql, (*wanted.values, last)):
             for row in rows:
                 yield _stored(row)
@@ -305,12 +316,12 @@ class SqliteRecords:
         store, newest = (await self._rows(NEWEST))[0]
         return store, newest
 
-    async def _few(self, wanted: Selection) -> list[int] | None:
+    async def _few(self, wanted: Selection, query: RecordQuery) -> list[int] | None:
         """The numbers of the records that may be meant, in order; None without an index, or when they are too many."""
         if wanted.few is None:
             return None
         rows = await self._rows(f"{wanted.few} LIMIT {MOST_FOUND + 1}", wanted.few_values)
-        return sorted(number for (number,) in rows) if len(rows) <= MOST_FOUND else None
+        return query.in_order([number for (number,) in rows]) if len(rows) <= MOST_FOUND else None
 
     async def prune(self, older_than: timedelta) -> int:
         cutoff = self._clock.now() - older_than.total_seconds()

@@ -150,7 +150,8 @@ def differing_counts(role: str, here: dict[str, int], there: dict[str, int]) -> 
 async def _record(store: Records, record: DumpedRecord) -> list[StoredRecord] | str:
     try:
         query = RecordQuery(type=record.type, site=record.site, key=record.key)
-        return [one async for one in store.records(query)]
+        # Its place in the store is no part of what is known of it.
+        return [msgspec.structs.replace(one, number=0) async for one in store.records(query)]
     except Permanent as failure:  # data that cannot be decoded is copied as it is
         return str(failure)
 

@@ -27,8 +27,7 @@ from .templates import LONGEST_TEXT, link, segment
 from .view import Action, Context, Done, Download, Question, View, Visit, check_seen, job_of, missing
 
 Text = Annotated[str, Meta(max_length=2083)]
-SHORT = 100
-MOST = 1000
+AT_ONCE = 100
 FRAME = {
     "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'self'",
     "x-content-type-options": "nosniff",
@@ -41,7 +40,7 @@ class LetterFilters(msgspec.Struct, frozen=True, kw_only=True):
     reason: Text | None = None
     domain: Text | None = None
     url: Text | None = None
-    limit: Annotated[int, Meta(ge=1, le=MOST)] = SHORT
+    after: Annotated[str, Meta(max_length=500)] = ""
 
 
 class LetterForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,14 +66,10 @@ async def listed(visit: Visit) -> Context:
     choice = DeadLetterChoice(
         target=chosen.url or None, job=chosen.job or None, reason=chosen.reason or None, domain=chosen.domain or None
     )
-    page = await list_letters(visit.project, choice, limit=chosen.limit)
-    more = (
-        min(MOST, chosen.limit + SHORT) if page.total > len(page.letters) >= chosen.limit and chosen.limit < MOST else 0
-    )
+    page = await list_letters(visit.project, choice, limit=AT_ONCE, after=chosen.after)
     return {
         "page": page,
         "filtered": choice != DeadLetterChoice(),
-        "more": more,
         "mine": await _is_mine(visit, chosen.job),
     }
 

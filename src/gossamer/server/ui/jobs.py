@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from ...model.job import Job
 from ...project.attempts import hard_pages
+from ...project.figures import job_history
 from ...project.job_table import JobSort, JobWanted, begin_again, job_table, rows_of
 from ...project.jobs import JobChange, cancel_job, pause_job, resume_job, view_of
 from ...project.keys import JOBS, SCRAPE
@@ -18,6 +19,8 @@ from ...project.status import job_status
 from ...project.wire_jobs import is_ended
 from ...units import many
 from ..answers import ApiError
+from .charts import Series
+from .overview import pages_series
 from .templates import segment
 from .view import Action, Context, Done, Question, View, Visit, job_of
 
@@ -50,6 +53,19 @@ async def one(visit: Visit) -> Context:
         "row": row,
         "ended": is_ended(job),
         "mine": visit.may(JOBS) and visit.caller.may_change(job),
+    }
+
+
+async def pace(visit: Visit) -> Context:
+    """What it did, over time."""
+    found = await job_history(visit.project, await _job(visit))
+    if found is None or not found.whole.pages:
+        return {"times": []}
+    return {
+        "times": [point.at for point in found.points],
+        "pages": pages_series(found),
+        "answers": [Series("on average", [point.seconds for point in found.points], "a")],
+        "step": found.step,
     }
 
 
@@ -117,7 +133,7 @@ VIEWS = (
         path="/ui/jobs/{job}",
         title="Job",
         template="job.html",
-        regions={"one": one, "hard": hard},
+        regions={"one": one, "pace": pace, "hard": hard},
         scope=JOBS,
         or_scope=SCRAPE,
     ),

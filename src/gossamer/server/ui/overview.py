@@ -35,18 +35,23 @@ async def charts(visit: Visit) -> Context:
     return {"figures": found, "ranges": tuple(RANGES), **chart_series(found)}
 
 
-def chart_series(found: History) -> Context:
-    """What the charts of a history show; all of them share `times`."""
+def pages_series(found: History) -> list[Series]:
+    """Pages per second, by what became of them."""
     results = [by_result(point.pages) for point in found.points]
     lengths = [max(1.0, min(found.step, found.until - point.at)) for point in found.points]
+    return [
+        Series("fetched", [good / length for (good, _, _), length in zip(results, lengths, strict=True)], "ok"),
+        Series("failed", [bad / length for (_, bad, _), length in zip(results, lengths, strict=True)], "bad"),
+        Series("left out", [rest / length for (_, _, rest), length in zip(results, lengths, strict=True)], "quiet"),
+    ]
+
+
+def chart_series(found: History) -> Context:
+    """What the charts of a history show; all of them share `times`."""
     reasons = top_reasons(found)
     return {
         "times": [point.at for point in found.points],
-        "pages": [
-            Series("fetched", [good / length for (good, _, _), length in zip(results, lengths, strict=True)], "ok"),
-            Series("failed", [bad / length for (_, bad, _), length in zip(results, lengths, strict=True)], "bad"),
-            Series("left out", [rest / length for (_, _, rest), length in zip(results, lengths, strict=True)], "quiet"),
-        ],
+        "pages": pages_series(found),
         "success": [Series("success", [point.success_rate for point in found.points], "ok")],
         "latency": [
             Series("p50", [point.p50 for point in found.points], "a"),

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from ...project.keys import JOBS, RECORDS
 from ...project.record_table import record_kinds, record_table, searched, some_faulty, story_of_record
 from ...project.records import QualityScore, RecordFilter
-from ...project.wire_views import record_lines, seen_history, seen_quality
+from ...project.wire_views import LAST_NUMBER, record_lines, seen_history, seen_quality
 from ...project.wire_views import record_table as csv_table
 from ...units import parse_duration, visible
 from ..record_routes import LINES, TABLE, as_lines, streamed
@@ -26,7 +26,7 @@ AT_ONCE = 50
 LONGEST_DIFF = 4_000  # characters of a text that are compared
 MOST_WORDS = 60  # between the first and the last difference: what is longer, and chosen with malice, would take minutes
 VERSIONS_SHOWN = 200
-FAULTY_SHOWN, FAULTY_SECONDS = 20, 1.0
+FAULTY_SHOWN, FAULTY_SECONDS = 20, 0.2
 COLOURS = ("a", "b", "c", "d", "warn", "ok")
 
 Text = Annotated[str, Meta(max_length=2083)]
@@ -40,7 +40,8 @@ class RecordFilters(msgspec.Struct, frozen=True, kw_only=True):
     job: Text | None = None
     changed: Literal["1h", "1d", "7d", "30d"] | None = None
     gone: bool = False
-    after: Annotated[int, Meta(ge=0, le=5_000)] = 0
+    sort: Literal["-stored", "stored"] = "-stored"
+    after: Annotated[int, Meta(ge=0, le=LAST_NUMBER)] = 0
 
 
 class ExportFilters(RecordFilters, frozen=True, kw_only=True):
@@ -61,13 +62,21 @@ class QualityFilters(msgspec.Struct, frozen=True, kw_only=True):
 async def listed(visit: Visit) -> Context:
     chosen = visit.of(RecordFilters)
     wanted = await _filter(visit, chosen)
-    table = await record_table(visit.project, visit.caller, wanted, search=chosen.q, limit=AT_ONCE, after=chosen.after)
+    table = await record_table(
+        visit.project,
+        visit.caller,
+        wanted,
+        search=chosen.q,
+        newest=chosen.sort == "-stored",
+        limit=AT_ONCE,
+        after=chosen.after,
+    )
     return {
         "table": table,
         "cell": cell,
         "kinds": await record_kinds(visit.project, visit.caller),
         "filtered": wanted != RecordFilter() or chosen.q,
-        "filters": {name: value for name, value in visit.filters.items() if name != "after"},
+        "filters": {name: value for name, value in visit.filters.items() if name not in ("after", "sort")},
     }
 
 

@@ -71,7 +71,7 @@ async def pools(visit: Visit) -> Context:
 
 async def spend(visit: Visit) -> Context:
     days = visit.of(RoutesFilters).days
-    found = await history(visit.project, since=visit.project.clock.now() - days * DAY)
+    found = await history(visit.project, since=visit.project.clock.now() - days * DAY, busiest=0)
     names = sorted({name for point in found.points for name in point.routes})
     times = [point.at for point in found.points]
     tokens = [
