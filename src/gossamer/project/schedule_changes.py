@@ -57,6 +57,14 @@ class ScheduleAdded(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str]  # what may be a mistake
 
 
+class WrittenTrigger(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the three, as in gossamer.toml."""
+
+    every: str | None = None
+    at: str | None = None
+    cron: str | None = None
+
+
 class ScheduleEdit(msgspec.Struct, frozen=True, kw_only=True):
     """When a schedule runs and how much, in the words of gossamer.toml; None is no bound."""
 
@@ -280,6 +288,13 @@ async def resume_schedule(project: Project, name: str) -> ScheduleChange:
     )
 
 
+def written_trigger(text: str) -> WrittenTrigger:
+    """A trigger as people write it on one line: `every 6h`, `at 2027-01-31T12:00`, or a cron expression."""
+    word, _, rest = text.strip().partition(" ")
+    kind, said = (word, rest.strip()) if word in ("every", "at", "cron") else ("cron", text.strip())
+    return WrittenTrigger(**{kind: said})
+
+
 async def edit_schedule(project: Project, name: str, wanted: ScheduleEdit) -> ScheduleAdded:
     """Change when a schedule runs, and leave alone what it does. Raises Misconfigured for one of gossamer.toml, for one
     that nobody vouches for, and for a definition that cannot be."""
@@ -288,13 +303,12 @@ async def edit_schedule(project: Project, name: str, wanted: ScheduleEdit) -> Sc
         raise Misconfigured(_in_file(settings, name, "change it"))
     before = progress.schedule
     demand_own_schedule(settings, before)  # else our seal would vouch for what a stranger wrote
-    word, _, rest = wanted.trigger.strip().partition(" ")
-    kind, text = (word, rest) if word in ("every", "at", "cron") else ("cron", wanted.trigger.strip())
+    when = written_trigger(wanted.trigger)
     table = ScheduleTable(
         spider=before.spider,
-        every=text if kind == "every" else None,
-        at=text if kind == "at" else None,
-        cron=text if kind == "cron" else None,
+        every=when.every,
+        at=when.at,
+        cron=when.cron,
         zone=wanted.zone,
         windows=wanted.windows,
         overlap=wanted.overlap,

@@ -7,11 +7,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ...errors import Misconfigured
 from ...project.callbacks import CallbackState, list_callbacks, replay_callback, show_callback
-from ...project.keys import ADMIN, JOBS, SCRAPE, audit_lines, list_keys, revoke_key
+from ...project.keys import ADMIN, JOBS, SCOPES, SCRAPE, add_key, audit_lines, list_keys, revoke_key
 from ...project.settings_view import setting_lines
+from ...units import parse_duration
 from ..answers import ApiError
-from .view import Action, Context, Done, Question, View, Visit, missing
+from .view import Action, Context, Done, Question, Shown, View, Visit, missing
 
 SHOWN = 200
 Text = Annotated[str, Meta(max_length=500)]
@@ -24,6 +26,16 @@ class SettingsFilters(msgspec.Struct, frozen=True, kw_only=True):
 
 class CallbacksFilters(msgspec.Struct, frozen=True, kw_only=True):
     state: CallbackState | None = None
+
+
+class KeyForm(msgspec.Struct, frozen=True, kw_only=True):
+    name: Text
+    expires: Annotated[str, Meta(max_length=50)] = ""  # 90d; empty is never
+    scrape: bool = False
+    jobs: bool = False
+    records: bool = False
+    metrics: bool = False
+    admin: bool = False
 
 
 class IdForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +54,16 @@ async def settings(visit: Visit) -> Context:
 
 async def keys(visit: Visit) -> Context:
     return {"keys": await list_keys(visit.project), "audit": await audit_lines(visit.project, limit=SHOWN)}
+
+
+async def make_key(visit: Visit) -> Shown:
+    form = visit.of(KeyForm)
+    try:
+        expires = parse_duration(form.expires) if form.expires.strip() else None
+    except ValueError as error:
+        raise Misconfigured(f"{error}.") from error
+    made = await add_key(visit.project, form.name, [one for one in SCOPES if getattr(form, one)], expires=expires)
+    return Shown(title=f"A key for {made.name}", template="new_key.html", values={"made": made}, target=made.id)
 
 
 async def ask_to_revoke(visit: Visit) -> Question:
@@ -104,5 +126,6 @@ VIEWS = (
 )
 ACTIONS = (
     Action(path="/ui/callbacks/replay", handler=send_again, form=IdForm, scope=JOBS, or_scope=SCRAPE),
+    Action(path="/ui/keys/add", handler=make_key, form=KeyForm, scope=ADMIN),
     Action(path="/ui/keys/revoke", handler=revoke, ask=ask_to_revoke, form=IdForm, scope=ADMIN),
 )

@@ -7,6 +7,7 @@ How it fails: ApiError, with the page that says what to do.
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from hmac import compare_digest
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -41,7 +42,7 @@ def filters_of(request: Request, kind: type[msgspec.Struct]) -> Any:  # Any: a s
     return read_into(kind, {name: value for name, value in request.query_params.items() if value})
 
 
-def read_into(kind: type[msgspec.Struct], fields: dict[str, str]) -> Any:  # Any: a struct of that kind
+def read_into(kind: type[msgspec.Struct], fields: Mapping[str, object]) -> Any:  # Any: a struct of that kind
     if kind is NoFilters:
         return NoFilters()
     try:

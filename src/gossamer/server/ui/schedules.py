@@ -17,10 +17,13 @@ from ...project.schedule_changes import (
     remove_schedule,
     resume_schedule,
     run_schedule,
+    written_trigger,
 )
 from ...project.schedules import calendar, list_schedules, show_schedule
+from ...project.wire_schedules import ScheduleWish, write_schedule
 from ...units import many, seconds_of
 from .charts import Series, bars
+from .forms import read_into
 from .templates import segment
 from .view import Action, Context, Done, Question, View, Visit, missing
 
@@ -36,12 +39,18 @@ class SchedulesFilters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EditForm(msgspec.Struct, frozen=True, kw_only=True):
-    trigger: Text
+    trigger: Text  # every 6h, at 2027-01-31T12:00, or a cron expression
     zone: Text = "UTC"
     windows: Text = ""
     overlap: Text = "skip"
     limit: Text = ""
     budget: Text = ""
+
+
+class AddForm(EditForm, frozen=True, kw_only=True):
+    name: Text
+    spider: Text
+    arguments: Annotated[str, Meta(max_length=10_000)] = ""  # name=value, one on each line
 
 
 async def listed(visit: Visit) -> Context:
@@ -112,6 +121,27 @@ async def run(visit: Visit) -> Done:
     return Done(words=words, to=f"/ui/jobs/{segment(begun.job)}", target=begun.job)
 
 
+async def add(visit: Visit) -> Done:
+    form = visit.of(AddForm)
+    when = written_trigger(form.trigger)
+    wish = {
+        "name": form.name.strip(),
+        "spider": form.spider.strip(),
+        "every": when.every,
+        "at": when.at,
+        "cron": when.cron,
+        "zone": form.zone,
+        "windows": form.windows,
+        "overlap": form.overlap,
+        "limit": _count(form.limit, "limit"),
+        "budget": _count(form.budget, "budget"),
+        "arguments": [line.strip() for line in form.arguments.splitlines() if line.strip()],
+    }
+    added = await write_schedule(visit.project, read_into(ScheduleWish, wish))
+    words = f"{added.name} runs {added.when}; {added.first_run}."
+    return Done(words=" ".join([words, *added.warnings]), to=page_of(added.name), target=added.name)
+
+
 async def edit(visit: Visit) -> Done:
     name, form = visit.path["name"], visit.of(EditForm)
     wanted = ScheduleEdit(
@@ -160,6 +190,7 @@ VIEWS = (
     View(path="/ui/schedules/{name}", title="Schedule", template="schedule.html", regions={"one": one}, scope=JOBS),
 )
 ACTIONS = (
+    Action(path="/ui/schedules/add", handler=add, form=AddForm, scope=ADMIN),
     Action(path="/ui/schedules/{name}/pause", handler=pause, scope=ADMIN),
     Action(path="/ui/schedules/{name}/resume", handler=resume, scope=ADMIN),
     Action(path="/ui/schedules/{name}/run", handler=run, scope=ADMIN),

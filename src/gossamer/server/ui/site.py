@@ -32,7 +32,7 @@ from .forms import HEADERS, SAID, check_same_site, filters_of, form_of, read_int
 from .live import Hub, Regions, seen_of, version_of
 from .sign_in import Answer, Gate, NotSignedIn, check_scope
 from .templates import CSRF, Templates, link, read_assets
-from .view import HOME, Action, Download, View, Visit
+from .view import HOME, Action, Download, Shown, View, Visit
 
 log = logging.getLogger("gossamer.server")
 REGION_SECONDS = 5.0  # in which a part of a page is there, or is left out
@@ -271,7 +271,12 @@ class Dashboard:
                     status = 200
                     return self._page(request, visitor, "question.html", context)
                 done = await action.handler(visit)
-                target, status = done.target, 303
+                target = done.target
+                if isinstance(done, Shown):
+                    status = 201
+                    context = self._context(request, visitor, done.title) | done.values
+                    return self._page(request, visitor, done.template, context, status)
+                status = 303
             except ApiError as error:
                 status = error.status
                 raise

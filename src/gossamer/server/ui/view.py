@@ -93,6 +93,15 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
 
 
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What an action has to show once, as a page of its own: nothing of it is kept for the next request."""
+
+    title: str
+    template: str
+    values: dict[str, Any]
+    target: str = ""
+
+
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody is asked before an action that cannot be taken back: with the number of what would be touched."""
 
@@ -105,7 +114,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     """A form that changes something. With `ask`, the person sees a question first, and the same form again."""
 
     path: str
-    handler: Callable[[Visit], Awaitable[Done]]
+    handler: Callable[[Visit], Awaitable[Done | Shown]]
     form: type[msgspec.Struct] = NoFilters
     scope: str
     or_scope: str = ""
