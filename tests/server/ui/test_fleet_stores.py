@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.async_api import Page, expect
 
+from gossamer.project.attempts import AttemptFilter, list_attempts
+from gossamer.project.callbacks import register
+from gossamer.project.dead_letters import DeadLetterChoice, list_letters
 from gossamer.project.jobs import cancel_job, show_job
+from gossamer.project.keys import LOCAL, Caller
+from gossamer.project.schedule_changes import add_schedule, new_schedule
+from gossamer.server.ui.views import VIEWS
+from gossamer.settings import ScheduleTable
 from gossamer.store.contract import RecordQuery
 from tests.services.postgres import PostgresServer
 from tests.services.valkey import running_valkey
@@ -23,7 +31,7 @@ async def test_pages_work_on_valkey_and_postgresql_and_say_what_is_missing_while
     with running_valkey() as valkey:
         stores = {"state": valkey.address(), "records": lone_postgres.address()}
         async with a_screen(tmp_path, project="fleet", **stores) as screen:
-            done = await screen.crawl(limit=30)
+            done = await screen.crawl()
             async with screen.client() as client:
                 begun = (await client.crawl(url="http://shop.localhost:9/")).job_id
                 await client.pause(begun)
@@ -31,6 +39,7 @@ async def test_pages_work_on_valkey_and_postgresql_and_say_what_is_missing_while
             await _counts_are_those_of_the_project(screen, page, done)
             await _a_job_is_resumed_and_paused(screen, page, begun)
             await _a_record_is_shown(screen, page)
+            await _every_view_shows_what_there_is(screen, page, done)
 
             open_tab = await screen.person()
             await open_tab.goto("/ui/overview")
@@ -74,11 +83,56 @@ async def _a_job_is_resumed_and_paused(screen: Screen, page: Page, job: str) -> 
 
 
 async def _a_record_is_shown(screen: Screen, page: Page) -> None:
-    (wanted, *_) = [one async for one in screen.project.records.records(RecordQuery(type="Product", gone=False))]
+    (wanted, *_) = [
+        one async for one in screen.project.records.records(RecordQuery(type="Product", gone=False, newest=True))
+    ]
     await page.goto("/ui/records?type=Product")
     await page.get_by_role("link", name=wanted.key, exact=True).click()
     await expect(page.get_by_role("heading", level=1)).to_contain_text(wanted.key)
     await expect(page.get_by_role("region", name="Versions")).to_contain_text("First seen.")
+
+
+async def _every_view_shows_what_there_is(screen: Screen, page: Page, done: str) -> None:
+    project = screen.project
+    table = ScheduleTable(spider="shop", every="6h")
+    await add_schedule(project, new_schedule(project.settings, "six-hourly", table))
+    job = await project.state.jobs.job(done)
+    assert job is not None
+    owner = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(("admin",)))
+    await register(project, owner, job, "https://receiver.example/hook")
+    letter = (await list_letters(project, DeadLetterChoice(job=done), limit=1)).letters[0]
+    (tried, *_) = (await list_attempts(project, AttemptFilter(job=done, outcome="done"), limit=1)).attempts
+    shows = {
+        "/ui/jobs": done,
+        f"/ui/jobs/{done}": "How it adds up",
+        "/ui/spiders": "The demo shop, without its outlet.",
+        "/ui/queue": "shop.localhost",
+        "/ui/queue/shop.localhost": "Attempts at shop.localhost in the last day",
+        "/ui/dead": letter.url,
+        f"/ui/dead?job={done}&reason={letter.reason}": letter.url,
+        f"/ui/dead/{done}/{letter.id}": letter.message.splitlines()[0],
+        "/ui/schedules": "six-hourly",
+        "/ui/schedules/six-hourly": "every 6",
+        "/ui/quality": "whole item",
+        "/ui/try": "Selector",
+        f"/ui/why?url={quote(tried.url, safe='')}": done,
+        "/ui/attempts": "direct",
+        f"/ui/attempts?job={done}&outcome=done": tried.url,
+        f"/ui/attempts/page?url={quote(tried.url, safe='')}&job={done}": "Waiting, then the request",
+        "/ui/alerts": "Silences",
+        "/ui/workers": "Heartbeat",
+        "/ui/routes": "direct",
+        "/ui/callbacks": "receiver.example",
+        "/ui/keys": "all",
+        "/ui/settings?q=records": "records",
+    }
+    apart = {"/ui/overview", "/ui/records", "/ui/record"}  # the other steps are about these
+    left = {view.path for view in VIEWS if "{" not in view.path} - {path.partition("?")[0] for path in shows} - apart
+    assert left == set()
+    for path, words in shows.items():
+        await page.goto(path)
+        await expect(page.locator("main"), path).to_contain_text(words)
+        assert await page.locator(".trouble", has_text="This part").count() == 0, path
 
 
 def _tile(page: Page, name: str):

@@ -5,22 +5,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Dialog, Page, expect
 
-from gossamer.frontier.contract import DeadFilter, JobTerms, WorkerCard
+from gossamer.access.contract import ApiKey, AuditLine, Callback, CallbackState
+from gossamer.frontier.contract import DeadFilter, JobTerms, SiteOrder, WorkerCard
+from gossamer.model.alert import AlertChange, AlertState, Notice, NoticeSubject, Severity, Silence, Standing
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import Attempt, PageFacts, PageResult, Record
+from gossamer.model.route import ExitOutcome
+from gossamer.model.schedule import Schedule
 from gossamer.model.task import Candidate
 from gossamer.model.url import shape_of
 from gossamer.project.open import Project
 from gossamer.routing.contract import LearnedRoute
+from gossamer.routing.proxies.contract import ExitReport, RestTerms
+from gossamer.schedule.contract import AlertStep, Term
 from gossamer.server.ui.views import VIEWS
 
-from .screen import Screen
+from .screen import Screen, a_screen
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -88,9 +95,66 @@ async def fill(project: Project) -> tuple[str, int]:
             ),
             instead_of=None,
         )  # fmt: skip
+        await name_everything(project, text, n, job.id)
+    await fire(project)
     job_id = (await state.jobs.jobs())[0].id
     letter = (await state.queue.dead(DeadFilter(job=job_id), 1))[0]
     return job_id, letter.id
+
+
+async def name_everything(project: Project, text: str, n: int, job: str) -> None:
+    """What is named, written or reported by people and programs, and not by pages."""
+    state, now = project.state, project.clock.now()
+    await state.schedules.put(
+        Schedule(name=text, spider=text, trigger="every 6h", arguments=(text,), windows=text), origin="added"
+    )
+    await state.keys.add(ApiKey(id=f"evil{n}", name=text, digest="00", scopes=("jobs",), created_at=now))
+    line = AuditLine(at=now, key=f"evil{n}", name=text, action=text, target=text, status=200, address=text)
+    await state.audit.note(line)
+    sent = Callback(id=f"msg_{n}", owner="", url=text, made_at=now, job=job, state=CallbackState.FAILED, message=text)
+    await state.callbacks.keep(sent)
+    await state.orders.give(SiteOrder(site=f"evil{n}.example", at=now, by=text, interval=60.0, rest_until=None))
+    await state.exits.report("city", [ExitReport(exit=text, outcome=ExitOutcome.BANNED, words=text)], RestTerms())
+    await state.alerts.silence(
+        Silence(id=f"s{n}", alert=text, subject=text, until=now + 3600, reason=text, made_at=now, made_by=text)
+    )
+
+
+async def fire(project: Project) -> None:
+    now = project.clock.now()
+    term = await project.state.ticks.lead("test", timedelta(minutes=5))
+    assert isinstance(term, Term)
+    standings, notices, changes = [], [], []
+    for n, text in enumerate(CORPUS):
+        standings.append(
+            Standing(alert=text, subject=text, state=AlertState.FIRING, since=now, began_at=now, words=text, value=1.0)
+        )
+        notices.append(
+            Notice(
+                id=f"n{n}", channel=text, alert=text, state_told=AlertState.FIRING, severity=Severity.INFO,
+                subjects=(NoticeSubject(subject=text, words=text, value=1.0, since=now),), count=1, made_at=now,
+                error=text,
+            )
+        )  # fmt: skip
+        changes.append(
+            AlertChange(
+                at=now, alert=text, subject=text, state=AlertState.FIRING, words=text, severity=Severity.INFO
+            )
+        )  # fmt: skip
+    step = AlertStep(standings=tuple(standings), notices=tuple(notices), changes=tuple(changes))
+    await project.state.alert_desk.settle(term, step)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def screen(chromium: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Screen]:
+    """A project whose pools and channels have such names."""
+    folder = tmp_path_factory.mktemp("project")
+    names = [json.dumps(text).replace("\x7f", "\\u007f") for text in CORPUS]
+    tables = [f'[channels.{name}]\nkind = "webhook"\nurl = "https://evil.example/"' for name in names]
+    tables += [f'[proxies.{name}]\nurls = ["http://exit.example:1"]' for name in ["city", *names]]
+    (folder / "gossamer.toml").write_text("\n".join(tables), encoding="utf-8")
+    async with a_screen(folder, worker=False) as opened:
+        yield opened
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -120,6 +184,7 @@ def paths(job: str, letter: int) -> list[str]:
         f"/ui/jobs/{segment}", f"/ui/dead?job={segment}", f"/ui/dead/{segment}/{letter}", "/ui/queue/evil0.example",
         f"/ui/dead?reason={quote(CORPUS[1], safe='')}", f"/ui/why?url={one}", f"/ui/why?url={text[:900]}",
         f"/ui/attempts?reason={quote(CORPUS[0], safe='')}", f"/ui/attempts/page?url={one}",
+        *(f"/ui/schedules/{quote(one, safe='')}" for one in CORPUS[:3]), f"/ui/alerts/{quote(CORPUS[0], safe='')}",
         f"/ui/nothing/{quote(CORPUS[1], safe='')}",
     ]  # fmt: skip
 
@@ -144,14 +209,14 @@ async def test_no_view_runs_or_asks_for_anything_that_a_stranger_wrote(screen: S
         seen += "&lt;script&gt;" in html or "<script>window.ran" in text
         strange = [one for one in screen.errors if "asked for" in one]
         assert strange == [], path
-    assert seen >= 8, "the texts were shown"
+    assert seen >= 16, "the texts were shown"
     assert dialogs == []
     screen.errors.clear()  # of the frame with the raw page, which was kept from all that it wanted, and of 404
 
 
 async def test_braces_of_templates_are_shown_as_they_are(screen: Screen, filled: tuple[str, int]) -> None:
     page, _ = await opened(screen)
-    await page.goto("/ui/dead?limit=50")
+    await page.goto("/ui/dead")
     await expect(page.get_by_role("region", name="Dead letters")).to_contain_text("{{7*7}}")
     assert await page.get_by_text("49", exact=True).count() == 0
 

@@ -73,6 +73,44 @@ async def test_a_schedule_is_paused_resumed_edited_run_and_removed(screen: Scree
     screen.errors.clear()  # the browser tells of the 4xx
 
 
+async def test_a_schedule_is_added_in_the_browser(screen: Screen) -> None:
+    page = await screen.person()
+    await page.goto("/ui/schedules")
+    await page.get_by_text("Add a schedule").click()
+    form = page.locator("form[action='/ui/schedules/add']")
+    for label, text in (
+        ("Name", "mornings"), ("Spider, or", "shop"), ("When", "0 6 * * *"), ("Time zone", "Europe/Berlin"),
+        ("Pages a run", "7"), ("Arguments", "color=red\nsize=3"),
+    ):  # fmt: skip
+        await form.get_by_label(label, exact=label == "When").fill(text)
+    await form.get_by_role("button", name="Add it").click()
+    await expect(page.get_by_role("status").filter(has_text="mornings runs")).to_be_visible()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("mornings")
+    added = await show_schedule(screen.project, "mornings")
+    assert (added.spider, added.trigger, added.zone, added.limit) == ("shop", "0 6 * * *", "Europe/Berlin", 7)
+    assert list(added.arguments) == ["color=red", "size=3"]
+    for name, spider, when, words in (
+        ("mornings", "shop", "every 1h", "There is a schedule 'mornings' already"),
+        ("other", "nothing-like-this", "every 1h", "There is no spider or recipe"),
+        ("other", "shop", "when it rains", "when it rains"),
+    ):
+        await page.goto("/ui/schedules")
+        await page.get_by_text("Add a schedule").click()
+        await form.get_by_label("Name").fill(name)
+        await form.get_by_label("Spider, or").fill(spider)
+        await form.get_by_label("When", exact=True).fill(when)
+        await form.get_by_role("button", name="Add it").click()
+        await expect(page.get_by_role("heading", name="That did not work")).to_be_visible()
+        await expect(page.locator("main")).to_contain_text(words)
+    listed = {one.schedule.name for one in await screen.project.state.schedules.schedules()}
+    assert "other" not in listed
+    await screen.project.state.schedules.remove("mornings")
+    reader = await screen.person("jobs")
+    await reader.goto("/ui/schedules")
+    assert await reader.locator("main form[method=post]").count() == 0
+    screen.errors.clear()  # the browser tells of the 4xx
+
+
 async def test_the_calendar_of_the_coming_day_lists_the_runs_of_all_schedules(screen: Screen) -> None:
     await a_schedule(screen, "often", every="6h")
     page = await screen.person()
@@ -135,9 +173,33 @@ async def test_settings_are_searched_and_secrets_are_masked(screen: Screen) -> N
     await expect(page.get_by_role("row", name="politeness.rate")).to_contain_text("unlimited")
 
 
-async def test_a_key_is_revoked_after_a_question_and_the_log_tells_of_it(screen: Screen) -> None:
-    await screen.served.new_key("visitor", "jobs")
+async def test_a_key_is_made_shown_once_and_revoked_after_a_question(screen: Screen) -> None:
     page = await screen.person()
+    await page.goto("/ui/keys")
+    await page.get_by_text("Make a key").click()
+    await page.get_by_label("Name").fill("visitor")
+    await page.get_by_label("Expires after").fill("90d")
+    await page.get_by_label("jobs see and begin jobs").check()
+    await page.get_by_role("button", name="Make the key").click()
+    await expect(page.get_by_role("heading", name="A key for visitor")).to_be_visible()
+    text = (await page.locator(".secret code").inner_text()).strip()
+    cookies = "".join(str(one) for one in await page.context.cookies())
+    assert text not in cookies
+    made = next(one for one in await list_keys(screen.project) if one.name == "visitor")
+    assert (made.scopes, made.state) == (["jobs"], "active")
+    assert made.expires_at is not None
+    assert ("POST /ui/keys/add", made.id, 201) in await screen.audited()
+    visitor = await screen.person(key=text)
+    await visitor.goto("/ui/jobs")
+    await expect(visitor.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
+    await page.get_by_role("link", name="I have copied it").click()
+    assert text not in await page.content()
+    await page.get_by_text("Make a key").click()
+    await page.get_by_label("Name").fill("visitor")
+    await page.get_by_role("button", name="Make the key").click()
+    await expect(page.get_by_role("heading", name="That did not work")).to_be_visible()
+    assert len([one for one in await list_keys(screen.project) if one.name == "visitor"]) == 1
+    screen.errors.clear()  # the browser tells of the 4xx
     await page.goto("/ui/keys")
     await page.get_by_role("row", name="visitor").get_by_role("button", name="Revoke").click()
     await page.get_by_role("button", name="Revoke it").click()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from playwright.async_api import expect
 
+from gossamer.frontier.contract import JobTerms
+from gossamer.model.task import Candidate
 from gossamer.project.attempts import AttemptFilter, list_attempts
 from gossamer.project.dead_letters import DeadLetterChoice, letter_of, list_letters
 from gossamer.project.jobs import cancel_job, show_job
@@ -86,6 +90,32 @@ async def test_dead_letters_are_found_by_filter_counted_replayed_and_purged(scre
         return len(await screen.project.records.attempts(bytes.fromhex(target.fingerprint))) > before
 
     await until(is_tried_again, "the worker has asked for the page again")
+
+
+@pytest.mark.long
+async def test_all_dead_letters_are_reached_page_by_page(screen: Screen) -> None:
+    job, _ = await screen.project.state.jobs.open_job("many", JobTerms(max_urls_per_pattern=None), fresh=True)
+    urls = [f"https://many{n % 40}.example/{n}" for n in range(250)]
+    found = [
+        Candidate(url=url, fingerprint=screen.project.rules.fingerprint(url), site=url.split("/")[2], shape="/")
+        for url in urls
+    ]
+    frontier = screen.project.state.frontier
+    await frontier.add(job.id, found)
+    while leases := (await frontier.lease(job.id, "w", 100)).leases:
+        await asyncio.gather(*(frontier.bury(lease, "http-404", "It is gone.") for lease in leases))
+    page = await screen.person()
+    await page.goto(f"/ui/dead?job={job.id}")
+    await expect(page.get_by_text("250 letters like that")).to_be_visible()
+    shown = await page.locator("tbody th").all_inner_texts()
+    assert len(shown) == 100
+    while await page.get_by_role("link", name="Next page").count():
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Next page").click()
+        shown += await page.locator("tbody th").all_inner_texts()
+    assert (len(shown), sorted(shown)) == (250, sorted(urls))
+    await page.goto(f"/ui/dead?job={job.id}&after=nonsense")
+    await expect(page.get_by_text("nonsense is no place in the list")).to_be_visible()
 
 
 async def test_one_letter_shows_its_attempts_and_its_raw_page_inert(screen: Screen) -> None:
