@@ -9,12 +9,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
 from gossamer.client import ServerError
+from gossamer.clock import SystemClock
 from gossamer.project import extraction
 from tests.faults.commands import children_of
+from tests.patience import PATIENCE
 
 from .mirror import HERE
 from .serving import Served, serving, settings_of
@@ -175,6 +178,28 @@ async def test_a_child_that_says_nothing_is_killed_and_replaced(
     assert "took longer" in answer.text
     assert fine.status_code == 202
     assert not left
+
+
+async def test_rules_of_one_key_do_not_hold_up_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back, asked = asyncio.Event(), []
+
+    async def ask(child: object, order: bytes) -> bytes:
+        asked.append(b"slow" in order)
+        if b"slow" in order:
+            await given_back.wait()
+        return msgspec.msgpack.encode({})
+
+    monkeypatch.setattr(extraction._Child, "ask", ask)
+    async with extraction.Extraction(SystemClock()) as children, asyncio.timeout(PATIENCE):
+        slow = [asyncio.create_task(children.check({f"slow{n}": "a"}, "greedy")) for n in range(20)]
+        while len(asked) < extraction.EACH:
+            await asyncio.sleep(0)
+        for n in range(3):
+            await children.check({f"quick{n}": "a"}, "modest")
+        assert asked == [True] * extraction.EACH + [False] * 3
+        given_back.set()
+        await asyncio.gather(*slow)
+    assert len(asked) == 23
 
 
 async def _asked(door: Served, rules: dict[str, Any]) -> Any:

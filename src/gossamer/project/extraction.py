@@ -3,6 +3,8 @@
 What it does: a rule of a stranger may backtrack or multiply for ever, in code that no timer reaches and that lets no
 other thread run. So the server neither compiles nor follows one. A child does, without the project, its settings or its
 secrets, and within LIMIT; one that is silent for longer is killed and replaced.
+A key has fewer children at once than there are, and no more orders in line for one: whatever its rules take, those of
+another key wait for a turn, not for all of them.
 How it fails: BadRules, ParseFailed. How it recovers: rules that took too long are refused for a while without a try, so
 that they hold up nobody else for long.
 """
@@ -22,6 +24,7 @@ from contextlib import asynccontextmanager
 from hashlib import blake2b
 from types import FrameType
 from typing import Any, BinaryIO, Self
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -33,7 +36,8 @@ from ..parse.recipe.extract import BadRules, extract, read_rules
 from ..process.signals import send
 from ..process.supervisor import PR_SET_PDEATHSIG
 
-CHILDREN = 2
+CHILDREN = 3
+EACH = 2  # of them one key may have at once, or wait for
 LIMIT = 10.0  # seconds for the rules on one page
 GRACE = 3.0  # seconds more until a child that says nothing is killed
 START = 60.0  # seconds that a child may take to begin
@@ -76,6 +80,7 @@ class Extraction:
             self._free.put_nowait(_Child())
         self._good: OrderedDict[bytes, None] = OrderedDict()
         self._slow: OrderedDict[bytes, float] = OrderedDict()  # until when they are refused
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by key
 
     async def __aenter__(self) -> Self:
         return self
@@ -84,21 +89,21 @@ class Extraction:
         while not self._free.empty():
             await self._free.get_nowait().end()
 
-    async def check(self, rules: Rules) -> None:
-        """Raises BadRules."""
+    async def check(self, rules: Rules, key: str) -> None:
+        """Of the key with that id. Raises BadRules."""
         text = msgspec.json.encode(rules)
         digest = blake2b(text, digest_size=16).digest()
         if digest in self._good:
             return
-        answer = await self._asked(_Order(rules=text, seconds=LIMIT), digest)
+        answer = await self._asked(_Order(rules=text, seconds=LIMIT), digest, key)
         if answer.fault or answer.failure:
             raise BadRules(answer.fault or answer.failure)
         self._good[digest] = None
         while len(self._good) > REMEMBERED:
             self._good.popitem(last=False)
 
-    async def extract(self, rules: Rules, page: Snapshot) -> Any:
-        """The values of the fields, by name, as plain JSON. Raises BadRules, ParseFailed."""
+    async def extract(self, rules: Rules, page: Snapshot, key: str) -> Any:
+        """The values of the fields, by name, as plain JSON, for the key with that id. Raises BadRules, ParseFailed."""
         text = msgspec.json.encode(rules)
         order = _Order(
             rules=text,
@@ -110,18 +115,19 @@ class Extraction:
             body=page.body,
             fetched_at=page.fetched_at,
         )
-        answer = await self._asked(order, blake2b(text, digest_size=16).digest())
+        answer = await self._asked(order, blake2b(text, digest_size=16).digest(), key)
         if answer.fault:
             raise BadRules(answer.fault)
         if answer.failure:
             raise ParseFailed(answer.failure)
         return answer.values
 
-    async def _asked(self, order: _Order, digest: bytes) -> _Answer:
+    async def _asked(self, order: _Order, digest: bytes, key: str) -> _Answer:
         now = self._clock.monotonic()
         if self._slow.get(digest, now) > now:
             return _Answer(failure=f"These rules took longer than {LIMIT:g} s on a page just now. Make them simpler.")
-        async with self._child() as child:
+        turns = self._turns.setdefault(key, asyncio.Semaphore(EACH))  # there as long as somebody waits for it
+        async with turns, self._child() as child:  # who waits for a child comes before those who come later
             answer = await child.ask(msgspec.msgpack.encode(order))
         if answer is None:
             self._slow[digest] = self._clock.monotonic() + REFUSED_FOR

@@ -234,7 +234,7 @@ class PageReader:
             return None
         error = None
         try:
-            data = await self._data(snapshot, wish, None)
+            data = await self._data(snapshot, wish, None, caller.id)
         except _NotExtracted as failure:
             data, error = failure.data, PageError(code="extract", message=str(failure))
         return PageOutcome(
@@ -312,7 +312,7 @@ class PageReader:
                 snapshot = await self._snapshot(job, fingerprint, earlier=error is None)
                 status = snapshot.status  # not 304, where the copy from before is still good
                 meta = msgspec.structs.replace(meta, content_type=snapshot.headers.get("content-type") or None)
-                data = await self._data(snapshot, page, job)
+                data = await self._data(snapshot, page, job, job.owner)
             except _NotExtracted as failure:
                 data, error = failure.data, error or PageError(code="extract", message=str(failure))
             except BackendUnavailable:
@@ -363,7 +363,7 @@ class PageReader:
             raise Permanent("The raw page is not stored yet, or was pruned. Ask for the job again, or for the page.")
         return await self._project.archive.get(found[-1].archive_ref)
 
-    async def _data(self, snapshot: Snapshot, wish: PageWish | WantedPage, job: Job | None) -> dict[str, Any]:
+    async def _data(self, snapshot: Snapshot, wish: PageWish | WantedPage, job: Job | None, key: str) -> dict[str, Any]:
         formats, rules = wish.formats, wish.extract
         loop, limit = asyncio.get_running_loop(), self._project.settings.crawl.parse_timeout
         reading = loop.run_in_executor(self._threads, formatted, snapshot, wish)
@@ -376,7 +376,7 @@ class PageReader:
             data["records"] = await self._records(RecordQuery(job=job.id, url=snapshot.url))
         if rules is not None:
             try:
-                data["extract"] = await self.extraction.extract(rules, snapshot)
+                data["extract"] = await self.extraction.extract(rules, snapshot, key)
             except (Misconfigured, ParseFailed) as error:
                 data["extract"] = None
                 raise _NotExtracted(data, str(error)) from error

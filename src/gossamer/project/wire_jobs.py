@@ -218,7 +218,7 @@ async def _begin_pages(asked: Asked, wishes: Sequence[PageWish], name: str | Non
 
 async def checked_page(asked: Asked, wish: PageWish, name: str | None = None, priority: int = ASKED_FOR) -> WantedPage:
     """The page as a job keeps it; `name` is that of the spider. Raises BadWish."""
-    await _check(wish, name, asked.extraction)
+    await _check(asked, wish, name)
     return _wanted(asked.project.settings, asked.caller, wish, priority)
 
 
@@ -285,7 +285,7 @@ def check_pages_kept(settings: Settings) -> None:
         raise BadWish("This project keeps no raw pages (store.keep_pages is off), so there is nothing to give back.")
 
 
-async def _check(wish: PageWish, spider: str | None, extraction: Extraction) -> None:
+async def _check(asked: Asked, wish: PageWish, spider: str | None) -> None:
     """Raises BadWish for wishes that do not go together, and for rules that cannot be followed."""
     if not wish.formats and wish.extract is None:
         raise BadWish("Say what is wanted of the page: formats, or extract.")
@@ -300,7 +300,7 @@ async def _check(wish: PageWish, spider: str | None, extraction: Extraction) -> 
         raise BadWish(fault)
     if wish.extract is not None:
         try:
-            await extraction.check(wish.extract)
+            await asked.extraction.check(wish.extract, asked.caller.id)
         except Misconfigured as error:
             raise BadWish(str(error)) from error
 
