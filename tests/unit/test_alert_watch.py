@@ -281,6 +281,26 @@ async def test_a_worker_that_was_replaced_is_not_missed(bench: Watched):
     assert await bench.state("workers") is AlertState.INACTIVE
 
 
+async def test_a_worker_that_is_gone_for_good_is_missed_no_more_while_others_work(bench: Watched):
+    workers = bench.project.state.workers
+    await workers.beat(card(bench))
+    other = card(bench, "near/2/y", host="near")
+
+    async def states(minutes: int) -> set[AlertState]:
+        found = set()
+        for _ in range(6 * minutes):
+            await workers.beat(msgspec.structs.replace(other, seen_at=bench.clock.now()))
+            await bench.turn(10)
+            found.add(await bench.state("workers"))
+        return found
+
+    assert await states(10) == {AlertState.INACTIVE, AlertState.PENDING, AlertState.FIRING}
+    await states(12)
+    assert await bench.state("workers") is AlertState.RESOLVED
+    await bench.pass_time(3 * MINUTE)  # nobody is left
+    assert await bench.state("workers") is AlertState.FIRING
+
+
 async def test_too_few_workers(tmp_path: Path):
     async with watched(tmp_path, None, "[alerts.workers]\nminimum = 2\n") as bench:
         await bench.pass_time(2 * MINUTE)

@@ -17,6 +17,7 @@ import msgspec
 
 from ..access.contract import CallbackState
 from ..backends.open import open_records
+from ..clock import iso_time
 from ..errors import Transient
 from ..model.alert import Activity, AlertMemory, AlertTerms, Sample
 from ..model.figures import FAILURES, OTHER, SUCCESSES
@@ -85,7 +86,7 @@ class Readings:
         now = self._project.clock.now()
         fields: dict[str, Any] = {"unread": {}, "stores": {}}
         await self._try("queue", self._queue(terms, memory, now), fields)
-        await self._try("workers", self._workers(), fields)
+        await self._try("workers", self._workers(terms, now), fields)
         parts: dict[str, Part] = {
             "pools": self._pools,
             "budgets": self._budgets,
@@ -155,13 +156,14 @@ class Readings:
             and _is_open(settings.domain(load.site).windows, now)
         )
 
-    async def _workers(self) -> dict[str, Any]:
+    async def _workers(self, terms: Terms, now: float) -> dict[str, Any]:
         """Which are alive, and what they say of their disks and the archive."""
         workers = await list_workers(self._project)
+        since = iso_time(now - _window(terms, "workers"))
         archive_full = any(one.state == "archive full" and not one.missing for one in workers)
         return {
             "living": sum(not one.missing for one in workers),
-            "missing": tuple(missing_of(workers)),
+            "missing": tuple(missing_of(workers, since)),
             "stores": {"archive": ARCHIVE_FULL} if archive_full else {},
             "spools": await self._spools(workers),
         }
@@ -338,10 +340,12 @@ def remembered(memory: AlertMemory, counts: dict[str, JobCounts], now: float, *,
     return AlertMemory(samples=samples, jobs=jobs)
 
 
-def missing_of(workers: Iterable[WorkerView]) -> list[str]:
-    """Workers that are missing and were not replaced: on their machine none has begun since."""
+def missing_of(workers: Iterable[WorkerView], since: str) -> list[str]:
+    """Workers that are missing and were not replaced: on their machine none has begun since. Those that gave their last
+    sign of life before `since` are gone for good: they are missed only as long as nobody else works."""
     found = []
     later = sorted((one.host, one.started_at) for one in workers if not one.missing)
+    workers = [one for one in workers if one.seen_at >= since or not later]
     for one in sorted((one for one in workers if one.missing), key=lambda one: one.seen_at):
         replacement = next((new for new in later if new[0] == one.host and new[1] >= one.seen_at), None)
         if replacement is None:
