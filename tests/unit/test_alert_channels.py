@@ -77,7 +77,8 @@ async def test_a_private_address_is_refused_unless_the_operator_says_so(tmp_path
     url = receiver.url
     (refused,), _ = await sent(tmp_path, {"kind": "webhook", "url": url}, notice("a"))
     assert refused.hopeless
-    assert "allow_private" in refused.error
+    assert "or set channels.team.allow_private = true" in refused.error
+    assert "fetch.allow_private" not in refused.error
     with mailing() as mail:
         (refused,), _ = await sent(tmp_path, {**MAIL, "port": mail.port, "security": "plain"}, notice("a"))
     assert refused.hopeless

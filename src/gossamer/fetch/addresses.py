@@ -88,7 +88,8 @@ def _is_own(address: str, minute: int) -> bool:
 
 class AddressGuard:
     """Decides which addresses may be dialled. `allow_hosts` are names for which any address is fine, save those in the
-    networks `deny`; an entry `host:port` lets that port be used although browsers refuse it."""
+    networks `deny`; an entry `host:port` lets that port be used although browsers refuse it. `switch` is the setting
+    behind `allow_private`, for the advice; "" where there is none."""
 
     def __init__(
         self,
@@ -97,8 +98,10 @@ class AddressGuard:
         deny: Iterable[str] = (),
         *,
         allow_own: bool = False,
+        switch: str = "fetch.allow_private",
     ) -> None:
         self._allow_private = allow_private
+        self._switch = switch
         self._allow_hosts = frozenset(_plain(host) for host in allow_hosts)
         self._deny = tuple(ip_network(block) for block in deny)
         self._allow_own = allow_own  # the public addresses of this machine
@@ -145,10 +148,8 @@ class AddressGuard:
         if self._denies(address):
             return AddressRefused(f"{what} an address that fetch.deny forbids.")
         kind = "an address of this machine" if is_public(address) else "a private or reserved address"
-        return AddressRefused(
-            f"{what} {kind}. If that is meant, add {name or address!r} to fetch.allow_hosts, or set "
-            "fetch.allow_private = true."
-        )
+        other = f", or set {self._switch} = true" if self._switch else ""
+        return AddressRefused(f"{what} {kind}. If that is meant, add {name or address!r} to fetch.allow_hosts{other}.")
 
 
 def _plain(host: str) -> str:

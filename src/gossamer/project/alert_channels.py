@@ -38,6 +38,7 @@ from ..model.alert import TEST, AlertState, Notice
 from ..model.secret_text import revealed, stored_setting
 from ..model.url import parse_url
 from ..monitor.alerts import title_of
+from ..settings import Settings
 from ..settings.alert_tables import APPRISE, EMAIL, SLACK, STARTTLS, TLS, ChannelTable
 from ..settings.effective import secrets_of as secrets_by_name
 from ..units import many, visible
@@ -78,8 +79,7 @@ class Channels:
             async with asyncio.timeout(TOTAL.total_seconds()):
                 return await way(notice, table, hidden)
         except AddressRefused as refusal:
-            remedy = "Where that is meant, set allow_private = true for the channel."
-            return Sent(error=_discreet(f"{refusal} {remedy}", hidden), hopeless=True)
+            return Sent(error=_discreet(str(refusal), hidden), hopeless=True)
         except Exception as error:  # servers and packages of others may raise anything; the next try may be spared it
             return Sent(error=_discreet(_words(error), hidden))
 
@@ -99,7 +99,7 @@ class Channels:
         else:
             body = encode(webhook_body(notice, settings.project))
             headers += signed_headers(notice.id, int(now), body, await self._secrets())
-        guard = AddressGuard(table.allow_private, frozenset(settings.fetch.allow_hosts), settings.fetch.deny)
+        guard = _guard(settings, notice.channel)
         async with AiohttpTransport(guard) as transport:
             response = await transport.fetch(
                 TransportRequest(url=url, method="POST", headers=headers, body=body, limits=LIMITS)
@@ -124,7 +124,7 @@ class Channels:
         settings = self._project.settings
         password = self._revealed(table.password.reveal(), hidden) if table.password else ""
         message = mail_of(notice, table, settings.project)
-        guard = AddressGuard(table.allow_private, frozenset(settings.fetch.allow_hosts), settings.fetch.deny)
+        guard = _guard(settings, notice.channel)
         found = await asyncio.get_running_loop().getaddrinfo(table.host, table.port, type=socket.SOCK_STREAM)
         addresses = [str(one[4][0]) for one in found]
         permitted = [one for one in addresses if guard.permits(table.host, one)]
@@ -278,6 +278,13 @@ def mail_of(notice: Notice, table: ChannelTable, project: str) -> EmailMessage:
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(text_of(notice))
     return message
+
+
+def _guard(settings: Settings, channel: str) -> AddressGuard:
+    """Which addresses a channel may dial: what it says itself, not what crawls may."""
+    fetch, table = settings.fetch, settings.channels[channel]
+    switch = f"channels.{channel}.allow_private"
+    return AddressGuard(table.allow_private, frozenset(fetch.allow_hosts), fetch.deny, switch=switch)
 
 
 def _discreet(words: str, hidden: list[str]) -> str:

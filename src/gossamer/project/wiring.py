@@ -240,7 +240,7 @@ async def open_worker(
             drain_within=settings.crawl.drain,
             lanes=lanes_of(serves, routing.routes, routing.ladder),
             quarantine=project.quarantine,
-            max_deliveries=settings.lease.max_deliveries,
+            max_deliveries=context.max_deliveries,
             is_over=partial(is_over, project.state.jobs, job),
             look=look,
         )
