@@ -406,6 +406,9 @@ async def test_jobs_are_listed_in_pages_of_their_owners(lab):
     assert await pages(5, ("a",)) == [[id for id in mine if number_of(id) % 3 == 1]]
     assert await pages(5, ()) == await pages(5, ("nobody",)) == []
 
+    assert await lab.history.owners([*every[:3], "unknown-9"]) == dict(zip(every[:3], ("a", "", "b"), strict=True))
+    assert await lab.history.owners([]) == {}
+
     # A job that is forgotten ends no list, and what came after it is found.
     await lab.jobs.seal_seeds(every[3])
     assert await lab.jobs.close_job(every[3], "done")

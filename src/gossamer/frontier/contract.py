@@ -319,6 +319,10 @@ class JobHistory(Protocol):
         since. The cost does not grow with the other jobs. Raises Permanent for an `after` that is no id."""
         ...
 
+    async def owners(self, jobs: Sequence[str]) -> dict[str, str]:
+        """The keys that began these jobs, "" where none did, of those that are known: in one step, however many."""
+        ...
+
     async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
         """Jobs of that name in any state, newest first, without the newest `skip`. The cost does not grow with jobs of
         other names."""

@@ -7,6 +7,7 @@ scope or a key that is not there, BackendUnavailable.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from datetime import timedelta
 
 import msgspec
@@ -66,7 +67,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     def sees(self, job: Job) -> bool:
         """Its own jobs, and those that no key has made: of schedules and of the command line."""
-        return self.is_admin or job.owner in ("", self.id)
+        return self.sees_those_of(job.owner)
+
+    def sees_those_of(self, owner: str) -> bool:
+        """Jobs of that key; "" for those of none."""
+        return self.is_admin or owner in ("", self.id)
 
     def may_change(self, job: Job) -> bool:
         return self.is_admin or job.owner == self.id
@@ -80,7 +85,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sight:
-    """Which jobs the caller sees; each is looked up once."""
+    """Which jobs the caller sees; each is looked up once, best of all many together."""
 
     def __init__(self, project: Project, caller: Caller) -> None:
         self._project = project
@@ -89,12 +94,15 @@ class Sight:
 
     async def of(self, job: str) -> bool:
         """A job that the queue has forgotten, or never knew (a reparse), is seen by the admin alone."""
-        if self._caller.is_admin:
-            return True
-        if job not in self._known:
-            found = await self._project.state.jobs.job(job)
-            self._known[job] = found is not None and self._caller.sees(found)
-        return self._known[job]
+        await self.look_at([job])
+        return self._caller.is_admin or self._known[job]
+
+    async def look_at(self, jobs: Iterable[str]) -> None:
+        """Look these up in one step."""
+        new = list(dict.fromkeys(job for job in jobs if job not in self._known))
+        if new and not self._caller.is_admin:
+            owners = await self._project.state.history.owners(new)
+            self._known |= {job: job in owners and self._caller.sees_those_of(owners[job]) for job in new}
 
 
 class AuditView(msgspec.Struct, frozen=True, kw_only=True):

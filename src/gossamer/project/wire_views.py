@@ -33,6 +33,7 @@ from .wire_jobs import BadWish
 PIECE = 256 * 1024  # bytes that are sent at once
 UNFINISHED = ("queued", "running", "paused")  # statuses of jobs that have not ended
 JOBS_AT_ONCE = 100
+RECORDS_AT_ONCE = 32  # whose jobs are looked up together
 LOOKED_AT = 1000  # jobs, for those of one status
 MOST_BYTES = 16 * 1024 * 1024  # of results or records in one answer, roughly; one of them is always given
 
@@ -124,11 +125,25 @@ async def seen_records(project: Project, caller: Caller, query: RecordQuery) -> 
     by a job that the caller sees. What a job of another key has changed since is given as the caller's job saw it."""
     sight = Sight(project, caller)
     whole = query.job if query.job is not None and await sight.of(query.job) else None
-    async for record in project.records.records(query):
-        if await sight.of(record.job):
-            yield record
-        elif whole is not None and (seen := await _as_seen(project, whole, record)) is not None:
-            yield seen
+    async for some in _in_portions(project.records.records(query)):
+        await sight.look_at(record.job for record in some)
+        for record in some:
+            if await sight.of(record.job):
+                yield record
+            elif whole is not None and (seen := await _as_seen(project, whole, record)) is not None:
+                yield seen
+
+
+async def _in_portions(records: AsyncIterator[StoredRecord]) -> AsyncIterator[list[StoredRecord]]:
+    """A few records at a time, so that their jobs can be looked up together."""
+    some: list[StoredRecord] = []
+    async for record in records:
+        some.append(record)
+        if len(some) == RECORDS_AT_ONCE:
+            yield some
+            some = []
+    if some:
+        yield some
 
 
 async def _as_seen(project: Project, job: str, record: StoredRecord) -> StoredRecord | None:

@@ -189,6 +189,13 @@ class RedisJobs:
             below = _number(ids[:limit][-1])
         return found[:limit]
 
+    async def owners(self, jobs: Sequence[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for start in range(0, len(jobs), JOBS_AT_ONCE):
+            some = await self._jobs_of([job.encode() for job in jobs[start : start + JOBS_AT_ONCE]])
+            found |= {job.id: job.owner for job in some}
+        return found
+
     async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
         await self._see_that_all_have_places()
         return await self._jobs_of(await self._ids_behind(self.named, name, limit, skip=skip))

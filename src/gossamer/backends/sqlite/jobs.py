@@ -106,6 +106,14 @@ class SqliteJobs:
         rows = sorted(await self.database.read(read, quick=limit <= QUICK), reverse=True)
         return [_job(row[1:]) for row in rows[:limit]]
 
+    async def owners(self, jobs: Sequence[str]) -> dict[str, str]:
+        sql = f"SELECT id, {_OWNER} FROM jobs WHERE id = ?"  # noqa: S608 - our own words
+
+        def read(connection: sqlite3.Connection) -> dict[str, str]:
+            return dict(row for job in jobs for row in connection.execute(sql, (job,)))
+
+        return await self.database.read(read, quick=len(jobs) <= QUICK)
+
     async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
         rows = await self.database.read(
             lambda c: c.execute(
