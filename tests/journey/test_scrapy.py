@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections import Counter
 
 import pytest
 
+from gossamer import Request, Spider
+from gossamer.model.events import ItemDropped
+from gossamer.parse.discovery import load_spider
 from tests.journey.crawling import crawled, settings_for
 from tests.journey.scrapying import SPIDERS, ScrapyProject, sorted_items
 from tests.sites.shelf import shelf
@@ -65,3 +69,85 @@ def rows_of(database):
     rows = connection.execute("SELECT name, price FROM wares ORDER BY name").fetchall()
     connection.close()
     return rows
+
+
+async def test_a_crawl_opens_and_closes_the_parts_of_the_project_and_a_second_one_changes_nothing(project, site):
+    database = project.folder / "wares.db"
+    first = await crawled(project.spider("stored"), settings_of(project))
+    assert len(rows_of(database)) == 23
+    closed = (project.folder / "wares.db.closed").read_text().splitlines()
+    assert (len(first.records), closed[-1:]) == (23, ["stored"])
+    assert [event.reason for event in first.heard.of(ItemDropped)] == ["DuplicatesPipeline: no clocks"]
+    second = await crawled(project.spider("stored"), settings_of(project))
+    assert {record.version for record in second.records} == {1}
+    assert "twisted.internet.reactor" not in sys.modules
+
+
+async def test_a_page_that_its_middleware_ignores_or_wants_again_is_not_fetched_in_vain(project, site, tmp_path):
+    (tmp_path / "made.py").write_text(MADE)
+    spider = load_spider("made.py", tmp_path, "spiders")()
+    site.log.clear()
+
+    left = await crawled(spider, settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"]))
+
+    told = {url.removeprefix(site.url): letter.message for url, letter in left.letters.items()}
+    assert set(told) == {"/shop/ware/1", "/shop/ware/3", "/shop/ware/4"}
+    assert "ignores" in told["/shop/ware/1"]
+    assert "chose a proxy" in told["/shop/ware/3"]
+    assert "once more" in told["/shop/ware/4"]
+    assert sorted(record.data["title"] for record in left.records) == ["made", "ware 0"]
+    # The one that is wanted again is asked for as often as retry.max_attempts says; the others never left.
+    assert Counter(site.paths()) == {"/robots.txt": 1, "/shop/ware/0": 1, "/shop/ware/4": 2}
+
+
+MADE = """
+import os
+import scrapy
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import HtmlResponse
+
+class Choosy:
+    def process_request(self, request, spider):
+        number = request.url[-1]
+        if number == "1":
+            raise IgnoreRequest("not this one")
+        if number == "2":
+            return HtmlResponse(request.url, body=b"<h1>made</h1>", request=request)
+        if number == "3":
+            request.meta["proxy"] = "http://proxy.example:1"
+
+    def process_response(self, request, response, spider):
+        return request.replace(dont_filter=True) if request.url.endswith("4") else response
+
+class Made(scrapy.Spider):
+    name = "made"
+    start_urls = [f"{os.environ['SHELF_SITE']}/shop/ware/{number}" for number in range(5)]
+    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Choosy: 1}}
+
+    def parse(self, response):
+        yield {"title": response.css("h1::text").get().strip()}
+"""
+
+
+class Handled(Spider):
+    """One of our own, which wants a redirect and an error as they are."""
+
+    def __init__(self, site):
+        self.site = site
+
+    def start(self):
+        yield Request(url=f"{self.site}/shop/old/7", handle_statuses=(301,))
+        yield Request(url=f"{self.site}/list/none", handle_statuses=(404, 410))
+        yield Request(url=f"{self.site}/shop/old/8")
+        yield Request(url=f"{self.site}/list/21")
+
+    def parse(self, page):
+        yield {"url": page.url, "status": page.status}
+
+
+async def test_statuses_that_a_request_handles_go_to_its_callback(site, tmp_path):
+    left = await crawled(Handled(site.url), settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"]))
+
+    found = {record.data["url"].removeprefix(site.url): record.data["status"] for record in left.records}
+    assert found == {"/shop/old/7": 301, "/list/none": 404, "/shop/ware/8": 200}
+    assert [url.removeprefix(site.url) for url in left.letters] == ["/list/21"]

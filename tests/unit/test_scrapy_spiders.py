@@ -235,7 +235,8 @@ def project(folder, settings, spider=SPIDER):
     (folder / name).mkdir()
     (folder / "scrapy.cfg").write_text(f"[settings]\ndefault = {name}.settings\n")
     (folder / name / "__init__.py").write_text("")
-    (folder / name / "settings.py").write_text(f"SPIDER_MODULES = ['{name}.spiders']\n{settings}")
+    text = settings.replace("NAME", name)
+    (folder / name / "settings.py").write_text(f"SPIDER_MODULES = ['{name}.spiders']\n{text}")
     (folder / name / "spiders.py").write_text(spider)
     return name
 
@@ -256,12 +257,24 @@ HTTPERROR_ALLOWED_CODES = [404]
 FEEDS = {"out/%(name)s-%(time)s.jsonl": {"format": "jsonlines"}, "items.xml": {"format": "xml"}}
 HTTPCACHE_ENABLED = True
 AUTOTHROTTLE_ENABLED = False
-ITEM_PIPELINES = {"scrapy.pipelines.images.ImagesPipeline": 1}
+ITEM_PIPELINES = {"scrapy.pipelines.images.ImagesPipeline": 1, "NAME.spiders.Threaded": 2, "NAME.spiders.Plain": 3}
+"""
+
+PIPELINES = """
+from twisted.enterprise import adbapi
+
+class Threaded:
+    def open_spider(self, spider):
+        self.pool = adbapi.ConnectionPool("sqlite3", "x.db")
+
+class Plain:
+    def process_item(self, item, spider):
+        return item
 """
 
 
 def test_settings_become_those_of_the_spider_and_of_the_job_and_the_rest_is_named(tmp_path):
-    project(tmp_path, SETTINGS)
+    name = project(tmp_path, SETTINGS, SPIDER + PIPELINES)
     below = tmp_path / "deeper"
     below.mkdir()
     read = settings_module.load(start=below, environ={"GOSSAMER_FETCH__TOTAL_TIMEOUT": "50s"}, flags={})
@@ -279,8 +292,11 @@ def test_settings_become_those_of_the_spider_and_of_the_job_and_the_rest_is_name
     assert adjusted.fetch.total_timeout == timedelta(seconds=50)  # the environment goes before Scrapy's setting
     assert spider.headers == {"Accept-Language": "de"}
     assert spider.outputs == ("out/{spider}-{time}.jsonl",)
-    named = " ".join(re.findall(r"(?:setting|Pipeline) ([\w.]+)", " ".join(spider._remarks())))
-    assert named == "HTTPCACHE_ENABLED scrapy.pipelines.images.ImagesPipeline FEEDS"
+    told = " ".join(spider._remarks())
+    assert re.findall(r"Scrapy setting (\w+)", told) == ["HTTPCACHE_ENABLED", "FEEDS"]
+    assert "scrapy.pipelines.images.ImagesPipeline downloads by Scrapy's engine" in told
+    assert f"{name}.spiders.Threaded uses adbapi of Twisted" in told
+    assert "Plain" not in told
 
 
 def test_where_a_project_says_nothing_our_own_defaults_hold(tmp_path):

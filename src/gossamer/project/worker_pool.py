@@ -253,6 +253,8 @@ class WorkerPool:
         except Exception as error:  # a spider's constructor may raise anything
             self._leave_alone(job, error)
             return
+        for remark in spider._remarks():
+            self._reports.trouble(job.id, "spider", remark)
         slot = JobSlot(job=job, taken_at=self._project.clock.monotonic())
         task = asyncio.create_task(self._serve(slot, spider, settings), name=f"serve {job.id}")
         self._tasks[job.id], self._slots[job.id] = task, slot

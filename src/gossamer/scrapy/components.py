@@ -6,9 +6,11 @@ How it fails: NotConfigured leaves a part out, as in Scrapy; anything else it ra
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
 from inspect import signature
+from types import CodeType
 from typing import Any, NoReturn
 
 import scrapy
@@ -29,6 +31,12 @@ SENT = ("engine_started", "engine_stopped", "spider_opened", "spider_closed", "s
         "item_dropped", "response_received")  # fmt: skip
 REPLACED = ("scrapy.downloadermiddlewares.", "scrapy.spidermiddlewares.", "scrapy.extensions.")
 MEDIA = "scrapy.pipelines.media"
+PARTS = ("ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "DOWNLOADER_MIDDLEWARES", "EXTENSIONS")
+REACTOR_ONLY = (
+    "twisted.enterprise.adbapi", "twisted.internet.reactor", "twisted.internet.threads", "twisted.internet.task",
+    "twisted.internet.epollreactor", "twisted.internet.asyncioreactor",
+)  # fmt: skip
+_NOT_USERS = ("scrapy", "builtins")
 
 
 class NoEngine:
@@ -81,12 +89,12 @@ def component_names(settings: Settings, setting: str) -> list[Any]:
 
 
 def built(crawler: ProjectCrawler, setting: str) -> list[Any]:
-    """The parts that a setting lists. Raises Misconfigured."""
+    """The parts that a setting lists, without those that need what is not here. Raises Misconfigured."""
     made = []
     for one in component_names(crawler.settings, setting):
         try:
             cls = load_object(one)
-            if not is_media(cls):
+            if unfit(cls) is None:
                 made.append(build_from_crawler(cls, crawler))
         except NotConfigured:
             continue
@@ -97,25 +105,57 @@ def built(crawler: ProjectCrawler, setting: str) -> list[Any]:
     return made
 
 
-def is_media(cls: object) -> bool:
-    """Does the pipeline download files itself, by Scrapy's engine?"""
-    return any(f"{base.__module__}" == MEDIA for base in getattr(cls, "__mro__", ()))
+def unfit(cls: object) -> str | None:
+    """Why a part of a project cannot work here, in words that follow its name."""
+    if any(base.__module__ == MEDIA for base in getattr(cls, "__mro__", ())):
+        return "downloads by Scrapy's engine, and does nothing here: items pass it unchanged"
+    home = sys.modules.get(getattr(cls, "__module__", ""))
+    known = vars(home) if home is not None else {}
+    for name in sorted(words_of(cls) & known.keys()):
+        module = getattr(known.get(name), "__module__", None) or getattr(known.get(name), "__name__", "")
+        if str(module).startswith(REACTOR_ONLY):
+            return f"uses {name} of Twisted, whose reactor does not run here, and is left out"
+    return None
 
 
-def media_pipelines(settings: Settings) -> list[str]:
-    """Those of ITEM_PIPELINES. One that cannot be loaded is told of when it is built."""
-    found = []
-    for one in component_names(settings, "ITEM_PIPELINES"):
-        name = _name(one)
-        if name.startswith("scrapy.pipelines."):
-            found.append(name)
-            continue
-        try:
-            cls = load_object(one)
-        except Exception:  # noqa: S112 - `built` raises it with its name
-            continue
-        if is_media(cls):
-            found.append(name)
+def unfit_parts(settings: Settings) -> dict[str, str]:
+    """The parts that are left out, by name, with the reason. One that cannot be loaded is told of when it is built."""
+    found = {}
+    for setting in PARTS:
+        for one in component_names(settings, setting):
+            try:
+                why = unfit(load_object(one))
+            except Exception:  # noqa: S112 - `built` raises it with its name
+                continue
+            if why is not None:
+                found[_name(one)] = why
+    return found
+
+
+def words_of(cls: object) -> set[str]:
+    """The names and texts in the code of a class: what it speaks of."""
+    found: set[str] = set()
+    for base in users_classes(cls):
+        for value in vars(base).values():
+            code = getattr(getattr(value, "__func__", value), "__code__", None)
+            found |= _words_in(code) if code is not None else set()
+    return found
+
+
+def users_classes(cls: object) -> list[type]:
+    """The classes that it is made of, without Scrapy's own."""
+    return [base for base in getattr(cls, "__mro__", ()) if base.__module__.partition(".")[0] not in _NOT_USERS]
+
+
+def _words_in(code: CodeType) -> set[str]:
+    found = {*code.co_names}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _words_in(constant)
+        elif isinstance(constant, str):
+            found.add(constant)
+        elif isinstance(constant, tuple):
+            found |= {one for one in constant if isinstance(one, str)}
     return found
 
 

@@ -21,7 +21,7 @@ from scrapy.settings import Settings as ScrapySettings
 
 from ..settings import Settings
 from ..units import Size
-from .components import component_names, media_pipelines
+from .components import component_names, unfit_parts
 
 KEYS = "GOSSAMER_ITEM_KEYS"  # the fields that make two items the same: a name, a list, or a dict by class
 SESSION = "GOSSAMER_SESSION"  # the name of the session of all requests; False: none
@@ -116,11 +116,7 @@ def remarks_of(settings: ScrapySettings) -> list[str]:
         for name, advice in IGNORED.items()
         if is_set(settings, name) and settings.get(name) and not _is_off(settings, name)
     ]
-    told += [
-        f"Pipeline {name} has no effect: it downloads by Scrapy's engine. Items pass it unchanged; page.file does that "
-        f"in a spider of Gossamer's."
-        for name in media_pipelines(settings)
-    ]
+    told += [f"{name} {why}." for name, why in unfit_parts(settings).items()]
     return told + _outputs(settings)[1]
 
 

@@ -13,7 +13,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import CodeType
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -30,7 +29,7 @@ from ..parse.page import Page
 from ..parse.spider import Spider, Start
 from ..pipeline.steps import Drop
 from ..settings import Settings
-from .components import ProjectCrawler, built, open_all
+from .components import ProjectCrawler, built, open_all, users_classes, words_of
 from .downloader import DownloaderMiddlewares
 from .items import ScrapyItem, item_of
 from .requests import RequestTerms, mark_of, queued, refusal
@@ -245,7 +244,7 @@ def _callbacks(cls: type[scrapy.Spider]) -> tuple[str, ...]:
     """The methods that may parse pages: those of the user's classes, and the few that Scrapy's own classes name."""
     own = {
         name
-        for base in _users_classes(cls)
+        for base in users_classes(cls)
         for name, value in vars(base).items()
         if callable(value) and not name.startswith("__") and name not in vars(scrapy.Spider)
     }
@@ -254,12 +253,8 @@ def _callbacks(cls: type[scrapy.Spider]) -> tuple[str, ...]:
             *sorted(named | {name for name in own if name.startswith("_")}))  # fmt: skip
 
 
-def _users_classes(cls: type) -> list[type]:
-    return [base for base in cls.__mro__ if base.__module__.partition(".")[0] not in ("scrapy", "builtins")]
-
-
 def _source(cls: type) -> str:
-    files = {file for base in _users_classes(cls) if (file := inspect.getsourcefile(base)) is not None}
+    files = {file for base in users_classes(cls) if (file := inspect.getsourcefile(base)) is not None}
     return "\n".join(Path(file).read_text(encoding="utf-8", errors="replace") for file in sorted(files))
 
 
@@ -271,22 +266,7 @@ def _session_of(cls: type, settings: ScrapySettings) -> str | None:
         return str(named) if isinstance(named, str) else VISITOR if named else None
     if not settings.getbool("COOKIES_ENABLED"):
         return None
-    codes = [
-        value.__code__ for base in _users_classes(cls) for value in vars(base).values() if hasattr(value, "__code__")
-    ]
-    return VISITOR if any(_words(code) & _SIGNS_OF_VISITORS for code in codes) else None
-
-
-def _words(code: CodeType) -> set[str]:
-    found = {*code.co_names}
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            found |= _words(constant)
-        elif isinstance(constant, str):
-            found.add(constant)
-        elif isinstance(constant, tuple):
-            found |= {one for one in constant if isinstance(one, str)}
-    return found
+    return VISITOR if words_of(cls) & _SIGNS_OF_VISITORS else None
 
 
 def _urls(given: Any) -> Sequence[str]:
