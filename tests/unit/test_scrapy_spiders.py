@@ -132,8 +132,8 @@ async def test_what_a_callback_gives_becomes_items_with_keys_and_requests_with_d
     parsed = await run_callback(shop, "parse", page_of(shop))
 
     assert [(type_name(item), item_key(item), dict(item)) for item in parsed.items] == [
-        ("item", URL, {"one": "Lamp"}),
-        ("item", f"{URL}#2", {"two": URL}),
+        ("shop", URL, {"one": "Lamp"}),
+        ("shop", f"{URL}#2", {"two": URL}),
         ("Ware", "A1", {"sku": "A1", "price": 3}),
     ]
     (request,) = parsed.requests

@@ -15,7 +15,7 @@ from scrapy.http import Response
 from scrapy.settings import Settings as ScrapySettings
 
 from ..errors import ParseFailed
-from ..model.item import DICT_TYPE, KeyedDict
+from ..model.item import KeyedDict
 from .settings_table import KEYS, item_key_fields
 
 
@@ -33,9 +33,10 @@ class ScrapyItem(KeyedDict):
         self.response = response
 
 
-def item_of(item: Any, settings: ScrapySettings, place: str, response: Response | None) -> ScrapyItem:
-    """The item as it is stored. `place` is its key where none is named. Raises ParseFailed."""
-    kind = DICT_TYPE if type(item) is dict else type(item).__name__
+def item_of(item: Any, spider: str, settings: ScrapySettings, place: str, response: Response | None) -> ScrapyItem:
+    """The item as it is stored. `place` is its key where none is named. A dict, which has no class to speak of, is of
+    the type of its spider: dicts of two spiders for one page are different things. Raises ParseFailed."""
+    kind = spider if type(item) is dict else type(item).__name__
     values = {str(name): plain(value) for name, value in ItemAdapter(item).asdict().items()}
     key = _key(values, item_key_fields(settings, kind), kind) or place
     return ScrapyItem(values, type=kind, key=key, item=item, place=place, response=response)

@@ -52,7 +52,7 @@ IGNORED = {
     "DOWNLOAD_SLOTS": 'Write [domains."..."] tables with rate and concurrency.',
     "DUPEFILTER_CLASS": "The queue knows every address of the job; [urls] says which are the same.",
     "FILES_STORE": "Media pipelines do not run.",
-    "HTTPCACHE_ENABLED": "Pages are kept in the archive and asked for conditionally; `gossamer crawl NAME --replay`.",
+    "HTTPCACHE_ENABLED": "Pages are in the archive; `gossamer crawl NAME --replay` answers from there.",
     "IMAGES_STORE": "Media pipelines do not run.",
     "JOBDIR": "Every crawl can be stopped and goes on.",
     "LOG_FILE": "`gossamer crawl --json-logs` writes to stderr.",

@@ -38,6 +38,7 @@ from .scraping import ItemPipelines, Places, SpiderMiddlewares, collected
 from .settings_table import SESSION, adjusted, attributes_of, remarks_of, uses_own_parts
 
 VISITOR = "visitor"  # the session of spiders that log in
+UNSENT = "Something of the project listens to the signal %s, which is never sent here."
 _OF_SCRAPY = ("_callback", "_errback", "_parse_sitemap")  # callbacks that Scrapy's own spider classes name
 _SIGNS_OF_VISITORS = frozenset({"FormRequest", "from_response", "cookiejar", "cookies"})
 _NOT_HEARD = ("parse", "quality")  # failures of our own, of which Scrapy tells no errback
@@ -105,10 +106,7 @@ class ScrapySpider(Spider):
     def _remarks(self) -> list[str]:
         told = self._ignored()
         if self._made is not None:
-            told += [
-                f"Something of the project listens to the signal {name}, which is never sent here."
-                for name in self._made.crawler.unsent()
-            ]
+            told += [UNSENT % name for name in self._made.crawler.unsent()]
         proxies = [name for name in ("http_proxy", "https_proxy") if os.environ.get(name)]
         if proxies and self.scrapy_settings.getbool("HTTPPROXY_ENABLED"):
             told.append(
@@ -124,11 +122,14 @@ class ScrapySpider(Spider):
 
     async def _entered(self) -> None:
         made = self._objects()
+        before = set(made.crawler.unsent())
         made.extensions = built(made.crawler, "EXTENSIONS")
         pipelines = ItemPipelines(built(made.crawler, "ITEM_PIPELINES"), made.crawler)
         await made.crawler.tell(signals.engine_started)
         await open_all(pipelines.parts, made.spider, "open_spider")
         made.pipelines = pipelines
+        for name in set(made.crawler.unsent()) - before:
+            self.log.warning(UNSENT, name)
         await made.crawler.tell(signals.spider_opened)
 
     def closed(self, report: Any) -> None:
@@ -197,7 +198,7 @@ class ScrapySpider(Spider):
             elif ItemAdapter.is_item(entry):
                 count += 1
                 place = source.url + (f" {mark}" if mark else "") + (f"#{count}" if count > 1 else "")
-                found.append(item_of(entry, settings, place, response))
+                found.append(item_of(entry, self.name, settings, place, response))
             elif entry is not None:
                 raise refusal(
                     f"it gave a {type(entry).__name__} ({entry!r:.80}); items and requests are possible", what
@@ -210,7 +211,11 @@ class ScrapySpider(Spider):
         if made is None or made.pipelines is None:
             return item
         passed = await made.pipelines.process(item.item, item.response)
-        return passed if isinstance(passed, Drop) else item_of(passed, self.scrapy_settings, item.place, item.response)
+        return (
+            passed
+            if isinstance(passed, Drop)
+            else item_of(passed, self.name, self.scrapy_settings, item.place, item.response)
+        )
 
     def _request_terms(self) -> RequestTerms:
         self._objects()

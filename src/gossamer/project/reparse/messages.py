@@ -39,6 +39,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Work for a child."""
 
     reparsed_at: float
+    stores: bool = True  # False: a dry run
     usual: tuple[Tally, ...] = ()  # what is nearly always filled, by spider, as earlier days have shown
     pages: tuple[PageOrder, ...]
 

@@ -47,10 +47,20 @@ class Died(Exception):
 
 
 class ParserPool:
-    """`size` child processes. A child that is silent about one page for longer than `patience` counts as hanging."""
+    """`size` child processes. A child that is silent about one page for longer than `patience` counts as hanging. What
+    comes of pages is stored, unless not `stores`."""
 
-    def __init__(self, reparsed_at: float, *, size: int, patience: timedelta, usual: tuple[Tally, ...] = ()) -> None:
+    def __init__(
+        self,
+        reparsed_at: float,
+        *,
+        size: int,
+        patience: timedelta,
+        usual: tuple[Tally, ...] = (),
+        stores: bool = True,
+    ) -> None:
         self._reparsed_at = reparsed_at
+        self._stores = stores
         self._usual = usual
         self._size = max(1, size)
         self._patience = patience
@@ -67,7 +77,7 @@ class ParserPool:
                 await portions.put(())
 
         async def serve() -> None:
-            parser = _Parser(self._reparsed_at, self._patience, self._usual)
+            parser = _Parser(self._reparsed_at, self._patience, self._usual, self._stores)
             try:
                 while portion := await portions.get():
                     async for outcomes in parser.parse(portion):
@@ -123,8 +133,9 @@ async def _raise_first(working: asyncio.Task[None]) -> None:
 class _Parser:
     """One child at a time: started when it is needed, replaced when it dies."""
 
-    def __init__(self, reparsed_at: float, patience: timedelta, usual: tuple[Tally, ...]) -> None:
+    def __init__(self, reparsed_at: float, patience: timedelta, usual: tuple[Tally, ...], stores: bool) -> None:
         self._reparsed_at = reparsed_at
+        self._stores = stores
         self._usual = usual
         self._patience = patience
         self._child: _Process | None = None
@@ -157,7 +168,7 @@ class _Parser:
     async def _ask(self, pages: tuple[PageOrder, ...]) -> AsyncIterator[tuple[Outcome, int]]:
         """The outcome of each page and its length in bytes. Raises Misconfigured, Died."""
         self._child = self._child or await _Process.start()
-        order = frame(Order(reparsed_at=self._reparsed_at, pages=pages, usual=self._usual))
+        order = frame(Order(reparsed_at=self._reparsed_at, stores=self._stores, pages=pages, usual=self._usual))
         for _ in pages:
             content = await self._child.ask(order, self._patience)
             order = b""

@@ -81,7 +81,7 @@ class ArchiveParser:
     async def _parse(self, order: Order, wanted: PageOrder, snapshot: Snapshot | Permanent) -> Outcome:
         if isinstance(snapshot, Permanent):
             return Outcome(wanted=wanted, failure="lost", message=str(snapshot))
-        parts = await self._parts_of(wanted, order.usual)
+        parts = await self._parts_of(wanted, order)
         if isinstance(parts, str):
             return Outcome(wanted=wanted, failure=ParseFailed.reason, message=parts)
         if snapshot.status >= 400 and snapshot.status not in parts.spider.handle_statuses:
@@ -138,14 +138,15 @@ class ArchiveParser:
             if isinstance(parts, SpiderParts):
                 await run_hook(parts.spider, "_left", "")
 
-    async def _parts_of(self, wanted: PageOrder, usual: Sequence[Tally]) -> SpiderParts | str:
+    async def _parts_of(self, wanted: PageOrder, order: Order) -> SpiderParts | str:
         which = (wanted.spider, wanted.start, wanted.arguments)
         known = self._parts.get(which)
         if known is None:
             try:
                 spider = load(wanted.spider, self._settings, start=wanted.start, arguments=wanted.arguments)
-                await run_hook(spider, "_entered", wanted.run)
-                known = self._parts_for(spider, [one for one in usual if one.spider == spider.name])
+                if order.stores:
+                    await run_hook(spider, "_entered", wanted.run)
+                known = self._parts_for(spider, [one for one in order.usual if one.spider == spider.name])
             except BadArguments as error:
                 known = str(error)
             self._parts[which] = known

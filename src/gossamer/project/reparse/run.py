@@ -77,7 +77,13 @@ async def reparse(
     """
     now = project.clock.now()
     report = Report()
-    pool = ParserPool(now, size=processes or cores(), patience=patience_of(project), usual=await usual_of(project))
+    pool = ParserPool(
+        now,
+        size=processes or cores(),
+        patience=patience_of(project),
+        usual=await usual_of(project),
+        stores=would_change is None,
+    )
     preview = None
     if would_change is not None:
         preview = Preview(project, may_be_stale=choice.job is not None or choice.failed)
