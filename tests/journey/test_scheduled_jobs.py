@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gossamer.crawl.page_facts import rhythm_of
-from gossamer.crawl.seeding import SOURCE_PAUSES
+from gossamer.crawl.seed_context import SOURCE_PAUSES
 from gossamer.model.events import Silence
 from gossamer.model.job import Job, JobState
 from gossamer.model.task import DropReason

@@ -12,39 +12,34 @@ duplicate.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from datetime import timedelta
-from typing import Protocol
 
 import msgspec
 
-from ..backends.state import State
-from ..clock import Clock
 from ..errors import FrontierFull, Misconfigured, SourceFailed
 from ..frontier.admission import FORCED_IN_VAIN, Admission, Judged, Scope, forced_in_vain
 from ..frontier.contract import JobTerms
 from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
-from ..model.url import UrlRules, site_of
+from ..model.url import site_of
 from ..parse.spider import SeedDigest, Spider, listed_seeds, seeds, session_names
 from ..schedule import sources
 from ..schedule.authority import demand_own_job
 from ..schedule.recrawl import PageChoice, RecrawlBounds
 from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, SiteSource, StartSource
-from ..settings import Settings
-from ..store.contract import Archive, RecordStore
 from .freshness import freshness_of
-from .guest_turn import Announce, take_turn
+from .guest_turn import take_turn
+from .own_sitemaps import listed_pages, reads_sitemaps
 from .page_facts import rhythm_of
 from .page_request import put_aside
-from .source_files import ClosedFor, SourceFiles
+from .seed_context import SeedContext
 from .windows import job_windows
 from .worker import Worker
 
 SEEDS_AT_ONCE = 500
-SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails
 SOURCE_FAILED = "source failed"  # the ending of a job that had nothing to begin with; the error follows
 LONGEST_ENDING = 500
 FULL_PAUSE = timedelta(milliseconds=500)
@@ -52,29 +47,6 @@ LEASE = timedelta(seconds=15)  # after so long without a sign another worker rea
 RENEW = timedelta(seconds=4)
 LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
 SHORTEST = 60.0  # seconds between two fetches of a page, where the schedule says nothing
-
-
-class OpenFiles(Protocol):
-    """Opens what fetches sitemaps and feeds, with the project's settings, robots.txt answers and proxies."""
-
-    def __call__(
-        self, *, spider: Spider, announce: Announce, closed_for: ClosedFor
-    ) -> AbstractAsyncContextManager[SourceFiles]: ...
-
-
-class SeedContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What seeding needs of an open project. `end_job` closes a job that had nothing to begin with."""
-
-    settings: Settings
-    clock: Clock
-    rules: UrlRules
-    state: State
-    records: RecordStore
-    worker: str
-    open_files: OpenFiles
-    end_job: Callable[[Job, str, EventSink], Awaitable[object]]
-    source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES
-    archive: Archive | None = None  # where long bodies of requests wait
 
 
 async def work_off(
@@ -109,7 +81,7 @@ async def work_off(
         return await worker.run()
     else:
         entering = asyncio.create_task(
-            _enter_start(context, spider, job.id, scope, sites, events, known=sealed), name="seeds"
+            _enter_start(context, spider, job, terms, scope, sites, events, known=sealed), name="seeds"
         )
     drained = asyncio.create_task(worker.draining.wait(), name="drained while reading seeds")
     try:
@@ -138,9 +110,18 @@ async def _run_beside(worker: Worker, entering: asyncio.Task[None]) -> bool:
 
 
 async def _enter_start(
-    context: SeedContext, spider: Spider, job: str, scope: Scope, sites: set[str], events: EventSink, *, known: bool
+    context: SeedContext,
+    spider: Spider,
+    job: Job,
+    terms: JobTerms,
+    scope: Scope,
+    sites: set[str],
+    events: EventSink,
+    *,
+    known: bool,
 ) -> None:
-    """Offer the spider's own seeds. Those of a job in which all are `known` only widen the scope."""
+    """Offer the spider's own seeds, then those of its sites' sitemaps where it wants them. Those of a job in which all
+    are `known` only widen the scope."""
     admission = _admission(context, spider, scope)
     max_queued = context.settings.crawl.max_queued
     chunk: list[Request] = []
@@ -151,14 +132,30 @@ async def _enter_start(
         if not known:
             chunk.append(request)
         if len(chunk) >= SEEDS_AT_ONCE:
-            await offer(context, job, admission.judge(chunk), max_queued, events)
+            await offer(context, job.id, admission.judge(chunk), max_queued, events)
             chunk = []
     if not count:
         raise Misconfigured(f"Spider {spider.name} has nothing to start from. Give it start_urls, or a start() method.")
     if chunk:
-        await offer(context, job, admission.judge(chunk), max_queued, events)
-    if not known:
-        await context.state.jobs.seal_seeds(job, digest.text)
+        await offer(context, job.id, admission.judge(chunk), max_queued, events)
+    if known:
+        return
+    if reads_sitemaps(context, spider, job.depth):
+        async with aclosing(listed_pages(context, spider, job.id, terms)) as listed:
+            async for some in _chunks(listed):
+                await offer(context, job.id, admission.judge(some), max_queued, events)
+    await context.state.jobs.seal_seeds(job.id, digest.text)
+
+
+async def _chunks(requests: AsyncIterator[Request]) -> AsyncIterator[list[Request]]:
+    chunk: list[Request] = []
+    async for request in requests:
+        chunk.append(request)
+        if len(chunk) >= SEEDS_AT_ONCE:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
 
 
 def _admission(context: SeedContext, spider: Spider, scope: Scope) -> Admission:

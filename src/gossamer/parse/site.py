@@ -3,7 +3,8 @@ crawls the part of a site that somebody asked for over HTTP. `PageSpider` takes 
 no link.
 
 `SiteSpider` follows what a browser or a search engine would: links, redirects by <meta> and header, frames, <link> and
-Link headers to other pages, forms that ask nothing. Pictures, scripts and other files are not pages.
+Link headers to other pages, forms that ask nothing, and what the site's sitemaps list.
+Pictures, scripts and other files are not pages.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class SiteSpider(Spider):
     """Crawls the sites of its start URLs, for any number of them."""
 
     name = "site"
+    sitemaps = True
 
     def __init__(self, start_urls: Sequence[str]) -> None:
         if not start_urls:
@@ -122,6 +124,7 @@ class PageSpider(SiteSpider):
     """Takes single pages, wherever their redirects lead. Follows no link."""
 
     name = "page"
+    sitemaps = False
     allowed_domains = "*"
 
     def __init__(self) -> None:

@@ -84,6 +84,7 @@ class Spider:
     sessions: int | None = None  # a pool of that many visitors; one that is blocked is replaced
 
     _reveal: Reveal = staticmethod(secret_of_environment)  # what looks secrets up
+    sitemaps: bool = False  # pages that the sitemaps of the start addresses list are seeds, too
     rules: Sequence[Rule] = ()  # links to follow besides those that callbacks ask for
     outputs: Sequence[str] = ()  # where its crawls write their records, without -o
     arguments: Mapping[str, Any] = MappingProxyType({})  # that this crawl was given (arguments.py)

@@ -121,10 +121,11 @@ async def crawl(
                 stopping(worker.drain) if heeds_signals else nullcontext(),
                 PARENT.at_work(settings.crawl.parse_timeout),
             ):
+                seeding = seed_context(project, on_the_net=transports is None)
                 running = Running(project=project, job=job, resumed=resumed, worker=worker)
                 watching = asyncio.create_task(attend(running), name="attend") if attend else None
                 try:
-                    drained = await work_off(seed_context(project), spider, job, worker, scope, sites, listeners)
+                    drained = await work_off(seeding, spider, job, worker, scope, sites, listeners)
                     if drained:
                         storing = await close_when_stored(project, spider, job, listeners, sink, worker.draining)
                 finally:

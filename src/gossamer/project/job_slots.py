@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from ..clock import Clock
-from ..crawl.seeding import SOURCE_PAUSES
+from ..crawl.seed_context import SOURCE_PAUSES
 from ..crawl.windows import OpenTimes
 from ..errors import Misconfigured
 from ..model.job import Job

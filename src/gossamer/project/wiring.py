@@ -21,7 +21,7 @@ from ..crawl.freshness import freshness_of
 from ..crawl.guest_turn import Announce, GuestTurns
 from ..crawl.pacer import AddressPace, Pacer
 from ..crawl.page_request import PageRequests
-from ..crawl.seeding import SOURCE_PAUSES, SeedContext
+from ..crawl.seed_context import SOURCE_PAUSES, SeedContext
 from ..crawl.sessions import Sessions, SessionTerms
 from ..crawl.source_files import ClosedFor, SourceFiles
 from ..crawl.windows import job_windows
@@ -436,8 +436,11 @@ async def is_over(jobs: JobBook, job: str) -> bool:
     return await jobs.is_sealed(job) and not (await jobs.counts(job)).open
 
 
-def seed_context(project: Project, *, source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES) -> SeedContext:
-    """What seeding needs of the project. `source_pauses` lie between two tries of a source that fails."""
+def seed_context(
+    project: Project, *, source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES, on_the_net: bool = True
+) -> SeedContext:
+    """What seeding needs of the project. `source_pauses` lie between two tries of a source that fails; what is not
+    `on_the_net` has no sitemaps."""
     return SeedContext(
         settings=project.settings,
         clock=project.clock,
@@ -455,5 +458,6 @@ def seed_context(project: Project, *, source_pauses: tuple[timedelta, ...] = SOU
         ),
         end_job=partial(end_job, project),
         source_pauses=source_pauses,
+        on_the_net=on_the_net,
         archive=project.archive if project.settings.store.keep_pages else None,
     )

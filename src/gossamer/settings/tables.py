@@ -218,6 +218,7 @@ class Crawl(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 32
     depth: int | None = None
     limit: int | None = None
+    sitemaps: bool = True  # for crawls without a spider, and spiders that ask: pages of their sites' sitemaps are seeds
     max_queued: int | None = 5_000_000
     max_urls_per_site: int | None = None
     max_urls_per_pattern: int | None = 200_000

@@ -134,8 +134,9 @@ async def _of_site(
                 async for entry in found:
                     yield entry
             return
-        except SourceFailed:
-            continue
+        except SourceFailed as error:
+            if isinstance(error.__cause__, FetchFailed):
+                return  # the site does not answer: its pages find that out as well
 
 
 async def _of_list(

@@ -1,0 +1,52 @@
+"""Pages that the sitemaps of a crawl's own sites list, as seeds: of a crawl without a spider, and of spiders that ask.
+
+How it fails: Misconfigured and BackendUnavailable. A site without sitemaps, or with some that cannot be read, is no
+trouble: the crawl has its links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import timedelta
+
+from ..frontier.contract import JobTerms
+from ..model.task import Request
+from ..model.url import origin_of
+from ..parse.spider import Spider, listed_seeds
+from ..schedule import sources
+from ..schedule.sources import SiteSource
+from .guest_turn import take_turn
+from .seed_context import SeedContext
+from .windows import job_windows
+
+MOST_PAGES = 1_000_000  # that are taken from the sitemaps of one origin
+MOST_ORIGINS = 20  # of the start addresses whose sitemaps are read
+
+
+def reads_sitemaps(context: SeedContext, spider: Spider, depth: int | None) -> bool:
+    """Not where links are followed for some steps only: a sitemap lists pages of any depth."""
+    return spider.sitemaps and context.settings.crawl.sitemaps and context.on_the_net and depth is None
+
+
+async def listed_pages(
+    context: SeedContext, spider: Spider, job: str, terms: JobTerms
+) -> AsyncGenerator[Request, None]:
+    """Every page that they list, as often as they list it; of each origin no more than the job may fetch."""
+    windows = job_windows(context.settings, terms, context.clock)
+    most = MOST_PAGES if terms.limit is None else min(terms.limit, MOST_PAGES)
+
+    async def announce(site: str, rest: timedelta, request: str) -> float:
+        state, name = context.state, f"{context.worker}.{job}.{request}"
+        return await take_turn(state.seeds, state.frontier, context.clock, site=site, rest=rest, request=name)
+
+    def closed_for(site: str) -> timedelta:
+        return max(windows.job.wait(), windows.wait_for(site))
+
+    async with context.open_files(spider=spider, announce=announce, closed_for=closed_for) as files:
+        for origin in list(dict.fromkeys(origin_of(url) for url in listed_seeds(spider)))[:MOST_ORIGINS]:
+            source = SiteSource(url=f"{origin}/", page=False, max_urls=most)
+            # That there are more than `most` is no news: the limit of the job says so.
+            async with aclosing(sources.entries(source, files.context(report=lambda words: None))) as listed:
+                async for entry in listed:
+                    yield Request(url=entry.url, lastmod=entry.lastmod)

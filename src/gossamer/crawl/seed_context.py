@@ -1,0 +1,47 @@
+"""What seeding needs of an open project, in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from ..backends.state import State
+from ..clock import Clock
+from ..model.events import EventSink
+from ..model.job import Job
+from ..model.url import UrlRules
+from ..parse.spider import Spider
+from ..settings import Settings
+from ..store.contract import Archive, RecordStore
+from .guest_turn import Announce
+from .source_files import ClosedFor, SourceFiles
+
+SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails
+
+
+class OpenFiles(Protocol):
+    """Opens what fetches sitemaps and feeds, with the project's settings, robots.txt answers and proxies."""
+
+    def __call__(
+        self, *, spider: Spider, announce: Announce, closed_for: ClosedFor
+    ) -> AbstractAsyncContextManager[SourceFiles]: ...
+
+
+class SeedContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What seeding needs of an open project. `end_job` closes a job that had nothing to begin with."""
+
+    settings: Settings
+    clock: Clock
+    rules: UrlRules
+    state: State
+    records: RecordStore
+    worker: str
+    open_files: OpenFiles
+    end_job: Callable[[Job, str, EventSink], Awaitable[object]]
+    source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES
+    archive: Archive | None = None  # where long bodies of requests wait
+    on_the_net: bool = True  # False: pages come from elsewhere, and no sitemap is looked for
