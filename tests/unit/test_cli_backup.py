@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
+import sys
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 import zstandard
 
 from gossamer.backends.sqlite.record_stream import SqliteRecordStream
+from gossamer.backends.sqlite.snapshot import copy_as_of_now
 from gossamer.backends.worker_names import worker_name
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
@@ -29,9 +32,11 @@ from gossamer.schedule.sources.kinds import CommandSource
 from gossamer.store.contract import RecordQuery
 
 from ..conformance.stores import NOW, book, page_of, result
+from ..services.valkey import running_valkey
 from .commandline import TOML, ProjectFolder, candidate
 from .commandline import project as project
 
+backup_module = sys.modules["gossamer.project.move.backup"]  # the package has a function of that name
 ELSEWHERE = (
     'state = "sqlite:///new/state.db"\nrecords = "sqlite:///new/records.db"\narchive = "folder:///new/archive"\n'
 )
@@ -153,14 +158,64 @@ def test_a_file_that_is_there_is_left_alone(project: ProjectFolder) -> None:
     assert file.read_bytes() == before
 
 
-def test_a_project_at_work_is_not_backed_up(project: ProjectFolder) -> None:
+def test_a_project_at_work_is_backed_up_as_it_is_and_what_is_in_hand_is_queued(project: ProjectFolder) -> None:
     async def hold(system: Project) -> None:
         job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=False)
-        await system.state.frontier.add(job.id, [candidate("https://shop.example/1")])
+        await system.state.frontier.add(job.id, [candidate("https://shop.example/1"), candidate("https://b.example/")])
         await system.state.frontier.lease(job.id, worker_name(), 1)
 
     project.fill(hold)
     said = project.run("backup", "books.backup")
+    assert said.code == 0
+    assert "Workers were at work: the backup is the project as it was at" in said.err
+    assert [file.name for file in project.folder.glob(".backup-*")] == []
+
+    project.write("gossamer.toml", ELSEWHERE + TOML)
+    assert project.run("restore", "books.backup").code == 0
+    (job,) = json.loads(project.run("job", "list", "--json").out)
+    assert (job["open"], job["state"]) == (2, "running")
+
+
+def test_what_ends_between_the_copies_of_state_and_records_is_not_lost(project: ProjectFolder, monkeypatch) -> None:
+    leases: list[Any] = []
+
+    async def hold(system: Project) -> None:
+        job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=False)
+        await system.state.frontier.add(job.id, [candidate("https://shop.example/0")])
+        leases.extend((await system.state.frontier.lease(job.id, worker_name(), 1)).leases)
+
+    async def end(system: Project) -> None:
+        await system.records.save([result(book("0"), page=page_of("https://shop.example/0"))])
+        await system.state.frontier.complete(leases.pop(), UrlState.DONE)
+
+    def copy(source: Path, target: Path, role: str) -> None:
+        copy_as_of_now(source, target, role)
+        if leases:  # after the first copy, whichever that is
+            project.fill(end)
+
+    project.fill(hold)
+    monkeypatch.setattr(backup_module, "copy_as_of_now", copy)
+    assert project.run("backup", "books.backup").code == 0
+    assert leases == []
+
+    project.write("gossamer.toml", ELSEWHERE + TOML)
+    assert project.run("restore", "books.backup").code == 0
+    (job,) = json.loads(project.run("job", "list", "--json").out)
+    records = project.run("export", "-o", "-", "--format", "jsonl").out.splitlines()
+    assert (job["done"], job["open"], len(records)) == (0, 1, 1)  # fetched again, and never done without its record
+
+
+def test_a_project_at_work_on_servers_is_not_backed_up(project: ProjectFolder) -> None:
+    with running_valkey() as valkey:
+        project.write("gossamer.toml", f'project = "at-work"\nstate = "{valkey.address()}"\n{TOML}')
+
+        async def hold(system: Project) -> None:
+            job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=False)
+            await system.state.frontier.add(job.id, [candidate("https://shop.example/1")])
+            await system.state.frontier.lease(job.id, worker_name(), 1)
+
+        project.fill(hold)
+        said = project.run("backup", "books.backup")
     assert said.code == 1
     assert "Stop them and back up again" in said.err
     assert not (project.folder / "books.backup").exists()

@@ -1,6 +1,9 @@
 """Backing a project up into one file, and restoring it at the configured addresses.
 
-    backup    checks as a move does; writes state, records and raw pages into the file, and counts again at the end
+    backup    checks as a move does; writes state, records and raw pages into the file, and counts again at the end.
+              While workers are at work on files of this machine, it goes by copies of them: of the state first. What
+              is done there is in the records by then, since results are stored before their pages are settled, and
+              what the records refer to is in the archive. A page that was done in between is fetched once more
     restore   checks the file and that the addresses are empty, loads it, and compares the counts with those in the file
 
 How it fails: `Misconfigured`, `BackendUnavailable`; a backup leaves no file then, a restore leaves stores that refuse
@@ -9,14 +12,19 @@ every other command. How it recovers: the same command again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
 
 import msgspec
 
 from ... import __version__
+from ...backends.addresses import is_local, local_path
 from ...backends.open import old_copy
+from ...backends.sqlite.snapshot import copy_as_of_now
 from ...clock import Clock, SystemClock
 from ...errors import BadState, Misconfigured
 from ...frontier.state_rows import DumpedJob, DumpedSchedule, StateRow
@@ -24,14 +32,28 @@ from ...model.stream import MoveMark, MoveStatus
 from ...model.url import FINGERPRINT_VERSION
 from ...schedule.sources.kinds import CommandSource, program, source_of
 from ...settings import Settings
-from ...store.contract import WholeArchive
+from ...store.contract import Segment, WholeArchive
 from ...store.record_rows import RecordRow
 from ...store.spool_homes import something_waits
+from ...units import moment
 from ..spools import waiting_by_job
 from .backup_file import FORMAT, BackupHeader, BackupReader, BackupWriter, SegmentFile, new_backup, open_backup
 from .move import MoveReport, Watch, in_time_of, load_all, records_progress, state_progress
 from .proof import differing_counts
-from .stores import ROLES, Counts, Part, Stores, another_file, exists, occupied, open_stores, require_rest, sizes
+from .stores import (
+    ROLES,
+    Counts,
+    Part,
+    Stores,
+    another_file,
+    at_work,
+    exists,
+    occupied,
+    open_stores,
+    require_complete,
+    require_rest,
+    sizes,
+)
 
 
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +75,15 @@ async def backup(
     roles = [role for role in ROLES if exists(settings, role) and (pages or role != "archive")]
     async with AsyncExitStack() as stack:
         source = await open_stores(stack, settings, clock, roles)
-        await require_rest(source, "back up")
-        counts = {role: await source.counts(role) for role in roles}
+        lives = is_on_this_machine(settings) and bool(await at_work(source))
+        if lives:
+            await require_complete(source)
+            source = await open_stores(stack, await _copied(stack, settings, file), clock, roles)
+        else:
+            await require_rest(source, "back up")
+        segments = await source.segments()
+        counts = {role: await source.counts(role) for role in roles if role != "archive"}
+        counts |= {"archive": sizes(segments)} if "archive" in roles else {}
         if not any(counts.values()):
             raise Misconfigured("There is nothing to back up: nothing has been crawled yet.")
         warnings = [
@@ -73,6 +102,11 @@ async def backup(
                 "Files that spiders asked for are not in a backup. Copy the folder files/ of the archive beside it, or "
                 "use `gossamer move`, which carries them."
             )
+        if lives:
+            warnings.append(
+                f"Workers were at work: the backup is the project as it was at {moment(clock.now())}. After a restore, "
+                "pages that were in hand or came later are fetched again."
+            )
         header = BackupHeader(
             format=FORMAT,
             version=__version__,
@@ -82,13 +116,40 @@ async def backup(
             counts=counts,
         )
         with new_backup(file, header) as writer:
-            await _dump(source, writer, counts, watch)
-            if counts != {role: await source.counts(role) for role in roles}:
+            await _dump(source, writer, counts, segments, watch)
+            if not lives and counts != {role: await source.counts(role) for role in roles}:
                 raise Misconfigured("Somebody worked on the project meanwhile. Stop all workers, and back up again.")
         return BackupReport(header=header, size=writer.size, warnings=tuple(warnings))
 
 
-async def _dump(source: Stores, writer: BackupWriter, counts: dict[str, Counts], watch: Watch) -> None:
+def is_on_this_machine(settings: Settings) -> bool:
+    """Are state and records in files here, of which copies can be made while others write?"""
+    return is_local(settings, "state") and is_local(settings, "records")
+
+
+async def _copied(stack: AsyncExitStack, settings: Settings, file: Path) -> Settings:
+    """The settings with copies of state and records, which go with the stack. The order matters: see above."""
+    folder = stack.enter_context(_folder_beside(file))
+    for role in ("state", "records"):
+        if not exists(settings, role):
+            continue
+        copy = Path(folder) / f"{role}.db"
+        await asyncio.to_thread(copy_as_of_now, local_path(settings, role), copy, role)
+        settings = msgspec.structs.replace(settings, **{role: f"sqlite:///{quote(str(copy))}"})
+    return settings
+
+
+def _folder_beside(file: Path) -> TemporaryDirectory[str]:
+    """A folder of its own where the backup is written: there must be room anyway. Raises Misconfigured."""
+    try:
+        return TemporaryDirectory(prefix=".backup-", dir=file.absolute().parent)
+    except OSError as error:
+        raise Misconfigured(f"{file} cannot be written ({error.strerror}). Name another place for it.") from error
+
+
+async def _dump(
+    source: Stores, writer: BackupWriter, counts: dict[str, Counts], segments: Sequence[Segment], watch: Watch
+) -> None:
     if source.state is not None:
         progress = state_progress(counts["state"], watch)
         async for states in source.state.stream.dump():
@@ -101,8 +162,9 @@ async def _dump(source: Stores, writer: BackupWriter, counts: dict[str, Counts],
             progress(records)
     if source.archive is not None:
         done = 0
-        async for segment in source.archive.segments():
-            await writer.write([SegmentFile(segment.name, await source.archive.read_segment(segment.name))])
+        for segment in segments:
+            content = await source.archive.read_segment(segment.name)
+            await writer.write([SegmentFile(segment.name, content[: segment.size])])  # it may have grown since
             done += segment.size
             watch("archive", done, counts["archive"].get("bytes", 0))
 

@@ -101,6 +101,17 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
 
 async def require_rest(source: Stores, verb: str) -> None:
     """Refuse to copy while workers are at work, and to copy what is not complete. Raises Misconfigured, BadState."""
+    await require_complete(source)
+    if busy := await at_work(source):
+        names = ", ".join(sorted(busy)[:3]) + (", ..." if len(busy) > 3 else "")
+        raise Misconfigured(
+            f"{len(busy)} of the project's workers are at work ({names}). Stop them and {verb} again; those that were "
+            f"killed on another machine are forgotten when their leases end."
+        )
+
+
+async def require_complete(source: Stores) -> None:
+    """Raises BadState for stores that a move or a restore has not filled to its end."""
     for role in ("state", "records"):
         stream = source.stream(role)
         mark = await stream.mark() if stream is not None else None
@@ -110,17 +121,15 @@ async def require_rest(source: Stores, verb: str) -> None:
                 f"What is at {source.place(role)} ({role}) is not complete itself: {how} from {mark.place} has not "
                 f"come to its end. Run that one again first."
             )
+
+
+async def at_work(source: Stores) -> set[str]:
+    """The names of the workers that live, or may live, and work on the project."""
     if source.state is None:
-        return
+        return set()
     now = await source.state.stream.time()
     cards = [card.name for card in await source.state.workers.workers() if now - card.seen_at < SIGN_OF_LIFE]
-    busy = {name for name in (*await source.state.stream.holders(), *cards) if not is_gone(name)}
-    if busy:
-        names = ", ".join(sorted(busy)[:3]) + (", ..." if len(busy) > 3 else "")
-        raise Misconfigured(
-            f"{len(busy)} of the project's workers are at work ({names}). Stop them and {verb} again; those that were "
-            f"killed on another machine are forgotten when their leases end."
-        )
+    return {name for name in (*await source.state.stream.holders(), *cards) if not is_gone(name)}
 
 
 async def require_stored(source: Stores) -> None:
