@@ -57,7 +57,7 @@ async def made_of(
     try:
         parsed = await limit.run(code, task.url)
         piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=page.fetched_at, new=new)
-        return parsed, await limit.run(piping, task.url, waits=False)
+        return parsed, await (limit.run(piping, task.url, waits=False) if pipeline.has_user_code else piping)
     except ParseFailed as failure:
         failure.__cause__ = failure.__context__ = None  # what they had to say is in the detail
         return failure.with_traceback(None)

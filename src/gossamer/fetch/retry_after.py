@@ -17,6 +17,8 @@ def parse_retry_after(value: str, now: float) -> timedelta | None:
     None for what is no wish: empty, negative, NaN, garbage. Never more than `LONGEST`.
     """
     text = value.strip()
+    if not text:
+        return None  # most answers
     if _NUMBER.fullmatch(text):
         return _clamped(float(text))
     if len(text) > 64:

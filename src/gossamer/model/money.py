@@ -37,6 +37,7 @@ _NUMBER = re.compile(
 )
 _CENTS_AFTER_SIGN = re.compile(r"\s?([€£])(?:\s?(\d\d)|(\d))(?!\d|[.,]\d|\s?[€£%])(?![^\W\d_])")
 _MINUS = re.compile(r"(?:(?:^|[\s(€$£¥])[-−]\s*|[-−][€$£¥]\s*)$")
+_PLAIN_PRICE = re.compile(r"([€$£])(\d{1,6}(?:\.\d\d)?)", re.ASCII)  # as most shops write it: no rule is needed
 _DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}|\d{4}\.\d{1,2}\.\d{1,2}")
 
 
@@ -114,6 +115,10 @@ def first_price(
     """What `Money.parse` reads: amount and currency, and the sign as written ("" for a bare number)."""
     if not text:
         return None
+    plain = _PLAIN_PRICE.fullmatch(text)
+    if plain is not None:
+        sign = plain[1]
+        return Decimal(plain[2]), wish if wish and sign in SHARED else _at_home(sign, home), sign
     first: tuple[Decimal, str, str] | None = None
     for found in prices_in(text, wish, home):
         if found.currency:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import traceback
-from collections.abc import AsyncIterable, Awaitable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
             f" Bring the method back, or start over with --fresh."
         )
     alike = argument._alike if isinstance(argument, Page) else None
-    basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields, spider, alike)
+    basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields, spider, alike, names)
     counted: dict[str, int] = {}
     try:
         with working_on(PageContext(argument.job, argument.url, counted)):
@@ -148,10 +148,16 @@ class _Basket:
     """Sorts what a callback gives, and refuses what is neither item nor request."""
 
     def __init__(
-        self, callback: str, room: int, spider: Spider | None = None, alike: dict[int, Request] | None = None
+        self,
+        callback: str,
+        room: int,
+        spider: Spider | None = None,
+        alike: dict[int, Request] | None = None,
+        kinds: Sequence[str] = (),
     ) -> None:
         self.callback = callback
         self._spider = spider
+        self._kinds = kinds  # the callbacks that there are
         self._alike = alike if alike is not None else {}  # requests that need no closer look than the first of them
         self.items: list[AnyItem] = []
         self.requests: list[Request] = []
@@ -184,13 +190,14 @@ class _Basket:
 
     def add(self, entry: Any) -> None:
         if isinstance(entry, Request):
-            fault = fault_of(entry)
-            if not fault and self._spider is not None and entry.errback is not None:
-                fault = errback_fault(self._spider, entry)
-            if fault:
-                raise _Unusable(safe_text(f"{self.callback}: the request for {entry.url!a:.200} {fault}."))
-            if self._alike.get(id(entry)) is not entry or entry.data:
-                self.links_only = False
+            link = self._alike.get(id(entry)) is entry and not entry.data
+            if not link or entry.kind not in self._kinds:  # what we made ourselves of a link cannot be wrong
+                fault = fault_of(entry)
+                if not fault and self._spider is not None and entry.errback is not None:
+                    fault = errback_fault(self._spider, entry)
+                if fault:
+                    raise _Unusable(safe_text(f"{self.callback}: the request for {entry.url!a:.200} {fault}."))
+            self.links_only = self.links_only and link
             self.requests.append(entry)
         elif isinstance(entry, Item | dict):
             self.items.append(entry)

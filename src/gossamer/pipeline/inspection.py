@@ -110,6 +110,7 @@ class Inspector:
         self._rules = tuple((str(getattr(rule, "__name__", type(rule).__name__)), rule) for rule in rules)
         self._habits = habits or Habits(terms.usual)
         self._latest = latest if terms.price_jump is not None else None
+        self.has_user_code = bool(self._rules)
 
     async def inspect(
         self, items: Sequence[tuple[RecordIdentity, AnyItem]], page: object, at: float, *, new: bool = False

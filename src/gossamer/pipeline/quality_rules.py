@@ -35,6 +35,7 @@ _DEBRIS = re.compile(
 _ESCAPED = re.compile(r"&(?:amp|nbsp|quot|#39|#x27);")  # faulty in a text, right in HTML
 _TEMPLATE = re.compile(r"\s*(?:\{\{[^{}\n]{0,80}\}\}|\$\{[^{}\n]{0,80}\})\s*")  # faulty where it is all there is
 _NOTHINGS = frozenset({"undefined", "null", "nan"})
+_BEFORE_NUMBERS = frozenset("+-._nNiIsS")  # what a number may begin with beside a digit: sign, point, NaN, infinity
 _LOOKED_AT = 20_000  # characters of a text in which debris is searched
 
 
@@ -141,8 +142,11 @@ def _debris_in(text: str) -> str:
 def _number(value: object) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         return None
+    text = str(value).strip()
+    if not text or not (text[0].isdecimal() or text[0] in _BEFORE_NUMBERS):
+        return None  # to let Decimal find that out takes longer
     try:
-        return Decimal(str(value).strip())
+        return Decimal(text)
     except InvalidOperation:
         return None
 
@@ -151,7 +155,11 @@ def _money(value: object, values: Mapping[str, Any]) -> Money | None:
     """A price as items hold it (Money, a number, a text), or as stored data does (a dict)."""
     if value is None or isinstance(value, Money):
         return value
-    currency = next((str(values[name]) for name in CURRENCIES if isinstance(values.get(name), str)), "")
+    currency = ""
+    for name in CURRENCIES & values.keys():
+        if isinstance(values[name], str):
+            currency = values[name]
+            break
     if isinstance(value, dict) and "amount" in value:
         amount = _number(value["amount"])
         return Money(amount, str(value.get("currency") or currency)) if amount is not None else None

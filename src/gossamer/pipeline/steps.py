@@ -90,6 +90,11 @@ class Pipeline:
         self._inspector = inspector
         self._cleans = cleans
 
+    @property
+    def has_user_code(self) -> bool:
+        """Are there steps or rules that are not ours, so that nobody knows how long they take?"""
+        return bool(self._steps) or (self._inspector is not None and self._inspector.has_user_code)
+
     async def run(
         self,
         items: Iterable[AnyItem],

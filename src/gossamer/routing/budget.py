@@ -29,6 +29,9 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     domain: float | None = None  # for each day
 
 
+_NO_BUDGETS = Budgets()
+
+
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """Tokens that were taken for one request, and from which budgets."""
 
@@ -90,7 +93,10 @@ class BudgetKeeper:
         return cost
 
     def _bounds(self, site: str) -> list[Bound]:
-        return bounds_for(self._budgets_for(site), job=self._job, site=site, day=self._today().date().isoformat())
+        budgets = self._budgets_for(site)
+        if budgets == _NO_BUDGETS:
+            return []
+        return bounds_for(budgets, job=self._job, site=site, day=self._today().date().isoformat())
 
     def _today(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now(), UTC).replace(hour=0, minute=0, second=0, microsecond=0)
