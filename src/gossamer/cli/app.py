@@ -77,7 +77,7 @@ def options(
 def run() -> None:
     """Run the command. Errors end with one line and exit code 1 (what was mistyped: 2); Ctrl-C with 130; a closed
     pipe quietly. A defect of ours gets one line as well; Python's development mode shows its traceback."""
-    gc.set_threshold(50_000)  # while everything is loaded, nothing of it is garbage
+    gc.set_threshold(1_000_000)  # while everything is loaded, nothing of it is garbage
     try:
         register(sys.argv[1:])
         sys.exit(app(prog_name="gossamer", standalone_mode=False))

@@ -256,7 +256,10 @@ class EventHub:
     """An EventSink that passes every event on to its listeners, in order. Listeners are cheap and do not raise."""
 
     def __init__(self, *listeners: EventSink) -> None:
-        self._listeners = listeners
+        # A hub among the listeners passes on to its own: nobody need call it for that.
+        self._listeners: tuple[EventSink, ...] = tuple(
+            own for one in listeners for own in (one._listeners if type(one) is EventHub else (one,))
+        )
 
     def emit(self, event: Event) -> None:
         for listener in self._listeners:

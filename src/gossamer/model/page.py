@@ -14,10 +14,7 @@ class Headers:
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self.pairs: tuple[tuple[str, str], ...] = tuple(pairs)
-        index: dict[str, str] = {}
-        for name, value in self.pairs:
-            index.setdefault(name.lower(), value)
-        self._index = index
+        self._index = {name.lower(): value for name, value in reversed(self.pairs)}  # of several the first stays
 
     def get(self, name: str, default: str = "") -> str:
         """The first value of `name`, or `default`."""

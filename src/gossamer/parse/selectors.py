@@ -147,7 +147,9 @@ class SelectorList(list[Selector]):
 
     def get(self, default: str | None = None) -> MaybeText:
         """The first one's text or HTML, or `default`."""
-        return self[0].get() if self else default
+        for first in self:
+            return first.get()
+        return default
 
     def getall(self) -> list[str]:
         return [each.get() for each in self]

@@ -111,6 +111,17 @@ class TimeLimit:
         self.setting = setting
         self.told = f"it took longer than {self.seconds:g} s ({setting})"
         self.box = box
+        self._main: int | None = None  # the main thread, once it was seen
+
+    @property
+    def has_timer(self) -> bool:
+        """Is this the main thread, where signals are handled?"""
+        here = threading.get_ident()
+        if here != self._main:  # which is looked up once: each page asks
+            if here != threading.main_thread().ident:
+                return False
+            self._main = here
+        return True
 
     async def run(self, work: Coroutine[Any, Any, T], page: str, *, waits: bool = True) -> T:
         """The result of `work`, the code of that page. Raises what it raises, and ParseFailed when it took too long.
@@ -136,7 +147,7 @@ class _Stretches(Generic[T]):
         self._box = limit.box
         self._page = page.encode(errors="replace") if limit.box is not None else b""
         self._waits = waits
-        self._has_timer = threading.get_ident() == threading.main_thread().ident
+        self._has_timer = limit.has_timer
 
     def __await__(self) -> Generator[Any, Any, T]:
         steps = self._work.__await__()
