@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 import websockets
+from aiohttp import web
 from websockets import Subprotocol
 
 from gossamer.project.keys import audit_lines
@@ -19,12 +21,14 @@ from gossamer.server.firecrawl import documents
 from gossamer.server.firecrawl.routes import ENDPOINTS
 from gossamer.server.run import Server, _config
 from tests.docs.manual import ROOT
+from tests.patience import PATIENCE
 from tests.sites.running import Park, park
 
 from .receiver import receiving
 from .serving import Served, listening, serving, settings_of
 from .test_callbacks import delivering
 from .test_hostile_requests import BODIES, NO_URLS, PRIVATE, nothing_happened
+from .test_scrape import own_site
 
 HERE = {"fetch__allow_hosts": ["site0.localhost", "receiver.localhost"]}
 PAGE = "https://shop.example/p/1"
@@ -151,6 +155,48 @@ async def test_webhooks_have_firecrawls_shape_and_signature(tmp_path: Path, site
     assert (last.headers["x-mine"], last.headers["webhook-id"]) == ("yes", said["webhookId"])
 
 
+@pytest.mark.long
+async def test_actions_and_screenshots_go_through_a_browser(tmp_path: Path) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if request.path != "/page":
+            return web.Response(status=404)
+        script = "document.querySelector('#out').textContent = document.querySelector('input').value + '!'"
+        body = f"""<h1>Form</h1><input id="name"><p id="out"></p><button onclick="{script}">Go</button>"""
+        return web.Response(text=body, content_type="text/html")
+
+    actions = [
+        {"type": "click", "selector": "#name"},
+        {"type": "write", "text": "Ada"},
+        {"type": "click", "selector": "button"},
+        {"type": "wait", "milliseconds": 50},
+    ]
+    async with own_site(answer) as url, serving(settings_of(tmp_path, **HERE)) as door:
+        wish = {"url": f"{url}/page", "formats": ["html", "screenshot"], "onlyMainContent": False, "actions": actions}
+        page = (await door.post("/v2/scrape", {**wish, "timeout": 120_000})).json()
+
+    assert "Ada!" in page["data"]["html"]
+    assert page["data"]["screenshot"].startswith("data:image/png;base64,iVBOR")
+
+
+async def test_sitemaps_that_a_site_names_lead_to_no_private_address(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(f"{request.host.partition(':')[0]}{request.path}")
+        if request.path == "/robots.txt":
+            inside = f"http://127.0.0.1:{request.url.port}/inside.xml"
+            return web.Response(text=f"Sitemap: {inside}\n", content_type="text/plain")
+        return web.Response(text="<h1>Home</h1>", content_type="text/html", status=200 if request.path == "/" else 404)
+
+    async with own_site(answer) as url, serving(settings_of(tmp_path, **HERE)) as door:
+        begun = (await door.post("/v2/crawl", {"url": f"{url}/", "delay": 0.001})).json()
+        body = await ended(door, f"/v2/crawl/{begun['id']}")
+
+    assert [one["metadata"]["sourceURL"] for one in body["data"]] == [f"{url}/"]
+    assert "site0.localhost/robots.txt" in asked
+    assert not [one for one in asked if one.startswith("127.0.0.1")]
+
+
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -234,6 +280,16 @@ def refused(answer: httpx.Response, status: int, words: str = "") -> None:
 # -- who may ask ---------------------------------------------------------------------------------------------------
 
 
+async def test_nobody_is_faster_than_the_project(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path, politeness__rate="2/s"), worker=False) as door:
+        rates = []
+        for delay in (0.01, 5):
+            id = (await door.post("/v2/crawl", {"url": PAGE, "delay": delay})).json()["id"]
+            rates.append((await door.project.state.jobs.terms(id)).manners.rate)
+
+    assert rates == [None, "720.000000/h"]
+
+
 async def test_no_endpoint_answers_without_a_key_or_with_too_little_of_one(door: Served) -> None:
     poor = await door.new_key("poor", "metrics")
     for endpoint in ENDPOINTS:
@@ -265,7 +321,8 @@ async def test_a_job_is_for_its_key_alone_and_in_the_audit_log(door: Served) -> 
 
 
 async def test_a_socket_needs_a_key_and_a_job_of_its_own(door: Served) -> None:
-    async with listening(Server(_config(door.app))) as port:
+    server = Server(_config(door.app))
+    async with listening(server) as port:
         address = f"ws://127.0.0.1:{port}/v2/crawl/a-1"
         for key, code in ("", 3000), ("gos_x_" + "y" * 43, 3000), (door.key, 1008):
             async with websockets.connect(address, subprotocols=[Subprotocol(key)] if key else None) as socket:
@@ -276,6 +333,29 @@ async def test_a_socket_needs_a_key_and_a_job_of_its_own(door: Served) -> None:
         for headers in {"origin": "https://evil.example"}, {"host": "evil.example"}:
             with pytest.raises(websockets.InvalidStatus):
                 await websockets.connect(address, subprotocols=[Subprotocol(door.key)], additional_headers=headers)
+        async with asyncio.timeout(PATIENCE):
+            while server.config.http_protocol_class.peers:  # connections of an address are counted to their end
+                await asyncio.sleep(0.01)
+
+
+async def test_a_socket_gives_every_document_of_a_job_that_has_ended(
+    tmp_path: Path, site: Park, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urls = [site.url(path=f"/page/{n}") for n in (41, 42, 43)]
+    monkeypatch.setattr(documents, "PAGE_BYTES", 1)
+    async with serving(settings_of(tmp_path, **HERE)) as door, listening(Server(_config(door.app))) as port:
+        id = (await door.post("/v2/batch/scrape", {"urls": urls, "formats": ["links"]})).json()["id"]
+        await ended(door, f"/v2/batch/scrape/{id}")
+        headers = {"authorization": f"Bearer {door.key}"}
+        address = f"ws://127.0.0.1:{port}/v2/batch/scrape/{id}"
+        async with asyncio.timeout(PATIENCE), websockets.connect(address, additional_headers=headers) as socket:
+            said = [json.loads(text) async for text in socket]
+
+    assert [one["type"] for one in said] == ["catchup", "document", "document", "done"]
+    assert said[0]["data"]["status"] == "scraping"  # a final one would end it for the JavaScript client
+    given = [*said[0]["data"]["data"], *(one["data"] for one in said[1:3])]
+    assert [one["metadata"]["sourceURL"] for one in given] == urls
+    assert said[3]["data"]["status"] == "completed"
 
 
 async def test_addresses_in_answers_are_those_that_the_client_knows(tmp_path: Path) -> None:

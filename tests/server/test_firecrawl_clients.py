@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from firecrawl import Firecrawl
+from firecrawl import Firecrawl, V1FirecrawlApp
 from firecrawl.v2.types import ScrapeOptions
 from firecrawl.v2.utils.error_handler import FirecrawlError
 
@@ -51,6 +51,8 @@ async def reached(folder: Path, **flags: Any) -> AsyncIterator[Reached]:
         yield Reached(door, f"http://127.0.0.1:{port}")
 
 
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the client's own code for v1
 async def test_the_python_client_scrapes_maps_and_is_told_what_is_wrong(tmp_path: Path, site: Park) -> None:
     async with reached(tmp_path) as server:
         client = Firecrawl(api_key=server.door.key, api_url=server.address)
@@ -64,6 +66,11 @@ async def test_the_python_client_scrapes_maps_and_is_told_what_is_wrong(tmp_path
             await server.ask(client.scrape, site.url(), formats=["summary"])
         with pytest.raises(FirecrawlError, match="search engine"):
             await server.ask(client.search, "lamps")
+        old = V1FirecrawlApp(api_key=server.door.key, api_url=server.address)
+        first = await server.ask(old.scrape_url, site.url(path="/page/8"), formats=["markdown"])
+        links = await server.ask(old.map_url, site.url(), limit=5)
+        crawled = await server.ask(old.crawl_url, site.url(), limit=4, max_depth=1, poll_interval=1)
+        batch = await server.ask(old.batch_scrape_urls, [site.url(path="/page/9")], formats=["links"], poll_interval=1)
 
     assert "Page 7 of site0" in page.markdown
     assert page.html is not None
@@ -75,6 +82,11 @@ async def test_the_python_client_scrapes_maps_and_is_told_what_is_wrong(tmp_path
     assert len(site.hits(path="/page/7")) == 1
     assert gone.metadata.status_code == 404
     assert len(found.links) > 5
+    assert first.success
+    assert "Page 8 of site0" in first.markdown
+    assert len(links.links) == 5
+    assert (crawled.status, len(crawled.data)) == ("completed", 4)
+    assert site.url(path="/page/9") == batch.data[0].metadata["sourceURL"]
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ Pictures, scripts and other files are not pages.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -27,6 +28,7 @@ from .spider import Spider
 HAND_ON = "hand_on"  # the kind of a page of which nothing is recorded
 PAGES = "gossamer:pages"  # the spider of jobs that `PageSpider` works on; no spider or recipe can have this name
 SITE_PART = "gossamer:site-part"  # the same, of `SitePartSpider`
+MATCHING = 2.0  # seconds that patterns may take for the links of one page
 
 
 class WebPage(Item, key="url"):
@@ -109,14 +111,27 @@ class SitePartSpider(Spider):
             if self._part.has(page.requested_url):
                 # Under the address that was asked for: by that the raw page is found again.
                 yield msgspec.structs.replace(web_page(page, len(links)), url=page.requested_url)
-            if self._follows:
-                wanted = dict.fromkeys(map(self._part.page, links))
-                yield from (msgspec.structs.replace(self._request, url=link) for link in wanted if link is not None)
+            for link in self._wanted(links) if self._follows else ():
+                yield msgspec.structs.replace(self._request, url=link)
         except PatternTooSlow as error:
             raise ParseFailed(str(error)) from error
 
+    def _wanted(self, links: list[str]) -> Iterator[str]:
+        """Those that belong to the part, each once. Raises PatternTooSlow."""
+        began, known = time.monotonic(), set[str]()
+        for link in links:
+            found = self._part.page(link)
+            if found is not None and found not in known:
+                known.add(found)
+                yield found
+            if time.monotonic() - began > MATCHING:
+                raise PatternTooSlow("The patterns of the crawl take too long for one page. Make them simpler.")
+
     def listed(self, request: Request) -> Request | None:
-        found = self._part.page(request.url) if request.url != self._part.url else request.url
+        try:
+            found = self._part.page(request.url) if request.url != self._part.url else request.url
+        except PatternTooSlow as error:
+            raise Misconfigured(str(error)) from error
         return msgspec.structs.replace(self._request, url=found, lastmod=request.lastmod) if found is not None else None
 
 

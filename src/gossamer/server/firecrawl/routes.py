@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import msgspec
@@ -135,11 +137,9 @@ async def batch(call: Call, *, version: str) -> Reply:
     shape = _shape(call, body.webhook, "batch_scrape")
     lenient = body.ignore_invalid_urls if body.ignore_invalid_urls is not None else version == "v2"
     good, bad = _sorted_out(call, body.urls, lenient)
-    name = call.request.headers.get("x-idempotency-key", "")
-    if name:
-        await _claim(call, name)
     wish = BatchWish(requests=[page_wish(body, url, id=url) for url in good])
-    job = await begin_batch(call.asked, wish, most=MOST_ADDRESSES)
+    async with _once(call):
+        job = await begin_batch(call.asked, wish, most=MOST_ADDRESSES)
     return await _begun(call, job, f"/{version}/{BATCH}/{job.id}", body.webhook, shape, invalidURLs=bad)
 
 
@@ -163,16 +163,26 @@ def _sorted_out(call: Call, urls: list[str], lenient: bool) -> tuple[list[str], 
     return list(good), bad
 
 
-async def _claim(call: Call, name: str) -> None:
-    """A name of a request is used once. Raises ApiError."""
+@asynccontextmanager
+async def _once(call: Call) -> AsyncIterator[None]:
+    """An x-idempotency-key is used for one job; if there was none after all, it may be used again. Raises ApiError."""
+    name = call.request.headers.get("x-idempotency-key", "")
+    if not name:
+        yield
+        return
+    name = f"firecrawl {name}"
     used = ApiError(409, "idempotency", "This x-idempotency-key was used before. Take a new one.")
-    content = f"firecrawl {name}".encode()
     try:
-        if await idempotency.begin(call.project, call.caller, content.decode(), content) is not None:
+        if await idempotency.begin(call.project, call.caller, name, b"") is not None:
             raise used
     except idempotency.StillWorking:
         raise used from None
-    await idempotency.finish(call.project, call.caller, content.decode(), content, 200, b"")
+    try:
+        yield
+    except BaseException:
+        await idempotency.forget(call.project, call.caller, name)
+        raise
+    await idempotency.finish(call.project, call.caller, name, b"", 200, b"")
 
 
 async def _begun(
