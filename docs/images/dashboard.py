@@ -14,8 +14,9 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, Page, async_playwright
 
 from gossamer import settings as read_settings
 from gossamer.client import AsyncClient
@@ -23,9 +24,11 @@ from gossamer.demo.catalogue import Catalogue
 from gossamer.demo.shop import open_shop
 from gossamer.fetch.browser.chromium import find_executable, wants_sandbox
 from gossamer.model.events import Silence
+from gossamer.project.dead_letters import DeadLetterChoice, list_letters
 from gossamer.project.keys import SCOPES, add_key
 from gossamer.project.open import open_project
 from gossamer.project.page_results import PageReader
+from gossamer.project.wire_schedules import ScheduleWish, write_schedule
 from gossamer.project.worker_pool import WorkerPool
 from gossamer.server.app import make_app
 from gossamer.server.run import Server, _config, listen
@@ -52,8 +55,8 @@ BEST = {
 
 
 @asynccontextmanager
-async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, str]]:
-    """A crawled project behind a server: its address, a key, and a job that has ended."""
+async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, dict[str, object]]]:
+    """A crawled project behind a server: its address, a key, and what the addresses of views name."""
     async with AsyncExitStack() as stack:
         shop = await stack.enter_async_context(open_shop())
         (folder / "spiders").mkdir()
@@ -89,9 +92,11 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, str]]:
             job = (await client.crawl(spider="shop", limit=400)).job_id
             await client.wait(job, every=0.2)
             await client.crawl(spider="prices")
+            await write_schedule(project, ScheduleWish(name="nightly", spider="shop", cron="0 3 * * *", limit=1000))
             await asyncio.sleep(20)  # so that there is something to see of it
         try:
-            yield address, key, job
+            letter = (await list_letters(project, DeadLetterChoice(job=job), limit=1)).letters[0]
+            yield address, key, {"job": job, "letter": letter.id, "url": quote(letter.url, safe="")}
         finally:
             app.state.dashboard.close()
             server.should_exit = True
@@ -103,22 +108,28 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, str]]:
 async def pictures(
     browser: Browser, address: str, key: str, wanted: dict[str, tuple[str, str, int]], to: Path, *, best: bool
 ) -> None:
+    looks: dict[tuple[str, int], Page] = {}
     for name, (path, scheme, width) in wanted.items():
-        context = await browser.new_context(
-            base_url=address,
-            color_scheme=scheme,
-            viewport={"width": width, "height": 700 if best else 900},
-            timezone_id="Europe/Berlin",
-        )
-        page = await context.new_page()
-        await page.goto("/ui/sign-in")
-        await page.locator("input[name=key]").fill(key)
-        await page.get_by_role("button", name="Sign in").click()
-        await page.wait_for_url("**/ui/overview")
+        if (scheme, width) not in looks:
+            looks[scheme, width] = await signed_in(browser, address, key, scheme, width, height=700 if best else 900)
+        page = looks[scheme, width]
         await page.goto(path)
-        await page.wait_for_load_state("load")
         await page.screenshot(path=to / f"{name}.png", full_page=not best)
-        await context.close()
+
+
+async def signed_in(browser: Browser, address: str, key: str, scheme: str, width: int, height: int) -> Page:
+    context = await browser.new_context(
+        base_url=address,
+        color_scheme=scheme,  # type: ignore[arg-type]  # light or dark
+        viewport={"width": width, "height": height},
+        timezone_id="Europe/Berlin",
+    )
+    page = await context.new_page()
+    await page.goto("/ui/sign-in")
+    await page.locator("input[name=key]").fill(key)
+    await page.get_by_role("button", name="Sign in").click()
+    await page.wait_for_url("**/ui/overview")
+    return page
 
 
 async def main() -> None:
@@ -128,15 +139,15 @@ async def main() -> None:
     to.mkdir(exist_ok=True, parents=True)
     widths = [int(word) for word in rest[1:]] or [1440, 390]
     with tempfile.TemporaryDirectory() as folder:
-        async with a_project(Path(folder)) as (address, key, job), async_playwright() as playwright:
+        async with a_project(Path(folder)) as (address, key, names), async_playwright() as playwright:
             browser = await playwright.chromium.launch(
                 executable_path=find_executable(), chromium_sandbox=wants_sandbox()
             )
             if best:
-                wanted = {name: (path.format(job=job), scheme, 1200) for name, (path, scheme) in BEST.items()}
+                wanted = {name: (path.format(**names), scheme, 1200) for name, (path, scheme) in BEST.items()}
             else:
                 wanted = {
-                    f"{name}-{width}-{scheme}": (path.format(job=job), scheme, width)
+                    f"{name}-{width}-{scheme}": (path.format(**names), scheme, width)
                     for name, path in PATHS.items()
                     for width in widths
                     for scheme in ("light", "dark")
@@ -153,7 +164,23 @@ PATHS = {
     "record": "/ui/record?type=Product&key=LIT-004",
     "quality": "/ui/quality",
     "spiders": "/ui/spiders",
-    "try": "/ui/try",
+    "try": "/ui/try?url=http%3A%2F%2Fshop.localhost%2F",
+    "queue": "/ui/queue",
+    "site": "/ui/queue/shop.localhost",
+    "dead": "/ui/dead",
+    "letter": "/ui/dead/{job}/{letter}",
+    "schedules": "/ui/schedules",
+    "schedule": "/ui/schedules/nightly",
+    "why": "/ui/why?url={url}",
+    "attempts": "/ui/attempts",
+    "waterfall": "/ui/attempts/page?url={url}",
+    "alerts": "/ui/alerts",
+    "alert": "/ui/alerts/success",
+    "workers": "/ui/workers",
+    "routes": "/ui/routes",
+    "callbacks": "/ui/callbacks",
+    "keys": "/ui/keys",
+    "settings": "/ui/settings?q=politeness",
 }
 
 if __name__ == "__main__":

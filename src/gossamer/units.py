@@ -68,7 +68,11 @@ class Rate(_Measure):
         per_second = 1 / self.interval.total_seconds()
         if per_second < 1 / 60:
             return f"{per_second * 3600:g}/h"
-        return f"{per_second:g}/s" if per_second >= 1 else f"{per_second * 60:g}/m"
+        if per_second < 1:
+            return f"{per_second * 60:g}/m"
+        # An interval is whole microseconds: 60/s came back as 59.9988/s.
+        tidy = round(per_second, 2)
+        return f"{tidy if timedelta(seconds=1 / tidy) == self.interval else per_second:g}/s"
 
 
 class Size(_Measure):

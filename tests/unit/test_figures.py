@@ -9,8 +9,9 @@ import pytest
 
 from gossamer.clock import VirtualClock
 from gossamer.errors import Misconfigured
+from gossamer.frontier.contract import JobTerms
 from gossamer.model.figures import Latency, success_rate
-from gossamer.project.figures import history, totals
+from gossamer.project.figures import history, job_history, totals
 from gossamer.project.open import Project, open_project
 from gossamer.settings import Settings
 
@@ -119,3 +120,32 @@ async def test_times_that_make_no_sense_are_refused(project: Project):
         await history(project, since=NOON - 60, step=5)
     with pytest.raises(Misconfigured, match="longer steps"):
         await history(project, since=NOON - 29 * 86_400, step=600)
+
+
+async def test_a_short_job_is_told_by_the_second_and_a_long_one_by_the_minute(project: Project, clock: VirtualClock):
+    job, _ = await project.state.jobs.open_job("lamps", JobTerms(), fresh=True)
+
+    async def attempts(*times: float) -> None:
+        made = [tried(f"https://shop.example/{at}", at=at, job=job.id, latency=0.5) for at in times]
+        await project.records.save([result(attempt=one) for one in made])
+
+    await attempts(NOON + 1, NOON + 1.5, NOON + 4)
+    await crawl(project, NOON, pages=5)  # by another job
+    clock.advance(6)
+    short = await job_history(project, job)
+    assert short is not None
+    assert (short.step, [sum(point.pages.values()) for point in short.points]) == (1, [0, 2, 0, 0, 1, 0])
+    assert (short.points[1].per_second, short.points[1].seconds, short.whole.pages) == (2.0, 0.5, {"done": 3})
+
+    clock.advance(24 * 60)
+    await attempts(NOON + 24 * 60, NOON + 24 * 60 + 1)
+    long = await job_history(project, job)
+    assert long is not None
+    pages = [sum(point.pages.values()) for point in long.points]
+    assert (long.step, pages[0], pages[24], sum(pages), long.whole.pages) == (60, 3, 2, 5, {"done": 5})
+
+    clock.advance(40 * 86_400)
+    await project.state.jobs.close_job(job.id, "done")
+    clock.advance(40 * 86_400)
+    (ended,) = await project.state.jobs.jobs()
+    assert await job_history(project, ended) is None

@@ -24,6 +24,7 @@ from gossamer.project.open import open_project
 from gossamer.project.status import job_status
 from gossamer.project.story import story_of
 from gossamer.settings import load
+from tests.conformance.stores import book, result
 from tests.unit.commandline import TOML, candidate
 from tests.unit.crawled import BODY, SHOP, SLOW, crawl_half
 
@@ -47,6 +48,13 @@ async def test_a_story_is_one_value_that_can_be_read_back(project):
     assert story.jobs[0].next_step == f"gossamer dead replay {SHOP}/broken"
     assert [attempt.reason for attempt in story.attempts] == ["parse"]
     assert msgspec.json.decode(msgspec.json.encode(story), type=type(story)) == story
+
+
+async def test_a_story_names_the_records_of_the_page(project):
+    await project.records.save([result(book("emma"))])
+
+    (record,) = (await story_of(project, f"{SHOP}/emma")).records
+    assert (record.key, record.version, record.data) == ("emma", 1, {"title": "Emma"})
 
 
 async def test_the_next_step_can_be_pasted_into_a_shell_whatever_the_site_called_its_page(project):

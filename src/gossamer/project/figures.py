@@ -20,12 +20,14 @@ from ..model.figures import (
     Latency,
     added_domains,
     added_latency,
+    figures_of,
     pages_of,
     success_rate,
     summed,
 )
 from ..model.job import Job
-from ..store.contract import FigurePart
+from ..model.record import Attempt
+from ..store.contract import AttemptQuery, FigurePart
 from ..store.figure_rules import KEEP_MINUTES, KEEP_TEN_MINUTES, TEN_MINUTES
 from .open import Project
 
@@ -34,6 +36,9 @@ MOST_POINTS = 3000
 USUAL_POINTS = 360  # that a history has at most when nobody says how long its steps are
 STEPS = (60, 300, 600, 1800, 3600, 6 * 3600, 24 * 3600)  # those that are taken then
 MOST_DOMAINS = 50  # that are listed, the busiest first
+SHORT = 600.0  # seconds: such a job is drawn from its attempts, which have exact times
+SHORT_STEPS = 60
+MOST_ATTEMPTS = 5_000  # that are read for it
 
 
 class RoutePoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,14 +146,46 @@ async def history(
 
 
 async def job_history(project: Project, job: Job) -> History | None:
-    """The figures of a job from its beginning to its end, or now; None when they are forgotten. What more than
-    MOST_JOBS jobs do in one minute is counted by name for the busiest of them alone."""
+    """The figures of a job from its beginning to its end, or now; None when they are forgotten. Of a short job, its
+    attempts are counted, by the second. What more than MOST_JOBS jobs do in one minute is counted by name for the
+    busiest of them alone."""
     now = project.clock.now()
     since = max(job.created_at, now - KEEP_TEN_MINUTES)
     end = now if job.finished_at is None else min(job.finished_at, now)
     if end < since:
         return None
+    if end - since < SHORT and (attempts := await _all_attempts(project, job)) is not None:
+        return _counted(attempts, job.id, since, max(end, since + 1))
     return await history(project, since=min(since, now - 1), until=max(end, since + 1), job=job.id)
+
+
+async def _all_attempts(project: Project, job: Job) -> list[Attempt] | None:
+    """None for more than MOST_ATTEMPTS."""
+    found = await project.records.attempt_log(
+        AttemptQuery(job=job.id, since=job.created_at - 60.0), limit=MOST_ATTEMPTS
+    )
+    return list(found.attempts) if found.next is None else None
+
+
+def _counted(attempts: Sequence[Attempt], job: str, since: float, until: float) -> History:
+    step = max(1, math.ceil((until - since) / SHORT_STEPS))
+    first = int(since)
+    parts: dict[int, list[tuple[Attempt, int]]] = {start: [] for start in range(first, math.ceil(until), step)}
+    for one in attempts:
+        place = min(max(first + int(one.at - first) // step * step, first), max(parts))
+        parts[place].append((one, 0))
+    return History(
+        since=first,
+        until=until,
+        step=step,
+        domain=None,
+        job=job,
+        points=[
+            _point(at, min(at + step, until), [_without(figures_of(some), None)], None) for at, some in parts.items()
+        ],
+        whole=_point(first, until, [_without(figures_of((one, 0) for one in attempts), None)], None),
+        domains={},
+    )
 
 
 def _step_of(since: float, end: float, now: float, wanted: int | None) -> int:

@@ -227,7 +227,8 @@ async def _records(project: Project, addresses: list[str]) -> tuple[list[StoryRe
         async for record in project.records.records(RecordQuery(url=address)):
             if len(found) == RECORDS_SHOWN:
                 return found, True
-            found.append(StoryRecord(**view_fields(record, "first_seen", "last_changed", "last_checked", "gone_since")))
+            fields = view_fields(record, "first_seen", "last_changed", "last_checked", "gone_since")
+            found.append(StoryRecord(**{name: fields[name] for name in StoryRecord.__struct_fields__}))
     return found, False
 
 

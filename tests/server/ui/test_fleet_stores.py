@@ -8,6 +8,8 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import Page, expect
 
+from gossamer.frontier.contract import JobTerms
+from gossamer.model.task import Candidate
 from gossamer.project.attempts import AttemptFilter, list_attempts
 from gossamer.project.callbacks import register
 from gossamer.project.dead_letters import DeadLetterChoice, list_letters
@@ -100,13 +102,19 @@ async def _every_view_shows_what_there_is(screen: Screen, page: Page, done: str)
     assert job is not None
     owner = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(("admin",)))
     await register(project, owner, job, "https://receiver.example/hook")
+    waiting, _ = await project.state.jobs.open_job("waiting", JobTerms(), fresh=True)
+    await project.state.jobs.pause_job(waiting.id, True)
+    url = "https://waits.example/"
+    page_there = Candidate(url=url, fingerprint=project.rules.fingerprint(url), site="waits.example", shape="/")
+    await project.state.frontier.add(waiting.id, [page_there])
     letter = (await list_letters(project, DeadLetterChoice(job=done), limit=1)).letters[0]
     (tried, *_) = (await list_attempts(project, AttemptFilter(job=done, outcome="done"), limit=1)).attempts
     shows = {
         "/ui/jobs": done,
         f"/ui/jobs/{done}": "How it adds up",
         "/ui/spiders": "The demo shop, without its outlet.",
-        "/ui/queue": "shop.localhost",
+        "/ui/queue": "waits.example",
+        "/ui/queue/waits.example": "is paused",
         "/ui/queue/shop.localhost": "Attempts at shop.localhost in the last day",
         "/ui/dead": letter.url,
         f"/ui/dead?job={done}&reason={letter.reason}": letter.url,
@@ -133,6 +141,7 @@ async def _every_view_shows_what_there_is(screen: Screen, page: Page, done: str)
         await page.goto(path)
         await expect(page.locator("main"), path).to_contain_text(words)
         assert await page.locator(".trouble", has_text="This part").count() == 0, path
+    await cancel_job(project, waiting.id)
 
 
 def _tile(page: Page, name: str):

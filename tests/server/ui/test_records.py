@@ -12,6 +12,7 @@ from playwright.async_api import expect
 
 from gossamer.demo.catalogue import Catalogue
 from gossamer.model.record import Attempt, PageResult, Record
+from gossamer.server.ui.charts import Series, bars, lines
 from gossamer.server.ui.records import MOST_WORDS, VERSIONS_SHOWN, compared
 from gossamer.store.contract import RecordQuery
 
@@ -210,3 +211,9 @@ async def test_a_record_with_hundreds_of_versions_and_numbers_beyond_any_chart_i
     await expect(rows).to_have_count(1 + VERSIONS_SHOWN)
     await expect(rows.filter(has_text="First seen")).to_have_count(0)
     await expect(page.get_by_text("gossamer history KEY")).to_be_visible()
+
+
+async def test_whole_numbers_of_things_are_not_marked_in_quarters() -> None:
+    times = [0.0, 60.0]
+    assert "0.25" not in bars("Runs", times, [Series("runs", [0.0, 1.0])])
+    assert "0.25" in lines("Share", times, [Series("share", [0.5, 1.0])])

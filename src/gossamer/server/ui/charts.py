@@ -156,7 +156,7 @@ class _Frame:
         self._times = list(times)[:MOST_ROWS]
         self._series = series
         self._words = WORDS[unit]
-        self._ticks = _ticks(high)
+        self._ticks = _ticks(high, whole=all(one == int(one) for one in _known(one.values for one in series)))
         first, last = (self._times[0], self._times[-1]) if self._times else (0.0, 1.0)
         step = min((b - a for a, b in pairwise(self._times) if b > a), default=1.0)
         margin = step / 2 if banded or last <= first else 0.0
@@ -290,12 +290,13 @@ def _known(values: Iterable[Sequence[float | None]]) -> list[float]:
     return [one for each in values for one in each if one is not None]
 
 
-def _ticks(high: float) -> list[float]:
-    """From 0 to at least `high`, in two to five round steps."""
+def _ticks(high: float, *, whole: bool) -> list[float]:
+    """From 0 to at least `high`, in two to five round steps; a `whole` number of things is not marked in quarters."""
     if not high > 0 or not math.isfinite(high):
         return [0.0, 1.0]
     size = 10.0 ** math.floor(math.log10(high))
     step = next(factor * size for factor in (0.25, 0.5, 1.0, 2.0, 2.5, 5.0) if high / (factor * size) <= 4)
+    step = math.ceil(step) if whole else step
     return [n * step for n in range(math.ceil(round(high / step, 9)) + 1)]
 
 
