@@ -292,6 +292,7 @@ def test_settings_become_those_of_the_spider_and_of_the_job_and_the_rest_is_name
     assert adjusted.fetch.total_timeout == timedelta(seconds=50)  # the environment goes before Scrapy's setting
     assert spider.headers == {"Accept-Language": "de"}
     assert spider.outputs == ("out/{spider}-{time}.jsonl",)
+    assert spider.handle_statuses == (404,)
     told = " ".join(spider._remarks())
     assert re.findall(r"Scrapy setting (\w+)", told) == ["HTTPCACHE_ENABLED", "FEEDS"]
     assert "scrapy.pipelines.images.ImagesPipeline downloads by Scrapy's engine" in told
@@ -322,6 +323,46 @@ def test_a_project_that_does_not_load_says_why_and_hides_nothing(tmp_path):
     made = load_spider_with(tmp_path, SPIDER.replace('kind="all"', "kind"))
     with pytest.raises(Misconfigured, match=r"cannot be made .* missing 1 required positional argument: 'kind'"):
         made._adjusted(settings_module.load(start=tmp_path, environ={}, flags={}))
+
+
+def test_a_project_that_others_may_write_is_not_run(tmp_path):
+    name = project(tmp_path, "")
+    (tmp_path / name / "__init__.py").write_text("raise SystemExit('it ran')")
+    (tmp_path / name / "__init__.py").chmod(0o666)
+    (broken,) = list_spiders(tmp_path, "spiders").broken
+    assert "may be changed by every user" in broken.message
+    (tmp_path / "scrapy.cfg").chmod(0o666)
+    with pytest.raises(Misconfigured, match="may be changed by every user"):
+        settings_module.load(start=tmp_path, environ={}, flags={})
+
+
+FEED = """
+from scrapy.spiders import CSVFeedSpider, XMLFeedSpider
+
+class Rows(CSVFeedSpider):
+    name = "rows"
+
+    def parse_row(self, response, row):
+        yield {"id": row["id"]}
+
+class Nodes(XMLFeedSpider):
+    name = "nodes"
+    itertag = "item"
+
+    def parse_node(self, response, node):
+        yield {"id": node.xpath("@id").get()}
+"""
+
+
+async def test_feed_spiders_read_their_feeds(tmp_path):
+    (tmp_path / "feed.py").write_text(FEED)
+    texts = {"rows": "id,name\n1,a\n2,b\n", "nodes": "<?xml version='1.0'?><all><item id='1'/><item id='2'/></all>"}
+    for name, text in texts.items():
+        spider = load_spider(f"feed.py:{name}", tmp_path, "spiders")()
+        kind = "text/csv" if name == "rows" else "text/xml"
+        snapshot = msgspec.structs.replace(page_of(spider, text).snapshot, headers=Headers([("Content-Type", kind)]))
+        parsed = await run_callback(spider, "parse", Page(snapshot, spider=spider))
+        assert [dict(item) for item in parsed.items] == [{"id": "1"}, {"id": "2"}]
 
 
 def load_spider_with(folder, text):

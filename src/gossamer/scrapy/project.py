@@ -57,7 +57,8 @@ def project_settings(root: Path, refuse: Refuse = lambda path: "") -> Settings:
     module = os.environ.get(MODULE) or _named_module(root / CONFIG)
     if module:
         make_importable(root)
-        if why := _unfit(_origin(module), refuse):
+        package = root / module.partition(".")[0]  # its own code runs before that of the settings
+        if why := _unfit(package / "__init__.py", lambda path: "") or _unfit(_origin(module), refuse):
             raise Misconfigured(why)
         settings.setmodule(module, priority="project")
     return settings

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 import scrapy
+from scrapy.settings import BaseSettings
 from scrapy.utils.url import url_is_from_any_domain
 
 from ..errors import ParseFailed
@@ -39,9 +40,7 @@ class RequestTerms:
         self.session = session
         self.pool_of = pool_of
         settings = spider.settings
-        self._allowed = {int(code) for code in settings.getlist("HTTPERROR_ALLOWED_CODES")}
-        self._allowed |= {int(code) for code in getattr(spider, "handle_httpstatus_list", ())}
-        self._all = settings.getbool("HTTPERROR_ALLOW_ALL") or bool(getattr(spider, "handle_httpstatus_all", False))
+        self._allowed = set(allowed_statuses(spider, settings))
         self._follows = settings.getbool("REDIRECT_ENABLED")
         user = getattr(spider, "http_user", "") or settings.get("HTTPAUTH_USER") or ""
         password = getattr(spider, "http_pass", "") or settings.get("HTTPAUTH_PASS") or ""
@@ -60,16 +59,24 @@ class RequestTerms:
         if 200 <= status < 300 or meta.get("handle_httpstatus_all"):
             return True
         own = meta.get("handle_httpstatus_list")
-        return self._all or status in (self._allowed if own is None else own)
+        return status in (self._allowed if own is None else own)
 
     def statuses_for(self, meta: Mapping[str, Any]) -> tuple[int, ...]:
-        """The errors and redirects that a request wants as they are."""
-        unfollowed = REDIRECTS if meta.get("dont_redirect") or not self._follows else ()
-        if self._all or meta.get("handle_httpstatus_all"):
+        """The errors and redirects that a request wants as they are, beyond the errors that all of them want."""
+        if meta.get("handle_httpstatus_all"):
             return (*REDIRECTS, *ERRORS)
+        unfollowed = REDIRECTS if meta.get("dont_redirect") or not self._follows else ()
         own = meta.get("handle_httpstatus_list")
-        listed = self._allowed if own is None else {int(code) for code in own}
+        listed = self._allowed.intersection(REDIRECTS) if own is None else {int(code) for code in own}
         return tuple(sorted({*unfollowed, *listed}))
+
+
+def allowed_statuses(spider: scrapy.Spider | type[scrapy.Spider], settings: BaseSettings) -> tuple[int, ...]:
+    """The errors and redirects that callbacks of the spider get, whatever its requests say."""
+    if settings.getbool("HTTPERROR_ALLOW_ALL") or getattr(spider, "handle_httpstatus_all", False):
+        return (*REDIRECTS, *ERRORS)
+    codes = (*settings.getlist("HTTPERROR_ALLOWED_CODES"), *getattr(spider, "handle_httpstatus_list", ()))
+    return tuple(sorted({int(code) for code in codes}))
 
 
 def queued(request: scrapy.Request, terms: RequestTerms, place: str = "", *, seed: bool = False) -> Request:

@@ -32,7 +32,7 @@ from ..settings import Settings
 from .components import ProjectCrawler, built, open_all, users_classes, words_of
 from .downloader import DownloaderMiddlewares
 from .items import ScrapyItem, item_of
-from .requests import RequestTerms, mark_of, queued, refusal
+from .requests import RequestTerms, allowed_statuses, mark_of, queued, refusal
 from .responses import failure_of, response_of
 from .scraping import ItemPipelines, Places, SpiderMiddlewares, collected
 from .settings_table import SESSION, adjusted, attributes_of, remarks_of, uses_own_parts
@@ -85,6 +85,7 @@ class ScrapySpider(Spider):
             made = Made(self.scrapy_class, self.scrapy_settings, dict(self.arguments))
             spider = made.spider
             self._terms = RequestTerms(spider, _session_of(self.scrapy_class, made.crawler.settings), self._pools.get)
+            self.handle_statuses = allowed_statuses(spider, made.crawler.settings)
             self.start_urls = _urls(getattr(spider, "start_urls", ()))
             self.allowed_domains = _domains(getattr(spider, "allowed_domains", None), self.start_urls)
             if uses_own_parts(made.crawler.settings):
@@ -235,6 +236,7 @@ def adapted(cls: type[scrapy.Spider], settings: ScrapySettings) -> type[ScrapySp
         "scrapy_class": cls,
         "scrapy_settings": own,
         "start_urls": urls,
+        "handle_statuses": allowed_statuses(cls, own),
         "allowed_domains": _domains(getattr(cls, "allowed_domains", None), urls),
         "_source_text": _source(cls),
         **attributes_of(cls, own),

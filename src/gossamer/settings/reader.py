@@ -101,6 +101,7 @@ def load(
             _put(values, key, value, origins, COMMAND_LINE)
     root = file.parent if file else here
     if file is None and (foreign := find_file(here, SCRAPY_FILE)) is not None:
+        demand_trust(foreign, foreign.parent)
         root = foreign.parent  # a project of Scrapy's needs no gossamer.toml
     return _build(values, origins, root)
 

@@ -84,7 +84,8 @@ class ArchiveParser:
         parts = await self._parts_of(wanted, order)
         if isinstance(parts, str):
             return Outcome(wanted=wanted, failure=ParseFailed.reason, message=parts)
-        if snapshot.status >= 400 and snapshot.status not in parts.spider.handle_statuses:
+        handled = wanted.failure in ("", ParseFailed.reason, QUALITY)  # a callback had it, by a wish of its request
+        if snapshot.status >= 400 and not handled and snapshot.status not in parts.spider.handle_statuses:
             return Outcome(wanted=wanted, failure=f"http-{snapshot.status}", message="An error page; not parsed.")
         facts = _facts(wanted, snapshot, parts)
         if not snapshot.kind and not isinstance(parts.spider, RecipeSpider):  # from elsewhere: it was fetched for none
