@@ -138,6 +138,7 @@ async def test_what_one_key_made_another_does_not_see(door: Served) -> None:
         ("GET", f"/api/v1/jobs/{job}/results"),
         ("GET", f"/api/v1/jobs/{job}/records"),
         ("GET", f"/api/v1/jobs/{job}/events"),
+        ("GET", f"/api/v1/jobs/{job}/figures"),
         ("GET", f"/api/v1/records?job={job}"),
         ("POST", f"/api/v1/jobs/{job}/pause"),
         ("POST", f"/api/v1/jobs/{job}/resume"),

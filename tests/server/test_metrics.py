@@ -68,17 +68,19 @@ def families_of(text: str) -> set[str]:
 async def test_counters_agree_with_the_log_of_the_site(tmp_path: Path, site: Park) -> None:
     settings = settings_of(tmp_path, start=site.url(), **HERE)
     async with serving(settings) as door, door.client() as client:
-        await client.wait((await client.crawl(spider="things")).job_id, every=0.05)
+        crawl = await client.wait((await client.crawl(spider="things")).job_id, every=0.05)
         await client.wait((await client.batch([site.url(path=f"/nothing/{n}") for n in range(3)])).job_id, every=0.05)
         text, found = await metrics_of(door)
         last_hour, of_site = await client.figures(), await client.figures(domain="site0.localhost", step=600)
         ever = await client.total_figures()
+        of_job = (await door.get(f"/api/v1/jobs/{crawl.id}/figures")).json()
         bad = [(await door.get("/api/v1/figures", **wanted)).status_code for wanted in BAD_FIGURES]
 
     assert last_hour.whole.pages == ever.outcomes() == {"done": 30, "dead": 3}
     assert sum(sum(point.pages.values()) for point in last_hour.points) == 33
     assert (last_hour.step, of_site.step) == (60, 600)
     assert (of_site.whole.pages, of_site.whole.routes) == ({"done": 30, "dead": 3}, {})
+    assert (of_job["job"], of_job["whole"]["pages"]) == (crawl.id, {"done": 30})
     assert bad == [422] * len(BAD_FIGURES)
     statuses = Counter(hit.status for hit in site.hits())
     assert (statuses[200], statuses[404]) == (30, 3)

@@ -10,6 +10,7 @@ from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
 
 from ..model.job import Job
+from ..project.figures import History, job_history
 from ..project.jobs import JobChange, cancel_job, pause_job, resume_job
 from ..project.keys import JOBS, RECORDS, SCRAPE, is_still_open_to
 from ..project.page_results import JobAnswer, PageOutcome, answer_of
@@ -30,7 +31,7 @@ Status = Literal["queued", "running", "paused", "completed", "failed", "cancelle
 
 class JobsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
-    after: str | None = None  # `next` of the page before
+    after: Annotated[str, Meta(pattern="-[0-9]{1,12}$", max_length=100)] | None = None  # `next` of the page before
     status: Status | None = None
 
 
@@ -70,6 +71,13 @@ async def records(call: Call) -> Reply | Response:
     job = await _job(call)
     query = await query_of(call.project, RecordFilter(job=job.id))
     return await records_in_form(call, query, call.of(RecordsForm))
+
+
+async def figures(call: Call) -> Reply:
+    found = await job_history(call.project, await _job(call))
+    if found is None:
+        raise ApiError(404, "forgotten", "The figures of this job are forgotten: they are kept for 30 days.")
+    return Reply(value=found)
 
 
 async def pause(call: Call) -> Reply:
@@ -177,6 +185,15 @@ ENDPOINTS = (
         query=RecordsForm,
         gives=RecordPage,
         other_media=STREAMED,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/jobs/{job}/figures",
+        scope=JOBS,
+        or_scope=SCRAPE,
+        summary="What the job did over time, in steps of equal length",
+        handler=figures,
+        gives=History,
     ),
     Endpoint(
         method="GET",
