@@ -153,12 +153,13 @@ async def paths_of(project: Project) -> list[str]:
     job = next(one for one in await project.state.jobs.jobs() if one.name == "big0").id
     letter = (await project.state.queue.dead(DeadFilter(job=job), 1))[0]
     url = f"https://{site_of(5)}/0/page/5"
-    found = [view.path for view in VIEWS if "{" not in view.path]
+    found = [view.path for view in VIEWS if "{" not in view.path and view.path != "/ui/record"]
     found += [
         f"/ui/jobs/{job}", "/ui/jobs?state=running", "/ui/jobs?q=big", f"/ui/queue?job={job}", "/ui/queue?q=shop19",
         f"/ui/queue/{site_of(5)}", f"/ui/dead?job={job}", f"/ui/dead?domain={site_of(7)}",
         f"/ui/dead/{job}/{letter.id}", f"/ui/why?url={quote(url, safe='')}", f"/ui/attempts?job={job}",
         "/ui/attempts?reason=timeout", "/ui/attempts?reason=nothing-like-this", f"/ui/attempts?domain={site_of(9)}",
+        "/ui/record?type=Product&key=5", f"/ui/records?sort=stored&after={RECORDS - 100}", f"/ui/records?job={job}",
         f"/ui/attempts/page?url={quote(f'https://{site_of(5)}/item/5', safe='')}",
     ]  # fmt: skip
     return found

@@ -128,7 +128,7 @@ async def _every_view_shows_what_there_is(screen: Screen, page: Page, done: str)
         f"/ui/attempts?job={done}&outcome=done": tried.url,
         f"/ui/attempts/page?url={quote(tried.url, safe='')}&job={done}": "Waiting, then the request",
         "/ui/alerts": "Silences",
-        "/ui/workers": "Heartbeat",
+        "/ui/workers": "Pages in flight",
         "/ui/routes": "direct",
         "/ui/callbacks": "receiver.example",
         "/ui/keys": "all",
