@@ -34,7 +34,7 @@ from gossamer.store.contract import RecordQuery, Records, SpoolNote, VisitQuery
 
 from ..services.seaweed import Seaweed
 from .frontiers import Backends, Lab, candidate
-from .stores import NOW, RECORD_STORES, book, page_of, reparse, result, tried, visit
+from .stores import NOW, RECORD_STORES, all_of, book, page_of, reparse, result, tried, visit
 
 SHOP, SLOW, OTHER = "https://shop.example", "https://slow.example", "https://other.example"
 STATES = ("sqlite", "valkey", "shards", "cluster")
@@ -511,8 +511,8 @@ async def test_records_have_their_whole_history_on_the_other_side(stores: tuple[
     gone, back = RecordQuery(gone=True), RecordQuery(key="back")
     jobs = [RecordQuery(job=job) for job in ("books-2", "books-3", "", "whole-3", "reparse-1")]
     for query in (RecordQuery(), gone, back, *jobs):
-        moved = [record async for record in target.records(query)]
-        assert moved == [record async for record in source.records(query)]
+        moved = await all_of(target, query)
+        assert moved == await all_of(source, query)
         assert moved
     for key, versions in (("b1", 3), ("gone", 2), ("back", 3), ("kept", 3), ("unseen", 2)):
         history = await target.history("Book", "shop.example", key)

@@ -104,7 +104,7 @@ def test_check_of_a_page_without_its_product_ends_with_one(project, shop):
         (("new", "--recipe", "{url}/nothing"), "answered 404"),
         (("new", "--recipe", "{url}/binary"), "drafts are made from HTML pages"),
         (("new", "a b", "--recipe", "{url}/list"), "cannot be a recipe's name"),
-        (("new", "x", "--recipe", "{url}/list", "--url", "{url}"), "leave --url out"),
+        (("new", "x", "--recipe", "{url}/list", "--url", "{url}"), "leave --url and --deploy out"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_told_in_one_line(project, shop, words, told):

@@ -113,14 +113,14 @@ async def plan(tables, schema: str, sql: str, values: Sequence[object]) -> str:
         return "\n".join(row[0] for row in await tables.fetch(qualified(f"EXPLAIN {sql}", schema), *values))
 
 
-@pytest.mark.parametrize("query", [RecordQuery(), RecordQuery(type="Book", site="x"), RecordQuery(job="books-1")])
+@pytest.mark.parametrize("query", [RecordQuery(), RecordQuery(newest=True), RecordQuery(type="Book", site="x"), RecordQuery(job="books-1")])
 async def test_a_chunk_is_found_without_sorting_what_lies_behind_it(
     store: PostgresRecords, tables, schema: str, query: RecordQuery
 ) -> None:
     await store.save([result(book(f"{n}")) for n in range(3000)])
     await tables.execute("ANALYZE records; ANALYZE sightings")
     wanted = selection(query, "s", 9)
-    steps = await plan(tables, schema, wanted.chunk("source"), (*wanted.values, 5))
+    steps = await plan(tables, schema, wanted.chunk("source", newest=query.newest), (*wanted.values, 5))
     assert "Sort" not in steps
     assert "Seq Scan" not in steps
 

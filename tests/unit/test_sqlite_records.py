@@ -58,7 +58,12 @@ async def test_any_tool_finds_readable_tables(tmp_path: Path) -> None:
     assert rows(path, "PRAGMA foreign_key_check") == []
 
 
-WALKS = [RecordQuery(), RecordQuery(type="Book", site="x"), RecordQuery(job="j", type="Book", since=1.0, gone=False)]
+WALKS = [
+    RecordQuery(),
+    RecordQuery(newest=True),
+    RecordQuery(type="Book", site="x"),
+    RecordQuery(job="j", type="Book", since=1.0, gone=False),
+]
 FEW = [
     RecordQuery(after="sqlite:s:5", upto="sqlite:s:9"),
     RecordQuery(after="sqlite:s:5", job="j"),
@@ -81,7 +86,7 @@ async def empty(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("query", WALKS, ids=str)
 async def test_a_query_never_sorts_what_lies_behind_the_chunk(empty: Path, query: RecordQuery) -> None:
     wanted = selection(query, "s", 9)
-    steps = plan(empty, wanted.chunk("records.data"), (*wanted.values, 5))
+    steps = plan(empty, wanted.chunk("records.data", newest=query.newest), (*wanted.values, 5))
     assert steps
     assert not any("TEMP B-TREE" in step for step in steps), steps
     assert all(step.startswith("SEARCH") for step in steps), steps

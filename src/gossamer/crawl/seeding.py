@@ -387,7 +387,7 @@ class Seeder:
             aclosing(sources.entries(source, files.context(report=self._report))) as listed,
         ):
             async for entry in listed:
-                request = self._spider.listed(
+                request = self._spider.from_source(
                     Request(
                         url=entry.url, kind=terms.kind or DEFAULT_KIND, priority=terms.priority, lastmod=entry.lastmod
                     )

@@ -127,7 +127,7 @@ class SitePartSpider(Spider):
             if time.monotonic() - began > MATCHING:
                 raise PatternTooSlow("The patterns of the crawl take too long for one page. Make them simpler.")
 
-    def listed(self, request: Request) -> Request | None:
+    def from_source(self, request: Request) -> Request | None:
         try:
             found = self._part.page(request.url) if request.url != self._part.url else request.url
         except PatternTooSlow as error:

@@ -123,7 +123,7 @@ class Spider:
         """Look secrets up there from now on."""
         self._reveal = reveal
 
-    def listed(self, request: Request) -> Request | None:
+    def from_source(self, request: Request) -> Request | None:
         """How to ask for a page that the source of a job lists; None: not at all."""
         return request
 
