@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 HEAD_SECONDS = 10.0  # for the whole head of a request, from the connection or its first byte on
+PIECE = 16 * 1024  # bytes that are read at a time
 STALL_SECONDS = 30.0  # in which a client takes at least some of what is sent
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n\r\n"
@@ -58,9 +59,11 @@ class Connection(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        super().data_received(data)
+        # h11 minds the length of a head only while some of it is missing: a long one must not come to it all at once.
+        for start in range(0, len(data), PIECE):
+            if self.transport.is_closing():
+                return
+            super().data_received(data[start : start + PIECE])
         if self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY:
             self.transport.close()  # it was answered, and nobody wants the rest of its body
         self._watch()

@@ -106,7 +106,9 @@ class Door:
     # -- who, and how often ------------------------------------------------------------------------------------
 
     def check_host(self, request: HTTPConnection) -> None:
-        """Raises ApiError for a Host header that names somebody else."""
+        """Raises ApiError for a Host header that names somebody else, and for an HTTP that is not spoken here."""
+        if request.scope.get("http_version", "1.1") not in ("1.0", "1.1"):  # h11 takes any two digits
+            raise ApiError(505, "http", "This server speaks HTTP/1.1.")
         if not self._is_ours(request.headers.get("host", "")):
             raise ApiError(421, "host", "This server does not answer to that name. Its owner can add it: server.hosts.")
 
