@@ -112,11 +112,22 @@ def validate(item: _ItemT) -> _ItemT:
     Missing: None where None is not allowed, "" in a str field without a default, an unset key. Types are not
     converted: "12" is no int. Nested items are checked too. Raises ParseFailed naming every fault.
     """
+    if isinstance(item, Struct) and _is_plain(item):
+        return item
     faults = list(_faults(item, ""))
     if faults:
         count = "1 field is" if len(faults) == 1 else f"{len(faults)} fields are"
         raise ParseFailed(f"{type_name(item)}: {count} not as declared: {'; '.join(faults)}", detail="\n".join(faults))
     return item
+
+
+def _is_plain(item: Struct) -> bool:
+    """Has every field a value of a type that needs no closer look, and no text is empty?"""
+    for field in _fields(type(item)):
+        value = getattr(item, field.name, UNSET)
+        if type(value) not in field.plain or value == "":
+            return False
+    return True
 
 
 class _Field(msgspec.Struct, frozen=True):

@@ -23,14 +23,13 @@ _ODD_ASCII = "\x0b\x0c\x1c\x1d\x1e\x1f"
 _ODD = "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _SPACES = re.compile(r" {2,}")
 _EMPTY_LINES = re.compile(r"\n{3,}")
-_CLEAN_ASCII = re.compile(r"[!-~]+(?: [!-~]+)*")
-_SHORT = 200  # characters; for texts up to this length one regular expression is the cheapest test
 
 
 def clean_text(text: str) -> str:
     """The cleaned text; the same object when it was clean."""
-    if len(text) <= _SHORT and _CLEAN_ASCII.fullmatch(text):
-        return text
+    # Of all that is replaced below, nothing is printable but a plain space.
+    if text.isprintable() and "  " not in text and text[:1] != " " and text[-1:] != " ":
+        return text if text.isascii() or unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
     text = safe_text(text).strip()
     odd = _ODD_ASCII
     if not text.isascii():
@@ -80,7 +79,7 @@ def _clean_struct(item: msgspec.Struct) -> msgspec.Struct:
     changes: dict[str, Any] = {}
     for name in item.__struct_fields__:
         value = getattr(item, name, None)
-        cleaned = _clean_value(value)
+        cleaned = clean_text(value) if type(value) is str else _clean_value(value)
         if cleaned is not value:
             changes[name] = cleaned
     return msgspec.structs.replace(item, **changes) if changes else item

@@ -18,8 +18,10 @@ from ..model.item import AnyItem, safe_text, type_name
 from ..model.record import RecordIdentity, Tally, day_of
 from ..process.signals import is_cancellation
 from ..settings.tables import Quality
-from .quality_rules import PRICES, Fault, Rule, faults_of, is_filled, own_faults, values_of
+from .quality_rules import PRICES, Fault, Rule, faults_of, fill_of, own_faults
 
+# One item as it was looked at: its type, its fields, which of them are filled, its faults, and the habits it completed.
+_Look: TypeAlias = tuple[str, tuple[str, ...], tuple[bool, ...], Sequence[Fault], Sequence[str]]
 Latest: TypeAlias = Callable[[Sequence[RecordIdentity]], Awaitable[dict[RecordIdentity, str]]]
 
 WHOLE = "*"  # as a field: the item as a whole; as a type: the pages of a spider
@@ -29,6 +31,7 @@ MOST_FIELDS = 200  # fields of one type that are counted; a dict may have a new 
 ENOUGH = 50  # items that make a habit
 RECENT = 30  # last items that show whether a habit is broken
 FEWEST = 10  # of those, before it is judged
+MOST_ALIKE = 256  # kinds of pages with one item and no fault whose tallies are kept
 
 
 class Habits:
@@ -42,10 +45,7 @@ class Habits:
         self._share = share
         self._strict = strict  # one empty value breaks a habit; used for pages that were held back for such a value
         self._usual = {(one.type, one.field) for one in counted if one.rule == USUAL}
-        self._checked: dict[tuple[str, str], int] = {}
-        self._filled: dict[tuple[str, str], int] = {}
-        self._recent: dict[tuple[str, str], deque[bool]] = {}
-        self._fields: dict[str, int] = {}  # how many fields of a type are watched
+        self._watched: dict[str, dict[str, _Habit]] = {}  # by type and field
 
     def broken(self, type: str, field: str) -> bool:
         """True when the field was nearly always filled and is empty in most of the last items."""
@@ -53,34 +53,50 @@ class Habits:
             return False
         if self._strict:
             return True
-        recent = self._recent.get((type, field), ())
+        habit = self._watched.get(type, {}).get(field)
+        recent = habit.recent if habit is not None else ()
         return len(recent) >= FEWEST and 2 * sum(recent) < len(recent)
 
-    def note(self, type: str, field: str, filled: bool) -> bool:
-        """Count one value. True when it has just completed a habit, which the caller then stores as a tally.
+    def note(self, type: str, fields: Iterable[str], filled: Iterable[bool]) -> list[str]:
+        """Count one value of each field. Return the fields that have just completed a habit, which the caller then
+        stores as a tally.
 
         Fields beyond MOST_FIELDS of a type are not watched.
         """
-        name = (type, field)
-        recent = self._recent.get(name)
-        if recent is None:
-            if self._fields.get(type, 0) >= MOST_FIELDS:
-                return False
-            self._fields[type] = self._fields.get(type, 0) + 1
-            recent = self._recent[name] = deque(maxlen=RECENT)
-        recent.append(filled)
-        checked = self._checked.get(name, 0)
-        if checked >= ENOUGH:
-            return False
-        self._checked[name] = checked + 1
-        self._filled[name] = self._filled.get(name, 0) + filled
-        if checked + 1 < ENOUGH or self._share is None or self._filled[name] < self._share * ENOUGH:
-            return False
-        self._usual.add(name)
-        return True
+        watched = self._watched.get(type)
+        if watched is None:
+            watched = self._watched[type] = {}
+        completed = []
+        for field, full in zip(fields, filled, strict=True):
+            habit = watched.get(field)
+            if habit is None:
+                if len(watched) >= MOST_FIELDS:
+                    continue
+                habit = watched[field] = _Habit()
+            habit.recent.append(full)
+            if habit.checked < ENOUGH and habit.count(full, self._share):
+                self._usual.add((type, field))
+                completed.append(field)
+        return completed
 
     def watches(self, type: str, field: str) -> bool:
-        return (type, field) in self._recent
+        return field in self._watched.get(type, {})
+
+
+class _Habit:
+    """How often one field was filled: in the first ENOUGH items, and in the last ones."""
+
+    __slots__ = ("checked", "filled", "recent")
+
+    def __init__(self) -> None:
+        self.checked = self.filled = 0
+        self.recent: deque[bool] = deque(maxlen=RECENT)
+
+    def count(self, filled: bool, share: float | None) -> bool:
+        """Count one of the first values. True when they have become a habit with it."""
+        self.checked += 1
+        self.filled += filled
+        return self.checked == ENOUGH and share is not None and self.filled >= share * ENOUGH
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +126,8 @@ class Inspector:
         self._rules = tuple((str(getattr(rule, "__name__", type(rule).__name__)), rule) for rule in rules)
         self._habits = habits or Habits(terms.usual)
         self._latest = latest if terms.price_jump is not None else None
+        # By day, callback, type, fields and which of them are filled: the tallies of a page with one item and no fault.
+        self._alike: dict[tuple[str, str, str, tuple[str, ...], tuple[bool, ...]], tuple[Tally, ...]] = {}
         self.has_user_code = bool(self._rules)
 
     async def inspect(
@@ -117,37 +135,57 @@ class Inspector:
     ) -> Inspection:
         """Inspect all items of the page. A `new` page was never visited before, so the store is not asked for earlier
         records. Raises ParseFailed, BackendUnavailable."""
-        counted = _Counts(self._spider, day_of(at))
         before = {} if new else await self._before(items)
+        habits, day, kind = self._habits, day_of(at), getattr(page, "kind", "")
+        looks: list[_Look] = []
         faults: list[Fault] = []
         faulty = 0
         for identity, item in items:
-            found = faults_of(item, self._terms, before=before.get(identity), broken=self._habits.broken)
+            found = faults_of(item, self._terms, before=before.get(identity), broken=habits.broken)
             if self._rules:
                 found += self._own(item, page)
-            counted.item(item, found, self._habits)
+            fields, filled = fill_of(item)
+            looks.append((identity[0], fields, filled, found, habits.note(identity[0], fields, filled)))
             faults += found
             faulty += bool(found)
-        empty = self._unusually_empty(counted, page, bool(items))
-        if empty is not None:
-            faults.append(empty)
-        counted.page(failed=False)
+        # A page without items whose callback nearly always found some, and lately finds none.
+        empty = bool(kind) and not items and habits.broken(WHOLE, kind)
+        if empty:
+            faults.append(Fault(WHOLE, NO_ITEMS, f"no items, as on most pages of {kind} of late"))
+        usual = habits.note(WHOLE, (kind,), (bool(items),)) if kind else []
         return Inspection(
-            tallies=counted.tallies(),
+            tallies=self._tallies(day, kind, looks, usual, empty),
             faults=tuple(faults),
             fine=len(items) - faulty,
-            faulty=faulty + (empty is not None),
-            empty=empty is not None,
+            faulty=faulty + empty,
+            empty=empty,
         )
 
-    def _unusually_empty(self, counted: _Counts, page: object, filled: bool) -> Fault | None:
-        """The fault of a page without items whose callback nearly always found some, and lately finds none."""
-        kind = getattr(page, "kind", "")
-        if not kind:
-            return None
-        broken = not filled and self._habits.broken(WHOLE, kind)
-        counted.kind(kind, filled, broken, self._habits)
-        return Fault(WHOLE, NO_ITEMS, f"no items, as on most pages of {kind} of late") if broken else None
+    def _tallies(
+        self, day: str, kind: str, looks: Sequence[_Look], usual: Sequence[str], empty: bool
+    ) -> tuple[Tally, ...]:
+        """Most pages have one item, with nothing amiss and the same fields filled as before: then the tallies are the
+        very ones of that page, and a batch of them is summed up at once."""
+        alike = None
+        if len(looks) == 1 and not usual:
+            type, fields, filled, found, completed = looks[0]
+            if not found and not completed:
+                alike = (day, kind, type, fields, filled)
+                known = self._alike.get(alike)
+                if known is not None:
+                    return known
+        counted = _Counts(self._spider, day)
+        for look in looks:
+            counted.item(look, self._habits)
+        if kind:
+            counted.kind(kind, bool(looks), empty, usual, self._habits)
+        counted.page(failed=False)
+        tallies = counted.tallies()
+        if alike is not None:
+            if len(self._alike) >= MOST_ALIKE:
+                self._alike.clear()
+            self._alike[alike] = tallies
+        return tallies
 
     def refused(self, failure: ParseFailed, at: float) -> tuple[Tally, ...]:
         """The tallies of a page that could not be parsed."""
@@ -211,17 +249,15 @@ class _Counts:
             counts[1] += filled
             counts[2] += faulty
 
-    def item(self, item: AnyItem, faults: Sequence[Fault], habits: Habits) -> None:
-        kind = type_name(item)
-        wrong = {fault.field for fault in faults} if faults else ()
+    def item(self, look: _Look, habits: Habits) -> None:
+        kind, fields, filled, faults, completed = look
+        wrong = {fault.field for fault in faults}
         self._add(kind, WHOLE, "", 1, 1, 1 if faults else 0)
-        values = values_of(item)
-        for field, value in values.items():
-            filled = is_filled(value)
-            if habits.note(kind, field, filled):
+        for field, full in zip(fields, filled, strict=True):
+            if field in completed:
                 self._add(kind, field, USUAL, 1, 1, 0)
             if habits.watches(kind, field):
-                self._add(kind, field, "", 1, int(filled), int(field in wrong))
+                self._add(kind, field, "", 1, int(full), int(field in wrong))
         for field, rule in dict.fromkeys((fault.field, fault.rule) for fault in faults):
             self._add(kind, field, rule, 0, 0, 1)
 
@@ -231,8 +267,8 @@ class _Counts:
             self._add(type, field, "", 1, 0, 1)
             self._add(type, field, "not-as-declared", 0, 0, 1)
 
-    def kind(self, kind: str, filled: bool, broken: bool, habits: Habits) -> None:
-        if habits.note(WHOLE, kind, filled):
+    def kind(self, kind: str, filled: bool, broken: bool, usual: Sequence[str], habits: Habits) -> None:
+        if usual:
             self._add(WHOLE, kind, USUAL, 1, 1, 0)
         if habits.watches(WHOLE, kind):
             self._add(WHOLE, kind, "", 1, int(filled), int(broken))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -35,6 +36,8 @@ _DEBRIS = re.compile(
 _ESCAPED = re.compile(r"&(?:amp|nbsp|quot|#39|#x27);")  # faulty in a text, right in HTML
 _TEMPLATE = re.compile(r"\s*(?:\{\{[^{}\n]{0,80}\}\}|\$\{[^{}\n]{0,80}\})\s*")  # faulty where it is all there is
 _NOTHINGS = frozenset({"undefined", "null", "nan"})
+_LONGEST_NOTHING = max(map(len, _NOTHINGS))
+_DEBRIS_BEGINS = "\ufffdÃâÂ"
 _BEFORE_NUMBERS = frozenset("+-._nNiIsS")  # what a number may begin with beside a digit: sign, point, NaN, infinity
 _LOOKED_AT = 20_000  # characters of a text in which debris is searched
 
@@ -55,12 +58,19 @@ def values_of(item: AnyItem) -> Mapping[str, Any]:
     """The fields of an item with their values, without those that were never set."""
     if isinstance(item, dict):
         return item
-    values = {name: getattr(item, name) for name in item.__struct_fields__}
-    return {name: value for name, value in values.items() if value is not msgspec.UNSET}
+    return {name: value for name in item.__struct_fields__ if (value := getattr(item, name)) is not msgspec.UNSET}
 
 
 def is_filled(value: object) -> bool:
+    if type(value) is str:
+        return value != ""
     return value is not None and value is not msgspec.UNSET and value not in ("", [], {}, ())
+
+
+def fill_of(item: AnyItem) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+    """The fields of an item, and which of them are filled."""
+    values = values_of(item)
+    return tuple(values), tuple([is_filled(value) for value in values.values()])
 
 
 def price_of(values: Mapping[str, Any]) -> Money | None:
@@ -77,26 +87,45 @@ def faults_of(
 ) -> list[Fault]:
     """The faults that the built-in rules find. `before` is the stored data of the same record."""
     values = values_of(item)
-    found = [*_title_faults(values), *_price_faults(values, terms, before), *_other_faults(values, terms)]
-    kind = type_name(item)
+    found: list[Fault] = []
+    titles, prices, others = _meanings(tuple(values))
+    if titles:
+        found += _title_faults(titles, values)
+    if prices:
+        found += _price_faults(prices, values, terms, before)
+    if others:
+        found += _other_faults(values, terms)
     for field, value in values.items():
-        if isinstance(value, str):
+        if isinstance(value, str) and value:
             debris = _debris_in(value)
             if debris:
                 found.append(Fault(field, "debris", f"{field} holds {debris!r}"))
-        if not is_filled(value) and broken(kind, field) and not any(one.field == field for one in found):
+        elif not is_filled(value) and broken(type_name(item), field) and not any(one.field == field for one in found):
             found.append(Fault(field, "unusually-empty", f"{field} is empty, as in most items of late"))
     return found
 
 
-def _title_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
-    for field in TITLES & values.keys():
+@lru_cache(maxsize=1024)
+def _meanings(fields: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    """Which fields are titles, which are prices, and whether others have a meaning too. Most items have the same fields
+    as the one before."""
+    return (
+        tuple(field for field in fields if field in TITLES),
+        tuple(field for field in fields if field in PRICES),
+        not (RATINGS | CURRENCIES).isdisjoint(fields),
+    )
+
+
+def _title_faults(titles: Iterable[str], values: Mapping[str, Any]) -> Iterator[Fault]:
+    for field in titles:
         if not is_filled(values[field]):
             yield Fault(field, "missing-title", f"{field} is empty")
 
 
-def _price_faults(values: Mapping[str, Any], terms: Quality, before: Mapping[str, Any] | None) -> Iterator[Fault]:
-    for field in PRICES & values.keys():
+def _price_faults(
+    prices: Iterable[str], values: Mapping[str, Any], terms: Quality, before: Mapping[str, Any] | None
+) -> Iterator[Fault]:
+    for field in prices:
         money = _money(values[field], values)
         if money is None:
             if isinstance(values[field], str) and values[field]:
@@ -129,12 +158,15 @@ def _other_faults(values: Mapping[str, Any], terms: Quality) -> Iterator[Fault]:
 
 
 def _debris_in(text: str) -> str:
-    if text.lower() in _NOTHINGS:
+    if len(text) <= _LONGEST_NOTHING and text.lower() in _NOTHINGS:
         return text
-    if text.isascii() and "&" not in text and "{" not in text and "[o" not in text:
-        return ""
-    match = _DEBRIS.search(text, 0, _LOOKED_AT) or _TEMPLATE.fullmatch(text)
-    if match is None and "<" not in text:
+    # To find a character is far cheaper than to ask a regular expression.
+    entity = "&" in text and ";" in text
+    suspect = entity or "[object" in text or (not text.isascii() and any(char in text for char in _DEBRIS_BEGINS))
+    match = _DEBRIS.search(text, 0, _LOOKED_AT) if suspect else None
+    if match is None and "{" in text:
+        match = _TEMPLATE.fullmatch(text)
+    if match is None and entity and "<" not in text:
         match = _ESCAPED.search(text, 0, _LOOKED_AT)
     return match[0].strip() if match is not None else ""
 

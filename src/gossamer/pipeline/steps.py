@@ -123,9 +123,13 @@ class Pipeline:
         if self._inspector is not None:
             found = [(identity, item) for identity, (item, _) in winners.items()]
             inspection = await self._inspector.inspect(found, page, now, new=new)
-        schemas = {id(item): schema_of(item) for item, _ in winners.values()}
-        records = [
-            Record(
+        records: list[Record] = []
+        schemas: dict[str, ItemSchema] = {}
+        for (type_, _, key), (item, data) in winners.items():
+            schema = schema_of(item)
+            if schema is not None:
+                schemas[schema.id] = schema
+            record = Record(
                 type=type_,
                 site=site,
                 key=key,
@@ -135,12 +139,10 @@ class Pipeline:
                 data=data,
                 content_hash=content_hash(data),
                 scraped_at=now,
-                schema=schema.id if (schema := schemas[id(item)]) is not None else "",
+                schema=schema.id if schema is not None else "",
             )
-            for (type_, _, key), (item, data) in winners.items()
-        ]
-        known = {schema.id: schema for schema in schemas.values() if schema is not None}
-        return Piped(records, dropped, inspection, tuple(known.values()))
+            records.append(record)
+        return Piped(records, dropped, inspection, tuple(schemas.values()))
 
     def refused(self, failure: ParseFailed, at: float) -> tuple[Tally, ...]:
         """The tallies of a page that could not be parsed."""

@@ -9,6 +9,7 @@ and never what a newer visit brought. Saving the same thing twice changes nothin
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any, TypeVar
@@ -308,15 +309,17 @@ def _lenient_json(text: str, what: str) -> Any:
 TallyKey = tuple[str, str, str, str, str]  # day, spider, type, field, rule: the order in which rows are written
 
 
-def added_up(tallies: Iterable[Tally]) -> list[tuple[TallyKey, tuple[int, int, int]]]:
+def added_up(tallies: Sequence[Tally]) -> list[tuple[TallyKey, tuple[int, int, int]]]:
     """The sums of checked, filled and faulty for each key, in the order of keys: every writer takes the same way."""
     sums: dict[TallyKey, list[int]] = {}
-    for tally in tallies:
+    times = Counter(map(id, tallies))  # pages that are alike share their tallies
+    for tally in {id(tally): tally for tally in tallies}.values():
         key = (tally.day, tally.spider, tally.type, tally.field, tally.rule)
         one = sums.get(key)
         if one is None:
             one = sums[key] = [0, 0, 0]
-        one[0] += tally.checked
-        one[1] += tally.filled
-        one[2] += tally.faulty
+        count = times[id(tally)]
+        one[0] += tally.checked * count
+        one[1] += tally.filled * count
+        one[2] += tally.faulty * count
     return [(key, (one[0], one[1], one[2])) for key, one in sorted(sums.items())]
