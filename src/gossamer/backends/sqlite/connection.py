@@ -32,7 +32,7 @@ from ...process import limits as openfiles
 
 T = TypeVar("T")
 Write = Callable[[sqlite3.Connection], Any]
-Group = list[tuple[Write, asyncio.Future[Any]]]
+Group = list[tuple[Write, asyncio.Future[Any], bool]]
 Answers = list[tuple[asyncio.Future[Any], Any, BaseException | None]]
 
 BUSY_TIMEOUT = timedelta(seconds=30)
@@ -73,6 +73,7 @@ class Database:
         self._read_lock = asyncio.Lock()
         self._closed = True
         self.on_rollback: list[Callable[[], None]] = []  # forget what was cached from a void transaction
+        self.left_over: list[Write] = []  # each writes what the writes that fold have left to be written together
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -90,12 +91,16 @@ class Database:
         async with self._read_lock:  # until the last read has ended
             await asyncio.to_thread(self._close)
 
-    async def write(self, write: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `write` in a transaction and return its result after the commit."""
+    async def write(self, write: Callable[[sqlite3.Connection], T], *, folds: bool = False) -> T:
+        """Run `write` in a transaction and return its result after the commit.
+
+        One that `folds` may leave a part to its function in `left_over`, which runs before the commit, and before any
+        write that does not fold.
+        """
         if self._closed:
             raise BackendUnavailable(f"The {self._role} file {self.path} is closed.")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._pending.append((write, future))
+        self._pending.append((write, future, folds))
         if not self._busy:
             self._schedule()
         return await future
@@ -188,7 +193,7 @@ class Database:
             self._schedule()
 
     def _fail_pending(self, error: GossamerError) -> None:
-        for _, future in self._pending:
+        for _, future, _ in self._pending:
             if not future.done():
                 future.set_exception(error)
         self._pending.clear()
@@ -218,14 +223,24 @@ class Database:
         of our own errors."""
         answers: Answers = []
         connection = self._writer
-        for write, future in group:
+        folded = False
+        for write, future, folds in group:
+            if folded and not folds:
+                self._write_left_over()
+            folded = folds
             try:
                 answers.append((future, write(connection), None))
             except GossamerError as error:
                 answers.append((future, None, error))
+        if folded:
+            self._write_left_over()
         if commits:
             connection.execute("COMMIT")
         return answers
+
+    def _write_left_over(self) -> None:
+        for write in tuple(self.left_over):  # the loop's thread may add to it
+            write(self._writer)
 
     def _finish(self, group: Group, answers: Answers) -> Answers:
         """Commit what was written at once."""
@@ -246,7 +261,7 @@ class Database:
         if not isinstance(error, sqlite3.Error) and len(group) > 1:
             return [answer for one in group for answer in self._commit([one])]
         failure = translate(error, self.path, self._role) if isinstance(error, sqlite3.Error) else error
-        return [(future, None, failure) for _, future in group]
+        return [(future, None, failure) for _, future, _ in group]
 
     @property
     def _wants_checkpoint(self) -> bool:

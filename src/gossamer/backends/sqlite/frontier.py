@@ -18,9 +18,13 @@ from ...model.task import Candidate, Lease, UrlState
 from .connection import Database
 from .jobs import SqliteJobs, given_up
 from .leasing import TaskDispatcher
-from .queue_rows import CountChanges, QueueRows
+from .queue_rows import CountChanges, QueueRows, SharedRows, free_slots
 
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
+_COMPLETE = """
+UPDATE urls SET state = ?, reason = ?, message = '', attempts = ?, deliveries = 0, worker = NULL, lease_until = NULL,
+    changed_at = ?
+WHERE number = ? AND token = ? AND state = 'leased' AND lease_until > ?"""
 _HOLD = """
 UPDATE sites SET holder = CASE WHEN in_flight > 0 THEN coalesce(holder, ?) ELSE holder END WHERE number = ?
 RETURNING holder"""
@@ -35,6 +39,8 @@ SELECT asked_interval, site_orders.interval, learned_interval, refused_at, sites
 FROM sites LEFT JOIN site_orders ON site_orders.site = sites.name WHERE number = ?"""
 _LEARN = "UPDATE sites SET learned_interval = ?, refused_at = ?, rest_until = max(rest_until, ?) WHERE number = ?"
 _ANSWERED = "UPDATE sites SET answered_at = ?, strikes = 0, given_up_until = 0 WHERE number = ?"
+
+_NOTHING_ADDED = Added()
 
 
 class SqliteFrontier:
@@ -57,11 +63,15 @@ class SqliteFrontier:
         self._dispatcher = TaskDispatcher(self._rows, duration=lease_duration, terms_for=terms_for, is_gone=is_gone)
         self._lease_seconds = lease_duration.total_seconds()
         self._terms_for = terms_for
-        database.on_rollback.append(self._rows.forget)
+        self._shared = SharedRows()  # of the pages that are completed in one transaction
+        database.on_rollback += (self._rows.forget, self._shared.forget)
+        database.left_over.append(self._shared.write)
 
     def let_go(self) -> None:
         """Called when this frontier is not used any more; the file stays open for others."""
         self._database.on_rollback.remove(self._rows.forget)
+        self._database.on_rollback.remove(self._shared.forget)
+        self._database.left_over.remove(self._shared.write)
 
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
         def write(connection: sqlite3.Connection) -> Added:
@@ -76,10 +86,10 @@ class SqliteFrontier:
                         f"The queue of {job} holds {depth} URLs; {len(candidates)} more would pass its bound of "
                         f"{bound} (crawl.max_queued). Add fewer at once, or wait until some are done."
                     )
-            counts, now = CountChanges(), self._clock.now()
+            shared, now = SharedRows(), self._clock.now()
             late = given_up(connection, row.number)
-            added = self._rows.admit(connection, row, candidates, found_on=None, now=now, counts=counts, given_up=late)
-            counts.write(connection, row.number)
+            added = self._rows.admit(connection, row, candidates, found_on=None, now=now, shared=shared, given_up=late)
+            shared.write(connection)
             return added
 
         return await self._database.write(write)
@@ -134,18 +144,29 @@ class SqliteFrontier:
         stored_reason = reason if redirect is None else redirect_reason(redirect)
 
         def write(connection: sqlite3.Connection) -> Added:
-            now = self._clock.now()
-            job = self._settle(
-                connection, lease, now, paced_ahead, answered=state is not UrlState.DROPPED,
-                state=state.value, reason=stored_reason, message="", attempts=lease.task.attempt + 1, deliveries=0,
-            )  # fmt: skip
-            counts = CountChanges(
-                leased=-1, discovered=duplicates, duplicates=duplicates, redirected=int(redirect is not None)
-            )
+            now, task, shared = self._clock.now(), lease.task, self._shared
+            settled = connection.execute(
+                _COMPLETE, (state.value, stored_reason, task.attempt + 1, now, task.id, lease.token, now)
+            ).rowcount
+            if not settled:
+                raise _lost(lease)
+            job, site = self._rows.job(connection, task.job), self._rows.site(connection, task.site)
+            answered_at = now if state is not UrlState.DROPPED else None
+            shared.free_slot(site, next_at=now + paced_ahead.total_seconds(), answered_at=answered_at)
+            counts = shared.counts_of(job.number)
+            counts["leased"] -= 1
             counts[state.value] += 1
-            return self._add_what_was_found(connection, lease, job, now, counts, discovered, stats)
+            counts["discovered"] += duplicates
+            counts["duplicates"] += duplicates
+            if redirect is not None:
+                counts["redirected"] += 1
+            if stats:
+                self._rows.add_stats(connection, job.number, stats)
+            if not discovered:
+                return _NOTHING_ADDED
+            return self._rows.admit(connection, job, discovered, found_on=task.id, now=now, shared=shared)
 
-        return await self._database.write(write)
+        return await self._database.write(write, folds=True)
 
     async def retry(
         self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
@@ -204,30 +225,17 @@ class SqliteFrontier:
                 state=UrlState.DEAD.value, reason=reason, message=message[:MESSAGE_LENGTH],
                 attempts=lease.task.attempt + 1,
             )  # fmt: skip
-            counts = CountChanges(leased=-1, dead=1, discovered=duplicates, duplicates=duplicates)
-            return self._add_what_was_found(connection, lease, job, now, counts, discovered, stats)
+            shared, added = SharedRows(), _NOTHING_ADDED
+            shared.counts_of(job).update(leased=-1, dead=1, discovered=duplicates, duplicates=duplicates)
+            if discovered:
+                row = self._rows.job(connection, lease.task.job)
+                added = self._rows.admit(connection, row, discovered, found_on=lease.task.id, now=now, shared=shared)
+            shared.write(connection)
+            if stats:
+                self._rows.add_stats(connection, job, stats)
+            return added
 
         return await self._database.write(write)
-
-    def _add_what_was_found(
-        self,
-        connection: sqlite3.Connection,
-        lease: Lease,
-        job: int,
-        now: float,
-        counts: CountChanges,
-        discovered: Sequence[Candidate],
-        stats: Mapping[str, int],
-    ) -> Added:
-        """Add the links of a page that was settled in this transaction, and all counts."""
-        added = Added()
-        if discovered:
-            row = self._rows.job(connection, lease.task.job)
-            added = self._rows.admit(connection, row, discovered, found_on=lease.task.id, now=now, counts=counts)
-        counts.write(connection, job)
-        if stats:
-            self._rows.add_stats(connection, job, stats)
-        return added
 
     async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta, worker: str = "") -> bool:
         def write(connection: sqlite3.Connection) -> bool:
@@ -295,12 +303,11 @@ class SqliteFrontier:
         lease: Lease,
         now: float,
         paced_ahead: timedelta,
-        answered: bool = False,
         keeps_note: bool = False,
         **columns: str | float | None,
     ) -> int:
-        """Write what became of a leased URL and free its slot. Returns the number of the job. Raises LeaseLost before
-        anything is changed."""
+        """Write what became of a leased URL that is not done, and free its slot. Returns the number of the job. Raises
+        LeaseLost before anything is changed."""
         changed = {**columns, "worker": None, "lease_until": None, "changed_at": now}
         names = ", ".join(f"{name} = ?" for name in changed)
         if keeps_note:
@@ -313,8 +320,7 @@ class SqliteFrontier:
         if not rows:
             raise _lost(lease)
         [(job, site)] = rows
-        next_at, answered_at = now + paced_ahead.total_seconds(), now if answered else None
-        self._rows.free_slot(connection, site, next_at=next_at, answered_at=answered_at)
+        free_slots(connection, site, next_at=now + paced_ahead.total_seconds())
         return int(job)
 
 

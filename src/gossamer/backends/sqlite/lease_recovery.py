@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from ...frontier.politeness import TermsFor
-from .queue_rows import MICROSECONDS, CountChanges, QueueRows
+from .queue_rows import MICROSECONDS, CountChanges, QueueRows, free_slots
 
 ORPHAN_CHECK = timedelta(seconds=2)  # how often workers of this machine are checked
 RECLAIM_AT_ONCE = 500
@@ -105,5 +105,5 @@ class LeaseRecovery:
         self._rows.note(connection, number, now, f"{worker} {fate}; delivery {deliveries} of {terms.max_deliveries}")
         # The lost worker may have sent its request at this very moment: the next request keeps its distance.
         interval = self._terms_for(name).spacing(asked)
-        self._rows.free_slot(connection, site, next_at=now + interval if interval is not None else 0.0)
+        free_slots(connection, site, next_at=now + interval if interval is not None else 0.0)
         counts.write(connection, job)

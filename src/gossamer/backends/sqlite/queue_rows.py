@@ -44,6 +44,12 @@ ON CONFLICT (job, site, lane) DO UPDATE SET
     priority = CASE state WHEN 'empty' THEN excluded.priority ELSE max(priority, excluded.priority) END,
     state = CASE state WHEN 'empty' THEN 'ready' ELSE state END"""
 
+_FREE = """
+UPDATE sites SET in_flight = in_flight - ?4, next_at = max(next_at, ?1),
+    holder = CASE WHEN in_flight <= ?4 THEN NULL ELSE holder END, answered_at = coalesce(?2, answered_at),
+    strikes = iif(?2 IS NULL, strikes, 0), given_up_until = iif(?2 IS NULL, given_up_until, 0)
+WHERE number = ?3"""
+
 _TAKE_SHAPE = """
 INSERT INTO shapes (job, site, shape, taken) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET taken = excluded.taken"""
@@ -62,6 +68,64 @@ class CountChanges(Counter[str]):
             columns = ", ".join(f"{name} = {name} + ?" for name, _ in changed)
             values = (*(change for _, change in changed), job)
             connection.execute(f"UPDATE jobs SET {columns} WHERE number = ?", values)  # noqa: S608 - our own names
+
+
+class SharedRows:
+    """Changes of rows that many pages share: the counters of their job, the slots of their site, its queues. Gathered
+    during the settlements of a transaction and written once, so that the price of a page is that of its own row.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[int, CountChanges] = {}  # by job
+        self.fed: dict[tuple[int, int, str], tuple[int, int, int]] = {}  # (job, site, lane) -> priority, turn, how many
+        self.taken: dict[tuple[int, int], int] = {}  # (job, site) -> taken so far, where there is a budget
+        self.shapes: dict[tuple[int, int, str], int] = {}  # (job, site, shape) -> taken so far
+        self.depths: dict[int, int] = {}  # job -> queued and waiting, as the file has it
+        self._freed: dict[int, tuple[int, float, float | None]] = {}  # site -> slots, next_at, answered_at
+
+    def forget(self) -> None:
+        """Called after a rollback, and when all is written."""
+        for changes in (self.counts, self.fed, self.taken, self.shapes, self.depths, self._freed):
+            changes.clear()  # type: ignore[attr-defined]  # of dicts that are not alike
+
+    def counts_of(self, job: int) -> CountChanges:
+        found = self.counts.get(job)
+        if found is None:
+            found = self.counts[job] = CountChanges()
+        return found
+
+    def free_slot(self, site: int, *, next_at: float, answered_at: float | None) -> None:
+        slots, latest, answered = self._freed.get(site, (0, 0.0, None))
+        self._freed[site] = (slots + 1, max(latest, next_at), answered if answered_at is None else answered_at)
+
+    def feed(self, job: int, site: int, lane: str | None, priority: int, turn: int, count: int) -> None:
+        which = (job, site, lane or "")
+        known = self.fed.get(which)
+        if known is not None:
+            priority, turn, count = max(known[0], priority), known[1], known[2] + count
+        self.fed[which] = (priority, turn, count)
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        for site, (slots, next_at, answered_at) in self._freed.items():
+            free_slots(connection, site, slots, next_at=next_at, answered_at=answered_at)
+        if self.fed:
+            connection.executemany(_FEED_QUEUE, [(*which, *what) for which, what in self.fed.items()])
+        if self.shapes:
+            connection.executemany(_TAKE_SHAPE, [(*which, taken) for which, taken in self.shapes.items()])
+        for job, counts in self.counts.items():
+            counts.write(connection, job)
+        self.forget()
+
+
+def free_slots(
+    connection: sqlite3.Connection, site: int, slots: int = 1, *, next_at: float, answered_at: float | None = None
+) -> None:
+    """Free the slots of leases that have ended, and wake the queues that wait for one. `answered_at`: the site is
+    there."""
+    connection.execute(_FREE, (next_at, answered_at, site, slots))
+    connection.execute(
+        "UPDATE queues SET state = 'ready', held_for = NULL WHERE site = ? AND state IN ('full', 'held')", (site,)
+    )
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -120,20 +184,18 @@ class QueueRows:
         *,
         found_on: int | None,
         now: float,
-        counts: CountChanges,
+        shared: SharedRows,
         given_up: str = "",
     ) -> Added:
-        """Enter candidates: each becomes queued, or dropped with a reason, or is counted as a duplicate.
+        """Enter candidates: each becomes queued, or dropped with a reason, or is counted as a duplicate. What that
+        means for the job and its queues is left in `shared`.
 
         `given_up` is the reason why no candidate may be queued any more.
         """
         terms = job.terms
-        room = self._room(connection, job) if candidates else None
+        room = self._room(connection, job, shared) if candidates else None
         turn = int(now * MICROSECONDS)
         queued = duplicates = dropped = 0
-        fed: dict[tuple[int, str | None], tuple[int, int]] = {}  # (site, lane) -> (best priority, how many)
-        taken: dict[int, int] = {}  # site -> taken so far, where there is a budget
-        shapes: dict[tuple[int, str], int] = {}  # (site, shape) -> taken so far
         for candidate in candidates:
             site = self.site(connection, candidate.site)
             reason = candidate.dropped.value if candidate.dropped else given_up
@@ -147,14 +209,13 @@ class QueueRows:
                     *_values(candidate, terms),
                 ),
             ).rowcount  # fmt: skip
-            which = (site, candidate.fetcher)
             if not entered:
-                if not reason and self._readmit(connection, job, site, candidate, now, counts):
+                if not reason and self._readmit(connection, job, site, candidate, now, shared):
                     queued += 1
-                    fed[which] = _better(fed.get(which), candidate.priority, 0)
+                    shared.feed(job.number, site, candidate.fetcher, candidate.priority, turn, 0)
                 duplicates += 1
                 continue
-            if not reason and self._over_budget(connection, job, site, candidate, taken, shapes):
+            if not reason and self._over_budget(connection, job, site, candidate, shared):
                 connection.execute(
                     "UPDATE urls SET state = 'dropped', reason = 'trap' WHERE job = ? AND site = ? AND fingerprint = ?",
                     (job.number, site, candidate.fingerprint),
@@ -164,13 +225,14 @@ class QueueRows:
                 dropped += 1
                 continue
             queued += 1
-            fed[which] = _better(fed.get(which), candidate.priority, 1)
-            if site in taken:
-                taken[site] += 1
-        for (site, lane), (priority, count) in fed.items():
-            connection.execute(_FEED_QUEUE, (job.number, site, lane or "", priority, turn, count))
-        connection.executemany(_TAKE_SHAPE, [(job.number, *which, taken) for which, taken in shapes.items()])
-        counts.update(discovered=len(candidates), duplicates=duplicates, queued=queued, dropped=dropped)
+            shared.feed(job.number, site, candidate.fetcher, candidate.priority, turn, 1)
+            if (job.number, site) in shared.taken:
+                shared.taken[job.number, site] += 1
+        counts = shared.counts_of(job.number)
+        counts["discovered"] += len(candidates)
+        counts["duplicates"] += duplicates
+        counts["queued"] += queued
+        counts["dropped"] += dropped
         return Added(queued=queued, duplicates=duplicates, dropped=dropped)
 
     def _readmit(
@@ -180,7 +242,7 @@ class QueueRows:
         site: int,
         candidate: Candidate,
         now: float,
-        counts: CountChanges,
+        shared: SharedRows,
     ) -> bool:
         """A known URL may enter again: by force, after the dedup window, or with a shorter path to it."""
         window = job.terms.dedup_window
@@ -201,14 +263,18 @@ class QueueRows:
         if not changed:
             return False
         # It was counted in its old state; the caller counts it as queued.
-        counts[row[0]] -= 1
+        shared.counts_of(job.number)[row[0]] -= 1
         return True
 
-    def _room(self, connection: sqlite3.Connection, job: JobRow) -> int | None:
+    def _room(self, connection: sqlite3.Connection, job: JobRow, shared: SharedRows) -> int | None:
         if job.terms.max_queued is None:
             return None
-        row = connection.execute("SELECT queued + waiting FROM jobs WHERE number = ?", (job.number,)).fetchone()
-        return max(0, job.terms.max_queued - int(row[0]))
+        depth = shared.depths.get(job.number)
+        if depth is None:
+            row = connection.execute("SELECT queued + waiting FROM jobs WHERE number = ?", (job.number,)).fetchone()
+            depth = shared.depths[job.number] = int(row[0])
+        counts = shared.counts_of(job.number)
+        return max(0, job.terms.max_queued - depth - counts["queued"] - counts["waiting"])
 
     def _over_budget(
         self,
@@ -216,48 +282,34 @@ class QueueRows:
         job: JobRow,
         site: int,
         candidate: Candidate,
-        taken: dict[int, int],
-        shapes: dict[tuple[int, str], int],
+        shared: SharedRows,
     ) -> bool:
         """Has the job reached its budget for the site, or for paths of this shape?"""
         terms = job.terms
         if candidate.force:
             return False
         if terms.max_urls_per_site is not None:
-            if site not in taken:
-                taken[site] = connection.execute(
+            taken = shared.taken.get((job.number, site))
+            if taken is None:
+                taken = connection.execute(
                     "SELECT coalesce(sum(taken), 0) FROM queues WHERE job = ? AND site = ?", (job.number, site)
                 ).fetchone()[0]
-            if taken[site] >= terms.max_urls_per_site:
+                taken += sum(what[2] for which, what in shared.fed.items() if which[:2] == (job.number, site))
+                shared.taken[job.number, site] = taken
+            if taken >= terms.max_urls_per_site:
                 return True
         if terms.max_urls_per_pattern is not None:
-            which = (site, candidate.shape)
-            of_shape = shapes.get(which)
+            which = (job.number, site, candidate.shape)
+            of_shape = shared.shapes.get(which)
             if of_shape is None:
                 row = connection.execute(
-                    "SELECT taken FROM shapes WHERE job = ? AND site = ? AND shape = ?", (job.number, *which)
+                    "SELECT taken FROM shapes WHERE job = ? AND site = ? AND shape = ?", which
                 ).fetchone()
                 of_shape = row[0] if row else 0
             if of_shape >= terms.max_urls_per_pattern:
                 return True
-            shapes[which] = of_shape + 1
+            shared.shapes[which] = of_shape + 1
         return False
-
-    def free_slot(
-        self, connection: sqlite3.Connection, site: int, *, next_at: float, answered_at: float | None = None
-    ) -> None:
-        """Free the slot of a lease that has ended, and wake the queues that wait for one. `answered_at`: the site is
-        there."""
-        connection.execute(
-            "UPDATE sites SET in_flight = in_flight - 1, next_at = max(next_at, ?1), "
-            "holder = CASE WHEN in_flight <= 1 THEN NULL ELSE holder END, answered_at = coalesce(?2, answered_at), "
-            "strikes = iif(?2 IS NULL, strikes, 0), given_up_until = iif(?2 IS NULL, given_up_until, 0) "
-            "WHERE number = ?3",
-            (next_at, answered_at, site),
-        )
-        connection.execute(
-            "UPDATE queues SET state = 'ready', held_for = NULL WHERE site = ? AND state IN ('full', 'held')", (site,)
-        )
 
     def requeue(
         self, connection: sqlite3.Connection, job: int, site: int, lane: str | None, priority: int, now: float
@@ -283,9 +335,3 @@ def _values(candidate: Candidate, terms: JobTerms) -> tuple[str | int | None, ..
         candidate.fetcher or None, candidate.proxy_pool, candidate.country, candidate.how,
         candidate.max_attempts or terms.max_attempts,
     )  # fmt: skip
-
-
-def _better(known: tuple[int, int] | None, priority: int, count: int) -> tuple[int, int]:
-    if known is None:
-        return priority, count
-    return max(known[0], priority), known[1] + count

@@ -28,7 +28,7 @@ from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState, wishes_of
 from .cleanup import drop_rest
 from .connection import Database
 from .jobs import SqliteJobs
-from .queue_rows import CountChanges, QueueRows
+from .queue_rows import CountChanges, QueueRows, SharedRows
 
 CHUNK = 2_000
 DUE_COUNTED = 2_000  # tasks that wait and are due, of a job
@@ -241,11 +241,13 @@ class SqliteQueueView:
             if not resolved:
                 return None
             queue_rows.note(connection, letter.id, now, f"resolved from the dead letters ({letter.reason})")
-            counts = CountChanges(discovered=duplicates + to_itself, duplicates=duplicates + to_itself)
+            shared = SharedRows()
+            counts = shared.counts_of(job.number)
+            counts.update(discovered=duplicates + to_itself, duplicates=duplicates + to_itself)
             counts.move("dead", "done")
             drop_rest(connection, job.number, now)
-            added = queue_rows.admit(connection, job, links, found_on=letter.id, now=now, counts=counts)
-            counts.write(connection, job.number)
+            added = queue_rows.admit(connection, job, links, found_on=letter.id, now=now, shared=shared)
+            shared.write(connection)
             if added.queued:
                 connection.execute(_REVIVE, (job.number, job.terms.limit, job.terms.limit))
             return msgspec.structs.replace(added, duplicates=added.duplicates + to_itself)
