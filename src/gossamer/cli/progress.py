@@ -144,6 +144,8 @@ class Warnings:
 class Alarms:
     """An EventSink that prints only what nobody may miss, for commands that run with --quiet."""
 
+    hears = (events.QualityChanged, events.Spooled)
+
     def __init__(self, console: Console) -> None:
         self._console = console
 

@@ -64,6 +64,7 @@ SLOWING = (429, 503)  # statuses that ask for fewer requests, whatever else the 
 FOR_GOOD = ("shell", "login")  # blocks that the same route will give again and again
 
 Emit = Callable[..., None]
+_NO_LEASE = nullcontext()
 
 
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +192,7 @@ class PageFetch:
         """One attempt on the present rung; what it cost is in the log, however it ends."""
         response: Response | None = None
         try:
-            with self._held.fetching() if self._held is not None else nullcontext():
+            with self._held if self._held is not None else _NO_LEASE:
                 try:
                     opened = await route.open()
                 except Misconfigured as error:

@@ -100,8 +100,10 @@ class Heartbeat:
             async with asyncio.timeout(SIGN_OFF_WITHIN.total_seconds()):
                 await self._book.sign_off(self._name)
 
+    hears = (events.Completed, events.Buried)
+
     def emit(self, event: events.Event) -> None:
-        if isinstance(event, events.Completed | events.Buried):
+        if isinstance(event, self.hears):
             self._done += 1
 
     async def _run(self) -> None:

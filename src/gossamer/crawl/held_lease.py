@@ -8,8 +8,7 @@ the backend's, so a process that keeps to it never works on a task that another 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -39,7 +38,7 @@ class HeldLease:
         self.lost = False  # the backend said so
         self._clock = clock
         self._duration = duration.total_seconds()
-        self._last_moment = min(LAST_MOMENT, duration / 6).total_seconds()
+        self._last_moment = min(LAST_MOMENT.total_seconds(), self._duration / 6)
         self._until = asked_at + self._duration
         self.asked_at = asked_at
         self._fetch: asyncio.Task[object] | None = None
@@ -64,21 +63,17 @@ class HeldLease:
         if self.lost or self._clock.monotonic() >= self._until - self._last_moment:
             raise self._loss()
 
-    @contextmanager
-    def fetching(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Requests are made in this block, and it ends with LeaseLost as soon as the lease is lost.
 
         After it nothing is cut short: a settlement under way may already have had its effect, and finds out itself.
         """
         self._fetch = asyncio.current_task()
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not self.lost:
-                raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._fetch = None
+        if self.lost and isinstance(error, asyncio.CancelledError):
             raise self._loss() from None
-        finally:
-            self._fetch = None
 
     async def settle(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call that settles the task, again while the backend is away, for as long as the lease can be good.

@@ -23,7 +23,8 @@ from ..schedule.change_rate import Rhythm, announced_since, seen
 _decode = msgspec.json.Decoder(Rhythm).decode
 _PACKED = b"\x28\xb5\x2f\xfd"  # how zstd begins; rows of earlier versions hold the JSON itself
 _MOST_LINKS = 256 * 1024 * 1024  # bytes of links of one page
-_compress = zstandard.ZstdCompressor(level=1, write_checksum=False).compress
+# Of links, the quickest level leaves a sixth more than the first one, in half the time.
+_compress = zstandard.ZstdCompressor(level=-1, write_checksum=False).compress
 
 
 def snapshot_of(task: Task, outcome: Answered) -> Snapshot:

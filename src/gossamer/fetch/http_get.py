@@ -70,6 +70,8 @@ class Getter:
         self._connector = connector
         self._loop = asyncio.get_running_loop()
         self._origins: dict[str, Request] = {}
+        # The headers of the last request to each origin, and what is sent for them: most requests have the same ones.
+        self._heads: dict[str, tuple[Pairs, bytes]] = {}
 
     def split(self, href: str) -> tuple[Request, str] | None:
         """The origin of an address, as the connector wants it, and the rest; None for one that the client must see."""
@@ -83,6 +85,7 @@ class Getter:
                 return None
             if len(self._origins) >= _MOST_ORIGINS:
                 self._origins.clear()
+                self._heads.clear()
             origin = self._origins[match[1]] = Request("GET", url, loop=self._loop)
         return origin, match[2]
 
@@ -97,7 +100,7 @@ class Getter:
         max_header: int,
     ) -> Answer:
         """Send the request and read the head of its answer. Raises what aiohttp raises, and what the gate raises."""
-        head = _serialize_headers(f"{method} {path} HTTP/1.1", _fields(origin, headers))
+        head = b"%s %s HTTP/1.1\r\n%s" % (method.encode(), path.encode(), self._fields(origin, headers))
         try:
             connection = await self._connector.connect(origin, [], timeout)
         except TimeoutError as error:
@@ -128,6 +131,17 @@ class Getter:
             connection.close()
             raise
         return Answer(message.code, message.headers, content, protocol, connection)
+
+    def _fields(self, origin: Request, headers: Pairs) -> bytes:
+        """The lines of a head below the first, and the empty one at its end. Raises ValueError for a header that would
+        be several."""
+        host = origin.headers[hdrs.HOST]
+        known = self._heads.get(host)
+        if known is not None and known[0] is headers:
+            return known[1]
+        text = _serialize_headers("", _fields(origin, headers)).removeprefix(b"\r\n")
+        self._heads[host] = (headers, text)
+        return text
 
 
 async def _final(protocol: ResponseHandler, origin: Request) -> tuple[Any, StreamReader]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -240,7 +241,7 @@ class AlertChanged(Event, frozen=True, kw_only=True, gc=False):
 
 
 class EventSink(Protocol):
-    """Receives events. Must not block and must not raise."""
+    """Receives events. Must not block and must not raise. One that has a tuple `hears` is told of these kinds only."""
 
     def emit(self, event: Event) -> None: ...
 
@@ -260,7 +261,13 @@ class EventHub:
         self._listeners: tuple[EventSink, ...] = tuple(
             own for one in listeners for own in (one._listeners if type(one) is EventHub else (one,))
         )
+        self._told: dict[type[Event], tuple[Callable[[Event], None], ...]] = {}  # by kind of event: who hears of it
 
     def emit(self, event: Event) -> None:
-        for listener in self._listeners:
-            listener.emit(event)
+        kind = type(event)
+        told = self._told.get(kind)
+        if told is None:
+            ears = ((one.emit, getattr(one, "hears", (Event,))) for one in self._listeners)
+            told = self._told[kind] = tuple(tell for tell, hears in ears if issubclass(kind, hears))
+        for tell in told:
+            tell(event)

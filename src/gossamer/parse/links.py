@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import cast
 from urllib.parse import quote_from_bytes
@@ -64,13 +64,12 @@ class LinkBase:
             except InvalidUrl:
                 continue
 
-    def all_absolute(self, links: Iterable[str]) -> list[str]:
+    def all_absolute(self, links: Sequence[str]) -> list[str]:
         """As `absolute`, at once: the links that pages of a site repeat cost next to nothing."""
         if self._encoding != "UTF-8":
             return list(self.absolute(links))
-        known, urls = _ROOTED.of(self._origin), []
-        for link in links:
-            url = known.get(link)
+        known, urls = _ROOTED.of(self._origin), list[str]()
+        for link, url in zip(links, map(known.get, links), strict=True):
             if url is None:
                 try:
                     url = self.join(link)

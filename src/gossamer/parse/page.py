@@ -322,9 +322,7 @@ class Page(PageFiles):
         """The hrefs of what is selected; what has none is left out."""
         tree = self.tree
         found = compile_css(selector).of_document(tree) if tree is not None else ()
-        hrefs = [
-            one.attr("href") if isinstance(one, Element) else one if isinstance(one, str) else None for one in found
-        ]
+        hrefs = [one.attr("href") if type(one) is Element else one if isinstance(one, str) else None for one in found]
         return [href for href in hrefs if href is not None]
 
     def _hrefs_in(self, links: Iterable[Link]) -> Iterator[str]:

@@ -6,8 +6,7 @@ One spider serves many pages at once, so this is kept by task and not on the spi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import MutableMapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -35,13 +34,20 @@ _NOWHERE = PageContext("")
 _current: ContextVar[PageContext] = ContextVar("gossamer_page", default=_NOWHERE)
 
 
-@contextmanager
-def working_on(context: PageContext) -> Iterator[PageContext]:
-    token = _current.set(context)
-    try:
-        yield context
-    finally:
-        _current.reset(token)
+class working_on:
+    """The block works on that page."""
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
+
+    def __enter__(self) -> PageContext:
+        self._token = _current.set(self._context)
+        return self._context
+
+    def __exit__(self, *exc: object) -> None:
+        _current.reset(self._token)
 
 
 def counted_here() -> bool:
