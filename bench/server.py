@@ -98,13 +98,24 @@ def serve(answer: Answer) -> None:
 class Server:
     """A handle on a running server: its port, and the questions it answers as JSON."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, pid: int) -> None:
         self.port = port
+        self._pid = pid
         self._connection = HTTPConnection("127.0.0.1", port, timeout=10)
 
     def ask(self, path: str) -> Any:
         self._connection.request("GET", path)
         return json.loads(self._connection.getresponse().read())
+
+    def cpu(self) -> float:
+        """Seconds of CPU that it has used so far."""
+        return cpu_of(self._pid)
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of CPU that a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -117,7 +128,7 @@ def started(module: str, *arguments: str) -> Iterator[Server]:
             line = process.stdout.readline()
             if not line:
                 raise SystemExit(f"The server {module} did not start; see its error above.")
-            yield Server(int(line))
+            yield Server(int(line), process.pid)
         finally:
             process.terminate()
 

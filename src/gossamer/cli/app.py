@@ -164,7 +164,7 @@ def settings_with(**flags: Any) -> Settings:
     return load(start=Path.cwd(), flags=flags)
 
 
-def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any]) -> Settings:
+def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any], *, says: bool = True) -> Settings:
     """A local host that the user typed may be visited, and is named; others stay refused."""
     from ..settings.effective import local_hosts
 
@@ -173,7 +173,9 @@ def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any]) -> S
     hosts = [host for host in local_hosts(urls) if host not in settings.fetch.allow_hosts]
     if not hosts:
         return settings
-    err.print(f"[dim]Private address: {', '.join(hosts)} is allowed, because you named it; all others are refused.[/]")
+    if says:
+        named = ", ".join(hosts)
+        err.print(f"[dim]Private address: {named} is allowed, because you named it; all others are refused.[/]")
     return settings_with(**flags, **{"fetch.allow_hosts": [*settings.fetch.allow_hosts, *hosts]})
 
 

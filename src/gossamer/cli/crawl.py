@@ -3,8 +3,10 @@ over. `gossamer demo` and `gossamer.run` show the same."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
@@ -18,11 +20,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ..clock import SystemClock
+from ..errors import Misconfigured
 from ..model.events import EventHub, EventSink
 from ..model.outcome import EXIT_CODES, Outcome
 from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
+from ..process.black_box import PARENT, Crew
+from ..process.lone_child import MOST_PROCESSES, process_count
 from ..project.spiders import crawl_target, written_arguments
 from ..project.spools import results_waiting
 from ..project.status import place_near, what_it_waits_for
@@ -49,6 +54,7 @@ if TYPE_CHECKING:  # these load what fetches
     from ..parse.spider import Spider
     from ..project.crawl import CrawlReport, Running
 
+LOOK = timedelta(milliseconds=20)  # between two looks of a helper whether there is something to do
 STOPPED = 130  # the exit code of a crawl that was stopped before its end, and can go on
 
 
@@ -68,7 +74,10 @@ def crawl_verb(
     depth: Annotated[int | None, typer.Option(min=0, help="Follow links this many steps from the start.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many pages.")] = None,
     rate: Annotated[str | None, typer.Option(help="Requests per site: 5/s, 30/m or unlimited.")] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in this process.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each process.")] = None,
+    processes: Annotated[
+        str, typer.Option(metavar="N", help="Crawl with this many processes; auto: one for each core.")
+    ] = "1",
     argument: ArgumentOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
@@ -93,6 +102,7 @@ def crawl_verb(
         "politeness.rate": rate,
         "crawl.concurrency": concurrency,
     }
+    crew = _crew(processes, replay=replay)
     settings = settings_with(**flags)
     wanted = crawl_target(settings, target, Path.cwd())  # what is mistyped is told before the crawl is loaded
     if replay:
@@ -102,7 +112,7 @@ def crawl_verb(
         return
     report = run_crawl(
         wanted.spider,
-        allow_local(settings, wanted.urls, flags),
+        allow_local(settings, wanted.urls, flags, says=crew is None or not crew.helps),
         name=wanted.name,
         arguments=written_arguments(argument or ()),
         output=output,
@@ -110,7 +120,10 @@ def crawl_verb(
         quiet=quiet,
         json_logs=json_logs,
         command=shlex.join(["gossamer", "crawl", target, *(f"-a{one}" for one in argument or ())]),
+        crew=crew,
     )
+    if crew is not None and crew.helps:
+        return  # the first process tells how it ended
     if report.failure:
         fail(f"Not one page could be had. {report.failure}")
     if report.storing is not None:
@@ -127,6 +140,28 @@ def crawl_verb(
         raise typer.Exit(code)
 
 
+def _crew(processes: str, *, replay: bool) -> Crew | None:
+    """The processes of this crawl; None for one alone. A helper waits here until there is something to help with.
+    Raises Misconfigured."""
+    crew = PARENT.crew
+    if crew is not None and crew.helps:
+        from ..project import service  # noqa: F401  # loads what fetches while the first process does so, too
+
+        while not crew.job:  # a first one that fails takes its helpers along
+            time.sleep(LOOK.total_seconds())
+        crew.join()
+    count = process_count(processes)
+    if count is None:
+        raise Misconfigured(f"--processes takes 1 to {MOST_PROCESSES}, or auto: one for each core.")
+    if count > 1 and replay:
+        raise Misconfigured("--replay is done by one process: leave --processes out.")
+    if count > 1 and crew is None:
+        raise Misconfigured(
+            "--processes needs Linux. Start the same command in several terminals: they share the work."
+        )
+    return crew
+
+
 def run_crawl(
     spider: Spider,
     settings: Settings,
@@ -138,12 +173,15 @@ def run_crawl(
     quiet: bool = False,
     json_logs: bool = False,
     command: str = "",
+    crew: Crew | None = None,
 ) -> CrawlReport:
-    """Crawl in this process, with what a person expects to see. Raises Misconfigured and Transient."""
+    """Crawl in this process, with what a person expects to see; the first process of a `crew` shows it for all. Raises
+    Misconfigured and Transient."""
     from ..project import service  # loads what fetches
     from ..project.export import outputs_of, try_outputs
 
-    outputs = outputs_of(output, spider)
+    helps = crew is not None and crew.helps
+    outputs = outputs_of(output, spider) if not helps else ()
     try_outputs(outputs, spider)  # what is wrong with them is better known before the crawl than after it
     clock = SystemClock()
     tally = EventCounts(clock)
@@ -151,7 +189,7 @@ def run_crawl(
     listeners: list[EventSink] = [tally] if log is None else [tally, log]
     show = not quiet and not json_logs
     if show:
-        listeners.append(Warnings(err))
+        listeners.append(Warnings(err, before=f"process {os.getpid()}: " if helps else ""))
     elif log is None:
         listeners.append(Alarms(err))
 
@@ -179,11 +217,17 @@ def run_crawl(
                 arguments=arguments,
                 fresh=fresh,
                 output=outputs,
-                attend=watch if show else None,
+                attend=watch if show and not helps else None,
             )
         )
     if log is not None:
         log.summary()
+    if crew is not None:
+        if crew.helps:
+            crew.report(tally.told())
+            return report
+        for told in crew.reports():
+            tally.add(told)
     if show and not report.failure:
         summarise(report, tally, settings, ", ".join(outputs) or None, command)
     return report

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
+
 from ..clock import Clock
 from ..model import events
 
+ADDED = ("pages", "items", "changed", "bytes", "retries", "blocked", "tokens", "faults", "gone")
+MOST_REASONS = 50  # that one process tells another
+LONGEST_TROUBLE = 2_000  # characters
 RATE_SPAN = 10.0  # seconds over which the current rate is taken
 
 
@@ -64,6 +69,20 @@ class EventCounts:
                 self.gone += event.records
             case events.Trouble():
                 self.last_trouble = event.message
+
+    def told(self) -> bytes:
+        """What can be added to the counts of another process."""
+        numbers = {name: getattr(self, name) for name in ADDED}
+        reasons = dict(self.reasons.most_common(MOST_REASONS))
+        return msgspec.json.encode({**numbers, "reasons": reasons, "last_trouble": self.last_trouble[:LONGEST_TROUBLE]})
+
+    def add(self, told: bytes) -> None:
+        """Add what another process has `told`."""
+        counts = msgspec.json.decode(told)
+        for name in ADDED:
+            setattr(self, name, getattr(self, name) + counts[name])
+        self.reasons.update(counts["reasons"])
+        self.last_trouble = self.last_trouble or counts["last_trouble"]
 
     @property
     def elapsed(self) -> float:

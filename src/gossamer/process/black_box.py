@@ -1,4 +1,5 @@
-"""What a process shares with the supervisor that watches it: the black box, and what else it inherits.
+"""What a process shares with the supervisor that watches it: the black box, and what else it inherits. And what the
+processes of one crawl share with each other: the crew.
 
 What it does: the black box is a small piece of memory that both share. The process notes in it which page's code runs
 just now; after its death the supervisor reads it. How it fails: a process that inherited no box, or cannot open it,
@@ -8,6 +9,7 @@ page. This module imports nothing of ours: the process that watches stays small.
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import struct
@@ -25,6 +27,7 @@ _SIZE = 4096
 _HEAD = struct.Struct("=d??")  # seconds of silence that are allowed (0: any), ended in order, began
 _TEXT = struct.Struct("=H")
 _PAGE, _FATE, _LONGEST = 64, 2112, 1900
+_REPORT = 1 << 16  # bytes for the report of one process of a crew, its length included
 
 
 class BlackBox:
@@ -107,12 +110,68 @@ class BlackBox:
         return self._memory[place + 2 : place + 2 + min(length, _LONGEST)].decode(errors="replace")
 
 
+class Crew:
+    """What the processes of one `gossamer crawl --processes N` share: a piece of memory with the id of the job and what
+    each has to report at its end.
+
+    The first one (rank 0) opens the job and speaks for all; the others help. A helper holds a lock for as long as it
+    lives, which nobody can forget to give back: the first one sees by it when the last helper is gone.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.rank = 0  # of this process
+        self._file = os.memfd_create("crew")  # forked processes inherit it, programs do not
+
+    @property
+    def helps(self) -> bool:
+        return self.rank > 0
+
+    @property
+    def job(self) -> str:
+        """The id of the job that all work on; empty until the first one has opened it."""
+        return self._read(0).decode()
+
+    def begin(self, job: str) -> None:
+        """By the first one: there is something to help with."""
+        self._write(0, job.encode())
+
+    def join(self) -> None:
+        """By a helper, before it begins."""
+        fcntl.lockf(self._file, fcntl.LOCK_SH)
+
+    def has_helpers(self) -> bool:
+        """By the first one: is a helper still at work?"""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        fcntl.lockf(self._file, fcntl.LOCK_UN)
+        return False
+
+    def report(self, words: bytes) -> None:
+        """By a helper, at its end."""
+        self._write(self.rank, words)
+
+    def reports(self) -> list[bytes]:
+        """What the helpers reported that came to their end. One that was killed says nothing."""
+        return [words for rank in range(1, self.size) if (words := self._read(rank))]
+
+    def _write(self, place: int, words: bytes) -> None:
+        os.pwrite(self._file, _TEXT.pack(len(words)) + words, place * _REPORT)
+
+    def _read(self, place: int) -> bytes:
+        written = os.pread(self._file, _REPORT, place * _REPORT)
+        return written[2 : 2 + _TEXT.unpack(written[:2])[0]] if len(written) >= _TEXT.size else b""
+
+
 class Parent:
     """What this process has inherited from its supervisor. There is one of these, as a process has one parent."""
 
     def __init__(self) -> None:
         self.box: BlackBox | None = None
         self.pulse: int | None = None  # our end of the supervisor's pipe, in a process that was forked
+        self.crew: Crew | None = None  # the processes that share a crawl with this one
 
     def inherit_box(self) -> None:
         """Take the box that the supervisor handed to this program. The children of this process have none."""

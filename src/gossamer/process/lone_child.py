@@ -1,4 +1,5 @@
-"""One child under a supervisor: `gossamer crawl` and `gossamer worker` run in a fork of their own process.
+"""One child under a supervisor: `gossamer crawl` and `gossamer worker` run in a fork of their own process; and a crew,
+`gossamer crawl --processes 4`, whose first child stands for the command while the others help.
 
 What it does: forks before anything heavy is loaded, watches the child, and ends as the child ends, with the same exit
 code or signal. How it fails: a child that dies before it begins to work, or SPURIOUS times in a row with no page's code
@@ -12,28 +13,36 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
-from .black_box import PARENT, PULSE_VARIABLE, BlackBox
+from .black_box import PARENT, PULSE_VARIABLE, BlackBox, Crew
 from .supervisor import HEEDED, PR_SET_PDEATHSIG, ChildSlot, Death, Supervisor
 
 ON_PURPOSE = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE))
 WATCHED = ("crawl", "worker")  # commands that work through pages
 SHOWN_AGAIN = b"\r\x1b[2K\x1b[?25h"  # clears a progress line that nobody continues, and shows the cursor
 SPURIOUS = 3  # deaths of an only child in a row that no page explains
+MOST_PROCESSES = 64
 
 
 class _LoneSupervisor(Supervisor):
-    """Of one child, which stands for this process. It is followed only when it died at work, and not on purpose."""
+    """Of one child, which stands for this process, and of its helpers, which end with it. A child is followed only when
+    it died at work, and not on purpose."""
 
     _hands_on_sigint = True
 
+    def __init__(self, slots: Sequence[ChildSlot], *, tell: Callable[[str], None]) -> None:
+        super().__init__(slots, tell=tell)
+        self._first = slots[0]
+
     def _follows(self, slot: ChildSlot, death: Death) -> bool:
-        if death.in_order or not death.began or (death.code < 0 and -death.code in ON_PURPOSE):
+        began = death.began or (PARENT.crew is not None and PARENT.crew.job != "")  # another one of the crew began
+        if death.in_order or not began or (death.code < 0 and -death.code in ON_PURPOSE):
             return False
-        if os.isatty(2):
+        if slot is self._first and os.isatty(2):
             os.write(2, SHOWN_AGAIN)
         slot.unexplained = 0 if death.page else slot.unexplained + 1
         fate = f"{death.words} in the code for {death.page}" if death.page else death.words
@@ -45,13 +54,16 @@ class _LoneSupervisor(Supervisor):
 
     def _close(self, slot: ChildSlot, death: Death) -> None:
         super()._close(slot, death)
-        self.code = death.code
+        if slot is self._first:
+            self.code = death.code
+            if not self._stopping:  # a second signal would not let them drain
+                self.stop()
 
 
 def is_watched(arguments: list[str]) -> bool:
     """Whether the command works through pages in this process. Children of a supervisor have theirs."""
     verb = next((word for word in arguments if not word.startswith("-")), "")
-    supervises = any(word.startswith("--processes") for word in arguments)
+    supervises = verb == "worker" and any(word.startswith("--processes") for word in arguments)
     return (
         sys.platform == "linux"
         and verb in WATCHED
@@ -62,9 +74,28 @@ def is_watched(arguments: list[str]) -> bool:
     )
 
 
-def run_watched(command: Callable[[], None]) -> None:
-    """Run `command` in a child, again if need be. Returns in the child alone; this process ends as the last one did."""
-    supervisor = _LoneSupervisor([ChildSlot(fork, silence=None, drain_within=None)], tell=_say)
+def processes_of(arguments: list[str]) -> int:
+    """How many processes a crawl is to have; 1 for what makes no sense: the command itself says so."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word == "--processes" or word.startswith("--processes="):
+            return process_count(word.partition("=")[2] or following) or 1
+    return 1
+
+
+def process_count(text: str) -> int | None:
+    """A number of processes as it is typed: 1 to 64, or `auto` for as many as there are cores; None for anything
+    else."""
+    if text == "auto":
+        return min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
+    return int(text) if text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_PROCESSES else None
+
+
+def run_watched(command: Callable[[], None], processes: int = 1) -> None:
+    """Run `command` in a child, again if need be, and in helpers beside it. Returns in the children alone; this process
+    ends as the first one did."""
+    PARENT.crew = Crew(processes) if processes > 1 else None
+    starts = [fork, *(partial(_fork_helper, rank) for rank in range(1, processes))]
+    supervisor = _LoneSupervisor([ChildSlot(start, silence=None, drain_within=None) for start in starts], tell=_say)
     with suppress(OSError):  # no room for another process, or for its black box: then this one does the work
         code = supervisor.run()
         if code is not None:
@@ -74,6 +105,13 @@ def run_watched(command: Callable[[], None]) -> None:
     finally:
         if PARENT.box is not None:
             PARENT.box.end()
+
+
+def _fork_helper(rank: int, box: BlackBox, pipe: int) -> tuple[int, Callable[[], int | None]]:
+    pid, poll = fork(box, pipe)
+    if pid == 0 and PARENT.crew is not None:
+        PARENT.crew.rank = rank
+    return pid, poll
 
 
 def fork(box: BlackBox, pipe: int) -> tuple[int, Callable[[], int | None]]:

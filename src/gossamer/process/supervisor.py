@@ -3,8 +3,8 @@
 What it does: starts the children, hands on the signals it gets, and starts another child when one dies. Every child
 writes a byte to a pipe of its own each second, from its event loop (pulse.py); one that is silent for too long hangs
 and is killed. Shared memory (black_box.py) names the page whose code killed a child.
-`gossamer worker --processes 4` and `gossamer up` have several children, each a program of its own; `gossamer crawl` and
-`gossamer worker` have one (lone_child.py).
+`gossamer worker --processes 4` and `gossamer up` have several children, each a program of its own; `gossamer worker`
+has one, and `gossamer crawl` one or a crew, which are forks (lone_child.py).
 How it fails: a child that says that the project is misconfigured ends them all; one that cannot even be started is
 tried again, like one that died, and the others go on.
 How it recovers: a child that was killed loses nothing, because its leases come back; the page that killed it gets one
@@ -269,6 +269,7 @@ class Supervisor:
                 unused.pop_all()
             if pid == 0:
                 os.close(pulse)
+                self._forget_siblings()
                 self._heeded_at = None  # a signal that came just before was meant for the parent, which hands it on
                 return False
             os.close(theirs)
@@ -284,6 +285,14 @@ class Supervisor:
         if self._stopping:  # it came too late to be signalled with the others
             slot.child.signal(signal.SIGTERM)
         return True
+
+    def _forget_siblings(self) -> None:
+        """In a forked child: the other children are the parent's."""
+        for slot in self._slots:
+            if slot.child is not None:
+                slot.child.box.close()
+                os.close(slot.child.pulse)
+                slot.child = None
 
     def _wait(self) -> None:
         """Until a child gives a sign of life or closes its pipe, a slot needs a child, or the tick is over."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import nullcontext
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -14,12 +15,13 @@ from ..crawl.seeding import work_off
 from ..crawl.worker import Worker
 from ..errors import Misconfigured, Transient
 from ..fetch.open_route import Transports
+from ..frontier.contract import JobTerms
 from ..model.events import EventHub, EventSink, Trouble
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome
 from ..parse.arguments import checked_arguments, job_name, stored_arguments, with_arguments
 from ..parse.spider import Spider
-from ..process.black_box import PARENT
+from ..process.black_box import PARENT, Crew
 from ..process.signals import stopping
 from ..schedule.authority import sealed_terms
 from ..settings import Settings
@@ -30,7 +32,9 @@ from .job_end import close_when_stored
 from .open import Project, open_project
 from .spools import Storing
 from .start_check import check_start, disguise_warnings
-from .wiring import open_worker, seed_context, sink_of
+from .wiring import is_over, open_worker, seed_context, sink_of
+
+LOOK = timedelta(milliseconds=20)  # between two looks whether the helpers of a crawl have left
 
 
 class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,13 +79,15 @@ async def crawl(
     after: Callable[[Project, Job], Awaitable[None]] | None = None,
     heeds_signals: bool = True,
     transports: Transports | None = None,
+    crew: Crew | None = None,
 ) -> CrawlReport:
     """Crawl until the job is over, or until SIGINT or SIGTERM; without `heeds_signals` these are left to the caller.
     Raises Misconfigured and Transient.
 
     The unfinished job of that name and with these arguments of the spider goes on, unless `fresh`. `attend` runs beside
     the crawl and is cancelled with its end; `after` runs when the work is over and the stores are still open.
-    `transports` take the place of those of the settings, and then no robots.txt is asked for.
+    `transports` take the place of those of the settings, and then no robots.txt is asked for. A `crew` crawls
+    together: its first process opens the job and is the last to leave, and `fresh` is for that one.
     """
     checked = checked_arguments(type(spider), arguments or {})
     settings = with_arguments(spider, checked)._adjusted(settings)
@@ -98,7 +104,7 @@ async def crawl(
         if checked:
             terms = msgspec.structs.replace(terms, spider=base, arguments=stored_arguments(checked))
         terms = sealed_terms(settings, title, terms)
-        job, resumed = await project.state.jobs.open_job(title, terms, fresh=fresh)
+        job, resumed = await _opened(project, title, terms, fresh=fresh, crew=crew)
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
         heartbeat = Heartbeat(
@@ -125,9 +131,12 @@ async def crawl(
                 running = Running(project=project, job=job, resumed=resumed, worker=worker)
                 watching = asyncio.create_task(attend(running), name="attend") if attend else None
                 try:
-                    drained = await work_off(seeding, spider, job, worker, scope, sites, listeners)
+                    drained = crew is not None and await is_over(project.state.jobs, job.id)
+                    drained = drained or await work_off(seeding, spider, job, worker, scope, sites, listeners)
                     if drained:
                         storing = await close_when_stored(project, spider, job, listeners, sink, worker.draining)
+                    while crew is not None and not crew.helps and crew.has_helpers():
+                        await clock.sleep(LOOK.total_seconds())
                 finally:
                     if watching is not None:
                         watching.cancel()
@@ -144,17 +153,31 @@ async def crawl(
             listeners.emit(Trouble(at=clock.now(), job=job.id, stage="records", message=str(error)))
         known = await project.state.jobs.job(job.id)
         goes_on = known is not None and known.state is JobState.RUNNING  # a letter was replayed as it was about to end
+        over = known is not None and not goes_on  # another process has ended it while this one was stopped
         outcome = known.outcome if known is not None else None
         return CrawlReport(
             job=known or job,
             resumed=resumed,
-            ended=drained and storing is None and not goes_on,
+            ended=(drained or over) and storing is None and not goes_on,
             counts=await project.state.jobs.counts(job.id),
             records=records,
             seconds=clock.monotonic() - began,
             failure=outcome.reasons[0].message if outcome is not None and outcome.outcome is Outcome.FAILED else "",
             storing=storing,
         )
+
+
+async def _opened(project: Project, title: str, terms: JobTerms, *, fresh: bool, crew: Crew | None) -> tuple[Job, bool]:
+    """The job, and whether it was begun before. All of a crew have the same one, also when it has ended meanwhile."""
+    jobs = project.state.jobs
+    if crew is not None and crew.job:
+        if (job := await jobs.job(crew.job)) is None:
+            raise Misconfigured(f"{crew.job} was forgotten while it was crawled.")
+        return job, True
+    job, resumed = await jobs.open_job(title, terms, fresh=fresh)
+    if crew is not None:
+        crew.begin(job.id)
+    return job, resumed
 
 
 async def _leave_schedules_alone(project: Project, name: str) -> None:

@@ -88,13 +88,15 @@ async def run_crawl(
     attend: Attend | None = None,
     heeds_signals: bool = True,
 ) -> CrawlReport:
-    """Crawl in this process; write the records that the job saw to `output` when it ends or is stopped.
+    """Crawl in this process; write the records that the job saw to `output` when it ends or is stopped. Of a crew, the
+    first process writes them.
 
     A process that follows one that died goes on with its crawl, even if it was begun as a fresh one. Raises
     Misconfigured and Transient.
     """
 
-    outputs = outputs_of(output, spider)
+    crew = PARENT.crew
+    outputs = outputs_of(output, spider) if crew is None or not crew.helps else ()
 
     async def write(project: Project, job: Job) -> None:
         # A crawl that had nothing leaves the file of the last one alone.
@@ -116,6 +118,7 @@ async def run_crawl(
             attend=attend,
             after=write,
             heeds_signals=heeds_signals,
+            crew=crew,
         )
 
 
