@@ -82,7 +82,7 @@ def test_a_dry_run_foretells_what_the_run_does(project):
     second = reparse(project)
     assert "of which 2 new or changed" in second.out
     assert "1 marked as gone" in second.out
-    runs = [said.out.split("run ")[1].split()[0] for said in (first, second)]
+    runs = [said.out.split("job ")[1].split()[0] for said in (first, second)]
     assert runs[0] != runs[1]
     assert all(map(is_reparse, runs))
     assert not is_reparse("reparse-1")

@@ -10,12 +10,18 @@ from rich.status import Status
 from rich.text import Text
 
 from ..clock import SystemClock
+from ..model.job import JobState
 from ..project.jobs import find_job
 from ..project.records import told
-from ..project.reparse.run import Choice, Report, reparse
+from ..project.reparse.archive_job import Choice
+from ..project.reparse.preview import foretell
+from ..project.reparse.report import Report
+from ..project.spools import results_waiting
+from ..settings import Settings
 from ..units import many, visible
 from .app import app, err, open_crawled, out, run_async, settings_with, typed_moment
 from .layout import advise, print_facts, print_failures
+from .progress import ProgressLine, Warnings
 from .records import DIFFERENCES_SHOWN, DifferenceLines
 
 
@@ -34,64 +40,102 @@ def reparse_verb(
     limit: Annotated[
         int, typer.Option(min=0, help="With --dry-run: show at most this many changes; all are counted.")
     ] = DIFFERENCES_SHOWN,
-    processes: Annotated[int | None, typer.Option(min=1, help="Parsing processes; else one per core.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Parsing processes here; else one per core.")] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Begin it and return: `gossamer worker`, on any machine, does the work.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: one JSON object per change.")] = False,
 ) -> None:
     """Parse archived pages again with the spiders as they are now. No request is made.
 
-    Records become a new version where something changed; what a page does not give any more is marked as gone.
+    Records become a new version where something changed; what a page does not give any more is marked as gone. It is a
+    job for each spider: other workers of the project share the work, and after Ctrl-C or a crash it goes on.
     """
     settings = settings_with()
-    since_at = typed_moment("--since", since, SystemClock().now())
+    choice = Choice(
+        spider=spider,
+        crawled_as=crawled_as,
+        job=run_async(_id_of(settings, job)) if job is not None else None,
+        since=typed_moment("--since", since, SystemClock().now()),
+        failed=failed,
+    )
     lines = DifferenceLines(limit, as_json=as_json)
-
-    async def work(status: Status | None) -> tuple[Report, float]:
-        async with open_crawled(settings) as project:
-            choice = Choice(
-                spider=spider,
-                crawled_as=crawled_as,
-                job=(await find_job(project, job)).id if job is not None else None,
-                since=since_at,
-                failed=failed,
-            )
-            began = project.clock.monotonic()
-
-            def tell(report: Report) -> None:
-                if status is not None:
-                    rate = report.pages / max(project.clock.monotonic() - began, 1e-9)
-                    status.update(f"{many(report.pages, 'page')} parsed, {rate:,.0f} per second")
-
-            report = await reparse(
-                project,
-                choice,
-                processes=processes,
-                tell=tell,
-                would_change=(lambda one: lines.show(told(one))) if dry_run else None,
-            )
-            return report, project.clock.monotonic() - began
-
-    with _busy() as status:
-        report, seconds = run_async(work(status))
-    if not as_json:
-        _tell(report, seconds, lines, dry_run=dry_run, spider_named=spider is not None and crawled_as is None)
+    began = SystemClock().monotonic()
+    if dry_run:
+        with _busy() as status:
+            report = run_async(_foretold(settings, choice, lines, processes, status))
+    else:
+        report = run_async(_reparsed(settings, choice, processes, fresh=fresh, detach=detach))
+    seconds = SystemClock().monotonic() - began
+    _tell_left_out(report, spider_named=spider is not None and crawled_as is None)
+    if detach and report.jobs:
+        for one in report.jobs:
+            out.print(f"{one.id} is begun. `gossamer worker` works on it, `gossamer status {one.id}` shows it.")
+        return
+    if report.pages and not as_json:
+        _tell(report, seconds, lines, dry_run=dry_run)
+    if report.open:
+        names = " ".join(one.id for one in report.jobs if one.state is JobState.RUNNING)
+        err.print(
+            f"{many(report.open, 'page is', 'pages are')} left ({names}). The same command, or any worker, goes on."
+        )
     if report.failed + report.lost == report.pages:  # also when there were none
         raise typer.Exit(1)
+
+
+async def _id_of(settings: Settings, job: str) -> str:
+    async with open_crawled(settings) as project:
+        return (await find_job(project, job)).id
+
+
+async def _foretold(
+    settings: Settings, choice: Choice, lines: DifferenceLines, processes: int | None, status: Status | None
+) -> Report:
+    async with open_crawled(settings) as project:
+        began = project.clock.monotonic()
+
+        def tell(report: Report) -> None:
+            if status is not None:
+                rate = report.pages / max(project.clock.monotonic() - began, 1e-9)
+                status.update(f"{many(report.pages, 'page')} parsed, {rate:,.0f} per second")
+
+        return await foretell(project, choice, lambda one: lines.show(told(one)), processes=processes, tell=tell)
+
+
+async def _reparsed(settings: Settings, choice: Choice, processes: int | None, *, fresh: bool, detach: bool) -> Report:
+    from ..project.reparse.run import Running, reparse  # loads what works
+
+    async def watch(running: Running) -> None:
+        project, jobs = running.project, running.begun.jobs
+        for job in jobs:
+            if job.id in running.begun.resumed:
+                err.print(f"{job.id} goes on, with the pages that it was begun with. --fresh starts over.")
+
+        async def storing() -> int:
+            return sum([await results_waiting(project, job.id) for job in jobs])
+
+        names = ", ".join(job.id for job in jobs)
+        await ProgressLine(running, storing, project.clock, err, job=names, limit=None).show()
+
+    return await reparse(settings, choice, Warnings(err), processes=processes, fresh=fresh, detach=detach, attend=watch)
 
 
 def _busy() -> AbstractContextManager[Status | None]:
     return err.status("Parsing ...") if err.is_terminal else nullcontext()
 
 
-def _tell(report: Report, seconds: float, lines: DifferenceLines, *, dry_run: bool, spider_named: bool) -> None:
+def _tell_left_out(report: Report, *, spider_named: bool) -> None:
     for name, count in report.unknown.items():
         advice = f" Name its file with --spider FILE; if it was renamed, with --spider FILE --as {visible(name)}."
         missing = visible(report.why[name]) if name else "it is not known which spider they are of."
         err.print(Text(f"{many(count, 'page')} left out: {missing}{advice if name else ''}", style="yellow"))
-    if not report.pages:
-        if not report.unknown:
-            renamed = " A spider that was renamed has its old pages with --as OLD-NAME." if spider_named else ""
-            err.print(f"No archived page matches. `gossamer status` shows what was crawled.{renamed}")
-        return
+    if not report.pages and not report.jobs and not report.unknown:
+        renamed = " A spider that was renamed has its old pages with --as OLD-NAME." if spider_named else ""
+        err.print(f"No archived page matches. `gossamer status` shows what was crawled.{renamed}")
+
+
+def _tell(report: Report, seconds: float, lines: DifferenceLines, *, dry_run: bool) -> None:
     if dry_run and lines.left_out:
         out.print(lines.left_out)
     would = "would be " if dry_run else ""
@@ -102,11 +146,11 @@ def _tell(report: Report, seconds: float, lines: DifferenceLines, *, dry_run: bo
             ("gone", f"{report.gone:,} {would}marked as gone" if report.gone else ""),
             ("failed", f"{report.failed:,} could not be parsed" if report.failed else ""),
             ("raw page lost", f"{report.lost:,}: pruned, or the archive was moved" if report.lost else ""),
-            *([] if dry_run else _runs(report)),
+            *(("" if place else "job", one.id) for place, one in enumerate(report.jobs)),
         ],
         indent=0,
     )
-    print_failures([(one.wanted.url, one.message) for one in report.failures])
+    print_failures([(one.url, one.message) for one in report.failures])
     if dry_run:
         out.print("Nothing was stored. Without --dry-run it is.")
         return
@@ -117,15 +161,6 @@ def _tell(report: Report, seconds: float, lines: DifferenceLines, *, dry_run: bo
         )
     if report.changed:
         advise(
-            (f"gossamer export --job {next(iter(report.runs.values()))}", "the records of this run"),
+            (f"gossamer export --job {report.jobs[0].id}", "the records of this run"),
             ("gossamer history KEY", "every version of one record"),
         )
-
-
-def _runs(report: Report) -> list[tuple[str, str]]:
-    """The ids under which the records are: one for each spider."""
-    several = len(report.runs) > 1
-    return [
-        ("" if place else "run", f"{run} ({visible(name)})" if several else run)
-        for place, (name, run) in enumerate(report.runs.items())
-    ]

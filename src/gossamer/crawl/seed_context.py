@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Protocol
@@ -11,6 +11,7 @@ import msgspec
 
 from ..backends.state import State
 from ..clock import Clock
+from ..frontier.admission import Judged
 from ..model.events import EventSink
 from ..model.job import Job
 from ..model.url import UrlRules
@@ -21,6 +22,9 @@ from .guest_turn import Announce
 from .source_files import ClosedFor, SourceFiles
 
 SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails
+
+
+Candidates = Callable[[], AsyncIterator[Judged]]  # read anew by each worker that begins to
 
 
 class OpenFiles(Protocol):
@@ -43,5 +47,6 @@ class SeedContext(msgspec.Struct, frozen=True, kw_only=True):
     open_files: OpenFiles
     end_job: Callable[[Job, str, EventSink], Awaitable[object]]
     source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES
+    candidates: Candidates | None = None  # what enters in place of the spider's seeds and of any source
     archive: Archive | None = None  # where long bodies of requests wait
     on_the_net: bool = True  # False: pages come from elsewhere, and no sitemap is looked for

@@ -1,4 +1,4 @@
-"""The only way seeds enter: from a spider's own start, or from the source of the schedule that began the job.
+"""The only way seeds enter: from a spider's own start, the source of the schedule that began the job, or the archive.
 
 What it does: seeds enter while the worker works, and wait while the queue is full: however many they are, memory stays
 flat. A source is read by one worker at a time. Pages that need no fetch are dropped on the way, and with a budget only
@@ -69,7 +69,7 @@ async def work_off(
     sealed = await jobs.is_sealed(job.id)
     terms = await jobs.terms(job.id)
     demand_own_job(context.settings, job.name, terms)
-    if terms.schedule or terms.source:
+    if terms.schedule or terms.source or context.candidates is not None:
         seeder = Seeder(context, spider, job.id, terms, scope, sites, events)
         await seeder.learn_sites()  # the worker that read before may have died: what it found is in the queue
         if await jobs.is_sealed(job.id):
@@ -294,7 +294,7 @@ class Seeder:
                     await self._end(f"{SOURCE_FAILED}: {error}"[:LONGEST_ENDING])
                     return False
                 break
-        if not self._faults and not self._listed_some:
+        if not self._faults and not self._listed_some and context.candidates is None:
             self._report("Its source gave not one address.")
         if self._faults:
             more = f" And {self._faults - 1:,} more." if self._faults > 1 else ""
@@ -321,7 +321,7 @@ class Seeder:
     async def _widen(self, candidates: tuple[Candidate, ...]) -> None:
         """Links may lead to the sites of a list that its owner wrote. What a site writes into its sitemap or its feed
         is fetched, but it does not say where else we go."""
-        if isinstance(self._source, SitemapSource | SiteSource | FeedSource):
+        if isinstance(self._source, SitemapSource | SiteSource | FeedSource) or self._context.candidates is not None:
             return
         new = {one.site for one in candidates if one.dropped is None} - self._noted
         if new:
@@ -331,6 +331,8 @@ class Seeder:
 
     def _wanted(self) -> AsyncIterator[Judged]:
         """What the source lists; with a budget, that part of it on which the budget is best spent."""
+        if self._context.candidates is not None:
+            return self._context.candidates()
         if self._terms.budget is None:
             return self._judged()
         return _chosen(self._context, self._job, self._terms, self._judged)

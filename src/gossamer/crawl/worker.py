@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
+from typing import Protocol
 
 from ..errors import BackendUnavailable, GossamerError, LeaseLost, Misconfigured, Transient
 from ..frontier.contract import RENEWAL, Frontier, LeaseBatch
@@ -40,11 +41,23 @@ SUSPECT = "was in the hands of a worker that died, and waits to be tried apart f
 OURS = (Transient, Misconfigured)  # failures of a backend, or of our access to it; never the page's
 
 
+class AnyJourney(Protocol):
+    """The path of one lease to its settlement."""
+
+    async def run(self) -> None:
+        """Raises errors of our own, OURS; everything else settles."""
+        ...
+
+
+MakeJourney = Callable[[JobContext, HeldLease, PageFacts | None], AnyJourney]
+
+
 class Worker:
     """Runs until its job is drained or `drain` is called. Works on tasks of `lanes` only; None: on all.
 
     `quarantine` is that of the process; workers that share a process share it. `max_deliveries` is the job's.
     `is_over` says that the job has ended or has nothing left; it is asked while the window of the job is closed.
+    `journey` makes the journeys of a job that fetches nothing; None: pages are fetched.
     """
 
     def __init__(
@@ -61,8 +74,10 @@ class Worker:
         max_deliveries: int = 5,
         is_over: Callable[[], Awaitable[bool]] | None = None,
         look: timedelta = LOOK,
+        journey: MakeJourney | None = None,
     ) -> None:
         self._context = context
+        self._journey = journey
         self._frontier = frontier
         self._records = records
         self._slots = Slots(concurrency)
@@ -148,7 +163,8 @@ class Worker:
             if slots.free == 0:
                 await slots.changed.wait()
                 continue
-            if self._context.sink.full:
+            sink = self._context.sink
+            if sink.full if self._journey is None else sink.spool_full:
                 if await self._found_over():
                     return True
                 await self._wait_for_change(None, self._look)
@@ -211,8 +227,8 @@ class Worker:
 
     def _start_journey(self, held: HeldLease, known: dict[bytes, PageFacts]) -> asyncio.Task[None]:
         context, task = self._context, held.lease.task
-        kind = _kind_of_journey(task)
-        journey = kind(context, held, known.get(task.fingerprint))
+        make = self._journey or _kind_of_journey(task)
+        journey = make(context, held, known.get(task.fingerprint))
         # Before the journey has its first turn: the next lease is asked for with what is free now.
         slot = self._slots.take(task.site)
         context.pacer.enter(held.lease)
@@ -257,8 +273,11 @@ class Worker:
 
     async def _known(self, leases: tuple[Lease, ...]) -> dict[bytes, PageFacts]:
         """What is remembered of the pages. Nothing while the record store is away: asking it would hold up every lease.
-        Nothing of a page either whose newest result waits on disk: what the store remembers is older."""
+        Nothing of a page either whose newest result waits on disk: what the store remembers is older. Nor where nothing
+        is fetched."""
         sink = self._context.sink
+        if self._journey is not None:
+            return {}
         asked = [lease.task.fingerprint for lease in leases if not sink.holds(lease.task.fingerprint)]
         if asked and sink.records_away:
             self._outages.over("records")  # a store that is not asked does not fail
@@ -269,7 +288,7 @@ class Worker:
             sink.records_failed()
         return known or {}
 
-    async def _run_journey(self, journey: Journey, held: HeldLease) -> None:
+    async def _run_journey(self, journey: AnyJourney, held: HeldLease) -> None:
         """Run a journey; give its task back when it could not be finished through no fault of the page."""
         url = held.lease.task.url
         try:

@@ -194,8 +194,8 @@ async def replay_letters(
     `spider` is the file of a spider that is not in the project's folder, `crawled_as` the name under which its pages
     were crawled. Raises Misconfigured, SpiderNotFound.
     """
+    from .reparse.archive_job import FAILED
     from .reparse.dead_letters import Revival, revive  # loads what parses
-    from .reparse.run import FAILED
 
     which = await _filter(project, choice)
     reasons = await project.state.queue.dead_reasons(which)

@@ -30,6 +30,7 @@ from .job_outcome import earlier_runs, job_outcome, last_good
 from .job_reports import GIVEN_UP
 from .jobs import show_job
 from .open import Project
+from .reparse.archive_job import is_reparse_job, retire_unseen
 from .retention import forget_old_runs
 from .spools import Storing, forget_lost, storing_of
 
@@ -103,7 +104,7 @@ async def _close(project: Project, spider: Spider, job: Job, counts: JobCounts, 
     doubt = ""
     if lost:
         doubt = f"{many(lost, 'result')} of {job.id} were given up (`gossamer spool forget`). None is marked as gone."
-    elif ending == "done" and project.settings.store.mark_gone:
+    elif ending == "done" and (project.settings.store.mark_gone or is_reparse_job(job)):
         # Before the job is closed: a crash in between repeats it.
         try:
             gone, doubt = await mark_gone(project, spider, job, counts, earlier)
@@ -185,6 +186,8 @@ async def mark_gone(
     with half of the site. Nor does one that found less, with rendered pages that were not done when they were read. All
     its results must be stored.
     """
+    if is_reparse_job(job):
+        return await retire_unseen(project, job), ""
     if not counts.done + counts.unchanged or not earlier:
         return 0, ""
     tried_all = await _tried_all(project, job, earlier)

@@ -14,6 +14,7 @@ from ..model.task import DropReason, UrlState
 from ..parse.spider import Spider, declares_items
 from ..store.contract import RecordQuery
 from .open import Project
+from .reparse.archive_job import is_reparse_job, outcome_of_reparse
 
 EARLIER_JOBS = 100  # that stood for the same records, the newest first, whose records a run stands for
 LOOKED_AT = 500  # jobs of the same name among which they are looked for
@@ -46,6 +47,8 @@ async def job_outcome(
     doubt: str = "",
 ) -> JobOutcome:
     """The outcome of a job that ends now. `doubt`: why none of its records was marked as gone. Raises Transient."""
+    if is_reparse_job(job):
+        return outcome_of_reparse(counts, lost)
     records = await project.records.count(RecordQuery(job=job.id, spider=spider.name))
     terms = await project.state.jobs.terms(job.id)
     trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule or terms.source else ""

@@ -25,7 +25,7 @@ from ..store.export.text_formats import meta_of
 from .jobs import find_job
 from .open import Project
 
-_REPARSE = re.compile(r"reparse-\d{8}-\d{6}-[0-9a-f]{6}(-\d+)?")
+_REPARSE = re.compile(r"reparse-.+-(\d+|[0-9a-f]{6})")
 
 
 class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from ..parse.spider import Spider
 from ..schedule.spider_loader import Spiders
 from ..settings import Settings
 from ..settings.effective import local_hosts
+from .reparse.archive_job import ReparseSpider, is_reparse_job, terms_of
 from .site_crawl import site_crawl_of
 
 _NOT_CRAWLED = ("javascript", "data", "mailto", "file")  # schemes that are meant as URLs, and refused as such
@@ -98,6 +99,9 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
     """
     if job.owner:
         settings = _with_fetch(settings, allow_private=False)
+    if is_reparse_job(job):
+        terms_of(settings, job)
+        return ReparseSpider(), settings
     if job.spider_name == PAGES:
         return PageSpider(), settings
     if job.spider_name == SITE_PART:

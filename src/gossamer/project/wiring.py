@@ -21,11 +21,11 @@ from ..crawl.freshness import freshness_of
 from ..crawl.guest_turn import Announce, GuestTurns
 from ..crawl.pacer import AddressPace, Pacer
 from ..crawl.page_request import PageRequests
-from ..crawl.seed_context import SOURCE_PAUSES, SeedContext
+from ..crawl.seed_context import SOURCE_PAUSES, Candidates, SeedContext
 from ..crawl.sessions import Sessions, SessionTerms
 from ..crawl.source_files import ClosedFor, SourceFiles
 from ..crawl.windows import job_windows
-from ..crawl.worker import LOOK, Worker
+from ..crawl.worker import LOOK, MakeJourney, Worker
 from ..errors import Misconfigured, MissingExtra, ParseFailed
 from ..fetch.addresses import AddressGuard
 from ..fetch.browser.chromium import is_there
@@ -217,10 +217,11 @@ async def open_worker(
     serves: frozenset[str] | None = None,
     look: timedelta = LOOK,
     transports: Transports | None = None,
+    journey: MakeJourney | None = None,
 ) -> AsyncIterator[Worker]:
     """A worker of this process for one job, ready to run. `sink` is that of the process. `terms` are the job's;
     `serves` are the routes it works on; None: all. `look` lies between two looks at a job whose window is closed.
-    `transports` take the place of those of the settings, in a replay."""
+    `transports` take the place of those of the settings, in a replay; `journey` that of fetching pages."""
     settings, routing = project.settings, routing_of(project.settings)
     async with open_context(
         project, spider, job, scope, sink, events, terms=terms, serves=serves, transports=transports
@@ -243,6 +244,7 @@ async def open_worker(
             max_deliveries=context.max_deliveries,
             is_over=partial(is_over, project.state.jobs, job),
             look=look,
+            journey=journey,
         )
         try:
             yield worker
@@ -437,10 +439,14 @@ async def is_over(jobs: JobBook, job: str) -> bool:
 
 
 def seed_context(
-    project: Project, *, source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES, on_the_net: bool = True
+    project: Project,
+    *,
+    source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES,
+    on_the_net: bool = True,
+    candidates: Candidates | None = None,
 ) -> SeedContext:
     """What seeding needs of the project. `source_pauses` lie between two tries of a source that fails; what is not
-    `on_the_net` has no sitemaps."""
+    `on_the_net` has no sitemaps; `candidates` take the place of the source."""
     return SeedContext(
         settings=project.settings,
         clock=project.clock,
@@ -459,5 +465,6 @@ def seed_context(
         end_job=partial(end_job, project),
         source_pauses=source_pauses,
         on_the_net=on_the_net,
+        candidates=candidates,
         archive=project.archive if project.settings.store.keep_pages else None,
     )

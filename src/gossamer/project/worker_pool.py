@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 
@@ -33,6 +34,8 @@ from .job_end import close_drained
 from .job_reports import JobReports
 from .job_slots import USUAL_TERMS, Obstacles, PoolTerms, SlotHolder, WaitingJob, moment
 from .open import Project, open_beside
+from .reparse.archive_job import entering, is_reparse_job, terms_of
+from .reparse.archive_journey import open_archive_worker
 from .spiders import spider_of_job
 from .spools import Storing
 from .start_check import check_start
@@ -51,7 +54,8 @@ class WorkerPool:
     """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve now, and
     nothing waits in its spool.
 
-    `serves` are the routes that it works on, by name or kind, `only` the ids of jobs; None means all.
+    `serves` are the routes that it works on, by name or kind, `only` the ids of jobs; None means all. `parsers` is how
+    many children parse archived pages, for each job that does.
     """
 
     def __init__(
@@ -63,8 +67,10 @@ class WorkerPool:
         serves: frozenset[str] | None = None,
         only: frozenset[str] | None = None,
         terms: PoolTerms = USUAL_TERMS,
+        parsers: int = 1,
     ) -> None:
         self._project = project
+        self._parsers = parsers
         self._terms = terms
         self._serves = serves
         self._only = only
@@ -289,22 +295,19 @@ class WorkerPool:
     async def _work_off(self, slot: JobSlot, project: Project, spider: Spider, scope: Scope, sites: set[str]) -> bool:
         """Work on a job until nothing is left of it, or until its worker is drained: False."""
         job = slot.job
-        terms = await project.state.jobs.terms(job.id)
-        async with open_worker(
-            project,
-            spider,
-            job.id,
-            scope,
-            self._sink,
-            self._events,
-            terms=terms,
-            serves=self._serves,
-            look=self._terms.look,
-        ) as worker:
+        terms, candidates = await project.state.jobs.terms(job.id), None
+        sink, heard, serves, look = self._sink, self._events, self._serves, self._terms.look
+        opened = open_worker(project, spider, job.id, scope, sink, heard, terms=terms, serves=serves, look=look)
+        if is_reparse_job(job):
+            candidates = partial(entering, project, terms_of(project.settings, job))
+            opened = open_archive_worker(
+                project, job, scope, sink, heard, terms=terms, serves=serves, look=look, parsers=self._parsers
+            )
+        async with opened as worker:
             self._enlist(slot, worker)
             idling = asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}")
             try:
-                seeding = seed_context(project, source_pauses=self._terms.source_pauses)
+                seeding = seed_context(project, source_pauses=self._terms.source_pauses, candidates=candidates)
                 return await work_off(seeding, spider, job, worker, scope, sites, self._events)
             finally:
                 idling.cancel()

@@ -135,7 +135,12 @@ class Sink:
     def full(self) -> bool:
         """True while a result would find no room on disk, should the store be away, and while the archive has reached
         its limit: nothing should be fetched."""
-        return self.archive_full or (self._spool is not None and self._spool.full)
+        return self.archive_full or self.spool_full
+
+    @property
+    def spool_full(self) -> bool:
+        """True while a result would find no room on disk, should the store be away."""
+        return self._spool is not None and self._spool.full
 
     @property
     def archive_full(self) -> bool:

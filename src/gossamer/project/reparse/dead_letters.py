@@ -27,13 +27,15 @@ from ...parse.timelimit import TimeLimit
 from ...process.signals import is_cancellation
 from ...settings.effective import scope_of
 from ..open import Project
+from .archive_job import FAILED
 from .messages import Outcome, PageOrder
 from .parser_pool import ParserPool, cores
-from .run import FAILED, MOST_FAILURES, patience_of, store, usual_of
+from .results import patience_of, store, usual_of
 from .spider_refs import SITE, Finder, load, told
 
 MOST_SEEDS = 10_000  # of a start() that are read to learn the sites of a crawl
 LONGEST_START = timedelta(seconds=10)
+MOST_FAILURES = 20  # that are remembered for the report
 OR_FETCH = "or have the pages fetched again with --fetch."
 
 

@@ -64,6 +64,7 @@ class ParserAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     outcome: Outcome | None = None
     refusal: str = ""  # the child cannot work at all: a message for the user
+    passes: bool = False  # it may be able to later
 
 
 _order = msgspec.msgpack.Decoder(Order)

@@ -1,4 +1,5 @@
-"""A pool of child processes that parse archived pages: one for each core, each with a portion of pages in hand.
+"""Child processes that parse archived pages, each with a portion of pages in hand. `ParserPool` takes a stream of pages
+and gives a stream of outcomes; `ParserDesk` takes pages one by one, from callers who each wait for their own.
 
 A portion is bounded by pages and by the bytes of their raw copies, and what comes back is passed on before it grows too
 long: memory is bounded by these, not by the archive.
@@ -13,10 +14,12 @@ import asyncio
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from typing import Self
 
-from ...errors import Misconfigured
+from ...errors import BackendUnavailable, GossamerError, Misconfigured
 from ...model.record import Tally
 from ...process.signals import send
 from .messages import HEAD, Order, Outcome, PageOrder, frame, read_answer
@@ -66,7 +69,8 @@ class ParserPool:
         self._patience = patience
 
     async def parse(self, pages: AsyncIterator[PageOrder]) -> AsyncIterator[Sequence[Outcome]]:
-        """Outcomes, some at a time, in the order in which children finish. Raises Misconfigured."""
+        """Outcomes, some at a time, in the order in which children finish. Raises Misconfigured and
+        BackendUnavailable."""
         portions: asyncio.Queue[tuple[PageOrder, ...]] = asyncio.Queue(self._size * AHEAD)
         answers: asyncio.Queue[Sequence[Outcome] | None] = asyncio.Queue(self._size * AHEAD)
 
@@ -80,7 +84,14 @@ class ParserPool:
             parser = _Parser(self._reparsed_at, self._patience, self._usual, self._stores)
             try:
                 while portion := await portions.get():
-                    async for outcomes in parser.parse(portion):
+                    outcomes, size = list[Outcome](), 0
+                    async for outcome, length in parser.parse(portion):
+                        outcomes.append(outcome)
+                        size += length
+                        if size > ANSWER_BYTES or len(outcomes) == len(portion):
+                            await answers.put(outcomes)
+                            outcomes, size = [], 0
+                    if outcomes:
                         await answers.put(outcomes)
             finally:
                 await parser.end()
@@ -108,6 +119,64 @@ class ParserPool:
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
+
+
+class ParserDesk:
+    """`size` child processes for callers who bring one page each. Alive between `async with` and its end."""
+
+    def __init__(self, reparsed_at: float, *, size: int, patience: timedelta, usual: tuple[Tally, ...] = ()) -> None:
+        self._parsers = [_Parser(reparsed_at, patience, usual, stores=True) for _ in range(max(1, size))]
+        self._waiting: deque[tuple[PageOrder, asyncio.Future[Outcome]]] = deque()
+        self._arrived = asyncio.Event()
+        self._serving: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._serving = [
+            asyncio.create_task(self._serve(parser), name=f"parser {number}")
+            for number, parser in enumerate(self._parsers, 1)
+        ]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        await asyncio.gather(*(parser.end() for parser in self._parsers))
+
+    async def parse(self, page: PageOrder) -> Outcome:
+        """What came of the page. Raises Misconfigured where it cannot be parsed here, BackendUnavailable where its copy
+        cannot be read now."""
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.append((page, answer))
+        self._arrived.set()
+        return await answer
+
+    async def _serve(self, parser: _Parser) -> None:
+        while True:
+            portion = await self._portion()
+            answers = iter(portion)
+            try:
+                async for outcome, _ in parser.parse([page for page, _ in portion]):
+                    _, answer = next(answers)
+                    if not answer.done():  # else nobody waits for it any more
+                        answer.set_result(outcome)
+            except GossamerError as error:
+                for _, answer in answers:
+                    if not answer.done():
+                        answer.set_exception(error)
+
+    async def _portion(self) -> list[tuple[PageOrder, asyncio.Future[Outcome]]]:
+        """What waits, once something does: a fair part of it where there are several children, within the bounds."""
+        while not self._waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
+        fair = min(PORTION, -(-len(self._waiting) // len(self._parsers)))
+        portion = [self._waiting.popleft()]
+        size = size_of(portion[0][0].ref)
+        while len(portion) < fair and size + size_of(self._waiting[0][0].ref) <= PORTION_BYTES:
+            portion.append(self._waiting.popleft())
+            size += size_of(portion[-1][0].ref)
+        return portion
 
 
 async def _portions(pages: AsyncIterator[PageOrder]) -> AsyncIterator[tuple[PageOrder, ...]]:
@@ -140,33 +209,27 @@ class _Parser:
         self._patience = patience
         self._child: _Process | None = None
 
-    async def parse(self, pages: tuple[PageOrder, ...]) -> AsyncIterator[Sequence[Outcome]]:
-        """What came of the pages, in their order, in one or several parts. Raises Misconfigured."""
-        outcomes: list[Outcome] = []
-        done = size = 0
+    async def parse(self, pages: Sequence[PageOrder]) -> AsyncIterator[tuple[Outcome, int]]:
+        """What came of each page, in their order, and its length in bytes. Raises Misconfigured, BackendUnavailable."""
+        done = 0
         suspect = -1  # the place of a page over which a child died
         while done < len(pages):
             ahead = pages[done : done + 1] if suspect == done else pages[done:]
             try:
-                async for outcome, length in self._ask(ahead):
-                    outcomes.append(outcome)
-                    done, size = done + 1, size + length
-                    if size > ANSWER_BYTES:
-                        yield outcomes
-                        outcomes, size = [], 0
+                async for outcome, length in self._ask(tuple(ahead)):
+                    done += 1
+                    yield outcome, length
             except Died as died:
                 await self.end()
                 if suspect == done:
                     message = f"{pages[done].url}: the process that parsed it {died.how}."
-                    outcomes.append(Outcome(wanted=pages[done], failure="parse", message=message))
                     done += 1
+                    yield Outcome(wanted=pages[done - 1], failure="parse", message=message), 0
                 else:
                     suspect = done
-        if outcomes:
-            yield outcomes
 
     async def _ask(self, pages: tuple[PageOrder, ...]) -> AsyncIterator[tuple[Outcome, int]]:
-        """The outcome of each page and its length in bytes. Raises Misconfigured, Died."""
+        """The outcome of each page and its length in bytes. Raises Misconfigured, BackendUnavailable, Died."""
         self._child = self._child or await _Process.start()
         order = frame(Order(reparsed_at=self._reparsed_at, stores=self._stores, pages=pages, usual=self._usual))
         for _ in pages:
@@ -174,7 +237,7 @@ class _Parser:
             order = b""
             answer = read_answer(content)
             if answer.outcome is None:
-                raise Misconfigured(answer.refusal)
+                raise (BackendUnavailable if answer.passes else Misconfigured)(answer.refusal)
             yield answer.outcome, len(content)
 
     async def end(self) -> None:

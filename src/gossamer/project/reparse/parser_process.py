@@ -20,7 +20,7 @@ import msgspec
 
 from ...backends.open import open_archive
 from ...crawl.parse_page import AroundParse
-from ...errors import GossamerError, ParseFailed, Permanent
+from ...errors import GossamerError, ParseFailed, Permanent, Transient
 from ...model.page import Snapshot
 from ...model.record import PageFacts, Record, Tally
 from ...model.task import DEFAULT_KIND
@@ -76,7 +76,7 @@ class ArchiveParser:
                 for wanted in part:
                     yield ParserAnswer(outcome=await self._parse(order, wanted, snapshots.pop()))
         except GossamerError as error:  # a spider that does not load, an archive that does not answer
-            yield ParserAnswer(refusal=str(error))
+            yield ParserAnswer(refusal=str(error), passes=isinstance(error, Transient))
 
     async def _parse(self, order: Order, wanted: PageOrder, snapshot: Snapshot | Permanent) -> Outcome:
         if isinstance(snapshot, Permanent):

@@ -1,4 +1,5 @@
-"""A dry run: what a run over the archive would change, decided by the rules of the record store, and nothing stored.
+"""A dry run: what a run over the archive would change, decided by the rules of the record store, and nothing stored. It
+is no job: children of this process parse the pages.
 
 All that comes out of the pages is kept in a file that nobody else sees until the last page is parsed: only then is it
 known which of several pages has the last word about a record. The store is then read once, from beginning to end.
@@ -15,10 +16,16 @@ from typing import Any
 import msgspec
 
 from ...model.record import Record, RecordIdentity, StoredRecord
+from ...model.url import origin_of
 from ...store.contract import Difference, RecordQuery
 from ...store.record_rules import NO_PAGE, REPARSED, Held, Verdict, last_of_each, receive
 from ..open import Project
-from .messages import Outcome
+from .archive_job import Choice, bare_jobs, chosen
+from .messages import Outcome, PageOrder
+from .parser_pool import ParserPool, cores
+from .report import Report, Tell
+from .results import patience_of, usual_of
+from .spider_refs import SITE, Finder
 
 AT_ONCE = 500  # records that are asked for at a time
 _RECORDS_PAGE = 1  # the number of the page that gave a record last
@@ -32,6 +39,60 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Record)
 
 TellChange = Callable[[Difference], None]
+
+
+async def foretell(
+    project: Project, choice: Choice, would_change: TellChange, *, processes: int | None = None, tell: Tell
+) -> Report:
+    """Parse the chosen pages again, store nothing, and tell every change that a run would make.
+
+    Raises SpiderNotFound, Misconfigured, BackendUnavailable.
+    """
+    now = project.clock.now()
+    report = Report()
+    pool = ParserPool(
+        now, size=processes or cores(), patience=patience_of(project), usual=await usual_of(project), stores=False
+    )
+    preview = Preview(project, may_be_stale=choice.job is not None or choice.failed)
+    runs: set[tuple[str, str]] = set()  # the name under which pages were crawled, and a spider that has parsed them
+    try:
+        async for outcomes in pool.parse(_pages(project, choice, report, runs)):
+            for outcome in outcomes:
+                report.add(outcome)
+                if outcome.facts is not None:
+                    runs.add((outcome.wanted.run, outcome.facts.spider))
+            await preview.take(outcomes)
+            tell(report)
+        report.changed, report.gone = await preview.tell(sorted(runs), now, would_change)
+    finally:
+        preview.close()
+    return report
+
+
+async def _pages(
+    project: Project, choice: Choice, report: Report, runs: set[tuple[str, str]]
+) -> AsyncIterator[PageOrder]:
+    """The chosen pages, each with the spider that can parse it. Those of one spider are a run of their own: that it has
+    parsed a page says nothing about the records of another."""
+    finder = Finder(project.settings, choice.spider, choice.crawled_as)
+    jobs = {job.id: job for job in await project.state.jobs.jobs()}
+    async for facts, ref in chosen(project, choice, finder, bare_jobs(list(jobs.values()))):
+        if ref is None:
+            report.leave_out(facts.spider, 1, finder.why(facts.spider))
+            continue
+        runs.add((facts.spider, facts.spider))
+        yield PageOrder(
+            run=facts.spider,
+            ref=facts.archive_ref,
+            fingerprint=facts.fingerprint,
+            body_hash=facts.body_hash,
+            url=facts.url,
+            job=facts.job,
+            spider=ref,
+            arguments=jobs[facts.job].arguments if facts.job in jobs else "",
+            start=origin_of(facts.url) if ref == SITE else "",
+            failure=facts.failure,
+        )
 
 
 class Made(msgspec.Struct, frozen=True):

@@ -20,7 +20,8 @@ from ...parse.spider import Spider
 from ...settings import Settings
 
 # References of spiders that are not of the project; no name and no file begins so.
-SITE, DEMO = f"gossamer:{SiteSpider.name}", f"gossamer:{DemoShop.name}"
+OURS = "gossamer:"
+SITE, DEMO = f"{OURS}{SiteSpider.name}", f"{OURS}{DemoShop.name}"
 _OURS = {SiteSpider.name: SITE, DemoShop.name: DEMO}
 
 

@@ -1,0 +1,267 @@
+"""A reparse as a job: its tasks are archived visits, and every worker of the project works on them, on any machine.
+
+What it does: for each spider that is meant, one job is opened. Which pages it has stands in its terms, so that whoever
+works on it can enter them. All its tasks are of one site that no host can have: the pace, the rest and the windows of
+real sites keep none of them waiting, and cost real sites nothing. A worker of a version that does not know such jobs
+finds no spider of that name, and leaves them to others.
+How it fails: Misconfigured for a spider that is not here, BackendUnavailable; then no job was opened, or some were,
+and the next call goes on with these. How it recovers: as any job, by leases; entering the pages begins anew, and those
+that are in already are duplicates.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ...frontier.admission import Judged
+from ...model.job import Job, JobCounts, JobTerms, Manners
+from ...model.outcome import JobOutcome, Outcome, Reason
+from ...model.record import PageFacts
+from ...model.task import Candidate, Task
+from ...model.url import origin_of
+from ...parse.arguments import read_arguments, stored_arguments
+from ...parse.discovery import file_of, is_file_ref
+from ...parse.spider import Spider
+from ...schedule.authority import demand_own_spider, sealed_terms
+from ...settings import Settings
+from ...store.contract import VisitQuery
+from ...units import many
+from ..open import Project
+from .messages import PageOrder
+from .spider_refs import OURS, SITE, Finder, load
+
+REPARSE = "gossamer:reparse"  # the spider of such jobs; no spider or recipe can have this name
+ARCHIVE = "(archive)"  # the site of their tasks
+FAILED = ("parse", "quality")
+AT_ONCE = 500  # visits that enter the queue together
+UNBOUNDED = 1_000_000  # visits in hand at once, of all workers
+# What is counted with each page, by these names:
+RECORDS, CHANGED, MENDED, NOT_PARSED, LOST = "records", "new or changed", "mended", "not parsed", "raw page lost"
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which pages. `spider` is a name or a file; None: all spiders of the project. `crawled_as` is what it was called
+    when the pages were crawled."""
+
+    spider: str | None = None
+    crawled_as: str | None = None
+    job: str | None = None
+    since: float | None = None
+    failed: bool = False
+
+    def visits(self, spider: str | None) -> VisitQuery:
+        failures = FAILED if self.failed else ("", *FAILED)
+        return VisitQuery(spider=spider, job=self.job, since=self.since, failures=failures)
+
+
+class ReparseTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a job parses again, kept as its arguments. `spider` is a reference (spider_refs.py), "" where only pages
+    of crawls of a mere address can be parsed; `names` are the spiders whose records it speaks for."""
+
+    crawled_as: str
+    spider: str = ""
+    names: tuple[str, ...] = ()
+    job: str | None = None
+    since: float | None = None
+    failed: bool = False
+
+
+class ArchivedVisit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a task says of its visit besides its address: as its user data."""
+
+    ref: str
+    body_hash: bytes
+    job: str  # that fetched it
+    arguments: str = ""  # of the spider in that job, as JSON
+    start: str = ""  # its origin, where it is of a crawl of a mere address
+    failure: str = ""  # what came of it the last time
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs that were begun, or go on. `unknown` counts pages of spiders that are not here, `why` says of each of
+    these spiders why."""
+
+    jobs: tuple[Job, ...]
+    resumed: frozenset[str]  # ids of those that go on
+    unknown: dict[str, int]
+    why: dict[str, str]
+
+
+class ReparseSpider(Spider):
+    """Stands for the spiders of archived pages where a job needs one. It gives nothing and fetches nothing."""
+
+    name = "reparse"
+    rate = "unlimited"
+    concurrency = UNBOUNDED
+    allowed_domains = "*"
+
+
+def is_reparse_job(job: Job) -> bool:
+    return job.spider_name == REPARSE
+
+
+def terms_of(settings: Settings, job: Job) -> ReparseTerms:
+    """What the job parses again. Raises Misconfigured for a file that a shared state may not name."""
+    terms = msgspec.convert(read_arguments(job.arguments), ReparseTerms)
+    if is_file_ref(terms.spider):
+        demand_own_spider(settings, file_of(terms.spider), terms.spider)
+    return terms
+
+
+async def begin(project: Project, choice: Choice, *, fresh: bool = False) -> Begun:
+    """Open a job for each spider that has such pages. One that is not over yet goes on as it was begun, unless `fresh`.
+
+    Raises SpiderNotFound, Misconfigured, BackendUnavailable.
+    """
+    finder = Finder(project.settings, choice.spider, choice.crawled_as)
+    names: dict[str, None] = {}
+    unknown: Counter[str] = Counter()
+    async for facts, ref in chosen(project, choice, finder, bare_jobs(await project.state.jobs.jobs())):
+        if ref is None:
+            unknown[facts.spider] += 1
+        else:
+            names[facts.spider] = None
+            if finder.named:
+                break  # one is enough to know that there are some
+    running = {job.name: job for job in await project.state.jobs.running_jobs()}
+    jobs: list[Job] = []
+    for name in names:
+        title = f"reparse {name}"
+        if title in running and not fresh:
+            jobs.append(running[title])
+            continue
+        ref = finder.ref(name) or ""
+        terms = ReparseTerms(
+            crawled_as=name,
+            spider=_from_root(project.settings, ref),
+            names=tuple(dict.fromkeys((name, _name_now(project.settings, ref) or name))),
+            job=choice.job,
+            since=choice.since,
+            failed=choice.failed,
+        )
+        opened = sealed_terms(project.settings, title, _job_terms(project.settings, terms))
+        jobs.append((await project.state.jobs.open_job(title, opened, fresh=fresh))[0])
+    return Begun(
+        jobs=tuple(jobs),
+        resumed=frozenset() if fresh else frozenset(job.id for job in running.values()),
+        unknown=dict(unknown),
+        why={name: finder.why(name) for name in unknown},
+    )
+
+
+async def chosen(
+    project: Project, choice: Choice, finder: Finder, bare: frozenset[str]
+) -> AsyncIterator[tuple[PageFacts, str | None]]:
+    """The chosen visits, each with the reference of the spider that can parse it; None: it is not here."""
+    async for facts in project.records.archived(choice.visits(finder.named or None)):
+        yield facts, SITE if facts.job in bare else finder.ref(facts.spider)
+
+
+def bare_jobs(jobs: Sequence[Job]) -> frozenset[str]:
+    """Those that crawled a mere address: their pages are read so, whatever spiders the project has."""
+    return frozenset(job.id for job in jobs if "://" in job.spider_name)
+
+
+def _name_now(settings: Settings, ref: str) -> str:
+    """The name under which the spider stores records now. Raises Misconfigured for one that cannot be loaded."""
+    return ref.partition(":")[2] if ref.startswith(OURS) else load(ref, settings).name if ref else ""
+
+
+def _from_root(settings: Settings, ref: str) -> str:
+    """A file as seen from the project's folder, wherever that is on another machine."""
+    if not is_file_ref(ref):
+        return ref
+    file, root = Path(file_of(ref)).resolve(), settings.root.resolve()
+    if not file.is_relative_to(root):
+        demand_own_spider(settings, file_of(ref), ref)
+        return ref
+    return ref.replace(file_of(ref), str(file.relative_to(root)), 1)
+
+
+def _job_terms(settings: Settings, terms: ReparseTerms) -> JobTerms:
+    return JobTerms(
+        max_deliveries=settings.lease.max_deliveries,
+        max_queued=settings.crawl.max_queued,
+        spider=REPARSE,
+        arguments=stored_arguments(msgspec.to_builtins(terms)),
+        manners=Manners(rate=ReparseSpider.rate, concurrency=UNBOUNDED),
+    )
+
+
+# -- its tasks -----------------------------------------------------------------------------------------------------
+
+
+async def entering(project: Project, terms: ReparseTerms) -> AsyncIterator[Judged]:
+    """The visits of a job as candidates for the queue, some at a time."""
+    jobs = {job.id: job for job in await project.state.jobs.jobs()}
+    bare = bare_jobs(list(jobs.values()))
+    choice = Choice(job=terms.job, since=terms.since, failed=terms.failed)
+    some: list[Candidate] = []
+    async for facts in project.records.archived(choice.visits(terms.crawled_as or None)):
+        is_bare = facts.job in bare
+        if facts.spider != terms.crawled_as or not (terms.spider or is_bare):
+            continue
+        visit = ArchivedVisit(
+            ref=facts.archive_ref,
+            body_hash=facts.body_hash,
+            job=facts.job,
+            arguments=jobs[facts.job].arguments if facts.job in jobs else "",
+            start=origin_of(facts.url) if is_bare or terms.spider == SITE else "",
+            failure=facts.failure,
+        )
+        data = msgspec.json.encode(visit).decode()
+        some.append(Candidate(url=facts.url, fingerprint=facts.fingerprint, site=ARCHIVE, data=data))
+        if len(some) >= AT_ONCE:
+            yield Judged(candidates=tuple(some))
+            some = []
+    if some:
+        yield Judged(candidates=tuple(some))
+
+
+def order_of(task: Task, terms: ReparseTerms) -> PageOrder:
+    """The work that a task means."""
+    visit = msgspec.json.decode(task.data, type=ArchivedVisit)
+    return PageOrder(
+        run=task.job,
+        ref=visit.ref,
+        fingerprint=task.fingerprint,
+        body_hash=visit.body_hash,
+        url=task.url,
+        job=visit.job,
+        spider=SITE if visit.start else terms.spider,
+        arguments=visit.arguments,
+        start=visit.start,
+        failure=visit.failure,
+    )
+
+
+# -- its end -------------------------------------------------------------------------------------------------------
+
+
+async def retire_unseen(project: Project, job: Job) -> int:
+    """Mark records as gone that their pages do not give any more; return how many. It may be repeated."""
+    terms = terms_of(project.settings, job)
+    return sum([await project.records.retire(job.id, spider=name, at=project.clock.now()) for name in terms.names])
+
+
+def outcome_of_reparse(counts: JobCounts, lost_results: int) -> JobOutcome:
+    """What the job was worth, by what its workers counted."""
+    parts = ((NOT_PARSED, "could not be parsed"), (LOST, "are not in the archive any more"))
+    missed = [(counts.stats.get(name, 0), words) for name, words in parts]
+    reasons = [
+        Reason(name.replace(" ", "-"), f"{count:,} of {many(counts.done, 'page')} {words}")
+        for (name, _), (count, words) in zip(parts, missed, strict=True)
+        if count
+    ]
+    if counts.dead:
+        reasons.append(Reason("dead-letters", f"{many(counts.dead, 'page')} took their workers with them"))
+    if lost_results:
+        reasons.append(Reason("lost-results", f"{many(lost_results, 'result')} were given up (gossamer spool forget)"))
+    if not reasons:
+        return JobOutcome(Outcome.DONE)
+    all_failed = sum(count for count, _ in missed) >= counts.done
+    return JobOutcome(Outcome.FAILED if all_failed else Outcome.WARNINGS, tuple(reasons))
