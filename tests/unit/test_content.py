@@ -8,8 +8,10 @@ from quality.corpora import kept_aside
 from quality.fit import Example, answers_of, learn
 
 from gossamer.model.page import Headers, Snapshot
-from gossamer.parse.article.likelihood import MOST_LINES
+from gossamer.parse.article.article import survey_of
+from gossamer.parse.article.likelihood import MOST_LINES, strike_unlikely
 from gossamer.parse.article.outline import MOST_NODES
+from gossamer.parse.article.render import text_of
 from gossamer.parse.page import Page
 from tests.corpora import corpus
 
@@ -102,6 +104,42 @@ def test_a_noscript_beside_the_text_is_not_content() -> None:
     assert "JavaScript" not in page.markdown()
 
 
+def test_a_quoted_post_is_read_once_and_so_is_a_name_that_stands_twice_in_its_card() -> None:
+    quoting = "".join(
+        f"<article class=post><div class=post-message><blockquote><p>{POSTS[0]}</p></blockquote><p>{text}</p></div>"
+        "</article>"
+        for text in POSTS[1:]
+    )
+    thread = page_of(
+        "<main><h1>Pump stops</h1><div class=thread><article class=post><div class=post-message>"
+        f"<p>{POSTS[0]}</p></div></article>{quoting}</div></main>",
+        "https://x.example/threads/pump.7/",
+    )
+    cards = "".join(
+        f"<li class=card><div class=name><p>Copper kettle {n}</p></div><h3><a href=/p/{n}>Copper kettle {n}</a></h3>"
+        "<p class=price>€ 19.99</p></li>"
+        for n in range(12)
+    )
+    shelf = survey_of(page_of(f"<main><ul>{cards}</ul></main>", "https://x.example/collections/k"))
+    assert shelf is not None
+    strike_unlikely(shelf, [1.0] * len(shelf.lines))
+    shown = text_of(shelf.outline, 0)
+
+    assert [thread.main_text().count(post) for post in POSTS] == [1, 1, 1]
+    assert shown.count("Copper kettle 7") == 1
+    assert shown.count("19.99") == 12  # the price of each, though they cost the same
+
+
+def test_a_cell_is_read_as_often_as_it_stands_in_a_table() -> None:
+    rows = "".join(f"<tr><td>Model {n}</td><td>yes, since the first edition</td><td>yes</td></tr>" for n in range(6))
+    page = page_of(
+        f"<main><h1>What each can do</h1><p>{POSTS[0]}</p><table>{rows}</table><p>{POSTS[1]}</p></main>",
+        "https://x.example/docs/models",
+    )
+
+    assert page.main_text().count("yes, since the first edition | yes") == 6
+
+
 def test_text_and_markdown_have_the_same_paragraphs() -> None:
     page = forum()
 
@@ -187,6 +225,14 @@ def test_paragraphs_that_stand_in_the_true_text_are_content() -> None:
     words = [text.lower().split() for text in ("Home", "The pump has stopped again", "Price", "Buy it now or never")]
 
     assert answers_of("Price\nthe pump has stopped again", words) == [0, 1, 1, 0]
+
+
+def test_copies_are_content_as_often_as_the_true_text_has_them() -> None:
+    name, text, other = ["a", "kettle", "of", "copper"], ["it", "boils", "a", "lot", "of", "water"], ["buy"]
+    once, twice = "a kettle of copper\nit boils a lot of water", "a kettle of copper\na kettle of copper"
+
+    assert answers_of(once, [name, *[other] * 8, name, text]) == [0, *[0] * 8, 1, 1]
+    assert answers_of(twice, [name, other, name]) == [1, 0, 1]
 
 
 def test_weights_are_learned() -> None:

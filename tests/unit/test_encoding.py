@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.parse.encoding import charset_label, decode
+from gossamer.parse.encoding import charset_label, decode, parse_html
 from tests.corpora import corpus
 
 
@@ -85,3 +86,14 @@ def test_any_bytes_decode(body: bytes, content_type: str) -> None:
 def test_a_charset_that_is_no_text_is_ignored():
     text, encoding = decode("Käse".encode(), "text/html; charset=\udc80")
     assert (text, encoding) == ("Käse", "UTF-8")
+
+
+def test_a_frame_in_noscript_that_is_closed_like_xml_does_not_hold_the_rest_of_the_page() -> None:
+    tree = parse_html(b"<body><noscript><iframe src='//t.example/ns' /></noscript><p>text</p></body>")
+    assert [paragraph.text for paragraph in tree.select("p")] == ["text"]
+
+
+def test_frames_without_an_end_are_not_searched_again_and_again() -> None:
+    began = time.thread_time()
+    parse_html(b"<noscript><iframe " * 100_000)
+    assert time.thread_time() - began < 10

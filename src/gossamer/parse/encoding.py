@@ -13,6 +13,9 @@ import turbohtml
 import turbohtml.detect  # registers the "whatwg-..." codecs, which follow the standard to the letter
 
 _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?\s*([^\s;"']+)""", re.IGNORECASE)
+# A frame in <noscript> that is closed like an XML element. Browsers run scripts and so never read it as markup; read as
+# markup, such a frame holds everything up to its end, which is the rest of the page.
+_OPEN_FRAME = re.compile(rb"(<noscript[^>]{0,500}>\s{0,100}<iframe\b[^>]{0,2000})/>(?=\s{0,100}</noscript)")
 _MARKS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
 
 
@@ -25,6 +28,7 @@ def charset_label(content_type: str) -> str | None:
 def parse_html(body: bytes, content_type: str = "") -> turbohtml.Document:
     """The page's tree. Its `encoding` tells how the bytes were read."""
     label = charset_label(content_type)
+    body = _OPEN_FRAME.sub(rb"\1></iframe>", body)
     if label is not None:
         try:
             return turbohtml.parse(body, encoding=label, detect_encoding=True, positions=False)

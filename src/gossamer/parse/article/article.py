@@ -146,7 +146,7 @@ class _MainContent:
                 line.gone = False
         if likely is None:
             return None
-        strike_unlikely(survey, likely, kind)
+        strike_unlikely(survey, likely)
         return cls(outline, 0, _heading(outline, titles), _shows_title(outline))
 
     def text(self) -> str:

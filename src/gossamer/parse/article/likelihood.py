@@ -2,8 +2,7 @@
 
 Articles have one element that holds their text (main_content.py). Other pages do not: a forum has posts, a shop has a
 description and reviews, a service has sections. There each paragraph is judged by its traits (traits.py), with weights
-that were learned from pages whose content is known (`python -m quality.fit`). How likely is likely enough depends on
-the kind of the page.
+that were learned from pages whose content is known (`python -m quality.fit`).
 
 How it fails: of a page with more than MOST_LINES paragraphs none is judged. Nothing raises.
 """
@@ -14,17 +13,16 @@ from math import exp
 
 from .kind import KindOfPage
 from .main_content import strike_lines
+from .outline import Paragraph
 from .traits import NAMES, Survey, traits_of
 from .weights import CONTENT
 
 MOST_LINES = 20_000
 _WEIGHTS = [CONTENT.of[name] for name in NAMES]
-_VERY, _RATHER = 0.9, 0.6
-# How likely a paragraph must be content; where the best F1 was on pages of that kind.
-_ENOUGH = {
-    "article": 0.40, "collection": 0.25, "documentation": 0.27, "forum": 0.37, "listing": 0.28, "other": 0.30,
-    "product": 0.37, "service": 0.25,
-}  # fmt: skip
+_VERY, _QUITE, _RATHER = 0.9, 0.8, 0.6
+_ENOUGH = 0.25  # how likely a paragraph must be content to stay
+_LONG = 45  # letters from which on a copy is one, wherever the other stands; a short one may be the same price again
+_CELLS = frozenset(("dd", "dt", "pre", "td", "th"))
 
 
 def likelihoods(survey: Survey) -> list[float]:
@@ -37,19 +35,32 @@ def likelihoods(survey: Survey) -> list[float]:
 def share_kept(survey: Survey, likely: list[float], kind: KindOfPage, top: int) -> float:
     """The share of the very likely content that is inside the element `top` and not struck out.
 
-    Beside what is surely an article there are teasers that look like text: less counts as content there.
+    Beside what is surely an article there are teasers that look like text: less counts as content there, as it does in
+    what looks like a margin, such as the comments below a text.
     """
-    very = _VERY if kind.name == "article" else _RATHER
+    article = kind.name == "article"
     outline, whole, kept = survey.outline, 1, 1
     for one, likelihood in zip(survey.lines, likely, strict=True):
-        if likelihood >= very:
+        if likelihood >= (_VERY if article else _QUITE if survey.margins[one.block] else _RATHER):
             whole += one.letters
             if outline.within(one.block, top) and not outline.struck[one.block] and not one.gone:
                 kept += one.letters
     return kept / whole
 
 
-def strike_unlikely(survey: Survey, likely: list[float], kind: KindOfPage) -> None:
-    """Strike out every paragraph that is not likely to be content."""
-    gone = [one for one, likelihood in zip(survey.lines, likely, strict=True) if likelihood < _ENOUGH[kind.name]]
-    strike_lines(survey.outline, 0, survey.lines, gone)
+def strike_unlikely(survey: Survey, likely: list[float]) -> None:
+    """Strike out every paragraph that is not likely to be content, and copies of others: posts quote each other, and
+    pages show a name twice, for phones and for desks."""
+    outline, nothing = survey.outline, bytes(len(survey.outline.elements))
+    gone: list[Paragraph] = []
+    last: dict[str, int] = {}
+    for at, (one, likelihood) in enumerate(zip(survey.lines, likely, strict=True)):
+        if likelihood < _ENOUGH:
+            gone.append(one)
+            continue
+        text = one.text(nothing)
+        copied = text in last and (one.letters >= _LONG or at == last[text] + 1)
+        if copied and outline.tags[one.block] not in _CELLS:
+            gone.append(one)
+        last[text] = at
+    strike_lines(outline, 0, survey.lines, gone)
