@@ -80,9 +80,12 @@ async def test_an_answer_is_given_again_until_its_time_is_over(lab):
     await lab.answers.keep("k:1", answer, 3600)
 
     lab.clock.advance(3599)
+    assert await lab.answers.answer("k:1") == answer
+    assert await lab.answers.answer("k:2") is None
     assert await lab.answers.claim("k:1", "another", 60) == answer
     assert await lab.answers.claim("k:2", "digest", 60) is None
     lab.clock.advance(2)
+    assert await lab.answers.answer("k:1") is None
     assert await lab.answers.claim("k:1", "another", 60) is None
     assert await lab.answers.claim("k:1", "third", 60) == StoredAnswer(digest="another")
 

@@ -71,6 +71,10 @@ class AnswerBook(Protocol):
         """None: the caller has the name for `seconds` and works out the answer. Else what is known under the name."""
         ...
 
+    async def answer(self, name: str) -> StoredAnswer | None:
+        """What is known under the name, without a claim on it."""
+        ...
+
     async def keep(self, name: str, answer: StoredAnswer, seconds: float) -> None:
         """Store the answer for `seconds`, in place of the claim."""
         ...

@@ -1,37 +1,37 @@
 """People at the dashboard: a key becomes a cookie, and a cookie becomes a caller again, on every server of the project.
 
 What it does: the cookie holds the id of the key, when its holder signed in and was seen last, and an HMAC of these by
-the stored digest of the key. Nothing is kept anywhere, so any replica can check it; revoking the key ends it at once.
-How it fails: None for a cookie that is forged, too old, idle for too long, or of a key that opens nothing any more;
-BackendUnavailable. How it recovers: the person signs in again.
+the stored digest of the key. Any replica can check it, and nothing is stored for those who are signed in; who signs
+out is noted in the state for as long as a copy of the cookie could live. Revoking the key ends it at once.
+How it fails: None for a cookie that is forged, too old, idle for too long, signed out, or of a key that opens nothing
+any more; BackendUnavailable. How it recovers: the person signs in again.
 """
 
 from __future__ import annotations
 
 import hmac
 import re
+import secrets
 
 import msgspec
 
+from ..access.contract import StoredAnswer
 from .keys import LOCAL, Caller, Token, caller_of, holder_of, is_active, secret_digest
 from .open import Project
 
 RENEWED_EVERY = 60.0  # seconds: a new cookie with each answer would only cost bytes
-_COOKIE = re.compile(r"([0-9a-z]{1,16})\.(\d{1,12})\.(\d{1,12})\.([0-9a-f]{64})", re.ASCII)
+_COOKIE = re.compile(r"([0-9a-z]{1,16}\.\d{1,12}\.[0-9a-f]{16})\.(\d{1,12})\.([0-9a-f]{64})", re.ASCII)
 
 
 class Visitor(msgspec.Struct, frozen=True, kw_only=True):
-    """A person who is signed in. `csrf` stands in every form of theirs; `until` is when they are signed out."""
+    """A person who is signed in. `id` names this sign-in among all; `csrf` stands in every form of theirs; `until` is
+    when they are signed out."""
 
+    id: str
     caller: Caller
-    since: int
     until: float
     csrf: str
     renewed: str | None = None  # the cookie that replaces the one that was shown
-
-    @property
-    def id(self) -> str:
-        return f"{self.caller.id}.{self.since}"
 
 
 class SignIns:
@@ -46,31 +46,38 @@ class SignIns:
         text = text.strip()
         digest = secret_digest(text)
         if self._token is not None and digest is not None and hmac.compare_digest(digest, self._token.digest):
-            return self._token.caller, self._cookie(LOCAL, self._token.digest, self._now())
+            return self._token.caller, self._new_cookie(LOCAL, self._token.digest)
         caller = await caller_of(self._project, text)
         key = await self._project.state.keys.key(caller.id) if caller is not None else None
         if caller is None or key is None:
             return None
-        return caller, self._cookie(key.id, key.digest, self._now())
+        return caller, self._new_cookie(key.id, key.digest)
 
     async def visitor(self, cookie: str) -> Visitor | None:
         """Who shows this cookie; None when it is not good, or not any more."""
         found = _COOKIE.fullmatch(cookie)
         if found is None:
             return None
-        id, since, seen = found[1], int(found[2]), int(found[3])
+        id, seen = found[1], int(found[2])
+        key, since, _ = id.split(".")
         terms, now = self._project.settings.server, self._now()
-        until = min(since + terms.sign_in_limit.total_seconds(), seen + terms.sign_in_idle.total_seconds())
-        holder = await self._holder(id) if now < until else None
+        until = min(int(since) + terms.sign_in_limit.total_seconds(), seen + terms.sign_in_idle.total_seconds())
+        holder = await self._holder(key) if now < until else None
         if holder is None:
             return None
         digest, caller = holder
-        if not hmac.compare_digest(self._cookie(id, digest, since, seen), cookie):
+        if not hmac.compare_digest(_cookie(id, digest, seen), cookie) or await self.has_ended(id):
             return None
-        renewed = self._cookie(id, digest, since, now) if now - seen >= RENEWED_EVERY else None
-        return Visitor(
-            caller=caller, since=since, until=until, csrf=_mac(digest, f"csrf {id} {since}"), renewed=renewed
-        )
+        renewed = _cookie(id, digest, now) if now - seen >= RENEWED_EVERY else None
+        return Visitor(id=id, caller=caller, until=until, csrf=_mac(digest, f"csrf {id}"), renewed=renewed)
+
+    async def end(self, visitor: Visitor) -> None:
+        """From now on no cookie of this sign-in is good, on any server of the project."""
+        lasting = self._project.settings.server.sign_in_limit.total_seconds()
+        await self._project.state.answers.keep(_ended(visitor.id), StoredAnswer(digest="", status=303), lasting)
+
+    async def has_ended(self, id: str) -> bool:
+        return await self._project.state.answers.answer(_ended(id)) is not None
 
     async def _holder(self, id: str) -> tuple[str, Caller] | None:
         if self._token is not None and id == LOCAL:
@@ -80,12 +87,22 @@ class SignIns:
             return None
         return key.digest, await holder_of(self._project, key)
 
-    def _cookie(self, id: str, digest: str, since: int, seen: int | None = None) -> str:
-        times = f"{id}.{since}.{since if seen is None else seen}"
-        return f"{times}.{_mac(digest, f'signed in {times}')}"
+    def _new_cookie(self, key: str, digest: str) -> str:
+        now = self._now()
+        return _cookie(f"{key}.{now}.{secrets.token_hex(8)}", digest, now)
 
     def _now(self) -> int:
         return int(self._project.clock.now())
+
+
+def _cookie(id: str, digest: str, seen: int) -> str:
+    said = f"{id}.{seen}"
+    return f"{said}.{_mac(digest, f'signed in {said}')}"
+
+
+def _ended(id: str) -> str:
+    """Under which name the end of a sign-in is noted; no request of a client has such a name."""
+    return f"signed out {id}"
 
 
 def _mac(digest: str, words: str) -> str:

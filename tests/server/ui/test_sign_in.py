@@ -77,6 +77,51 @@ async def test_nobody_is_signed_out_by_another_site_or_without_the_token(screen:
     assert await sent(own, "nobody.1.1.00") == (303, True), "a page that stayed open after the sign-in was over"
 
 
+async def test_a_copy_of_the_cookie_ends_with_the_sign_in_on_every_replica_and_other_sign_ins_stay(
+    tmp_path: Path,
+) -> None:
+    clock = VirtualClock()
+    settings = settings_of(tmp_path)
+    async with open_project(settings, clock=clock) as project, open_project(settings, clock=clock) as replica:
+        key = (await add_key(project, "one", ["jobs"])).key
+        here, there = SignIns(project, None), SignIns(replica, None)
+        ends, stays = await here.begin(key), await here.begin(key)
+        assert ends is not None
+        assert stays is not None
+        visitor = await here.visitor(ends[1])
+        clock.advance(90)
+        renewed = await there.visitor(ends[1])
+        assert visitor is not None
+        assert renewed is not None
+        assert renewed.renewed is not None
+
+        await here.end(visitor)
+
+        assert await there.visitor(ends[1]) is None
+        assert await there.visitor(renewed.renewed) is None, "a newer cookie of the same sign-in"
+        assert await there.visitor(stays[1]) is not None, "another browser, signed in within the same second"
+        clock.advance(settings.server.sign_in_idle.total_seconds() - 100)
+        assert await there.visitor(ends[1]) is None
+
+
+@pytest.mark.long
+async def test_an_open_tab_with_a_copied_cookie_is_told_that_it_is_signed_out(screen: Screen) -> None:
+    page = await screen.person()
+    thief = await screen.guest()
+    await thief.context.add_cookies(await page.context.cookies())
+    await thief.goto("/ui/jobs")
+    await expect(thief.locator("#connection")).to_have_text("Live")
+
+    await page.locator(".who summary").click()
+    await page.get_by_role("button", name="Sign out").click()
+
+    await expect(page.get_by_text("You are signed out.")).to_be_visible()
+    await expect(thief.locator("#connection")).to_contain_text("Signed out")
+    screen.errors.clear()  # the browser tells of the 401
+    await thief.goto("/ui/jobs")
+    await expect(thief.get_by_role("button", name="Sign in")).to_be_visible()
+
+
 async def test_a_revoked_key_ends_the_visit_at_once(screen: Screen) -> None:
     key = await screen.served.new_key("leaver", "jobs")
     page = await screen.person(key=key)
@@ -129,7 +174,9 @@ def _other_end(cookie: str) -> str:
 
 
 def _seen_later(cookie: str) -> str:
-    return re.sub(r"\.(\d+)\.(\d+)\.", r".\1.9999999999.", cookie)
+    later = re.sub(r"\.\d+(\.[0-9a-f]{64})$", r".9999999999\1", cookie)
+    assert later != cookie
+    return later
 
 
 @pytest.mark.parametrize("change", [_other_end, _seen_later, lambda cookie: "", lambda cookie: "x" * 5000])

@@ -55,9 +55,11 @@ class RedisAnswers:
 
     async def claim(self, name: str, digest: str, seconds: float) -> StoredAnswer | None:
         known = await self._server.run("claim_answer", (self._key(name),), self._server.now(), digest, repr(seconds))
-        if known is None:
-            return None
-        return StoredAnswer(digest=known[1].decode(), status=int(known[2]), body=known[3])
+        return None if known is None else _answer(known)
+
+    async def answer(self, name: str) -> StoredAnswer | None:
+        known = await self._server.call("HMGET", self._key(name), "until", "digest", "status", "body")
+        return _answer(known) if known[0] and float(known[0]) > await self._server.time() else None
 
     async def keep(self, name: str, answer: StoredAnswer, seconds: float) -> None:
         await self._server.run(
@@ -75,6 +77,11 @@ class RedisAnswers:
 
     def _key(self, name: str) -> str:
         return self._keys.book(f"answer:{name}")
+
+
+def _answer(known: list[bytes]) -> StoredAnswer:
+    """`known`: the moment it ends, its digest, its status and its body."""
+    return StoredAnswer(digest=known[1].decode(), status=int(known[2]), body=known[3])
 
 
 class RedisAudit:

@@ -70,6 +70,11 @@ class SqliteAnswers:
 
         return await self._database.write(write)
 
+    async def answer(self, name: str) -> StoredAnswer | None:
+        sql, values = "SELECT digest, status, body FROM answers WHERE name = ? AND until > ?", (name, self._clock.now())
+        known = await self._database.read(lambda c: c.execute(sql, values).fetchone(), quick=True)
+        return StoredAnswer(digest=known[0], status=known[1], body=known[2]) if known else None
+
     async def keep(self, name: str, answer: StoredAnswer, seconds: float) -> None:
         row = (name, answer.digest, answer.status, answer.body, self._clock.now() + seconds)
         await self._database.write(

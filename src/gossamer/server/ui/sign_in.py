@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...project.keys import Caller
+from ...project.keys import Caller, is_still_open_to
 from ...project.open import Project
 from ...project.sign_in import SignIns, Visitor
 from ..answers import ApiError
@@ -41,6 +41,7 @@ class Gate:
     """`page` makes the page with the form; `first` is the address at which the holder of a key begins."""
 
     def __init__(self, project: Project, door: Door, *, page: GuestPage, first: Callable[[Caller], str]) -> None:
+        self._project = project
         self._settings = project.settings
         self._door = door
         self._page = page
@@ -128,6 +129,7 @@ class Gate:
         status = 500
         try:
             await form_of(request, self._settings, visitor)
+            await self._sign_ins.end(visitor)
             status = 303
         except ApiError as error:
             status = error.status
@@ -135,6 +137,10 @@ class Gate:
         finally:
             await self._door.note(request, visitor.caller, "", status)
         return response
+
+    async def is_signed_out(self, visitor: Visitor) -> bool:
+        """Of somebody who was signed in a moment ago."""
+        return await self._sign_ins.has_ended(visitor.id) or not await is_still_open_to(self._project, visitor.caller)
 
     async def _is_signed_in(self, request: Request) -> Response:
         """Is somebody? A link from another site comes without the cookie, which the script finds here."""

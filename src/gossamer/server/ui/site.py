@@ -21,8 +21,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, compile_path
 from starlette.types import Receive, Scope, Send
 
+from ...clock import Clock
 from ...errors import BackendUnavailable, GossamerError
-from ...project.keys import Caller, is_still_open_to
+from ...project.keys import Caller
 from ...project.open import Project
 from ...project.page_results import PageReader
 from ...project.sign_in import Visitor
@@ -36,7 +37,7 @@ from .view import HOME, Action, Download, Shown, View, Visit
 
 log = logging.getLogger("gossamer.server")
 REGION_SECONDS = 5.0  # in which a part of a page is there, or is left out
-LOOK_AT_KEY = 5.0  # seconds between two looks whether the key of a live page is still good
+LOOK_AT_KEY = 5.0  # seconds between two looks whether a live page is still open to its reader
 
 
 class MenuEntry(NamedTuple):
@@ -243,7 +244,7 @@ class Dashboard:
                 lambda: self._regions(view, visit),
                 person=visitor.id,
                 seen=seen,
-                holds=_Holding(self._project, visitor).holds,
+                holds=_Holding(self._project.clock, self._gate, visitor).holds,
             )
             headers = HEADERS | {"x-accel-buffering": "no"}
             return StreamingResponse(
@@ -357,22 +358,22 @@ def _failure_of(request: Request, error: Exception) -> ApiError:
 
 
 class _Holding:
-    """Is somebody still signed in? The key is looked up now and then."""
+    """Is somebody still signed in? That is looked up now and then."""
 
-    def __init__(self, project: Project, visitor: Visitor) -> None:
-        self._project = project
+    def __init__(self, clock: Clock, gate: Gate, visitor: Visitor) -> None:
+        self._clock = clock
+        self._gate = gate
         self._visitor = visitor
-        self._looked_at = project.clock.monotonic()
+        self._looked_at = clock.monotonic()
 
     async def holds(self) -> bool:
-        clock = self._project.clock
-        if clock.now() >= self._visitor.until:
+        if self._clock.now() >= self._visitor.until:
             return False
-        if clock.monotonic() - self._looked_at < LOOK_AT_KEY:
+        if self._clock.monotonic() - self._looked_at < LOOK_AT_KEY:
             return True
-        self._looked_at = clock.monotonic()
+        self._looked_at = self._clock.monotonic()
         try:
-            return await is_still_open_to(self._project, self._visitor.caller)
+            return not await self._gate.is_signed_out(self._visitor)
         except BackendUnavailable:
             return True  # the regions say that the state is away
 
