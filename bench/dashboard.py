@@ -159,6 +159,8 @@ async def paths_of(project: Project) -> list[str]:
         f"/ui/queue/{site_of(5)}", f"/ui/dead?job={job}", f"/ui/dead?domain={site_of(7)}",
         f"/ui/dead/{job}/{letter.id}", f"/ui/why?url={quote(url, safe='')}", f"/ui/attempts?job={job}",
         "/ui/attempts?reason=timeout", "/ui/attempts?reason=nothing-like-this", f"/ui/attempts?domain={site_of(9)}",
+        "/ui/records?type=Product&sort=-field.price", f"/ui/records?site={site_of(9)}&sort=field.price",
+        "/ui/overview?range=month", "/ui/routes?days=30", f"/ui/queue/{site_of(5)}?range=month",
         "/ui/record?type=Product&key=5", f"/ui/records?sort=stored&after={RECORDS - 100}", f"/ui/records?job={job}",
         f"/ui/attempts/page?url={quote(f'https://{site_of(5)}/item/5', safe='')}",
     ]  # fmt: skip

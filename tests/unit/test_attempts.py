@@ -71,4 +71,7 @@ def test_the_slowest_and_most_failing_pages_of_a_job_are_found(crawled):
         (f"{SHOP}/bad", 3, 3), (f"{SHOP}/so", 1, 2),
     ]  # fmt: skip
     assert hard.failing[0].reason == "reason-2"
+    assert {reason: hard.reasons[reason] for reason in ("reason-0", "reason-1", "reason-2")} == {
+        "reason-0": 2, "reason-1": 1, "reason-2": 1,
+    }  # fmt: skip
     assert hard.all

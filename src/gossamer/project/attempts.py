@@ -5,6 +5,7 @@ How it fails: Misconfigured for what is no time or cursor; BackendUnavailable.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -22,6 +23,7 @@ from .story import AttemptView, attempt_view
 
 HARD_LOOKED_AT = 20_000  # attempts of a job, the newest, for its slowest and most failing pages
 AT_ONCE = 5_000
+MOST_REASONS = 20  # that are listed
 FINE = ("done", "unchanged", "redirected", "reparsed", "imported", "dropped")  # other outcomes are failures
 
 
@@ -56,10 +58,12 @@ class HardPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HardPages(msgspec.Struct, frozen=True, kw_only=True):
-    """The pages of a job that need a look. `looked_at` is how many of its newest attempts were counted."""
+    """The pages of a job that need a look. `reasons` counts failed attempts, the most frequent first; `looked_at` is
+    how many of its newest attempts were counted."""
 
     slowest: list[HardPage]
     failing: list[HardPage]
+    reasons: dict[str, int]
     looked_at: int
     all: bool  # these were all attempts of the job
 
@@ -92,9 +96,12 @@ async def hard_pages(project: Project, job: str, *, limit: int = 10) -> HardPage
         if cursor is None:
             break
     every = [_hard_page(tries) for tries in pages.values()]
+    failed = (one for tries in pages.values() for one in tries if one.outcome not in FINE)
+    reasons = Counter(one.reason or one.outcome for one in failed)
     return HardPages(
         slowest=sorted(every, key=lambda one: -one.latency)[:limit],
         failing=sorted((one for one in every if one.failures), key=lambda one: (-one.failures, -one.latency))[:limit],
+        reasons=dict(reasons.most_common(MOST_REASONS)),
         looked_at=looked,
         all=cursor is None,
     )

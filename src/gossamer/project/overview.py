@@ -49,6 +49,7 @@ class Recent(msgspec.Struct, frozen=True, kw_only=True):
 
     per_second: float  # attempts
     done_per_second: float
+    items_per_second: float
     success_rate: float | None
     p95: float | None  # seconds
     tokens_today: float
@@ -82,6 +83,7 @@ async def recent(project: Project) -> Recent:
     return Recent(
         per_second=whole.per_second,
         done_per_second=sum(whole.pages.get(name, 0) for name in SUCCESSES) / passed,
+        items_per_second=whole.items / passed,
         success_rate=whole.success_rate,
         p95=whole.p95,
         tokens_today=today.whole.tokens,

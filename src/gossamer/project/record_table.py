@@ -6,7 +6,9 @@ How it fails: BackendUnavailable; Misconfigured for a job that is not there.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import re
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -19,9 +21,12 @@ from ..pipeline.inspection import WHOLE
 from .keys import Caller, Sight
 from .open import Project
 from .records import FaultyRecord, FieldChange, RecordFilter, RecordVersions, changes, faulty_records, query_of
-from .wire_views import RecordQuery, seen_spiders, some_records
+from .wire_views import RecordQuery, seen_records, seen_spiders, some_records
 
 MOST_COLUMNS = 12
+MOST_SORTED = 10_000  # records that are read to sort them by a column
+SECONDS_SORTED = 0.6  # that this may take
+LONGEST_HELD = 400  # characters of a text, while the others are read
 MOST_CHARTS = 4
 MOST_DRAWN = 1e300  # an item may hold whole numbers that no float can
 FIRST_COLUMNS = ("title", "name", "headline", "url")  # what a reader knows a record by
@@ -47,12 +52,16 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of records. `total` is None for a caller who does not see all; `next` is given as `after`."""
+    """A page of records. `total` is None for a caller who does not see all; `next` is given as `after`.
+
+    `sorted_of`: the page is the beginning of so many records, sorted by a column, and there are others that were not
+    looked at. None: it is not, or those are all."""
 
     columns: list[str]
     rows: list[RecordRow]
     total: int | None
     next: int | None
+    sorted_of: int | None = None
 
 
 class RecordStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +126,63 @@ async def record_table(
         total=await project.records.count(query) if caller.is_admin else None,
         next=following,
     )
+
+
+async def sorted_table(
+    project: Project, caller: Caller, wanted: RecordFilter, *, search: str | None, column: str, limit: int, after: int
+) -> RecordTable:
+    """As `record_table`, by a field of the items; with a minus, downwards. What has no value comes last.
+
+    No store has an index for it, so the newest MOST_SORTED records that fit are read, in SECONDS_SORTED at most, and
+    the first `after + limit` of them are kept: a filter that means no more than those gives the whole order."""
+    query = msgspec.structs.replace(await searched(project, wanted, search), newest=True)
+    total = await project.records.count(query) if caller.is_admin else None
+    rows, read, whole = await _some_rows(seen_records(project, caller, query))
+    name, down = column.removeprefix("-"), column.startswith("-")
+    known = [(rank_of(row.data.get(name)), row) for row in rows if row.data.get(name) is not None]
+    unknown = [row for row in rows if row.data.get(name) is None]
+    choose = heapq.nlargest if down else heapq.nsmallest
+    end = after + limit
+    first = [row for _, row in choose(end, known, key=lambda pair: pair[0])]
+    shown = [*first, *unknown[: max(0, end - len(known))]][after:end]
+    return RecordTable(
+        columns=_columns([row.data for row in shown]),
+        rows=shown,
+        total=total,
+        next=end if end < read else None,
+        sorted_of=None if whole else read,
+    )
+
+
+async def _some_rows(records: AsyncIterator[StoredRecord]) -> tuple[list[RecordRow], int, bool]:
+    """The first rows, how many, and: are these all?"""
+    rows: list[RecordRow] = []
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SECONDS_SORTED):
+            async for record in records:
+                if len(rows) == MOST_SORTED:
+                    return rows, len(rows), False
+                row = _row(record)
+                rows.append(msgspec.structs.replace(row, data={name: _cut(value) for name, value in row.data.items()}))
+            return rows, len(rows), True
+    return rows, len(rows), False
+
+
+def _cut(value: Any) -> Any:
+    """A value that is not much longer than what a table shows of it."""
+    text = value if isinstance(value, str) else "" if isinstance(value, int | float | bool | None) else str(value)
+    if len(text) <= LONGEST_HELD:
+        return value
+    return text[:LONGEST_HELD]
+
+
+def rank_of(value: Any) -> tuple[int, float, str]:
+    """Where a value stands among others: numbers and amounts of money first, by size, then texts."""
+    if isinstance(value, dict) and {"amount", "currency"} <= value.keys():
+        value = float(value["amount"]) if _is_number("amount", value["amount"]) else str(value["amount"])
+    if isinstance(value, int | float):
+        return (0, float(value), "") if abs(value) < MOST_DRAWN else (0, MOST_DRAWN, "")
+    return (1, 0.0, str(value).casefold())
 
 
 def _row(record: StoredRecord) -> RecordRow:

@@ -16,13 +16,14 @@ from datetime import timedelta
 import msgspec
 
 from ..clock import iso_time
-from ..errors import InvalidUrl, Misconfigured
+from ..errors import BackendUnavailable, InvalidUrl, Misconfigured
 from ..frontier.contract import DeadFilter, SiteLoad, SiteOrder
 from ..frontier.learned_pace import longest
 from ..model.job import Job
-from ..model.url import site_of, typed_url
+from ..model.url import origin_of, site_of, typed_url
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings.effective import site_terms
+from ..store.contract import AttemptQuery
 from ..units import Rate, distance, moment, parse_duration, parse_rate, visible
 from .open import Project
 from .routes import BudgetView, SiteRoute, route_report
@@ -32,6 +33,7 @@ from .story import ANOTHER_JOB, learned_words, order_words
 JOBS_AT_ONCE = 8  # whose queues are asked for at the same time
 LONGEST_REST = timedelta(days=366)
 ROBOTS_SHOWN = 64 * 1024  # characters
+ATTEMPTS_LOOKED_AT = 200  # for the hosts that a site has
 
 # Why a site waits, as one word each. The first that holds is told.
 PAUSED, WINDOW, ORDERED, AWAY, RESTING, RATE, TURN, WORKER, IN_HAND, NOT_DUE = (
@@ -42,6 +44,7 @@ SORTS: dict[str, Callable[[SiteQueue], tuple[object, ...]]] = {
     "open": lambda one: (-one.open, one.site),
     "queued": lambda one: (-one.queued, one.site),
     "waiting": lambda one: (-one.waiting, one.site),
+    "leased": lambda one: (-one.leased, one.site),
     "site": lambda one: (one.site,),
     "next": lambda one: (one.next_at or "", -one.open, one.site),
 }
@@ -145,11 +148,13 @@ async def queue_by_site(
     cause: str | None = None,
     search: str = "",
     sort: str = "open",
+    reverse: bool = False,
     limit: int = 50,
     skip: int = 0,
     sees: Callable[[Job], bool] = lambda job: True,
 ) -> QueuePage:
-    """Sites with open pages of running jobs. Raises Misconfigured for a cause or an order that there is not."""
+    """Sites with open pages of running jobs; those with most, or with the soonest request, first, unless `reverse`.
+    Raises Misconfigured for a cause or an order that there is not."""
     if cause is not None and cause not in CAUSES:
         raise Misconfigured(f"{visible(cause)} is no cause; there is {', '.join(CAUSES)}.")
     if sort not in SORTS:
@@ -166,7 +171,7 @@ async def queue_by_site(
     now = project.clock.now()
     sites = [_site_queue(project, parts, orders.get(site), now) for site, parts in by_site.items()]
     causes = Counter(one.cause for one in sites)
-    sites = sorted((one for one in sites if cause in (None, one.cause)), key=SORTS[sort])
+    sites = sorted((one for one in sites if cause in (None, one.cause)), key=SORTS[sort], reverse=reverse)
     return QueuePage(
         sites=sites[skip : skip + limit],
         total=len(sites),
@@ -302,9 +307,10 @@ def _at_site(job: Job, load: SiteLoad, order: SiteOrder | None, windows: str, no
 
 
 async def _robots(project: Project, site: str) -> list[RobotsView]:
-    """Those of the site's own host and of its www, by either scheme, as far as they were read."""
+    """Those of the site's own host, of its www, and of the hosts that were asked of late, as far as they were read."""
     found = []
-    for origin in (f"{scheme}://{host}" for scheme in ("https", "http") for host in (site, f"www.{site}")):
+    usual = [f"{scheme}://{host}" for scheme in ("https", "http") for host in (site, f"www.{site}")]
+    for origin in dict.fromkeys((*usual, *await _asked_of_late(project, site))):
         entry = await project.state.robots.get(origin)
         if entry is not None:
             found.append(
@@ -317,6 +323,15 @@ async def _robots(project: Project, site: str) -> list[RobotsView]:
                 )
             )
     return found
+
+
+async def _asked_of_late(project: Project, site: str) -> list[str]:
+    """Origins of the newest attempts at a site; none while the record store is away."""
+    try:
+        found = await project.records.attempt_log(AttemptQuery(site=site), limit=ATTEMPTS_LOOKED_AT)
+    except BackendUnavailable:
+        return []
+    return list(dict.fromkeys(origin_of(one.url) for one in found.attempts))
 
 
 def site_named(domain: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from ..errors import InvalidUrl, Misconfigured
 from ..model.job import Job
 from ..model.url import parse_url
-from ..parse.arguments import read_arguments, with_arguments
+from ..parse.arguments import declared_arguments, read_arguments, with_arguments
 from ..parse.arguments import written_arguments as written_arguments  # for what people type
 from ..parse.discovery import is_file_ref, list_spiders, load_spider, make_importable
 from ..parse.site import PAGES, SITE_PART, PageSpider, SiteSpider
@@ -38,6 +38,7 @@ class SpiderView(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     class_name: str = msgspec.field(name="class")
     summary: str
+    arguments: tuple[str, ...] = ()  # that a run may set: name=value, with what the spider says unasked
 
 
 class BrokenSpider(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +64,25 @@ def spiders_of(settings: Settings) -> SpiderList:
     found = list_spiders(settings.root, settings.spiders)
     return SpiderList(
         [
-            SpiderView(name=one.name, file=str(one.path), class_name=one.spider.__name__, summary=one.summary)
+            SpiderView(
+                name=one.name,
+                file=str(one.path),
+                class_name=one.spider.__name__,
+                summary=one.summary,
+                arguments=_arguments_of(one.spider),
+            )
             for one in found.spiders
         ],
         [BrokenSpider(file=str(one.path), line=one.line, error=one.message) for one in found.broken],
     )
+
+
+def _arguments_of(spider: type[Spider]) -> tuple[str, ...]:
+    try:
+        names = declared_arguments(spider)
+    except Misconfigured:  # its annotations cannot be read: a run says so
+        return ()
+    return tuple(f"{name}={'' if (value := getattr(spider, name, None)) is None else value}" for name in names)
 
 
 def make_spiders_importable(settings: Settings) -> None:

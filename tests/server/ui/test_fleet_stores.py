@@ -16,6 +16,7 @@ from gossamer.project.dead_letters import DeadLetterChoice, list_letters
 from gossamer.project.jobs import cancel_job, show_job
 from gossamer.project.keys import LOCAL, Caller
 from gossamer.project.schedule_changes import add_schedule, new_schedule
+from gossamer.server.ui.templates import after_host
 from gossamer.server.ui.views import VIEWS
 from gossamer.settings import ScheduleTable
 from gossamer.store.contract import RecordQuery
@@ -116,8 +117,8 @@ async def _every_view_shows_what_there_is(screen: Screen, page: Page, done: str)
         "/ui/queue": "waits.example",
         "/ui/queue/waits.example": "is paused",
         "/ui/queue/shop.localhost": "Attempts at shop.localhost in the last day",
-        "/ui/dead": letter.url,
-        f"/ui/dead?job={done}&reason={letter.reason}": letter.url,
+        "/ui/dead": after_host(letter.url),
+        f"/ui/dead?job={done}&reason={letter.reason}": after_host(letter.url),
         f"/ui/dead/{done}/{letter.id}": letter.message.splitlines()[0],
         "/ui/schedules": "six-hourly",
         "/ui/schedules/six-hourly": "every 6",

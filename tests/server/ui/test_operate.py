@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -115,9 +116,14 @@ async def test_the_calendar_of_the_coming_day_lists_the_runs_of_all_schedules(sc
     await a_schedule(screen, "often", every="6h")
     page = await screen.person()
     await page.goto("/ui/schedules")
-    runs = page.get_by_role("region", name="Runs of the coming day").get_by_role("row").filter(has_text="often")
-    await expect(runs.first).to_be_visible()
-    assert 4 <= await runs.count() <= 5
+    lane = page.get_by_role("region", name="Runs of the coming day").get_by_role("row").filter(has_text="often")
+    await expect(lane).to_have_count(1)
+    marks = await lane.get_by_role("img", name="Runs of often").locator("rect").count()
+    assert 4 <= marks <= 5
+    await expect(lane.get_by_role("cell").first).to_have_text(str(marks))
+    times = await lane.locator("time").all_inner_texts()
+    assert len(times) == 3
+    assert all(re.fullmatch(r"\d\d:\d\d", one) for one in times), times
     await screen.project.state.schedules.remove("often")
 
 
@@ -244,9 +250,9 @@ async def test_an_alert_that_fires_is_shown_explained_and_silenced(screen: Scree
     row = page.get_by_role("region", name="Alerts").get_by_role("row", name="workers")
     await expect(row).to_contain_text("2 workers gave no sign of life")
     await expect(row.get_by_text("firing")).to_be_visible()
-    await page.get_by_label("Alert", exact=True).fill("workers")
+    await page.get_by_label("Alert", exact=True).select_option("workers")
     await page.get_by_label("Why", exact=True).fill("we know")
-    await page.get_by_role("button", name="Silence").click()
+    await page.get_by_role("button", name="Silence", exact=True).click()
     await expect(page.get_by_role("status").filter(has_text="Nobody is told of workers")).to_be_visible()
     (silence,) = await screen.project.state.alerts.silences()
     assert (silence.alert, silence.reason) == ("workers", "we know")
@@ -254,6 +260,11 @@ async def test_an_alert_that_fires_is_shown_explained_and_silenced(screen: Scree
     await page.get_by_role("button", name="End it").click()
     await expect(page.get_by_role("status").filter(has_text="workers is told again")).to_be_visible()
     assert await screen.project.state.alerts.silences() == []
+    await row.get_by_role("button", name="Silence for 1 h").click()
+    await expect(page.get_by_role("status").filter(has_text="Nobody is told of workers")).to_be_visible()
+    await expect(row.get_by_role("button")).to_have_count(0)
+    await page.get_by_role("button", name="End it").click()
+    await expect(row.get_by_role("button")).to_have_count(1)
     await page.get_by_role("region", name="Alerts").get_by_role("link", name="workers").click()
     await expect(page.get_by_role("heading", name="workers", level=1)).to_be_visible()
     await expect(page.get_by_text("2 workers gave no sign of life")).to_be_visible()

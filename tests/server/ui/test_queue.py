@@ -36,6 +36,33 @@ async def test_the_queue_says_for_each_site_why_it_waits_and_leads_to_its_page(s
     await cancel_job(screen.project, job)
 
 
+async def test_sites_are_sorted_in_both_directions(screen: Screen) -> None:
+    job, _ = await screen.project.state.jobs.open_job("sorted", JobTerms(), fresh=True)
+    await screen.project.state.jobs.pause_job(job.id, True)
+    for count, site in enumerate(("a.example", "b.example", "c.example"), 1):
+        urls = [f"https://{site}/{n}" for n in range(count)]
+        pages = [
+            Candidate(url=url, fingerprint=screen.project.rules.fingerprint(url), site=site, shape="/") for url in urls
+        ]
+        await screen.project.state.frontier.add(job.id, pages)
+    page = await screen.person()
+    for sort, wanted in (("site", "abc"), ("-site", "cba"), ("-queued", "cba"), ("queued", "abc")):
+        await page.goto(f"/ui/queue?job={job.id}&sort={sort}")
+        assert await page.locator("tbody th").all_inner_texts() == [f"{one}.example" for one in wanted], sort
+    await cancel_job(screen.project, job.id)
+
+
+async def test_the_page_of_a_site_shows_its_robots_txt_also_of_another_port_and_its_attempts(screen: Screen) -> None:
+    await screen.crawl(limit=5)
+    page = await screen.person()
+    await page.goto(f"/ui/queue/{SHOP}?range=hour")
+    await page.get_by_text(f"{screen.shop.url}robots.txt: 200").click()
+    await expect(page.get_by_text("Disallow: /cart")).to_be_visible()
+    await expect(page.get_by_role("img", name=f"Attempts at {SHOP} in the last hour")).to_be_visible()
+    await page.get_by_role("link", name="Month").click()
+    await expect(page.get_by_role("img", name=f"Attempts at {SHOP} in the last month")).to_be_visible()
+
+
 async def test_a_site_is_slowed_down_rests_and_goes_on_by_hand(screen: Screen) -> None:
     page = await screen.person()
     await page.goto(f"/ui/queue/{SHOP}")

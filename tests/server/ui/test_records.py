@@ -113,10 +113,8 @@ async def test_pages_of_a_list_follow_each_other(screen: Screen, crawled: dict[s
     await _crawled_twice(screen, crawled)
     page = await screen.person()
     stored = [one.key async for one in screen.project.records.records(RecordQuery(gone=False))]
-    for order, wanted in (("-stored", stored[::-1]), ("stored", stored)):
-        await page.goto("/ui/records")
-        await page.get_by_label("First").select_option(order)
-        await page.get_by_role("button", name="Show").click()
+    await page.goto("/ui/records")
+    for wanted in (stored[::-1], stored):
         shown = await page.locator("tbody th").all_inner_texts()
         assert len(shown) == 50
         while await page.get_by_role("link", name="Next page").count():
@@ -124,6 +122,28 @@ async def test_pages_of_a_list_follow_each_other(screen: Screen, crawled: dict[s
                 await page.keyboard.press("n")
             shown += await page.locator("tbody th").all_inner_texts()
         assert [key.removesuffix(" gone") for key in shown] == wanted
+        await page.get_by_role("link", name="Record, by age").click()
+
+
+async def test_records_are_sorted_by_a_click_on_a_column_and_filters_stay(
+    screen: Screen, crawled: dict[str, str]
+) -> None:
+    await _crawled_twice(screen, crawled)
+    page = await screen.person()
+    await page.goto("/ui/records?type=Product")
+    for direction in ("descending", "ascending"):
+        await page.get_by_role("link", name="price", exact=True).click()
+        head = page.get_by_role("columnheader", name="price")
+        await expect(head).to_have_attribute("aria-sort", direction)
+        place = (await page.locator("thead th").all_inner_texts()).index("price")
+        cells = await page.locator(f"tbody tr > :nth-child({place + 1})").all_inner_texts()
+        amounts = [float(one.partition("\u00a0")[0]) for one in cells if one]
+        assert amounts == sorted(amounts, reverse=direction == "descending")
+        assert len(amounts) > 10
+    assert "type=Product" in page.url
+    await page.get_by_label("Changed").select_option("1d")
+    await page.get_by_role("button", name="Show").click()
+    await expect(page.get_by_role("columnheader", name="price")).to_have_attribute("aria-sort", "ascending")
 
 
 async def test_quality_is_told_by_field_and_day(screen: Screen, crawled: dict[str, str]) -> None:
@@ -134,6 +154,15 @@ async def test_quality_is_told_by_field_and_day(screen: Screen, crawled: dict[st
     (rating,) = [score for score in await _scores(screen) if score.field == "rating"]
     row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="rating"))
     await expect(row.get_by_role("cell").nth(2)).to_have_text(f"{rating.checked:,}")
+
+    await page.get_by_role("link", name="Faultless").click()
+    await page.get_by_role("link", name="Faultless").click()
+    shares = await page.get_by_role("region", name="Scores by field").locator("tbody td:nth-child(6)").all_inner_texts()
+    values = [float(one.removesuffix(" %")) for one in shares]
+    assert values == sorted(values)
+    await page.get_by_label("Search").fill("rating")
+    await page.get_by_role("button", name="Show").click()
+    await expect(page.get_by_role("region", name="Scores by field").get_by_role("row")).to_have_count(2)
 
 
 async def _scores(screen: Screen):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from ...errors import Misconfigured
-from ...project.callbacks import CallbackState, list_callbacks, replay_callback, show_callback
-from ...project.keys import ADMIN, JOBS, SCOPES, SCRAPE, add_key, audit_lines, list_keys, revoke_key
+from ...project.callbacks import CallbackState, CallbackView, list_callbacks, replay_callback, show_callback
+from ...project.keys import ADMIN, JOBS, SCOPES, SCRAPE, KeyView, add_key, audit_lines, list_keys, revoke_key
 from ...project.settings_view import setting_lines
 from ...units import parse_duration
 from ..answers import ApiError
+from .row_page import RowFilters, Skipped, row_page
 from .view import Action, Context, Done, Question, Shown, View, Visit, missing
 
-SHOWN = 200
+LINES_AT_ONCE = 100  # of the audit log
+CALLBACKS_LOOKED_AT = 1000
 Text = Annotated[str, Meta(max_length=500)]
 
 
@@ -24,8 +27,12 @@ class SettingsFilters(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool = False
 
 
-class CallbacksFilters(msgspec.Struct, frozen=True, kw_only=True):
+class CallbacksFilters(RowFilters, frozen=True, kw_only=True):
     state: CallbackState | None = None
+
+
+class KeysFilters(RowFilters, frozen=True, kw_only=True):
+    lines: Skipped = 0  # of the audit log, before those that are shown
 
 
 class KeyForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +59,31 @@ async def settings(visit: Visit) -> Context:
     return {"lines": lines, "filtered": bool(chosen.q or chosen.changed)}
 
 
+KEY_COLUMNS: dict[str, Callable[[KeyView], object]] = {
+    "key": lambda one: one.name.casefold(),
+    "made": lambda one: one.created_at,
+    "used": lambda one: one.used_at,
+    "expires": lambda one: one.expires_at,
+}
+CALLBACK_COLUMNS: dict[str, Callable[[CallbackView], object]] = {
+    "to": lambda one: one.url,
+    "tries": lambda one: one.tries,
+    "next": lambda one: one.next_at,
+    "made": lambda one: one.made_at,
+}
+
+
 async def keys(visit: Visit) -> Context:
-    return {"keys": await list_keys(visit.project), "audit": await audit_lines(visit.project, limit=SHOWN)}
+    chosen, every = visit.of(KeysFilters), await list_keys(visit.project)
+    text = "{0.name} {0.id} {0.state} {0.scopes}".format
+    return {"any": bool(every), "page": row_page(every, chosen, text=text, columns=KEY_COLUMNS)}
+
+
+async def audit(visit: Visit) -> Context:
+    skipped = visit.of(KeysFilters).lines
+    found = await audit_lines(visit.project, limit=skipped + LINES_AT_ONCE + 1)
+    end = skipped + LINES_AT_ONCE
+    return {"audit": found[skipped:end], "older": end if len(found) > end else None}
 
 
 async def make_key(visit: Visit) -> Shown:
@@ -82,9 +112,13 @@ async def revoke(visit: Visit) -> Done:
 
 
 async def callbacks(visit: Visit) -> Context:
-    state = visit.of(CallbacksFilters).state
-    found = await list_callbacks(visit.project, owner=_owner(visit), state=state, limit=SHOWN)
-    return {"callbacks": found, "states": [one.value for one in CallbackState], "filtered": state is not None}
+    chosen = visit.of(CallbacksFilters)
+    found = await list_callbacks(visit.project, owner=_owner(visit), state=chosen.state, limit=CALLBACKS_LOOKED_AT)
+    return {
+        "page": row_page(found, chosen, text="{0.id} {0.url} {0.job} {0.message}".format, columns=CALLBACK_COLUMNS),
+        "states": [one.value for one in CallbackState],
+        "filtered": bool(chosen.q or chosen.state is not None),
+    }
 
 
 async def send_again(visit: Visit) -> Done:
@@ -112,7 +146,15 @@ VIEWS = (
         or_scope=SCRAPE,
         group="Operate",
     ),
-    View(path="/ui/keys", title="Keys", template="keys.html", regions={"listed": keys}, scope=ADMIN, group="Operate"),
+    View(
+        path="/ui/keys",
+        title="Keys",
+        template="keys.html",
+        regions={"listed": keys, "audit": audit},
+        query=KeysFilters,
+        scope=ADMIN,
+        group="Operate",
+    ),
     View(
         path="/ui/settings",
         title="Settings",

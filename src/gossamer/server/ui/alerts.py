@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from ...errors import Misconfigured
-from ...model.alert import AlertState
+from ...model.alert import USUAL, AlertState
 from ...project.alerts import (
+    AlertChangeView,
+    AlertView,
     alert_history,
     list_alerts,
     list_notices,
@@ -20,14 +23,17 @@ from ...project.alerts import (
 )
 from ...project.keys import ADMIN, METRICS
 from ...units import parse_duration
+from .row_page import RowFilters, row_page
 from .templates import segment
 from .view import Action, Context, Done, View, Visit, missing
 
-SHOWN = 50
+SHOWN = 50  # messages
+MOST_FIRING = 200  # alerts on a page
+CHANGES_LOOKED_AT = 1000
 Text = Annotated[str, Meta(max_length=300)]
 
 
-class AlertFilters(msgspec.Struct, frozen=True, kw_only=True):
+class AlertFilters(RowFilters, frozen=True, kw_only=True):
     state: AlertState | None = None
 
 
@@ -47,14 +53,35 @@ class ChannelForm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def listed(visit: Visit) -> Context:
-    state = visit.of(AlertFilters).state
-    found = await list_alerts(visit.project, state)
-    return {"found": found, "states": [one.value for one in AlertState], "filtered": state is not None}
+    chosen = visit.of(AlertFilters)
+    found = await list_alerts(visit.project, chosen.state)
+    wanted = msgspec.structs.replace(chosen, after=0)
+    return {
+        "found": found,
+        "alerts": row_page(found.alerts, wanted, text=_text, columns=COLUMNS, limit=MOST_FIRING),
+        "states": [one.value for one in AlertState],
+        "names": [("*", "every alert"), *USUAL],
+        "filtered": bool(chosen.q or chosen.state is not None),
+    }
+
+
+COLUMNS: dict[str, Callable[[AlertView], object]] = {
+    "alert": lambda one: one.alert,
+    "severity": lambda one: one.severity.value,
+    "since": lambda one: one.since,
+}
+
+
+def _text(one: AlertView | AlertChangeView) -> str:
+    return f"{one.alert} {one.subject} {one.message}"
 
 
 async def past(visit: Visit) -> Context:
+    chosen = visit.of(AlertFilters)
+    wanted = msgspec.structs.replace(chosen, sort="")
+    changes = await alert_history(visit.project, limit=CHANGES_LOOKED_AT)
     return {
-        "history": await alert_history(visit.project, limit=SHOWN),
+        "page": row_page(changes, wanted, text=_text, columns={}),
         "notices": await list_notices(visit.project, limit=SHOWN),
     }
 

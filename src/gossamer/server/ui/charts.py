@@ -17,10 +17,17 @@ from markupsafe import Markup
 from ... import units
 from ...clock import iso_time
 
-WIDTH, HEIGHT = 720, 210
+WIDTH, HEIGHT = 720, 240
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 24
 MOST_ROWS = 400  # of the table; a chart has no more points
-STEPS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 7 * 86400, 28 * 86400)
+MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
+STEPS = (
+    *(1, 2, 5, 10, 15, 30), *(n * MINUTE for n in (1, 2, 5, 10, 30)), *(n * HOUR for n in (1, 2, 3, 6, 12)),
+    *(n * DAY for n in (1, 2, 7, 28)),
+)  # fmt: skip  # between two marks on the axis of time
+SHORT = 10 * MINUTE  # the marks of a chart of less than that name the second
+FORMS = {"day": "%d %b", "clock": "%H:%M", "second": "%H:%M:%S"}  # gossamer.js has the same for the reader's zone
+HOURS_ROOM = 0.95  # a mark beyond this share of the line would not fit beside it
 WIDE_STEPS = 7  # marks on the axis of time, at most
 
 
@@ -47,7 +54,9 @@ def percent(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    return units.span(value) if value >= 1 or not value else f"{value * 1000:.0f} ms"
+    if not value:
+        return "0 s"
+    return units.span(value) if value >= 1 else f"{value * 1000:.0f} ms"
 
 
 def size(value: float) -> str:
@@ -58,12 +67,20 @@ WORDS: dict[str, Words] = {"plain": plain, "percent": percent, "seconds": second
 
 
 def lines(
-    label: str, times: Sequence[float], series: Sequence[Series], *, unit: str = "plain", top: float = 0
+    label: str,
+    times: Sequence[float],
+    series: Sequence[Series],
+    *,
+    unit: str = "plain",
+    top: float = 0,
+    stepped: bool = False,
+    daily: bool = False,
 ) -> Markup:
-    """A line for each series. `top`: the axis goes up to this at least."""
-    frame = _Frame(label, times, series, unit, max([top, *_known(one.values for one in series)]))
-    shapes = [_line(frame, one) for one in series]
-    return frame.drawn(shapes)
+    """A line for each series. `top`: the axis goes up to this at least. `stepped`: each value holds until the next.
+    `daily`: the moments are days."""
+    high = max([top, *_known(one.values for one in series)])
+    frame = _Frame(label, times, series, unit, high, daily=daily)
+    return frame.drawn(_line(frame, one, stepped=stepped) for one in series)
 
 
 def areas(label: str, times: Sequence[float], series: Sequence[Series], *, unit: str = "plain") -> Markup:
@@ -121,13 +138,40 @@ def meter(label: str, parts: Iterable[tuple[str, float, str]]) -> Markup:
     )
 
 
-def spark(label: str, values: Sequence[float | None], kind: str = "a") -> Markup:
-    """A line without axes, as high as a line of text."""
+def lane(label: str, times: Sequence[float], begin: float, end: float) -> Markup:
+    """Moments of one kind as marks on a line from `begin` to `end`, over which `hours` may stand."""
+    marks = Markup("").join(
+        Markup('<rect class="bar a" x="{:.2f}%" width="3" height="100%" rx="1"><title>{}</title></rect>').format(
+            (at - begin) / (end - begin) * 100, _utc(at)
+        )
+        for at in times[:MOST_ROWS]
+    )
+    return Markup('<svg class="lane" role="img" aria-label="{}: {}">{}</svg>').format(label, len(times), marks)
+
+
+def hours(begin: float, end: float, step: float = 3 * HOUR) -> Markup:
+    """The clock above lanes."""
+    first = math.ceil(begin / step) * step
+    marks = [first + n * step for n in range(int((end - first) / step) + 1)]
+    return Markup('<svg class="hours" aria-hidden="true">{}</svg>').format(
+        Markup("").join(
+            Markup('<text class="tick" x="{:.2f}%" y="12" data-at="{}" data-form="clock">{}</text>').format(
+                (at - begin) / (end - begin) * 100,
+                iso_time(at),
+                datetime.fromtimestamp(at, UTC).strftime(FORMS["clock"]),
+            )
+            for at in marks
+            if (at - begin) / (end - begin) < HOURS_ROOM
+        )
+    )
+
+
+def spark(label: str, values: Sequence[float | None], kind: str = "a", *, low: float, high: float) -> Markup:
+    """A line without axes, as high as a line of text; its room is from `low` to `high`."""
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return Markup("")
-    low, high = min(known), max(known)
-    room = high - low or 1.0
+    room = high - low
     points = [
         f"{n / (len(values) - 1) * 96 + 2:.1f},{22 - (value - low) / room * 20:.1f}"
         for n, value in enumerate(values)
@@ -151,17 +195,21 @@ class _Frame:
         high: float,
         *,
         banded: bool = False,
+        daily: bool = False,
     ) -> None:
         self._label = label
         self._times = list(times)[:MOST_ROWS]
         self._series = series
         self._words = WORDS[unit]
+        self._daily = daily
         self._ticks = _ticks(high, whole=all(one == int(one) for one in _known(one.values for one in series)))
         first, last = (self._times[0], self._times[-1]) if self._times else (0.0, 1.0)
-        step = min((b - a for a, b in pairwise(self._times) if b > a), default=1.0)
+        step = min((b - a for a, b in pairwise(self._times) if b > a), default=DAY if daily else 1)
         margin = step / 2 if banded or last <= first else 0.0
         self._begin, self._end = first - margin, last + margin
-        self.band = (WIDTH - LEFT - RIGHT) * step / (self._end - self._begin)
+        room = self._end - self._begin
+        self.band = (WIDTH - LEFT - RIGHT) * step / room
+        self._form = "day" if daily or room > 2 * DAY else "clock" if room > SHORT else "second"
 
     def x(self, at: float) -> float:
         return LEFT + (at - self._begin) / (self._end - self._begin) * (WIDTH - LEFT - RIGHT)
@@ -172,9 +220,11 @@ class _Frame:
     def drawn(self, shapes: Iterable[str]) -> Markup:
         if not self._times:
             return Markup('<p class="empty">No figures yet.</p>')
+        kind = "chart daily" if self._daily else "chart"
         svg = Markup(
-            '<svg class="chart" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{axes}{shapes}{hits}</svg>'
+            '<svg class="{kind}" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{axes}{shapes}{hits}</svg>'
         ).format(
+            kind=kind,
             w=WIDTH,
             h=HEIGHT,
             label=self._label,
@@ -196,9 +246,9 @@ class _Frame:
                     '<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
                 ).format(LEFT, WIDTH - RIGHT, LEFT - 6, y + 4, self._words(tick), y=y)
             )
+        form = self._form
         for at in self._marks():
-            form = "day" if self._end - self._begin > 2 * 86400 else "clock"
-            shown = datetime.fromtimestamp(at, UTC).strftime("%d %b" if form == "day" else "%H:%M")
+            shown = datetime.fromtimestamp(at, UTC).strftime(FORMS[form])
             parts.append(
                 Markup(
                     '<text class="tick" x="{:.1f}" y="{}" text-anchor="middle" data-at="{}" data-form="{}">{}</text>'
@@ -209,10 +259,11 @@ class _Frame:
     def _marks(self) -> list[float]:
         """Round moments on the axis of time."""
         room = self._end - self._begin
-        step = next((one for one in STEPS if room / one <= WIDE_STEPS), STEPS[-1])
+        most = 4 if self._form == "second" else WIDE_STEPS
+        step = next((one for one in STEPS if room / one <= most and (one >= DAY or not self._daily)), STEPS[-1])
         first = math.ceil(self._times[0] / step) * step
         marks = [first + n * step for n in range(int(room / step) + 1)]
-        return [at for at in marks if self._begin <= at <= self._end and LEFT + 14 <= self.x(at) <= WIDTH - 20]
+        return [at for at in marks if self._begin <= at <= self._end and LEFT + 20 <= self.x(at) <= WIDTH - 20]
 
     def _hits(self) -> Markup:
         """An invisible strip at each moment: the browser itself shows its words, the script shows them nicer."""
@@ -268,14 +319,17 @@ class _Frame:
         ).format(label=self._label, head=head, rows=Markup("").join(rows))
 
 
-def _line(frame: _Frame, series: Series) -> str:
+def _line(frame: _Frame, series: Series, *, stepped: bool = False) -> str:
     """Broken where a value is missing; a value alone is a dot."""
     pieces: list[list[str]] = [[]]
     for at, value in zip(frame._times, series.values, strict=False):
         if value is None:
             pieces.append([])
-        else:
-            pieces[-1].append(f"{frame.x(at):.1f},{frame.y(value):.1f}")
+            continue
+        x, y = f"{frame.x(at):.1f}", f"{frame.y(value):.1f}"
+        if stepped and pieces[-1]:
+            pieces[-1].append(f"{x},{pieces[-1][-1].partition(',')[2]}")
+        pieces[-1].append(f"{x},{y}")
     shapes = []
     for piece in pieces:
         if len(piece) == 1:

@@ -62,6 +62,7 @@ def chart_series(found: History) -> Context:
             Series(reason, [point.errors.get(reason, 0) for point in found.points], colour)
             for reason, colour in zip(reasons, COLOURS, strict=False)
         ],
+        "items": [Series("items", [point.items for point in found.points], "b")],
         "tokens": [Series("credits", [point.tokens for point in found.points], "a")] if found.whole.tokens else [],
     }
 

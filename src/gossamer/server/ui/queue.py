@@ -10,14 +10,20 @@ from msgspec import Meta
 from ...project.attempts import FINE
 from ...project.figures import Point, history
 from ...project.keys import ADMIN, JOBS
+from ...project.overview import RANGES, Range
 from ...project.sites import CAUSES, queue_by_site, rest_site, resume_site, site_named, site_view, slow_site
-from .charts import Series, areas
+from .charts import Series, bars, lines
 from .templates import segment
 from .view import Action, Context, Done, View, Visit
 
 AT_ONCE = 50
-DAY = 86_400.0
+BLOCKED = "blocked"
+COUNTS = ("open", "queued", "waiting", "leased")  # columns that are shown downwards first: with a minus
 Text = Annotated[str, Meta(max_length=500)]
+
+
+class SiteFilters(msgspec.Struct, frozen=True, kw_only=True):
+    range: Range = "day"
 
 
 class QueueFilters(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +44,14 @@ class RestForm(msgspec.Struct, frozen=True, kw_only=True):
 
 async def listed(visit: Visit) -> Context:
     chosen = visit.of(QueueFilters)
+    column = chosen.sort.removeprefix("-")
     page = await queue_by_site(
         visit.project,
         job=chosen.job,
         cause=chosen.cause,
         search=chosen.q,
-        sort=chosen.sort.removeprefix("-"),
+        sort=column,
+        reverse=chosen.sort.startswith("-") is not (column in COUNTS),
         limit=AT_ONCE,
         skip=chosen.after,
         sees=visit.caller.sees,
@@ -56,17 +64,29 @@ async def one(visit: Visit) -> Context:
 
 
 async def figures(visit: Visit) -> Context:
-    project, site = visit.project, site_named(visit.path["site"])
-    found = await history(project, since=project.clock.now() - DAY, domain=site)
-    return {"chart_of": answers_chart(f"Attempts at {site} in the last day", found.points), "whole": found.whole}
+    project, site, chosen = visit.project, site_named(visit.path["site"]), visit.of(SiteFilters).range
+    back, step = RANGES[chosen]
+    found = await history(project, since=project.clock.now() - back.total_seconds(), step=step, domain=site)
+    times = [point.at for point in found.points]
+    took = [Series("on average", [point.seconds for point in found.points])]
+    return {
+        "chart_of": answers_chart(f"Attempts at {site} in the last {chosen}", found.points),
+        "answers": lines("Time to answer", times, took, unit="seconds"),
+        "whole": found.whole,
+        "blocked": found.whole.pages.get(BLOCKED, 0),
+        "failed": sum(count for outcome, count in found.whole.pages.items() if outcome not in (*FINE, BLOCKED)),
+        "ranges": tuple(RANGES),
+    }
 
 
 def answers_chart(label: str, points: list[Point]) -> object:
-    """Attempts that went well and those that did not, over time."""
+    """Attempts that went well, those that were blocked and those that failed otherwise, over time."""
     fine = [float(sum(count for outcome, count in point.pages.items() if outcome in FINE)) for point in points]
+    blocked = [float(point.pages.get(BLOCKED, 0)) for point in points]
     every = [float(sum(point.pages.values())) for point in points]
-    bad = [total - good for total, good in zip(every, fine, strict=True)]
-    return areas(label, [point.at for point in points], [Series("failed", bad, "bad"), Series("fine", fine, "ok")])
+    failed = [total - good - no for total, good, no in zip(every, fine, blocked, strict=True)]
+    series = [Series("failed", failed, "bad"), Series("blocked", blocked, "warn"), Series("fine", fine, "ok")]
+    return bars(label, [point.at for point in points], series)
 
 
 def page_of(site: str) -> str:
@@ -105,6 +125,7 @@ VIEWS = (
         title="Site",
         template="site.html",
         regions={"one": one, "figures": figures},
+        query=SiteFilters,
         scope=ADMIN,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -13,16 +14,26 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from ...project.keys import JOBS, RECORDS
-from ...project.record_table import record_kinds, record_table, searched, some_faulty, story_of_record
+from ...project.record_table import (
+    MOST_SORTED,
+    record_kinds,
+    record_table,
+    searched,
+    some_faulty,
+    sorted_table,
+    story_of_record,
+)
 from ...project.records import QualityScore, RecordFilter
 from ...project.wire_views import LAST_NUMBER, record_lines, seen_history, seen_quality
 from ...project.wire_views import record_table as csv_table
 from ...units import parse_duration, visible
 from ..record_routes import LINES, TABLE, as_lines, streamed
-from .charts import Series
+from .charts import Series, spark
+from .row_page import RowFilters, row_page
 from .view import Context, Download, View, Visit, check_seen, missing
 
 AT_ONCE = 50
+FIELD = "field."  # before the name of an item's own column that records are sorted by
 LONGEST_DIFF = 4_000  # characters of a text that are compared
 MOST_WORDS = 60  # between the first and the last difference: what is longer, and chosen with malice, would take minutes
 VERSIONS_SHOWN = 200
@@ -40,7 +51,7 @@ class RecordFilters(msgspec.Struct, frozen=True, kw_only=True):
     job: Text | None = None
     changed: Literal["1h", "1d", "7d", "30d"] | None = None
     gone: bool = False
-    sort: Literal["-stored", "stored"] = "-stored"
+    sort: Text = "-stored"  # or `stored`, or `field.NAME`, with or without a minus
     after: Annotated[int, Meta(ge=0, le=LAST_NUMBER)] = 0
 
 
@@ -54,7 +65,7 @@ class RecordWanted(msgspec.Struct, frozen=True, kw_only=True):
     site: Text | None = None
 
 
-class QualityFilters(msgspec.Struct, frozen=True, kw_only=True):
+class QualityFilters(RowFilters, frozen=True, kw_only=True):
     spider: Text | None = None
     days: Literal[7, 30, 90] = 30
 
@@ -62,17 +73,30 @@ class QualityFilters(msgspec.Struct, frozen=True, kw_only=True):
 async def listed(visit: Visit) -> Context:
     chosen = visit.of(RecordFilters)
     wanted = await _filter(visit, chosen)
-    table = await record_table(
-        visit.project,
-        visit.caller,
-        wanted,
-        search=chosen.q,
-        newest=chosen.sort == "-stored",
-        limit=AT_ONCE,
-        after=chosen.after,
-    )
+    down, field = "-" * chosen.sort.startswith("-"), chosen.sort.removeprefix("-")
+    if field.startswith(FIELD):
+        table = await sorted_table(
+            visit.project,
+            visit.caller,
+            wanted,
+            search=chosen.q,
+            column=down + field.removeprefix(FIELD),
+            limit=AT_ONCE,
+            after=min(chosen.after, MOST_SORTED),
+        )
+    else:
+        table = await record_table(
+            visit.project,
+            visit.caller,
+            wanted,
+            search=chosen.q,
+            newest=chosen.sort != "stored",
+            limit=AT_ONCE,
+            after=chosen.after,
+        )
     return {
         "table": table,
+        "numbers": {name for name in table.columns if all(is_number(row.data.get(name)) for row in table.rows)},
         "cell": cell,
         "kinds": await record_kinds(visit.project, visit.caller),
         "filtered": wanted != RecordFilter() or chosen.q,
@@ -128,15 +152,34 @@ async def scores(visit: Visit) -> Context:
         Series(f"{spider}: {type}", [by_day[day].faultless_share if day in by_day else None for day in days], colour)
         for ((spider, type), by_day), colour in zip(sorted(whole.items()), COLOURS * 20, strict=False)
     ]
-    latest = days[-1] if days else ""
-    fields = [score for score in found if score.day == latest and not score.is_of_pages]
+    fields: dict[tuple[str, str, str], dict[str, QualityScore]] = {}
+    for score in found:
+        if not score.is_of_pages:
+            fields.setdefault((score.spider, score.type, score.field), {})[score.day] = score
+    latest = [by_day[max(by_day)] for by_day in fields.values()]
+    page = row_page(latest, chosen, text="{0.spider} {0.type} {0.field} {0.rules}".format, columns=SCORE_COLUMNS)
     return {
         "times": [datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() for day in days],
         "series": series[: len(COLOURS)],
-        "fields": fields,
-        "latest": latest,
+        "page": page,
+        "sparks": [_spark(fields[one.spider, one.type, one.field], days) for one in page.rows],
         "kinds": await record_kinds(visit.project, visit.caller),
     }
+
+
+SCORE_COLUMNS: dict[str, Callable[[QualityScore], object]] = {
+    "field": lambda one: one.field,
+    "checked": lambda one: one.checked,
+    "filled": lambda one: None if one.is_whole else one.filled_share,
+    "faultless": lambda one: one.faultless_share,
+}
+
+
+def _spark(by_day: dict[str, QualityScore], days: list[str]) -> Markup:
+    """The share of faultless values of a field over the days; nothing where there is one day alone."""
+    shares = [by_day[day].faultless_share if day in by_day else None for day in days]
+    label = ", ".join(f"{day}: {value:.0%}" for day, value in zip(days, shares, strict=True) if value is not None)
+    return spark(label, shares, "bad" if min(one for one in shares if one is not None) < 1 else "ok", low=0, high=1)
 
 
 async def faulty(visit: Visit) -> Context:
@@ -153,6 +196,13 @@ async def faulty(visit: Visit) -> Context:
 def written(value: Any) -> str:
     """Any value of an item, as JSON that people can read."""
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def is_number(value: Any) -> bool:
+    """A value that stands at the right of its column: a number, an amount of money, or none."""
+    if isinstance(value, dict):
+        return {"amount", "currency"} <= value.keys()
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def cell(value: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated
 
@@ -19,22 +21,21 @@ from ...project.schedule_changes import (
     run_schedule,
     written_trigger,
 )
-from ...project.schedules import calendar, list_schedules, show_schedule
+from ...project.schedules import ScheduleView, calendar, list_schedules, show_schedule
 from ...project.wire_schedules import ScheduleWish, write_schedule
 from ...units import many, seconds_of
-from .charts import Series, bars
+from .charts import hours, lane
 from .forms import read_into
+from .row_page import RowFilters, row_page
 from .templates import segment
 from .view import Action, Context, Done, Question, View, Visit, missing
 
-HOUR = 3600.0
 DAY = timedelta(days=1)
-SHOWN = 50
+LANES_SHOWN = 50
 Text = Annotated[str, Meta(max_length=1000)]
 
 
-class SchedulesFilters(msgspec.Struct, frozen=True, kw_only=True):
-    q: Text = ""
+class SchedulesFilters(RowFilters, frozen=True, kw_only=True):
     state: Text | None = None
 
 
@@ -53,40 +54,43 @@ class AddForm(EditForm, frozen=True, kw_only=True):
     arguments: Annotated[str, Meta(max_length=10_000)] = ""  # name=value, one on each line
 
 
+COLUMNS: dict[str, Callable[[ScheduleView], object]] = {
+    "name": lambda one: one.name.casefold(),
+    "spider": lambda one: one.spider.casefold(),
+    "next": lambda one: one.next,
+    "runs": lambda one: one.runs,
+}
+
+
 async def listed(visit: Visit) -> Context:
     chosen = visit.of(SchedulesFilters)
     found = await list_schedules(visit.project)
-    states: dict[str, int] = {}
-    for one in found.schedules:
-        states[one.state] = states.get(one.state, 0) + 1
-    shown = [
-        one
-        for one in found.schedules
-        if chosen.q.lower() in f"{one.name} {one.spider}".lower() and chosen.state in (None, one.state)
-    ]
+    wanted = [one for one in found.schedules if chosen.state in (None, one.state)]
+    page = row_page(wanted, chosen, text=lambda one: f"{one.name} {one.spider}", columns=COLUMNS)
     now = visit.project.clock.now()
     return {
         "found": found,
-        "shown": shown,
-        "states": states,
-        "overdue": {one.name for one in shown if one.next is not None and seconds_of(one.next) <= now},
+        "page": page,
+        "states": dict(Counter(one.state for one in found.schedules).most_common()),
+        "overdue": {one.name for one in page.rows if one.next is not None and seconds_of(one.next) <= now},
         "filtered": bool(chosen.q or chosen.state),
     }
 
 
 async def day(visit: Visit) -> Context:
-    ticks = await calendar(visit.project, DAY)
-    first = visit.project.clock.now() // HOUR * HOUR
-    times = [first + n * HOUR for n in range(25)]
-    counts = [0.0] * len(times)
-    for tick in ticks.ticks:
-        place = int((seconds_of(tick.at) - first) // HOUR)
-        counts[min(max(place, 0), len(times) - 1)] += 1
+    """A lane for each schedule with its runs of the coming day; the one that runs next is the first."""
+    found, now = await calendar(visit.project, DAY), visit.project.clock.now()
+    runs: dict[str, list[float]] = {}
+    for tick in found.ticks:
+        runs.setdefault(tick.schedule, []).append(max(seconds_of(tick.at), now))
+    end = now + DAY.total_seconds()
+    lanes = [(name, times, lane(f"Runs of {name}", times, now, end)) for name, times in runs.items()]
     return {
-        "ticks": ticks.ticks[:SHOWN],
-        "total": len(ticks.ticks),
-        "cut": ticks.cut,
-        "chart_of": bars("Runs in the coming day, by hour", times, [Series("runs", counts)]),
+        "lanes": lanes[:LANES_SHOWN],
+        "more": len(lanes) - LANES_SHOWN,
+        "total": len(found.ticks),
+        "cut": found.cut,
+        "hours": hours(now, end),
     }
 
 

@@ -14,9 +14,11 @@ from ...project.playground import KINDS, Kind, fetch_to_try, try_selector
 from ...project.spiders import spiders_of, written_arguments
 from ...project.wire_jobs import CrawlWish, begin_crawl
 from ..answers import ApiError
+from .row_page import RowFilters, row_page
 from .templates import link
 from .view import Action, Context, Done, View, Visit
 
+AT_ONCE = 20  # spiders
 HTML_SHOWN = 20_000  # characters of a page
 Address = Annotated[str, Meta(max_length=2083)]
 Selector = Annotated[str, Meta(max_length=2000)]
@@ -39,7 +41,9 @@ class TryFilters(msgspec.Struct, frozen=True, kw_only=True):
 
 async def listed(visit: Visit) -> Context:
     found = await asyncio.to_thread(spiders_of, visit.project.settings)
-    return {"found": found, "site": str(visit.project.settings.root)}
+    chosen = visit.of(RowFilters)
+    page = row_page(found.spiders, chosen, text="{0.name} {0.summary} {0.file}".format, columns={}, limit=AT_ONCE)
+    return {"found": found, "page": page, "filtered": bool(chosen.q)}
 
 
 async def run(visit: Visit) -> Done:
@@ -99,6 +103,7 @@ VIEWS = (
         title="Spiders",
         template="spiders.html",
         regions={"listed": listed},
+        query=RowFilters,
         scope=JOBS,
         group="Work",
         live=False,

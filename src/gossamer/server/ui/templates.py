@@ -75,6 +75,7 @@ class Templates:
             size=size,
             many=units.many,
             outside=outside,
+            after_host=after_host,
             lines=lines,
             chart=charts,
             counted=counted,
@@ -121,6 +122,12 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
+def after_host(url: str) -> str:
+    """What stands behind the host, for a list that names the host beside it."""
+    _, slash, path = url.partition("://")[2].partition("/")
+    return slash + path if slash else url
+
+
 def outside(url: str | None, words: str = "") -> object:
     """A link to a page of somebody else. What is no web address is shown as text."""
     if not url:
@@ -136,12 +143,16 @@ def outside(url: str | None, words: str = "") -> object:
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-def time(at: str | float | None, *, empty: str = "") -> object:
-    """A moment: the reader's script writes it in the reader's zone."""
+def time(at: str | float | None, *, empty: str = "", form: str = "") -> object:
+    """A moment: the reader's script writes it in the reader's zone, as a distance or in a `form` of charts.FORMS."""
     if at is None or at == "":
         return empty
     iso = iso_time(at) if isinstance(at, int | float) else at
-    words = datetime.fromisoformat(iso).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    moment = datetime.fromisoformat(iso).astimezone(UTC)
+    words = moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+    if form:
+        brief = moment.strftime(charts.FORMS[form])
+        return Markup('<time datetime="{}" title="{}" data-form="{}">{}</time>').format(iso, words, form, brief)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, words, words)
 
 

@@ -14,6 +14,8 @@ from ...project.keys import JOBS, RECORDS
 from ...project.story import AttemptView, JobStory, Story
 from ...project.wire_views import seen_story
 from ...units import seconds_of, span
+from .charts import seconds
+from .templates import link, segment
 from .view import Context, View, Visit, check_seen
 
 AT_ONCE = 100
@@ -42,7 +44,7 @@ class OneFilters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(NamedTuple):
-    """One step in the story of a URL. `kind` is a colour: good, bad, warn or quiet."""
+    """One step in the story of a URL. `kind` is a colour: good, bad, warn or quiet; `href` is a page about it."""
 
     at: str
     title: str
@@ -71,23 +73,26 @@ def timeline(story: Story) -> list[Event]:
     ]
     for record in story.records:
         words = f"version {record.version} of {record.key}, by {record.spider}"
-        events.append(Event(record.last_changed, f"record {record.type}", words, "good"))
+        page = link("/ui/record", type=record.type, site=record.site, key=record.key)
+        events.append(Event(record.last_changed, f"record {record.type}", words, "good", page))
     return sorted(events, key=lambda event: event.at)
 
 
 def _of_job(job: JobStory) -> list[Event]:
     found = f"on {job.found_on}" if job.found_on else "as a seed"
-    events = [Event(job.created_at, "found", f"{found}, by {job.job}, depth {job.depth}", "quiet")]
+    words, page = f"{found}, by {job.job}, depth {job.depth}", f"/ui/jobs/{segment(job.job)}"
+    events = [Event(job.created_at, "found", words, "quiet", page)]
     events += [Event(one.at, "incident", one.what, "warn") for one in job.incidents]
     return events
 
 
 def _of_attempt(one: AttemptView) -> Event:
-    parts = [f"status {one.status}" if one.status else "no answer", f"in {span(one.latency)}", f"by {one.route}"]
+    parts = [f"status {one.status}" if one.status else "no answer", f"in {seconds(one.latency)}", f"by {one.route}"]
     parts += [f"through {one.proxy}"] if one.proxy else []
     parts += [one.error or one.reason] if one.error or one.reason else []
     kind = "good" if one.outcome in FINE else "bad" if one.outcome == "dead" else "warn"
-    return Event(one.at, one.outcome, f"try {one.attempt} of {one.job}: {', '.join(parts)}", kind)
+    bars = link("/ui/attempts/page", url=one.url, job=one.job)
+    return Event(one.at, one.outcome, f"try {one.attempt} of {one.job}: {', '.join(parts)}", kind, bars)
 
 
 # -- attempts --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -11,9 +13,10 @@ from ...project.figures import history
 from ...project.keys import ADMIN, JOBS
 from ...project.proxies import proxy_pools, reset_exits, try_exits
 from ...project.routes import reset_routes, route_report
-from ...project.workers import drain_worker, leading_scheduler, list_workers
+from ...project.workers import WorkerView, drain_worker, leading_scheduler, list_workers
 from ...units import many
-from .charts import Series, areas
+from .charts import Series, bars
+from .row_page import RowFilters, row_page
 from .view import Action, Context, Done, Question, View, Visit
 
 DAY = 86_400.0
@@ -34,17 +37,45 @@ class SiteForm(msgspec.Struct, frozen=True, kw_only=True):
     site: Name = ""
 
 
+class WorkersFilters(RowFilters, frozen=True, kw_only=True):
+    state: Name | None = None
+
+
 class RoutesFilters(msgspec.Struct, frozen=True, kw_only=True):
     days: Annotated[int, Meta(ge=1, le=30)] = 1
 
 
+WORKER_COLUMNS: dict[str, Callable[[WorkerView], object]] = {
+    "worker": lambda one: (one.host, one.pid),
+    "flight": lambda one: one.in_flight,
+    "done": lambda one: one.done,
+    "cpu": lambda one: one.cpu,
+    "memory": lambda one: one.memory,
+    "seen": lambda one: one.seen_at,
+    "started": lambda one: one.started_at,
+}
+
+
 async def listed(visit: Visit) -> Context:
-    workers = await list_workers(visit.project)
+    chosen, workers = visit.of(WorkersFilters), await list_workers(visit.project)
+    states = Counter(_state(one) for one in workers)
+    wanted = [one for one in workers if chosen.state in (None, _state(one))]
     return {
         "workers": workers,
+        "page": row_page(wanted, chosen, text=_worker_text, columns=WORKER_COLUMNS),
+        "states": dict(states.most_common()),
+        "filtered": bool(chosen.q or chosen.state),
         "scheduler": await leading_scheduler(visit.project),
         "alive": [one for one in workers if not one.missing],
     }
+
+
+def _state(one: WorkerView) -> str:
+    return "missing" if one.missing else one.state
+
+
+def _worker_text(one: WorkerView) -> str:
+    return f"{one.name} {one.host}/{one.pid} {one.job} {one.version} {one.serves}"
 
 
 async def ask_to_drain(visit: Visit) -> Question:
@@ -81,7 +112,7 @@ async def spend(visit: Visit) -> Context:
     return {
         "routes": {name: found.whole.routes[name] for name in sorted(found.whole.routes)},
         "tokens": found.whole.tokens,
-        "chart_of": areas("Credits spent, by route", times, [one for one in tokens if any(one.values)]),
+        "chart_of": bars("Credits spent, by route", times, [one for one in tokens if any(one.values)]),
         "spent_anything": any(any(one.values) for one in tokens),
     }
 
@@ -120,6 +151,7 @@ VIEWS = (
         title="Workers",
         template="workers.html",
         regions={"listed": listed},
+        query=WorkersFilters,
         scope=JOBS,
         group="Operate",
     ),

@@ -8,12 +8,15 @@ const $$ = (selector, within = document) => [...within.querySelectorAll(selector
 // -- times in the reader's zone --------------------------------------------------------------------------------------
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+const second = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long", hour12: false });
+const FORMS = { day, clock, second };
 const STEPS = [[60, "s"], [60, "min"], [24, "h"], [7, "d"]];
 
 function distance(at) {
   let amount = Math.abs(Date.now() - at) / 1000;
+  if (amount < 1) return "now";
   let unit = "d";
   for (const [size, name] of STEPS) {
     unit = name;
@@ -34,13 +37,13 @@ function tellTimes(within = document) {
   for (const time of $$("time[datetime]", within)) {
     const at = Date.parse(time.dateTime);
     if (Number.isNaN(at)) continue;
-    const words = time.dataset.form === "exact" ? exact.format(at) : short(at);
+    const words = time.dataset.form ? (FORMS[time.dataset.form] ?? exact).format(at) : short(at);
     if (time.textContent !== words) time.textContent = words;
     time.title = `${exact.format(at)} (${time.dateTime})`;
   }
   for (const text of $$("svg [data-at][data-form]", within)) {
     const at = Date.parse(text.dataset.at);
-    text.textContent = text.dataset.form === "day" ? day.format(at) : clock.format(at);
+    text.textContent = (FORMS[text.dataset.form] ?? clock).format(at);
   }
 }
 
@@ -178,10 +181,18 @@ function patch(old, fresh) {
 
 // -- charts: the figures at the pointer ------------------------------------------------------------------------------
 
+// The moment of a point, as exact as the marks of its chart.
+function moment(hit) {
+  const at = Date.parse(hit.dataset.at);
+  const chart = hit.closest("svg");
+  if (chart.classList.contains("daily")) return day.format(at);
+  return `${day.format(at)}, ${($("[data-form=second]", chart) ? second : clock).format(at)}`;
+}
+
 document.addEventListener("pointerover", (event) => {
   const hit = event.target.closest?.(".hit");
   const readout = hit && $(".readout", hit.closest(".chart-box"));
-  if (readout) readout.textContent = `${day.format(Date.parse(hit.dataset.at))}, ${clock.format(Date.parse(hit.dataset.at))} · ${hit.dataset.words}`;
+  if (readout) readout.textContent = `${moment(hit)} · ${hit.dataset.words}`;
 });
 
 // -- copying ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,131 @@
+"""Lists are searched, sorted and paged; charts name their moments; all of it without a browser."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from gossamer.model.record import Attempt, PageResult, Record
+from gossamer.project import record_table
+from gossamer.project.keys import LOCAL, SCOPES, Caller
+from gossamer.project.open import open_project
+from gossamer.project.record_table import rank_of, sorted_table
+from gossamer.project.records import RecordFilter
+from gossamer.server.ui.charts import Series, hours, lane, lines
+from gossamer.server.ui.row_page import RowFilters, row_page
+
+from ..serving import settings_of
+
+ADMIN = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES))
+
+
+class Ship(NamedTuple):
+    name: str
+    crew: int | None
+
+
+SHIPS = [Ship("Argo", 50), Ship("Beagle", None), Ship("Calypso", 27), Ship("Argus", 9)]
+COLUMNS = {"name": lambda one: one.name, "crew": lambda one: one.crew}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (RowFilters(), ["Argo", "Beagle", "Calypso", "Argus"]),
+        (RowFilters(q="ARG"), ["Argo", "Argus"]),
+        (RowFilters(q="arg 9"), ["Argus"]),
+        (RowFilters(sort="crew"), ["Argus", "Calypso", "Argo", "Beagle"]),
+        (RowFilters(sort="-crew"), ["Argo", "Calypso", "Argus", "Beagle"]),
+        (RowFilters(sort="-name"), ["Calypso", "Beagle", "Argus", "Argo"]),
+        (RowFilters(sort="sails"), ["Argo", "Beagle", "Calypso", "Argus"]),
+        (RowFilters(sort="name", after=3), ["Calypso"]),
+        (RowFilters(after=99), []),
+    ],
+)
+def test_a_list_is_searched_and_sorted_and_what_has_no_value_is_last(wanted: RowFilters, names: list[str]) -> None:
+    page = row_page(SHIPS, wanted, text=lambda one: f"{one.name} {one.crew}", columns=COLUMNS)
+    assert [one.name for one in page.rows] == names
+
+
+def test_pages_of_a_list_follow_each_other_to_its_end() -> None:
+    shown, after, totals = [], 0, []
+    while True:
+        page = row_page(SHIPS, RowFilters(after=after), text=str, columns={}, limit=3)
+        shown += page.rows
+        totals.append(page.total)
+        if page.next is None:
+            break
+        after = page.next
+    assert (shown, totals) == (SHIPS, [4, 4])
+
+
+def test_numbers_and_amounts_are_ranked_by_size_before_texts() -> None:
+    values = ["b", 10**400, {"amount": "9.50", "currency": "EUR"}, 10, "A", {"amount": "n/a", "currency": "EUR"}, 2.5]
+    assert sorted(values, key=rank_of) == [2.5, values[2], 10, 10**400, "A", "b", values[5]]
+
+
+def ware(number: int, price: str | None) -> PageResult:
+    url, at = f"https://shop.example/{number}", 1.8e9 + number
+    money = f'{{"amount": "{price}", "currency": "EUR"}}' if price is not None else "null"
+    record = Record(
+        type="Ware", site="shop.example", key=str(number), url=url, job="shop-1", spider="shop",
+        data=f'{{"price": {money}, "text": "{"x" * 1000}"}}', content_hash=number.to_bytes(16), scraped_at=at,
+    )  # fmt: skip
+    attempt = Attempt(
+        at=at, job="shop-1", url=url, fingerprint=number.to_bytes(16), site="shop.example", worker="w", attempt=1,
+        outcome="done", route="direct",
+    )  # fmt: skip
+    return PageResult(attempt=attempt, records=(record,))
+
+
+@pytest.mark.asyncio
+async def test_records_are_sorted_by_a_column_of_theirs_and_it_is_told_when_not_all_were_read(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_project(settings_of(tmp_path)) as project:
+        prices = ["10.00", "9.00", None, "100.00", "0.50"]
+        await project.records.save([ware(number, price) for number, price in enumerate(prices)])
+
+        async def keys(column: str, *, after: int = 0, limit: int = 10) -> tuple[list[str], int | None, int | None]:
+            table = await sorted_table(
+                project, ADMIN, RecordFilter(), search=None, column=column, limit=limit, after=after
+            )
+            assert table.total == len(prices)
+            return [row.key for row in table.rows], table.next, table.sorted_of
+
+        assert await keys("price") == (["4", "1", "0", "3", "2"], None, None)
+        assert await keys("-price") == (["3", "0", "1", "4", "2"], None, None)
+        assert await keys("price", limit=2) == (["4", "1"], 2, None)
+        assert await keys("price", limit=2, after=4) == (["2"], None, None)
+
+        monkeypatch.setattr(record_table, "MOST_SORTED", 3)
+        assert await keys("price") == (["4", "3", "2"], None, 3), "the newest three"
+
+
+def test_a_short_chart_names_seconds_and_a_daily_one_days() -> None:
+    few = lines("Pages", [1.8e9 + n for n in range(8)], [Series("pages", [float(n) for n in range(8)])])
+    assert 'data-form="second"' in few
+    assert "08:00:02" in few
+    hourly = lines("Pages", [1.8e9 + n * 600 for n in range(8)], [Series("pages", [1.0] * 8)])
+    assert 'data-form="clock"' in hourly
+    daily = lines("Share", [86_400.0 * 20_000], [Series("share", [0.5])], unit="percent", daily=True)
+    assert daily.count('data-form="day"') == 1
+    assert "04 Oct" in daily
+
+
+def test_a_value_that_holds_until_the_next_is_drawn_in_steps() -> None:
+    times, series = [0.0, 60.0, 120.0], [Series("price", [10.0, 20.0, 20.0])]
+    sloped, stepped = (lines("Price", times, series, stepped=how) for how in (False, True))
+    assert sloped.count(",", sloped.index("points="), sloped.index('"/>', sloped.index("points="))) == 3
+    points = stepped[stepped.index('points="') + 8 :].partition('"')[0].split()
+    assert len(points) == 5
+    assert points[0].partition(",")[2] == points[1].partition(",")[2], "level until the price changes"
+    assert points[1].partition(",")[0] == points[2].partition(",")[0], "then straight up"
+
+
+def test_lanes_of_a_calendar_have_a_mark_for_each_run_below_the_clock() -> None:
+    drawn = lane("Runs of daily", [100.0, 50_000.0], 0.0, 86_400.0)
+    assert drawn.count("<rect") == 2
+    assert 'aria-label="Runs of daily: 2"' in drawn
+    assert hours(0.0, 86_400.0).count("<text") == 8
