@@ -113,7 +113,9 @@ async def plan(tables, schema: str, sql: str, values: Sequence[object]) -> str:
         return "\n".join(row[0] for row in await tables.fetch(qualified(f"EXPLAIN {sql}", schema), *values))
 
 
-@pytest.mark.parametrize("query", [RecordQuery(), RecordQuery(newest=True), RecordQuery(type="Book", site="x"), RecordQuery(job="books-1")])
+@pytest.mark.parametrize(
+    "query", [RecordQuery(), RecordQuery(newest=True), RecordQuery(type="Book", site="x"), RecordQuery(job="books-1")]
+)
 async def test_a_chunk_is_found_without_sorting_what_lies_behind_it(
     store: PostgresRecords, tables, schema: str, query: RecordQuery
 ) -> None:
