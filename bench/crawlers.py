@@ -5,15 +5,17 @@ Lives here: the crawlers and the venv of the peers. How they are measured is in 
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from .server import ROOT
 
@@ -28,6 +30,9 @@ concurrency = 32
 [fetch]
 allow_hosts = ["127.0.0.1"]
 """
+ABSENT = {
+    "Colly": "not installed: Debian has Go, but no package of it, and go's own registry is not asked",
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,9 @@ class Command:
     variables: dict[str, str] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
-        return {**os.environ, **self.variables}
+        # Installed packages are compiled, and so are sources from their second run on, unless this is set.
+        ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**ours, **self.variables}
 
 
 class Scrapy:
@@ -49,9 +56,9 @@ class Scrapy:
     def version(self) -> str | None:
         return peer_version(self.package)
 
-    def command(self, start: str, folder: Path) -> Command:
+    def command(self, starts: Sequence[str], folder: Path) -> Command:
         script = ROOT / "bench" / "peers" / "scrapy_peer.py"
-        return Command([str(PEER_PYTHON), str(script), start, str(folder)], folder)
+        return Command([str(PEER_PYTHON), str(script), starts[0], str(folder)], folder)
 
     def records(self, folder: Path) -> Iterator[dict[str, Any]]:
         yield from _json_lines((folder / "records.jsonl").read_text(encoding="utf-8"))
@@ -64,9 +71,9 @@ class Crawlee:
     def version(self) -> str | None:
         return peer_version(self.package)
 
-    def command(self, start: str, folder: Path) -> Command:
+    def command(self, starts: Sequence[str], folder: Path) -> Command:
         script = ROOT / "bench" / "peers" / "crawlee_peer.py"
-        return Command([str(PEER_PYTHON), str(script), start, str(folder)], folder)
+        return Command([str(PEER_PYTHON), str(script), starts[0], str(folder)], folder)
 
     def records(self, folder: Path) -> Iterator[dict[str, Any]]:
         for file in (folder / "storage" / "datasets" / "default").glob("[0-9]*.json"):
@@ -82,9 +89,9 @@ class ByHand:
     def version(self) -> str | None:
         return peer_version(self.package)
 
-    def command(self, start: str, folder: Path) -> Command:
+    def command(self, starts: Sequence[str], folder: Path) -> Command:
         script = ROOT / "bench" / "peers" / "hand_peer.py"
-        return Command([str(PEER_PYTHON), str(script), start, str(folder)], folder)
+        return Command([str(PEER_PYTHON), str(script), starts[0], str(folder)], folder)
 
     def records(self, folder: Path) -> Iterator[dict[str, Any]]:
         yield from _json_lines((folder / "records.jsonl").read_text(encoding="utf-8"))
@@ -94,15 +101,18 @@ class Gossamer:
     name = "Gossamer"
 
     def version(self) -> str | None:
+        compileall.compile_dir(ROOT / "src", quiet=2)  # as installing it would; the peers are compiled as well
         return _version(sys.executable, "gossamer") or "from source"
 
-    def command(self, start: str, folder: Path) -> Command:
-        (folder / "gossamer.toml").write_text(GOSSAMER_TOML, encoding="utf-8")
+    def command(self, starts: Sequence[str], folder: Path) -> Command:
+        hosts = sorted({str(urlsplit(start).hostname) for start in starts})
+        settings = GOSSAMER_TOML.replace('["127.0.0.1"]', json.dumps(hosts))
+        (folder / "gossamer.toml").write_text(settings, encoding="utf-8")
         spider = f"{ROOT / 'bench' / 'gossamer_peer.py'}:Shop"
         return gossamer(
             folder,
             "crawl", spider, "--rate", "unlimited", "--concurrency", "32", "--quiet",
-            variables={"BENCH_START": start},
+            variables={"BENCH_START": " ".join(starts)},
         )  # fmt: skip
 
     def records(self, folder: Path) -> Iterator[dict[str, Any]]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,7 +48,9 @@ class Outcome:
         return self.verdict is not None and not self.verdict.faults
 
 
-def measure(crawler: Crawler, server: Server, pages: int, seed: int, limit_seconds: float) -> Outcome:
+def measure(
+    crawler: Crawler, server: Server, starts: Sequence[str], pages: int, seed: int, limit_seconds: float
+) -> Outcome:
     """One crawl in a folder of its own, judged afterwards."""
     version = crawler.version()
     if version is None:
@@ -53,7 +58,7 @@ def measure(crawler: Crawler, server: Server, pages: int, seed: int, limit_secon
     server.ask("/__reset")
     with tempfile.TemporaryDirectory(prefix=f"bench-{crawler.name.lower()}-") as name:
         folder = Path(name)
-        cost = run(crawler.command(f"http://127.0.0.1:{server.port}/", folder), server, limit_seconds=limit_seconds)
+        cost = run(crawler.command(starts, folder), server, limit_seconds=limit_seconds)
         if cost.status:
             return Outcome(crawler.name, version, failure=f"failed: exit {cost.status}: {cost.complaint}")
         hits = server.ask("/__hits")
@@ -145,6 +150,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=site.SEED)
     parser.add_argument("--rounds", type=int, default=1, help="crawls per crawler, in turn (default %(default)s)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="gossamer, scrapy, crawlee, by-hand")
+    parser.add_argument(
+        "--hosts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="spread the pages over N names, over TLS; 200, say",
+    )
     parser.add_argument("--limit", type=float, default=120, help="seconds until a crawl is killed")
     chosen = parser.parse_args()
 
@@ -157,18 +169,51 @@ def main() -> int:
         print("One core only: server and crawler share it, and wall times mean little.", file=sys.stderr)
     on_last_core()
     rounds: list[list[Outcome]] = []
-    with started("bench.site", "--pages", str(chosen.pages), "--seed", str(chosen.seed)) as server:
+    site_arguments = ["--pages", str(chosen.pages), "--seed", str(chosen.seed)]
+    with ExitStack() as stack:
+        hosts = site.Hosts(chosen.hosts, free_port()) if chosen.hosts else None
+        if hosts is not None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-tls-")))
+            certificate = certified([f"h{n}.localhost" for n in range(hosts.count)], folder)
+            site_arguments += ["--hosts", str(hosts.count), "--tls-port", str(hosts.port), "--certificate", certificate]
+            os.environ["SSL_CERT_FILE"] = certificate  # whom the crawlers trust
+        server = stack.enter_context(started("bench.site", *site_arguments))
+        plain = [f"http://127.0.0.1:{server.port}/"]
+        starts = hosts.starts(chosen.pages, chosen.seed) if hosts is not None else plain
         for number in range(chosen.rounds):
             rounds.append([])
             for crawler in wanted:
                 print(f"round {number + 1} of {chosen.rounds}: {crawler.name}", file=sys.stderr, flush=True)
-                rounds[-1].append(measure(crawler, server, chosen.pages, chosen.seed, chosen.limit))
+                rounds[-1].append(measure(crawler, server, starts, chosen.pages, chosen.seed, chosen.limit))
+            if not chosen.only:
+                rounds[-1] += [Outcome(name, "", failure=reason) for name, reason in crawlers.ABSENT.items()]
     save(rounds, chosen.pages, chosen.seed)
+    where = f"on {chosen.hosts} hosts over TLS, " if chosen.hosts else ""
     print(
-        f"\n{chosen.pages} pages of 30 to 45 KB with {site.LINKS} links, seed {chosen.seed}; crawler on core {CORES[0]}"
+        f"\n{chosen.pages} pages of 30 to 45 KB with {site.LINKS} links, {where}seed {chosen.seed}; "
+        f"crawler on core {CORES[0]}"
     )
     print(report(rounds))
-    return 0 if all(outcome.sound for each in rounds for outcome in each) else 1
+    return 0 if all(outcome.sound or not outcome.version for each in rounds for outcome in each) else 1
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def certified(names: Sequence[str], folder: Path) -> str:
+    """A file with a certificate for these names, which vouches for itself, and its key."""
+    file = folder / "hosts.pem"
+    made = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={names[0]}"]
+    for_names = ["-addext", "subjectAltName=" + ",".join(f"DNS:{name}" for name in names)]
+    command = ["openssl", "req", *made, *for_names, "-keyout", str(file), "-out", str(folder / "cert.pem")]
+    subprocess.run(command, check=True, capture_output=True)
+    with file.open("a") as both:
+        both.write((folder / "cert.pem").read_text())
+    return str(file)
 
 
 if __name__ == "__main__":

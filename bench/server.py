@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -83,12 +84,15 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
 
-def serve(answer: Answer) -> None:
-    """Serve on a free loopback port for ever; the first line on stdout is the port."""
+def serve(answer: Answer, tls: tuple[int, ssl.SSLContext] | None = None) -> None:
+    """Serve on a free loopback port for ever, and at a given one over TLS; the first line on stdout is the port."""
 
     async def listen() -> None:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _Connection(answer), "127.0.0.1", 0, backlog=1024)
+        if tls is not None:
+            port, context = tls
+            await loop.create_server(lambda: _Connection(answer), "127.0.0.1", port, backlog=1024, ssl=context)
         print(server.sockets[0].getsockname()[1], flush=True)
         await server.serve_forever()
 

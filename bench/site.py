@@ -1,7 +1,8 @@
 """A generated closed shop: pages of 30 to 45 KB with exactly 60 in-site links each, the same for the same seed.
 
 Lives here: what is on the pages, the truth that crawlers must bring home, and the server's log of who fetched what.
-`python -m bench.site` serves it; `/__hits` tells the fetches per path, `/__served` their sum, `/__reset` forgets.
+`python -m bench.site` serves it; `/__hits` tells the fetches per path, `/__served` their sum, `/__reset` forgets. With
+`--hosts 200` the pages lie on that many hosts (`h0.localhost`, ...) in turn, over TLS, and every link names its host.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import gzip
 import html
 import json
 import random
+import re
+import ssl
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from email.utils import formatdate
@@ -173,6 +176,29 @@ def _bottom(cards: Sequence[Product], foot: Sequence[Product], rng: random.Rando
     )
 
 
+@dataclass(frozen=True)
+class Hosts:
+    """Names that share the pages of the site, and the port at which all of them answer over TLS."""
+
+    count: int
+    port: int
+
+    def origin(self, n: int) -> str:
+        """Where page `n` lies."""
+        return f"https://h{n % self.count}.localhost:{self.port}"
+
+    def starts(self, pages: int, seed: int) -> list[str]:
+        """A page of each host; the front page is the first."""
+        return [f"{self.origin(n)}{product.path}" for n, product in enumerate(products(pages, seed)[: self.count])]
+
+    def named(self, page: bytes) -> bytes:
+        """The page with the host in every link."""
+        return _HREF.sub(lambda href: b'href="%s%s"' % (self.origin(int(href[2] or 0)).encode(), href[1]), page)
+
+
+_HREF = re.compile(rb'href="(/(?:product/[^"]*-([0-9]+))?)"')
+
+
 class Resource:
     """One page as a common web server sends it: with validators, packed for those who take gzip, 304 for a copy that
     is still good."""
@@ -199,8 +225,10 @@ class Resource:
 class HitLog:
     """Answers with pages and counts, per path, how often each was sent."""
 
-    def __init__(self, pages: int, seed: int) -> None:
-        self._pages = {p.path: Resource(render(n, pages, seed), n, HTML) for n, p in enumerate(products(pages, seed))}
+    def __init__(self, pages: int, seed: int, hosts: Hosts | None) -> None:
+        named = hosts.named if hosts is not None else bytes
+        bodies = {p.path: named(render(n, pages, seed)) for n, p in enumerate(products(pages, seed))}
+        self._pages = {path: Resource(body, n, HTML) for n, (path, body) in enumerate(bodies.items())}
         self._pages["/robots.txt"] = Resource(ROBOTS, 0, "text/plain")
         self._hits: dict[str, int] = {}
         self._served = 0
@@ -225,8 +253,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pages", type=int, default=PAGES)
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--hosts", type=int, default=0, help="names that share the pages; 0: one address, without TLS")
+    parser.add_argument("--tls-port", type=int, default=0)
+    parser.add_argument("--certificate", help="a file with the certificate of all hosts and its key")
     chosen = parser.parse_args()
-    serve(HitLog(chosen.pages, chosen.seed).answer)
+    hosts = Hosts(chosen.hosts, chosen.tls_port) if chosen.hosts else None
+    tls = None
+    if hosts is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(chosen.certificate)
+        tls = (hosts.port, context)
+    serve(HitLog(chosen.pages, chosen.seed, hosts).answer, tls)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urljoin
 
+import localhost_names
 import uvloop
 from crawlee import ConcurrencySettings, service_locator
 from crawlee.configuration import Configuration
@@ -46,4 +47,5 @@ async def crawl(start: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    localhost_names.resolve()
     uvloop.run(crawl(sys.argv[1], Path(sys.argv[2])))

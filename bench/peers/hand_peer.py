@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -20,9 +21,19 @@ from protego import Protego
 from selectolax.lexbor import LexborHTMLParser
 
 
+class Resolver(aiohttp.ThreadedResolver):
+    """Names below localhost lead to this machine; uvloop asks the operating system, which may not know them."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[aiohttp.abc.ResolveResult]:
+        return await super().resolve("127.0.0.1" if host.endswith(".localhost") else host, port, family)
+
+
 async def crawl(start: str, folder: Path) -> None:
     with (folder / "records.jsonl").open("w", encoding="utf-8") as out:
-        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+        connector = aiohttp.TCPConnector(resolver=Resolver())
+        async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
             async with session.get(urljoin(start, "/robots.txt")) as answer:
                 robots = Protego.parse(await answer.text())
             seen, waiting = {start}, asyncio.Queue[str]()

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import localhost_names
 import scrapy
 from scrapy.crawler import CrawlerProcess
 from scrapy.http import HtmlResponse
@@ -62,4 +63,5 @@ def main(start: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    localhost_names.resolve()
     main(sys.argv[1], Path(sys.argv[2]))
