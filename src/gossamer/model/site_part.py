@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-import regex
 
 from .url import host_of, parse_url, site_of
 
@@ -45,6 +44,8 @@ class SitePart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         patterns = (*self.include, *self.exclude)
         if len(patterns) > MOST_PATTERNS:
             raise BadPattern(f"There may be {MOST_PATTERNS} patterns, not {len(patterns)}.")
+        if patterns:
+            import regex  # few crawls have patterns, and it takes its time to load
         for text in patterns:
             if len(text) > LONGEST_PATTERN:
                 raise BadPattern(f"A pattern may have {LONGEST_PATTERN} characters, not {len(text)}.")
@@ -85,6 +86,8 @@ def _path(href: str) -> str:
 
 @lru_cache(maxsize=500)
 def _compiled(pattern: str) -> Any:  # Any: the library has no types
+    import regex
+
     return regex.compile(pattern)
 
 

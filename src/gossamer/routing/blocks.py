@@ -16,6 +16,8 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_right
+from collections.abc import Callable
+from functools import cache
 from urllib.parse import urlsplit
 
 import msgspec
@@ -45,7 +47,6 @@ _REFUSING = frozenset(STATUSES) | {405, 406, 449}  # these count as a hint
 _SILENT = frozenset({404, 410})  # the page is gone: what its body says is no wall
 _WIDGETS = ("reCAPTCHA", "hCaptcha", "Turnstile", "GeeTest", "Arkose")
 
-_SIGNS = tuple((sign, tuple(re.compile(one, re.S).search for one in sign.patterns)) for sign in table.PAGES)
 _SIGNS_BY_HEADER: dict[str, list[tuple[Signature, re.Pattern[bytes]]]] = {}
 for _sign in table.HEADERS:
     for _pattern in _sign.patterns:
@@ -281,7 +282,13 @@ def _plain(text: bytes) -> bytes:
 
 def _signs_in(page: _Reading) -> list[Signature]:
     places = {"title": page.title, "text": page.text + b" " + page.aside, "markup": page.markup}
-    return [sign for sign, searches in _SIGNS if any(search(places[sign.where]) for search in searches)]
+    return [sign for sign, searches in _signs() if any(search(places[sign.where]) for search in searches)]
+
+
+@cache
+def _signs() -> tuple[tuple[Signature, tuple[Callable[[bytes], object], ...]], ...]:
+    """The table of pages with its patterns compiled: most crawls never need it."""
+    return tuple((sign, tuple(re.compile(one, re.S).search for one in sign.patterns)) for sign in table.PAGES)
 
 
 def _by_hints(found: list[Signature], page: _Reading, status: int, told: Signature | None) -> Block | None:
