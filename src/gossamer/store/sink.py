@@ -2,8 +2,7 @@
 
 Calls that arrive while a batch is being written make up the next one; nobody waits for a timer, because the
 write itself takes long enough to gather the next batch. Raw pages are archived first, then records are saved with
-the references: a crash between the two leaves an unused copy, never a reference to nothing. While the records of a
-batch are saved, the pages of the next one are archived: both wait for the disk.
+the references: a crash between the two leaves an unused copy, never a reference to nothing.
 
 With a spool, "stored" includes "on this machine's disk, durably, to be stored later" (spool.py, spool_drain.py):
 journeys go on while the archive or the store is away. What is spooled is not yet among the facts that the store gives
@@ -187,34 +186,22 @@ class Sink:
 
     async def _write_batches(self) -> None:
         batch: list[_Parcel] = []
-        before: list[_Parcel] = []  # the batch that is archived, and being stored
-        storing: asyncio.Task[None] | None = None
         company = False  # where several came together the last time, it is worth waiting for more
         try:
             while True:
                 if not self._waiting:
                     if not self._open:
-                        break
+                        return
                     self._arrived.clear()
                     await self._arrived.wait()
                     await asyncio.sleep(COMPANY if company else 0)  # journeys that are ready by then join in
                     continue
                 batch = self._next_batch()
                 company = len(batch) > 1
-                if not batch:
-                    continue
-                archived = await self._archived(batch)
-                if storing is not None:
-                    await storing  # in the order in which they came
-                before, batch = batch, []
-                storing = asyncio.create_task(self._store(before, archived), name="store")
-            if storing is not None:
-                await storing
+                if batch:
+                    await self._write(batch)
         finally:
-            if storing is not None:
-                storing.cancel()
-                await asyncio.gather(storing, return_exceptions=True)
-            for parcel in (*before, *batch, *self._waiting):
+            for parcel in (*batch, *self._waiting):
                 if not parcel.done.done():
                     parcel.done.set_exception(BackendUnavailable("The sink was stopped before the result was stored."))
             self._waiting.clear()
@@ -223,30 +210,15 @@ class Sink:
         taken = [self._waiting.popleft() for _ in range(min(self._max_batch, len(self._waiting)))]
         return [parcel for parcel in taken if not parcel.done.done()]
 
-    async def _archived(self, batch: list[_Parcel]) -> list[Waiting] | Exception | None:
-        """The results of a batch, its pages archived, or why they are not. None when they shall wait on disk, behind
-        those that came before."""
-        if self.away:
-            return None
-        try:
-            archived = await archive_pages(self._archive, [parcel.waiting for parcel in batch])
-        except Exception as error:
-            return error
-        if self._quota is not None:
-            self._quota.wrote(one.result.page.archive_ref for one in archived if one.result.page is not None)
-        return archived
-
-    async def _store(self, batch: list[_Parcel], archived: list[Waiting] | Exception | None) -> None:
-        results = archived if isinstance(archived, list) else [parcel.waiting for parcel in batch]
-        if self.away:
+    async def _write(self, batch: list[_Parcel]) -> None:
+        results = [parcel.waiting for parcel in batch]
+        if self.away:  # behind those that came before
             await self._set_down(batch, results, None)
             return
         try:
-            if archived is None:  # there is nothing before it any more
-                archived = await self._archived(batch)
-            if isinstance(archived, Exception):
-                raise archived
-            results = archived or results
+            results = await archive_pages(self._archive, results)
+            if self._quota is not None:
+                self._quota.wrote(one.result.page.archive_ref for one in results if one.result.page is not None)
             if self._drain is not None:
                 counts = await self._drain.store(results)
             else:
@@ -259,7 +231,7 @@ class Sink:
                 return
             # One of them is to blame: each is tried alone, so that the others do not suffer for it.
             for parcel in batch:
-                await self._store([parcel], await self._archived([parcel]))
+                await self._write([parcel])
         else:
             _answer(batch, counts)
 
