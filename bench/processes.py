@@ -97,6 +97,7 @@ async def _settle(file: Path, seconds: float, rank: int) -> tuple[int, float]:
     """Lease and complete until the time is over; how many pages, and with how much CPU."""
     unlimited = SiteTerms(interval=None, concurrency=None)
     chance, done = random.Random(rank), 0
+    known = [_candidate(chance.randrange(QUEUED)) for _ in range(2_000)]
     async with open_sqlite_state(
         file, SystemClock(), lease_duration=timedelta(minutes=5), terms_for=lambda _: unlimited
     ) as state:
@@ -105,15 +106,19 @@ async def _settle(file: Path, seconds: float, rank: int) -> tuple[int, float]:
         while time.perf_counter() < ends:
             granted = await state.frontier.lease(job, f"bench/{os.getpid()}/{rank}", IN_HAND)
             await asyncio.gather(
-                *(state.frontier.complete(lease, UrlState.DONE, discovered=_links(chance)) for lease in granted.leases)
+                *(
+                    state.frontier.complete(lease, UrlState.DONE, discovered=_links(chance, known))
+                    for lease in granted.leases
+                )
             )
             done += len(granted.leases)
         return done, time.process_time() - cpu
 
 
-def _links(chance: random.Random) -> list[Candidate]:
-    known = [_candidate(chance.randrange(QUEUED)) for _ in range(site.LINKS - NEW_LINKS)]
-    return known + [_candidate(chance.randrange(1 << 40) + QUEUED) for _ in range(NEW_LINKS)]
+def _links(chance: random.Random, known: list[Candidate]) -> list[Candidate]:
+    start = chance.randrange(len(known) - site.LINKS)
+    old = known[start : start + site.LINKS - NEW_LINKS]
+    return old + [_candidate(chance.randrange(1 << 40) + QUEUED) for _ in range(NEW_LINKS)]
 
 
 def _candidate(n: int) -> Candidate:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gossamer.clock import VirtualClock
 from gossamer.model.record import PageResult, StoredRecord
-from gossamer.store.contract import RecordQuery, Records
+from gossamer.store.contract import RecordQuery, Records, VisitQuery
 from tests.corpora import corpus
 
 from .stores import (
@@ -537,3 +537,22 @@ async def test_a_copy_that_later_visits_found_unchanged_is_not_pruned(
 
     assert await record_store.prune(timedelta(days=1)) == 1
     assert [visit.archive_ref for visit in await record_store.visits(first.fingerprint)] == ["copy"]
+
+
+async def test_what_was_tried_and_visited_keeps_its_address_and_copy_when_the_page_gets_another(
+    record_store: Records,
+) -> None:
+    plain, spelt = "https://shop.example/b1", "https://shop.example/b1?"
+    page, saved = fingerprint_of(plain), []
+    for n, url in enumerate((plain, spelt, plain, plain)):
+        copy = page_of(url, at=NOW + n, fingerprint=page, archive_ref=f"copy {n}", body_hash=bytes([n]) * 16)
+        saved.append(result(page=copy, attempt=tried(url, at=NOW + n, fingerprint=page, worker=f"host/{n}/1")))
+        await record_store.save(saved[-1:])
+    await record_store.save(saved)  # once more, as after a crash
+
+    assert await record_store.attempts(page) == [one.attempt for one in saved]
+    visits = await record_store.visits(page)
+    assert [(one.url, one.archive_ref, one.body_hash) for one in visits] == [
+        (one.page.url, one.page.archive_ref, one.page.body_hash) for one in saved if one.page is not None
+    ]
+    assert [one.archive_ref async for one in record_store.archived(VisitQuery())] == ["copy 3"]

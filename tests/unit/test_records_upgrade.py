@@ -18,8 +18,9 @@ from gossamer.backends.sqlite.connection import numbered_scripts, statements_of
 from gossamer.backends.sqlite.records import APPLICATION_ID, open_sqlite_records
 from gossamer.clock import VirtualClock
 from gossamer.store.contract import RecordQuery, Records, VisitQuery
+from gossamer.store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
 
-from ..conformance.stores import NOW, all_of, book, fingerprint_of, visit
+from ..conformance.stores import NOW, all_of, book, fingerprint_of, page_of, result, tried, visit
 from ..services.postgres import PostgresServer, schema_of
 from .commandline import ProjectFolder
 from .commandline import project as project
@@ -121,6 +122,44 @@ async def test_a_file_of_the_first_version_is_brought_up_to_date_by_opening_it(t
             ("left", "2027-01-15 08:00:20")
         ]
         assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+async def test_attempts_and_visits_of_version_6_are_read_and_known_as_before(tmp_path: Path) -> None:
+    """Rows of later versions do not repeat the address of their page, nor the name of their worker."""
+    path, url = tmp_path / "records.db", "https://shop.example/b1"
+    page = page_of(url, archive_ref="copy", body_hash=b"1" * 16, spider="books")
+    old = result(page=page, attempt=tried(url))
+    with closing(sqlite3.connect(path)) as file:
+        for number, script in numbered_scripts("records"):
+            if number <= 6:
+                for statement in statements_of(script):
+                    file.execute(statement)
+        file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        file.execute("PRAGMA user_version = 6")
+        file.execute(
+            "INSERT INTO pages (number, fingerprint, url, job, fetched_at, status, archive_ref, body_hash, spider) "
+            "VALUES (1, ?, ?, 'books-1', ?, 200, 'copy', ?, 'books')",
+            (page.fingerprint, url, NOW, page.body_hash),
+        )
+        for table, fields, row in (("attempts", ATTEMPT_FIELDS, old.attempt), ("visits", VISIT_FIELDS, page)):
+            values = (1, *(getattr(row, name) for name in fields))
+            file.execute(f"INSERT INTO {table} (page, {', '.join(fields)}) VALUES ({places_of(values)})", values)
+        file.commit()
+
+    async with open_sqlite_records(path, CLOCK) as store:
+        await store.save([old])  # from a spool: it is known
+        new = result(page=page_of(url, at=NOW + 1, archive_ref="new"), attempt=tried(url, at=NOW + 1))
+        await store.save([new])
+        assert await store.attempts(page.fingerprint) == [old.attempt, new.attempt]
+        assert [one.archive_ref for one in await store.visits(page.fingerprint)] == ["copy", "new"]
+    with closing(sqlite3.connect(path)) as file:
+        rows = file.execute("SELECT worker, url, job FROM attempts ORDER BY at").fetchall()
+        assert rows == [("host/1/1", url, "books-1")] * 2
+        assert file.execute("SELECT url, archive_ref FROM visit_list").fetchall() == [(url, "copy"), (url, "new")]
+
+
+def places_of(values: tuple[object, ...]) -> str:
+    return ", ".join("?" * len(values))
 
 
 async def fill_old_tables(address: str, schema: str) -> None:

@@ -1,6 +1,7 @@
 """What a batch of results does to the log of pages: pages, attempts, archived visits, and what the checks counted.
 
-Runs inside the transaction of record_writes.py. The same try reported twice is one try, and is counted once.
+Runs inside the transaction of record_writes.py. The same try reported twice is one try, and is counted once. Attempts and
+visits do not repeat what their page says (schema/records-007.sql): they are written here, and read from the views.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ...store.record_rows import ATTEMPT_FIELDS, TALLY_FIELDS, VISIT_FIELDS, att
 from ...store.record_rules import added_up, archived_visits, is_stale, reparsed, reread
 
 MAX_LOOKUP = 256  # identities per statement
+_WORKER = 1 + ATTEMPT_FIELDS.index("worker")
 
 
 def insert(table: str, columns: Sequence[str]) -> str:
@@ -37,18 +39,41 @@ UPDATE pages SET url = ?, job = ?, fetched_at = ?, status = ?, etag = ?, last_mo
     body_hash = ?, parser = ?, links = ?, spider = ?, failure = ?, content = ?, rhythm = ?
 WHERE number = ? AND (fetched_at IS NULL OR (?, ?) > (fetched_at, body_hash))"""
 
-_ADD_ATTEMPT = insert("attempts", ("page", *ATTEMPT_FIELDS)) + " ON CONFLICT (page, at, job, worker) DO NOTHING"
+# Rows of earlier versions have the worker's name itself.
+_ADD_ATTEMPT = f"""
+INSERT INTO attempt_rows (page, {", ".join(ATTEMPT_FIELDS)})
+SELECT ?1, ?2, ?3, (SELECT id FROM attempt_workers WHERE name = ?4),
+    iif(?5 = (SELECT url FROM pages WHERE number = ?1), '', ?5), ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16
+WHERE NOT EXISTS (SELECT 1 FROM attempt_rows WHERE page = ?1 AND at = ?2 AND job = ?3 AND worker = ?4)
+ON CONFLICT (page, at, job, worker) DO NOTHING"""  # noqa: S608 - our own names
 
-_ADD_VISIT = insert("visits", ("page", *VISIT_FIELDS)) + " ON CONFLICT (page, fetched_at) DO NOTHING"
+_ADD_WORKER = """
+INSERT INTO attempt_workers (id, name) SELECT '#' || (count(*) + 1), ? FROM attempt_workers WHERE true
+ON CONFLICT DO NOTHING"""
+
+_ADD_VISIT = f"""
+INSERT INTO visit_rows (page, {", ".join(VISIT_FIELDS)})
+SELECT ?1, ?2, iif(same, '', ?3), ?4, ?5, iif(same, '', ?6), iif(same, x'', ?7), ?8, ?9
+FROM (SELECT (url, archive_ref, body_hash) = (?3, ?6, ?7) AS same FROM pages WHERE number = ?1) WHERE true
+ON CONFLICT (page, fetched_at) DO NOTHING"""  # noqa: S608 - our own names
+
+# Before a page gets another address or copy: what was tried and visited until now keeps its own.
+_KEEP_TRIED = """
+UPDATE attempt_rows SET url = (SELECT url FROM pages WHERE number = ?1) WHERE page = ?1 AND url = ''
+    AND EXISTS (SELECT 1 FROM pages WHERE number = ?1 AND url <> ?2)"""
+_KEEP_VISITED = """
+UPDATE visit_rows SET (url, archive_ref, body_hash) = (SELECT url, archive_ref, body_hash FROM pages WHERE number = ?1)
+WHERE page = ?1 AND url = ''
+    AND EXISTS (SELECT 1 FROM pages WHERE number = ?1 AND (url, archive_ref, body_hash) <> (?2, ?3, ?4))"""
 
 # A visit without a spider may be this spider's own.
 _NEWEST_VISITS = """
 WITH wanted (page, spider) AS (VALUES {rows})
-SELECT wanted.page, wanted.spider, max(fetched_at) FROM wanted CROSS JOIN visits ON visits.page = wanted.page
-WHERE visits.spider IN (wanted.spider, '') AND failure = '' GROUP BY 1, 2"""
+SELECT wanted.page, wanted.spider, max(fetched_at) FROM wanted CROSS JOIN visit_rows ON visit_rows.page = wanted.page
+WHERE visit_rows.spider IN (wanted.spider, '') AND failure = '' GROUP BY 1, 2"""
 
 # A visit that was parsed again: its spider and its outcome are known better now.
-_REPARSE_VISIT = "UPDATE visits SET spider = ?, failure = ? WHERE page = ? AND fetched_at = ?"
+_REPARSE_VISIT = "UPDATE visit_rows SET spider = ?, failure = ? WHERE page = ? AND fetched_at = ?"
 
 # The newest copy may be older than the newest visit, which found it unchanged.
 _REPARSE_FACTS = """
@@ -90,6 +115,9 @@ def save_visits(
 ) -> Sequence[PageResult]:
     """Write attempts, page facts and visits; return the results whose attempts were not known yet."""
     if facts:
+        pages = [(number[p.fingerprint], p) for p in facts]
+        connection.executemany(_KEEP_TRIED, [(page, p.url) for page, p in pages])
+        connection.executemany(_KEEP_VISITED, [(page, p.url, p.archive_ref, p.body_hash) for page, p in pages])
         connection.executemany(
             _KEEP_FACTS,
             [
@@ -99,14 +127,27 @@ def save_visits(
             ],
         )  # fmt: skip
     new = _add_attempts(connection, results, number)
-    visits = [(number[page.fingerprint], *visit_values(page)) for page in archived_visits(results)]
-    if visits:
-        connection.executemany(_ADD_VISIT, visits)
+    add_visits(connection, [(number[page.fingerprint], *visit_values(page)) for page in archived_visits(results)])
     for p in reread(results):
         page = number[p.fingerprint]
         connection.execute(_REPARSE_VISIT, (p.spider, p.failure, page, p.fetched_at))
         connection.execute(_REPARSE_FACTS, (p.parser, p.links, p.spider, p.failure, page, p.archive_ref))
     return new
+
+
+def add_visits(connection: sqlite3.Connection, visits: Sequence[tuple[Any, ...]]) -> None:
+    """Write visits that are not known yet: the number of the page, then VISIT_FIELDS. The pages have their facts."""
+    connection.executemany(_ADD_VISIT, visits)
+
+
+def add_attempts(connection: sqlite3.Connection, attempts: Sequence[tuple[Any, ...]]) -> None:
+    """Write attempts that are not known yet: the number of the page, then ATTEMPT_FIELDS."""
+    _add_workers(connection, attempts)
+    connection.executemany(_ADD_ATTEMPT, attempts)
+
+
+def _add_workers(connection: sqlite3.Connection, attempts: Sequence[tuple[Any, ...]]) -> None:
+    connection.executemany(_ADD_WORKER, [(worker,) for worker in {one[_WORKER] for one in attempts}])
 
 
 def _add_attempts(
@@ -116,6 +157,7 @@ def _add_attempts(
     rows = [
         (number[attempt.fingerprint], *attempt_values(attempt)) for attempt in (result.attempt for result in results)
     ]
+    _add_workers(connection, rows)
     connection.execute("SAVEPOINT attempts")
     added = connection.executemany(_ADD_ATTEMPT, rows).rowcount
     if added == len(rows):

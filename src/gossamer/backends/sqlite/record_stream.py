@@ -30,11 +30,13 @@ from ...store.record_rows import (
     visit_values,
 )
 from .connection import Database
+from .page_log import add_attempts, add_visits
 from .stream import SqliteStream
 
 if TYPE_CHECKING:
     from .records import SqliteRecords
 
+KEPT_IN = {"attempts": "attempt_rows", "visits": "visit_rows"}  # tables that are read through a view
 BATCH = 200  # pages or records in memory, each with all that belongs to it
 
 _PAGES = f"SELECT number, {', '.join(PAGE_FIELDS)} FROM pages ORDER BY number"  # noqa: S608 - our own names
@@ -100,7 +102,7 @@ class SqliteRecordStream(SqliteStream):
 
     async def clear(self) -> None:
         def write(connection: sqlite3.Connection) -> None:
-            for table in TABLES:
+            for table in (*(KEPT_IN.get(table, table) for table in TABLES), "attempt_workers"):
                 connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
             # Cursors count from the beginning again: the store gets a new id, so that older ones are refused.
             connection.execute("UPDATE store SET id = lower(hex(randomblob(6)))")
@@ -131,8 +133,6 @@ def _insert(table: str, columns: Sequence[str]) -> str:
 
 _ADD_PAGE = _insert("pages", PAGE_FIELDS)
 _ADD_UNFETCHED = _insert("pages", ("fingerprint", "url", "job"))
-_ADD_ATTEMPT = _insert("attempts", ("page", *ATTEMPT_FIELDS))
-_ADD_VISIT = _insert("visits", ("page", *VISIT_FIELDS))
 _ADD_RECORD = _insert("records", (*RECORD_FIELDS, "page"))
 _ADD_PAST = _insert("superseded", ("record", *PAST_FIELDS))
 _ADD_SIGHTING = _insert("sightings", ("record", "job", "version"))
@@ -148,8 +148,8 @@ def _add_page(connection: sqlite3.Connection, page: DumpedPage) -> None:
     else:
         connection.execute(_ADD_UNFETCHED, (page.fingerprint, page.url, page.job))
     number = connection.execute(_FIND_PAGE, (page.fingerprint,)).fetchone()[0]
-    connection.executemany(_ADD_ATTEMPT, [(number, *attempt_values(one)) for one in page.attempts])
-    connection.executemany(_ADD_VISIT, [(number, *visit_values(one)) for one in page.visits])
+    add_attempts(connection, [(number, *attempt_values(one)) for one in page.attempts])
+    add_visits(connection, [(number, *visit_values(one)) for one in page.visits])
 
 
 def _add_record(connection: sqlite3.Connection, record: DumpedRecord) -> None:

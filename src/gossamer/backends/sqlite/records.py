@@ -74,12 +74,12 @@ _FIND_FACTS = f"SELECT {', '.join(PAGE_FIELDS)} FROM pages WHERE fingerprint = ?
 _LIST_ATTEMPTS = _of_page("attempts", ATTEMPT_FIELDS, "at")
 _ASKED = ("job", "site", "route", "outcome", "reason")
 _NEWEST = (
-    "SELECT page, at, job, worker, site, route, outcome, reason FROM attempts INDEXED BY attempts_at "
+    "SELECT page, at, job, worker, site, route, outcome, reason FROM attempt_rows INDEXED BY attempts_at "
     "WHERE at <= ? AND at >= ? ORDER BY at DESC LIMIT ?"
 )
 _ATTEMPT = (
     f"SELECT fingerprint, {', '.join(f'attempts.{name}' for name in ATTEMPT_FIELDS)} FROM attempts "  # noqa: S608
-    "JOIN pages ON pages.number = attempts.page WHERE page = ? AND at = ? AND attempts.job = ? AND worker = ?"
+    "JOIN pages ON pages.number = attempts.page WHERE page = ? AND at = ? AND attempts.job = ? AND worker_id = ?"
 )
 _LIST_VISITS = _of_page("visits", VISIT_FIELDS, "fetched_at")
 
@@ -106,10 +106,10 @@ _SCHEMAS = "SELECT id, type, definition, first_stored FROM schemas ORDER BY firs
 _SCORES = f"SELECT {', '.join(TALLY_FIELDS)} FROM quality WHERE day >= :since AND (:spider IS NULL OR spider = :spider)"  # noqa: S608
 
 _HIGHEST_PAGE = "SELECT coalesce(max(number), 0) FROM pages"
-_PRUNE_ATTEMPTS = "DELETE FROM attempts WHERE page BETWEEN ? AND ? AND at < ?"
+_PRUNE_ATTEMPTS = "DELETE FROM attempt_rows WHERE page BETWEEN ? AND ? AND at < ?"
 _PRUNE_VISITS = """
-DELETE FROM visits WHERE page BETWEEN ? AND ? AND fetched_at < ?
-    AND archive_ref <> (SELECT archive_ref FROM pages WHERE number = visits.page)"""
+DELETE FROM visit_rows WHERE page BETWEEN ? AND ? AND fetched_at < ? AND url <> ''
+    AND archive_ref <> (SELECT archive_ref FROM pages WHERE number = visit_rows.page)"""
 
 
 @asynccontextmanager
