@@ -6,6 +6,7 @@ compared. Pages of jobs that no schedule began are not watched; what is known of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import blake2b, sha256
 from itertools import groupby
@@ -23,8 +24,8 @@ from ..schedule.change_rate import Rhythm, announced_since, seen
 _decode = msgspec.json.Decoder(Rhythm).decode
 _PACKED = b"\x28\xb5\x2f\xfd"  # how zstd begins; rows of earlier versions hold the JSON itself
 _MOST_LINKS = 256 * 1024 * 1024  # bytes of links of one page
-# Of links, the quickest level leaves a sixth more than the first one, in half the time.
-_compress = zstandard.ZstdCompressor(level=-1, write_checksum=False).compress
+_compress = zstandard.ZstdCompressor(level=1, write_checksum=False).compress
+_SHORT = re.compile("([<> ])([^<> ]*)")  # an address in the folder of the page, on its site, anywhere
 
 
 def snapshot_of(task: Task, outcome: Answered) -> Snapshot:
@@ -68,7 +69,7 @@ def facts_of(
         last_modified=last_modified,
         body_hash=sha256(snapshot.body).digest()[:16],
         parser=parser_version,
-        links=_stored(requests, links_only) if (etag or last_modified) and requests else b"",
+        links=stored_links(task.url, requests, links_only) if (etag or last_modified) and requests else b"",
         spider=spider,
     )
 
@@ -78,13 +79,41 @@ def without_validators(facts: PageFacts) -> PageFacts:
     return msgspec.structs.replace(facts, etag="", last_modified="", links=b"")
 
 
-def _stored(requests: Sequence[Request], links_only: bool) -> bytes:
-    """Requests as they are kept: their JSON, packed. The links of a page are much alike, and pack to a sixth; where
+def stored_links(page: str, requests: Sequence[Request], links_only: bool) -> bytes:
+    """Requests as they are kept: their JSON, packed. The links of a page are much alike, and pack to a seventh; where
     they are nothing but links, they are kept as runs of addresses with the same callback."""
     if links_only:
         runs = groupby(requests, key=attrgetter("kind"))
-        return _compress(msgspec.json.encode([(kind, [one.url for one in run]) for kind, run in runs]))
+        return _compress(
+            msgspec.json.encode([(kind, _shortened(page, [one.url for one in run])) for kind, run in runs])
+        )
     return _compress(msgspec.json.encode([request.storable() for request in requests]))
+
+
+def _shortened(page: str, urls: list[str]) -> str | list[str]:
+    """Addresses in one text, those near the page without what they share with it: first its folder, then `<` and what
+    follows the folder, `>` and what follows the host, or a blank and a whole address. As they are, where they hold
+    such a character themselves."""
+    folder = page[: page.rfind("/", 0, (page + "?").index("?")) + 1]
+    text = f"{folder} {' '.join(urls)}"
+    if text.count(" ") != len(urls) or "<" in text or ">" in text:
+        return urls
+    return folder + text[len(folder) :].replace(f" {folder}", "<").replace(f" {_site_part(folder)}", ">")
+
+
+def _site_part(folder: str) -> str:
+    """`https://shop.example/` of `https://shop.example/lamps/`."""
+    return folder[: folder.find("/", folder.find("//") + 2) + 1]
+
+
+def _whole(text: str | list[str]) -> list[str]:
+    """Addresses that were `_shortened`."""
+    if not isinstance(text, str):
+        return text
+    first = _SHORT.search(text)
+    folder = text[: first.start()] if first is not None else text
+    starts = {"<": folder, ">": _site_part(folder), " ": ""}
+    return [starts[mark] + rest for mark, rest in _SHORT.findall(text, len(folder))]
 
 
 def links_of(facts: PageFacts | None) -> list[Request]:
@@ -98,12 +127,12 @@ def links_of(facts: PageFacts | None) -> list[Request]:
             raise ValueError(f"The links of {facts.url} claim to unpack to {size} bytes.")
         text = zstandard.ZstdDecompressor().decompress(text, max_output_size=_MOST_LINKS)
     found: list[Request] = []
-    for entry in msgspec.json.decode(text, type=list[Request | tuple[str, list[str]]]):
+    for entry in msgspec.json.decode(text, type=list[Request | tuple[str, str | list[str]]]):
         if isinstance(entry, Request):
             found.append(entry)
         else:
             kind, urls = entry
-            found += [Request(url=url, kind=kind) for url in urls]
+            found += [Request(url=url, kind=kind) for url in _whole(urls)]
     return found
 
 

@@ -1,7 +1,7 @@
 """What a batch of results does to the log of pages: pages, attempts, archived visits, and what the checks counted.
 
-Runs inside the transaction of record_writes.py. The same try reported twice is one try, and is counted once. Attempts and
-visits do not repeat what their page says (schema/records-007.sql): they are written here, and read from the views.
+Runs inside the transaction of record_writes.py. The same try reported twice is one try, and is counted once. Attempts
+and visits do not repeat what their page says (schema/records-007.sql): they are written here, and read from the views.
 """
 
 from __future__ import annotations
