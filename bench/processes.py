@@ -166,6 +166,7 @@ def main() -> int:
         for _ in range(chosen.rounds):
             for processes in chosen.processes:
                 done = crawl(processes, server, chosen.pages, chosen.seed)
+                print(f"{processes}: {done.wall:.2f} s, {done.cpu:.2f} s of CPU", file=sys.stderr, flush=True)
                 faults += done.faults
                 best[processes] = max(best.get(processes, done), done, key=lambda one: one.rate)
     one = best[chosen.processes[0]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from uuid import uuid4
 
 import msgspec
 import pytest
+import redis.asyncio
 
 from gossamer.backends.redis import connection, rows
 from gossamer.backends.redis.admission import filter_size
@@ -21,6 +23,7 @@ from gossamer.errors import BackendUnavailable, BadState, FrontierFull, Gossamer
 from gossamer.frontier.contract import DeadFilter, JobTerms, WorkerCard
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.events import Silence
+from gossamer.model.job import number_of
 from gossamer.model.record import PageFacts
 from gossamer.model.task import UrlState
 from gossamer.project.open import open_project
@@ -187,6 +190,33 @@ async def test_what_was_queued_before_there_were_lanes_finds_its_lane(valkey, mo
         assert [lease.task.url for lease in plain.leases] == ["https://a.test/2"]
         assert [(lease.task.url, lease.delivery) for lease in shown.leases] == [("https://a.test/1", 1)]
         assert f"\n{VERSION}\r" in valkey.say("HGET", "gossamer:{older}:book", "version")
+
+
+async def test_rows_that_were_settled_in_the_longer_form_are_read_and_enter_again(valkey):
+    # given a page that was settled by a version that kept all numbers of a row, and one that is settled now
+    async with opened(valkey, project="longer") as state:
+        job, _ = await state.jobs.open_job("books", JobTerms(), fresh=False)
+        pages = [candidate("https://a.test/1"), candidate("https://a.test/2")]
+        await state.frontier.add(job.id, pages)
+        for lease in (await state.frontier.lease(job.id, "w", 9)).leases:
+            await state.frontier.complete(lease, UrlState.DONE)
+        key = f"gossamer:{{longer.0}}:{number_of(job.id)}:urls"
+        client = redis.asyncio.Redis.from_url(valkey.address().replace("valkey://", "redis://"))
+        async with client:
+            short = await client.hget(key, pages[0].fingerprint)
+            state_, site, priority, number, *rest, created, changed = struct.unpack_from(">BIidIIIIIdd", short)
+            longer = struct.pack(
+                ">BIiddIIIIIddd", state_ - 16, site, priority, 1.0, number, *rest, 0.0, created, changed
+            )
+            await client.hset(key, pages[0].fingerprint, longer + short[struct.calcsize(">BIidIIIIIdd") :])
+
+        # then both tell the same story, and both can enter again
+        for page in pages:
+            [story] = await state.queue.story(page.site, page.fingerprint)
+            assert (story.url, story.state, story.attempts) == (page.url, UrlState.DONE, 1)
+        again = [msgspec.structs.replace(page, force=True) for page in pages]
+        assert (await state.frontier.add(job.id, again)).queued == 2
+        assert len((await state.frontier.lease(job.id, "w", 9)).leases) == 2
 
 
 async def test_the_number_of_shards_cannot_change_while_a_project_lives(valkey):

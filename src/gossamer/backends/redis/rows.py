@@ -25,6 +25,7 @@ _REASONS = {
 
 _CANDIDATE = struct.Struct(">16sBiIIB")
 _ROW = struct.Struct(">BIiddIIIIIddd")
+_SHORT, _SHORT_ROW = 16, struct.Struct(">BIidIIIIIdd")  # of a row that is settled: no sequence, no time
 _LEASE = struct.Struct(">16sdiIIIIIdddIdB")
 _SITE = struct.Struct(">dddId")
 _TURNS = struct.Struct(">IIddd")
@@ -108,7 +109,8 @@ _NUMBERS = (
     "state", "site", "priority", "sequence", "id", "attempts", "deliveries", "token", "depth", "max_attempts", "at",
     "created", "changed",
 )  # fmt: skip
-_encode_tail = msgspec.msgpack.Encoder().encode
+_encode = msgspec.msgpack.Encoder().encode
+_SHORT_NUMBERS = tuple(name for name in _NUMBERS if name not in ("sequence", "at"))
 _decode_tail = msgspec.msgpack.Decoder(Tail).decode
 
 
@@ -139,6 +141,13 @@ def pack_candidate(candidate: Candidate, *, max_attempts: int, parent: Parent | 
     )
     lengths = (len(site).to_bytes(2, "big"), len(shape).to_bytes(2, "big"), len(tail).to_bytes(4, "big"))
     return b"".join((head, lengths[0], site, lengths[1], shape, lengths[2], tail))
+
+
+def _encode_tail(tail: Tail) -> bytes:
+    """Of a seed that has nothing but an address and a callback, only these."""
+    if tail.parent is None and tail == (plain := Tail(tail.url, tail.kind)):
+        return _encode((plain.url, plain.kind))
+    return _encode(tail)
 
 
 def pack_tail(fetcher: str | None, tail: Tail) -> bytes:
@@ -268,8 +277,13 @@ def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # An
 def read_row(fingerprint: bytes, packed: bytes) -> Row | None:
     """A row as lua/prelude.lua packs it; None when it cannot be decoded."""
     try:
-        numbers = dict(zip(_NUMBERS, _ROW.unpack_from(packed), strict=True))
-        worker, place = _string(packed, _ROW.size, 1)
+        if packed[0] > _SHORT:
+            numbers = dict(zip(_SHORT_NUMBERS, _SHORT_ROW.unpack_from(packed), strict=True))
+            numbers |= {"state": packed[0] - _SHORT, "sequence": 0, "at": 0.0}
+            worker, place = _string(packed, _SHORT_ROW.size, 1)
+        else:
+            numbers = dict(zip(_NUMBERS, _ROW.unpack_from(packed), strict=True))
+            worker, place = _string(packed, _ROW.size, 1)
         reason, place = _string(packed, place, 2)
         message, place = _string(packed, place, 2)
         numbers["state"] = STATES[numbers["state"] - 1]

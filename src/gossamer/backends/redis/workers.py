@@ -9,7 +9,7 @@ from ...frontier.contract import WorkerCard
 from .connection import Server
 from .keys import Keyspace
 
-VERSION = 9  # of the format of a state on Redis
+VERSION = 10  # of the format of a state on Redis
 
 
 def check_format(version: int, where: str) -> None:

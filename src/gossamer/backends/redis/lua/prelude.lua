@@ -79,8 +79,11 @@ end
 -- rows of URLs ------------------------------------------------------------------------------------------------
 -- `at` is the end of the lease or the time a waiting task is due; `tail` is the task itself, which only Python reads,
 -- but for its beginning: a task that has a lane begins with the byte LANE_FOLLOWS, then Hc0 lane.
+-- A row that is settled has neither `sequence` nor `at`: most rows of a large job are, and they are kept the shorter way.
+-- Their state is written with SHORT added.
 
 local ROW = '>BI4i4ddI4I4I4I4I4ddd'
+local SHORT, SHORT_ROW = 16, '>BI4i4dI4I4I4I4I4dd'
 
 local LANE_FOLLOWS = 0xC1  -- no MessagePack begins with it
 
@@ -92,8 +95,14 @@ end
 
 local function parse_row(fingerprint, text)
     local row, place = {fingerprint = fingerprint}
-    row.state, row.site, row.priority, row.sequence, row.id, row.attempts, row.deliveries, row.token, row.depth,
-        row.max_attempts, row.at, row.created, row.changed, place = unpack_from(ROW, text)
+    if byte(text) > SHORT then
+        row.state, row.site, row.priority, row.id, row.attempts, row.deliveries, row.token, row.depth,
+            row.max_attempts, row.created, row.changed, place = unpack_from(SHORT_ROW, text)
+        row.state, row.sequence, row.at = row.state - SHORT, 0, 0
+    else
+        row.state, row.site, row.priority, row.sequence, row.id, row.attempts, row.deliveries, row.token, row.depth,
+            row.max_attempts, row.at, row.created, row.changed, place = unpack_from(ROW, text)
+    end
     row.worker, row.reason, row.message, place = unpack_from('>Bc0Hc0Hc0', text, place)
     row.tail = string.sub(text, place)
     if byte(row.tail) == LANE_FOLLOWS then lane_of(row.tail) end  -- fails where a lane should follow and does not
@@ -109,9 +118,15 @@ local function read_row(fingerprint)
 end
 
 local function write_row(row)
-    call('HSET', URLS, row.fingerprint,
-        pack(ROW, row.state, row.site, row.priority, row.sequence, row.id, row.attempts, row.deliveries, row.token,
-            row.depth, row.max_attempts, row.at, row.created, row.changed)
+    local numbers
+    if row.state >= DONE then
+        numbers = pack(SHORT_ROW, row.state + SHORT, row.site, row.priority, row.id, row.attempts, row.deliveries,
+            row.token, row.depth, row.max_attempts, row.created, row.changed)
+    else
+        numbers = pack(ROW, row.state, row.site, row.priority, row.sequence, row.id, row.attempts, row.deliveries,
+            row.token, row.depth, row.max_attempts, row.at, row.created, row.changed)
+    end
+    call('HSET', URLS, row.fingerprint, numbers
         .. pack('>Bc0Hc0Hc0', #row.worker, row.worker, #row.reason, row.reason, #row.message, row.message)
         .. row.tail)
 end
