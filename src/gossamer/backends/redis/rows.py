@@ -25,7 +25,7 @@ _REASONS = {
 
 _CANDIDATE = struct.Struct(">16sBiIIB")
 _ROW = struct.Struct(">BIiddIIIIIddd")
-_SHORT, _SHORT_ROW = 16, struct.Struct(">BIidIIIIIdd")  # of a row that is settled: no sequence, no time
+_SHORT, _SHORT_ROW = 16, struct.Struct(">BIidHHIHHdd")  # of a row that is settled: no sequence, no time
 _LEASE = struct.Struct(">16sdiIIIIIdddIdB")
 _SITE = struct.Struct(">dddId")
 _TURNS = struct.Struct(">IIddd")
@@ -277,7 +277,7 @@ def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # An
 def read_row(fingerprint: bytes, packed: bytes) -> Row | None:
     """A row as lua/prelude.lua packs it; None when it cannot be decoded."""
     try:
-        if packed[0] > _SHORT:
+        if _SHORT < packed[0] <= _SHORT + len(STATES):
             numbers = dict(zip(_SHORT_NUMBERS, _SHORT_ROW.unpack_from(packed), strict=True))
             numbers |= {"state": packed[0] - _SHORT, "sequence": 0, "at": 0.0}
             worker, place = _string(packed, _SHORT_ROW.size, 1)

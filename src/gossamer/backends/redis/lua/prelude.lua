@@ -79,11 +79,12 @@ end
 -- rows of URLs ------------------------------------------------------------------------------------------------
 -- `at` is the end of the lease or the time a waiting task is due; `tail` is the task itself, which only Python reads,
 -- but for its beginning: a task that has a lane begins with the byte LANE_FOLLOWS, then Hc0 lane.
--- A row that is settled has neither `sequence` nor `at`: most rows of a large job are, and they are kept the shorter way.
--- Their state is written with SHORT added.
+-- A row that is settled has neither `sequence` nor `at`, and shorter counts (MOST_SHORT at most): most rows of a large job
+-- are, and they are kept that way. Their state is written with SHORT added.
 
 local ROW = '>BI4i4ddI4I4I4I4I4ddd'
-local SHORT, SHORT_ROW = 16, '>BI4i4dI4I4I4I4I4dd'
+local SHORT, SHORT_ROW = 16, '>BI4i4dHHI4HHdd'
+local MOST_SHORT = 65535
 
 local LANE_FOLLOWS = 0xC1  -- no MessagePack begins with it
 
@@ -95,7 +96,8 @@ end
 
 local function parse_row(fingerprint, text)
     local row, place = {fingerprint = fingerprint}
-    if byte(text) > SHORT then
+    local first = byte(text)
+    if first > SHORT and first <= SHORT + BURIED then
         row.state, row.site, row.priority, row.id, row.attempts, row.deliveries, row.token, row.depth,
             row.max_attempts, row.created, row.changed, place = unpack_from(SHORT_ROW, text)
         row.state, row.sequence, row.at = row.state - SHORT, 0, 0
@@ -120,8 +122,10 @@ end
 local function write_row(row)
     local numbers
     if row.state >= DONE then
-        numbers = pack(SHORT_ROW, row.state + SHORT, row.site, row.priority, row.id, row.attempts, row.deliveries,
-            row.token, row.depth, row.max_attempts, row.created, row.changed)
+        local at_most, most = math.min, MOST_SHORT
+        numbers = pack(SHORT_ROW, row.state + SHORT, row.site, row.priority, row.id, at_most(row.attempts, most),
+            at_most(row.deliveries, most), row.token, at_most(row.depth, most), at_most(row.max_attempts, most),
+            row.created, row.changed)
     else
         numbers = pack(ROW, row.state, row.site, row.priority, row.sequence, row.id, row.attempts, row.deliveries,
             row.token, row.depth, row.max_attempts, row.at, row.created, row.changed)
