@@ -9,6 +9,7 @@ from .server import ROOT
 
 ALL = (
     ("bench.run", "--rounds", "2"),
+    ("bench.processes",),
     ("bench.frontier",),
     ("bench.frontier", "--on", "valkey"),
     ("bench.fairness",),
