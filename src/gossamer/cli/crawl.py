@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
@@ -20,14 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..clock import SystemClock
-from ..errors import Misconfigured
 from ..model.events import EventHub, EventSink
 from ..model.outcome import EXIT_CODES, Outcome
 from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
-from ..process.black_box import PARENT, Crew
-from ..process.lone_child import MOST_PROCESSES, process_count
+from ..project.crew import Crew, crew_of
 from ..project.spiders import crawl_target, written_arguments
 from ..project.spools import results_waiting
 from ..project.status import place_near, what_it_waits_for
@@ -54,7 +51,6 @@ if TYPE_CHECKING:  # these load what fetches
     from ..parse.spider import Spider
     from ..project.crawl import CrawlReport, Running
 
-LOOK = timedelta(milliseconds=20)  # between two looks of a helper whether there is something to do
 STOPPED = 130  # the exit code of a crawl that was stopped before its end, and can go on
 
 
@@ -102,7 +98,7 @@ def crawl_verb(
         "politeness.rate": rate,
         "crawl.concurrency": concurrency,
     }
-    crew = _crew(processes, replay=replay)
+    crew = crew_of(processes, replay=replay)
     settings = settings_with(**flags)
     wanted = crawl_target(settings, target, Path.cwd())  # what is mistyped is told before the crawl is loaded
     if replay:
@@ -138,28 +134,6 @@ def crawl_verb(
         if quiet:  # else the summary has said it
             err.print(Text(visible(f"{report.job.id}: {outcome.in_words}")), soft_wrap=True)
         raise typer.Exit(code)
-
-
-def _crew(processes: str, *, replay: bool) -> Crew | None:
-    """The processes of this crawl; None for one alone. A helper waits here until there is something to help with.
-    Raises Misconfigured."""
-    crew = PARENT.crew
-    if crew is not None and crew.helps:
-        from ..project import service  # noqa: F401  # loads what fetches while the first process does so, too
-
-        while not crew.job:  # a first one that fails takes its helpers along
-            time.sleep(LOOK.total_seconds())
-        crew.join()
-    count = process_count(processes)
-    if count is None:
-        raise Misconfigured(f"--processes takes 1 to {MOST_PROCESSES}, or auto: one for each core.")
-    if count > 1 and replay:
-        raise Misconfigured("--replay is done by one process: leave --processes out.")
-    if count > 1 and crew is None:
-        raise Misconfigured(
-            "--processes needs Linux. Start the same command in several terminals: they share the work."
-        )
-    return crew
 
 
 def run_crawl(

@@ -1,0 +1,35 @@
+"""The processes of `gossamer crawl --processes N`, as each of them sees the others. process/lone_child.py forks them."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from ..errors import Misconfigured
+from ..process.black_box import PARENT
+from ..process.black_box import Crew as Crew  # for those who crawl in one
+from ..process.lone_child import MOST_PROCESSES, process_count
+
+LOOK = timedelta(milliseconds=20)  # between two looks of a helper whether there is something to do
+
+
+def crew_of(processes: str, *, replay: bool) -> Crew | None:
+    """The processes of this crawl; None for one alone. A helper waits here until there is something to help with.
+    Raises Misconfigured."""
+    crew = PARENT.crew
+    if crew is not None and crew.helps:
+        from . import service  # noqa: F401  # loads what fetches while the first process does so, too
+
+        while not crew.job:  # a first one that fails takes its helpers along
+            time.sleep(LOOK.total_seconds())
+        crew.join()
+    count = process_count(processes)
+    if count is None:
+        raise Misconfigured(f"--processes takes 1 to {MOST_PROCESSES}, or auto: one for each core.")
+    if count > 1 and replay:
+        raise Misconfigured("--replay is done by one process: leave --processes out.")
+    if count > 1 and crew is None:
+        raise Misconfigured(
+            "--processes needs Linux. Start the same command in several terminals: they share the work."
+        )
+    return crew
