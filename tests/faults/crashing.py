@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from gossamer.backends.redis.frontier import RedisFrontier
+from gossamer.backends.sqlite.frontier import SqliteFrontier
 from gossamer.cli.app import run
 from gossamer.crawl import parse_page
 from gossamer.fetch.http import AiohttpTransport
@@ -86,8 +87,11 @@ def mid_store(due: Callable[[], bool]) -> None:
 
 
 def around_settling(due: Callable[[], bool], *, before: bool) -> None:
-    complete = RedisFrontier.complete
+    for frontier in (RedisFrontier, SqliteFrontier):
+        frontier.complete = settling(frontier.complete, due, before)  # type: ignore[method-assign]
 
+
+def settling(complete: Callable[..., Any], due: Callable[[], bool], before: bool) -> Callable[..., Any]:
     async def faulty(self: Any, *arguments: Any, **options: Any) -> Any:
         fatal = due()
         if fatal and before:
@@ -97,7 +101,7 @@ def around_settling(due: Callable[[], bool], *, before: bool) -> None:
             die()
         return added
 
-    RedisFrontier.complete = faulty  # type: ignore[method-assign]
+    return faulty
 
 
 def wrong_clock(offset: float) -> None:

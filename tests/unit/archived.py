@@ -38,10 +38,19 @@ def crawled(
 async def _visit(
     system: Project, lease: Lease, spider: str, kind: str, pages: dict[str, str], broken: bool
 ) -> PageResult:
-    url, job, now = lease.task.url, lease.task.job, system.clock.now()
+    task = lease.task
+    html = pages[task.url.removeprefix(SHOP)]
+    return await archived_visit(system, task.url, task.job, spider, kind, html, depth=task.depth, broken=broken)
+
+
+async def archived_visit(
+    system: Project, url: str, job: str, spider: str, kind: str, html: str, *, depth: int = 0, broken: bool = False
+) -> PageResult:
+    """A visit whose raw page is in the archive; it is to be saved."""
+    now = system.clock.now()
     snapshot = Snapshot(
         url=url, requested_url=url, status=200, headers=Headers([("content-type", "text/html")]),
-        body=pages[url.removeprefix(SHOP)].encode(), fetched_at=now, kind=kind, job=job, depth=lease.task.depth,
+        body=html.encode(), fetched_at=now, kind=kind, job=job, depth=depth,
     )  # fmt: skip
     (ref,) = await system.archive.put([snapshot])
     failure = "parse" if broken else ""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
+from gossamer.errors import Misconfigured, SpiderNotFound
+from gossamer.model.job import Job, JobState, JobTerms
 from gossamer.project.records import is_reparse
+from gossamer.project.reparse.archive_job import REPARSE, ReparseTerms, entering, is_reparse_job, terms_of
 from gossamer.project.reparse.messages import PageOrder
-from gossamer.project.reparse.parser_pool import PORTION_BYTES, _portions, size_of
-from tests.unit.archived import SHOP, crawled
+from gossamer.project.reparse.parser_pool import PORTION_BYTES, ParserDesk, _portions, size_of
+from gossamer.schedule.spider_loader import Spiders
+from gossamer.settings import load
+from tests.unit.archived import SHOP, archived_visit, crawled
 from tests.unit.commandline import ProjectFolder, Said
 from tests.unit.commandline import project as project
 
@@ -188,3 +196,130 @@ async def test_portions_are_bounded_by_pages_and_by_bytes(lengths, cut):
     assert [len(portion) async for portion in _portions(pages())] == cut
     assert size_of("2027-01-31/host-1.zst#5+77") == 77
     assert size_of("nonsense") == 0
+
+
+# -- as a job ------------------------------------------------------------------------------------------------------
+
+
+def test_workers_do_what_is_left_to_them_and_people_pause_and_cancel_it(project):
+    spider(project)
+    project.fill(crawled("shop", {f"/{n}": f"<h1>{n}</h1>" for n in range(5)}, kind="detail"))
+    assert "reparse-shop-2 is begun" in reparse(project, "--detach").out
+
+    project.run("job", "pause", "reparse-shop-2")
+    project.run("worker", "--until-idle", "--quiet")
+    assert stored(project) == {}
+    assert project.run("status", "reparse-shop-2", "--json").json["standing"] == "paused"
+
+    project.run("job", "resume", "reparse-shop-2")
+    project.run("worker", "--until-idle", "--quiet")
+    status = project.run("status", "reparse-shop-2", "--json").json
+    assert (status["ending"], status["outcome"], status["counts"]["done"], status["adds_up"]) == (
+        "done",
+        "done",
+        5,
+        True,
+    )
+    assert set(stored(project, "--job", "reparse-shop-2")) == {"0", "1", "2", "3", "4"}
+
+    spider(project, detailed="better")
+    reparse(project, "--detach")
+    project.run("job", "cancel", "reparse-shop-3")
+    project.run("worker", "--until-idle", "--quiet")
+    assert {one["title"] for one in stored(project).values()} == {"in detail"}
+
+
+@pytest.mark.long
+def test_what_was_begun_goes_on_with_its_own_pages_unless_it_is_begun_anew(project):
+    spider(project)
+    project.fill(crawled("shop", {"/1": "<h1>1</h1>", "/2": "<h1>2</h1>"}, kind="detail"))
+    reparse(project, "--detach", "--failed")  # there are none: nothing is begun
+    assert len(project.run("status", "--json").json) == 1
+    reparse(project, "--detach", "--job", "shop-1")
+
+    said = reparse(project, "--failed", "--spider", "shop")  # other pages: none, and that is no reason to go on
+    assert "No archived page matches" in said.err
+    said = reparse(project)
+    assert "reparse-shop-2 goes on" in said.err
+    assert "pages    2 parsed" in said.out
+
+    reparse(project, "--detach")
+    reparse(project, "--fresh")
+    endings = {job["id"]: job["ending"] for job in project.run("status", "--json").json}
+    assert (endings["reparse-shop-3"], endings["reparse-shop-4"]) == ("replaced", "done")
+
+
+def test_no_pace_of_a_site_and_no_order_of_an_operator_keeps_archived_pages_waiting(project):
+    project.write("gossamer.toml", '[politeness]\nrate = "1/h"\nconcurrency = 1\n')
+    spider(project)
+    project.fill(crawled_now("shop", 60))
+    assert project.run("site", "rest", "shop.example", "1h").code == 0
+
+    assert "pages    60 parsed" in reparse(project).out
+
+
+def crawled_now(name: str, pages: int):
+    """Archived pages, without the turns of a queue."""
+
+    async def fill(system):
+        job, _ = await system.state.jobs.open_job(name, JobTerms(), fresh=True)
+        for number in range(pages):
+            url = f"{SHOP}/{number}"
+            await system.records.save([await archived_visit(system, url, job.id, name, "detail", f"<h1>{number}</h1>")])
+
+    return fill
+
+
+def test_an_older_worker_knows_no_spider_of_that_name(project):
+    with pytest.raises(SpiderNotFound):
+        Spiders(load(start=project.folder, environ={})).find(REPARSE)
+
+
+def test_pages_that_a_dead_reader_had_entered_are_entered_once(project):
+    spider(project)
+    project.fill(crawled("shop", {f"/{n}": f"<h1>{n}</h1>" for n in range(9)}, kind="detail"))
+    reparse(project, "--detach")
+
+    async def enter_some(system):
+        (job,) = (one for one in await system.state.jobs.jobs() if is_reparse_job(one))
+        async for judged in entering(system, terms_of(system.settings, job)):
+            await system.state.frontier.add(job.id, judged.candidates[:4])
+
+    project.fill(enter_some)
+    project.run("worker", "--until-idle", "--quiet")
+
+    counts = project.run("status", "reparse-shop-2", "--json").json["counts"]
+    assert (counts["done"], counts["duplicates"], counts["stats"]["records"]) == (9, 4, 9)
+
+
+def test_a_file_outside_of_the_project_is_not_named_to_a_fleet(project, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("elsewhere") / "shop.py"
+    outside.write_text(SPIDER.format(name="Shop", more="", listed="", detailed="from elsewhere", without=""))
+    project.fill(crawled("shop", {"/1": "<h1>1</h1>"}, kind="detail"))
+    assert "1 new or changed" in reparse(project, "--spider", str(outside)).out  # whose state is a file of its own
+
+    shared = msgspec.structs.replace(load(start=project.folder, environ={}), state="redis://state.example/0")
+    job = Job(
+        id="reparse-shop-9", name="reparse shop", state=JobState.RUNNING, created_at=0.0, spider=REPARSE,
+        arguments=msgspec.json.encode(ReparseTerms(crawled_as="shop", spider=str(outside))).decode(),
+    )  # fmt: skip
+    with pytest.raises(Misconfigured, match="outside of"):
+        terms_of(shared, job)
+
+
+async def test_a_desk_answers_each_caller_and_outlives_what_one_of_them_did(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gossamer.toml").write_text("")
+    (tmp_path / "spiders").mkdir()
+    lost = PageOrder(run="r", ref="x.zst#0+1", fingerprint=b"1", body_hash=b"", url=f"{SHOP}/1", job="", spider="shop")
+    async with ParserDesk(1.0, size=2, patience=timedelta(minutes=1)) as desk:
+        outcomes = await asyncio.gather(
+            *(desk.parse(msgspec.structs.replace(lost, url=f"{SHOP}/{n}")) for n in range(20))
+        )
+        given_up = asyncio.create_task(desk.parse(lost))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        again = await desk.parse(lost)
+
+    assert [one.wanted.url for one in outcomes] == [f"{SHOP}/{n}" for n in range(20)]
+    assert {one.failure for one in outcomes} == {again.failure} == {"lost"}
