@@ -36,9 +36,14 @@ PROMISED = 10.0  # times the speed of a crawl at the default pace
 PROMISED_OF_TWO = 1.8  # times the speed of one worker
 
 
+def _start(server: Server) -> dict[str, str]:
+    """What the spider needs in order to load."""
+    return {"BENCH_START": f"http://127.0.0.1:{server.port}/"}
+
+
 def timed(folder: Path, server: Server, *arguments: str) -> float:
     """Wall seconds of a gossamer command."""
-    command = gossamer(folder, *arguments, variables={"BENCH_START": f"http://127.0.0.1:{server.port}/"})
+    command = gossamer(folder, *arguments, variables=_start(server))
     began = time.monotonic()
     done = subprocess.run(command.arguments, cwd=folder, env=command.environment(), capture_output=True, text=True)
     if done.returncode:
@@ -75,7 +80,7 @@ class Shared:
 
 def shared(folder: Path, server: Server, workers: int) -> Shared:
     """Leave a reparse to that many workers, which are there before it is begun."""
-    command = gossamer(folder, "worker", "--quiet")
+    command = gossamer(folder, "worker", "--quiet", variables=_start(server))
     crew = [
         subprocess.Popen(command.arguments, cwd=folder, env=command.environment(), preexec_fn=_on_core(number))
         for number in range(workers)
