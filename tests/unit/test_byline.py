@@ -23,6 +23,14 @@ TEXT = f"<p>{FIRST} {SECOND}</p>" * 3
         ("<div class=author-details><span>Ann Lee</span> <span>July 3, 2025</span></div>", ("Ann Lee",)),
         ("<p><a href=/authors/ann-lee>Ann Lee</a></p>", ("Ann Lee",)),
         ("<p><a class=username href=/u/7>seven_of_9</a></p>", ("seven_of_9",)),
+        ("<p><a href=/user/seven>seven_of_9</a> asked</p>", ("seven_of_9",)),
+        ("<h3 class=PostUser-name>seven_of_9</h3>", ("seven_of_9",)),
+        ("<p>May 3, 2024 · Ann Lee</p>", ("Ann Lee",)),
+        ("<p>by Ann Lee - 2024-05-03<br>Updated: 2024-05-04</p>", ("Ann Lee",)),
+        ("<p><a href=/user/login>Login</a></p>", ()),
+        ("<p><a href=/team/new-england>New England</a></p>", ()),
+        ("<p>May 3, 2024 in Boats</p>", ()),
+        ("<p>May 3, 2024 Ann Lee</p><p>May 4, 2024 Bo Dyk</p><p>May 5, 2024 Cy Doe</p>", ()),
         ("<p>By the harbour, at noon</p>", ()),
         ("<p>Ann Lee</p>", ()),
         ("<p>By 2030</p>", ()),
@@ -43,6 +51,12 @@ def test_the_author_in_the_lines_around_the_title(lines: str, authors: tuple[str
         ("<p>Updated May 4, 2024</p>", None, datetime(2024, 5, 4)),
         ("<div>Last updated:</div><div>May 4, 2024</div>", None, datetime(2024, 5, 4)),
         ("<p>May 3, 2024</p><p>Updated: May 4, 2024</p>", datetime(2024, 5, 3), datetime(2024, 5, 4)),
+        (
+            "<p>by Ann <time datetime=2024-05-03>3 hours ago</time></p><p><time datetime=2024-05-03>x</time></p>",
+            datetime(2024, 5, 3),
+            None,
+        ),
+        ("<p>by Ann Lee - 2024-05-03<br>Updated: 2024-05-04</p>", datetime(2024, 5, 3), datetime(2024, 5, 4)),
         ("<p>3/5/2024</p>", None, None),
         ("<p>May 2024</p>", None, None),
         ("<p>Chapter 3 May 20245</p>", None, None),
@@ -71,6 +85,45 @@ def test_dates_far_from_the_title_and_in_the_text_are_not_read() -> None:
 
     assert facts.published is None
     assert facts.authors == ()
+
+
+def test_without_a_heading_the_line_that_is_the_title_of_the_page_is_its_title() -> None:
+    head = "<head><title>The harbour at noon | News</title></head>"
+    facts = page_of(f"{head}<p>Menu</p><p>The harbour at noon</p><p>By Ann Lee</p><p>May 3, 2024</p>{TEXT}").metadata()
+
+    assert (facts.authors, facts.published) == (("Ann Lee",), datetime(2024, 5, 3))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<div class=reviews><div><span class=author>Bo Dyk</span><p>Fine.</p></div></div>",
+        "<div itemprop=review><meta itemprop=author content='Bo Dyk'></div>",
+        "<ul class=comments><li><b itemprop=author>Bo Dyk</b> So it is.</li></ul>",
+        "<aside><span class=author>Bo Dyk</span></aside>",
+        "<ul><li><h3><a href=/1>One</a></h3><span class=author>Bo Dyk</span></li><li><h3><a href=/2>Two</a></h3>"
+        "<span class=author>Cy Doe</span></li></ul>",
+    ],
+)
+def test_who_wrote_a_part_of_a_page_did_not_write_the_page(body: str) -> None:
+    assert page_of(f"<h1>The harbour</h1>{TEXT}{body}").metadata().authors == ()
+
+
+def test_a_name_that_is_stated_and_not_shown_is_read() -> None:
+    body = "<div itemprop=author><meta itemprop=name content=seven_of_9><a href=/u/7>7</a> 193 points</div>"
+
+    assert page_of(f"<h1>The harbour</h1>{TEXT}{body}").metadata().authors == ("seven_of_9",)
+
+
+@pytest.mark.parametrize(
+    "footer",
+    [
+        "<p>This page was last modified on <time datetime=2024-05-03>May 3</time>.</p>",
+        "<p class=lastUpdated><time datetime=2024-05-03>May 3</time></p>",
+    ],
+)
+def test_the_time_of_a_change_is_not_that_of_the_publication(footer: str) -> None:
+    assert page_of(f"<h1>The harbour</h1>{TEXT}{footer}").metadata().published is None
 
 
 @pytest.mark.parametrize("text", ["", "99 May 2024", "May 32, 2024", "3 Mayhem 2024x", "12 people 2024"])

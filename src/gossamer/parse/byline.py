@@ -1,9 +1,10 @@
 """Who wrote a page and when, as readers see it: in the short lines around its title.
 
 Read only where the page's metadata is silent. A date must have day, month and year, a line with it must be short and
-must not speak of a change ("updated"); a name must follow "by", stand in an element that is called after authors, or
-link to the page of an author. Lines far from the title, and lists of dated entries, are not read: nothing is better
-than a wrong name.
+must not speak of a change ("updated"); a name must follow "by", stand beside the date with nothing else, stand in an
+element that is called after authors, or link to the page of an author or user. The title is the <h1>, or the first line
+that the page gives as its title. Lines far from it, and lists of dated entries, are not read: nothing is better than a
+wrong name.
 
 How it fails: what is not found is None or empty; nothing raises. Costs grow with the size of the page.
 """
@@ -18,12 +19,12 @@ from typing import NamedTuple
 from turbohtml import Document
 
 from .article.outline import Outline, Paragraph, outline_of
-from .dates import shown_date
+from .dates import CHANGE, page_date, shown_date, split_date
 
 _BEFORE, _AFTER = 5, 14  # lines around the title
 _SHORT = 100  # letters of a line with a date or a name
+_TITLE = 12  # letters of a title in a line that is no <h1>
 _FIRM = 200  # letters of a paragraph of the text itself
-_CHANGED = re.compile(r"updat|modifi|revis|review|edited|copyright|©|aktualisiert|mis à jour|actualizado", re.I)
 _BY = re.compile(
     r"(?:^|[|·•–—-]\s*)(?:(?:article|story|words|post|posted|written|published|authored)\s+)?"
     r"(?:by|author|von|par|por)\b\s*:?\s+(?P<names>[^|·•–—:;()\[\]\d]{3,80})",
@@ -31,16 +32,19 @@ _BY = re.compile(
 )
 _LABEL = re.compile(r"(?:(?:written|posted|published|authored)\s+)?(?:by|author|von|par|por)\s*:?", re.IGNORECASE)
 _NAMED = re.compile(r"(?:^|[\W_])(?:author|byline|writer|username|poster)(?:$|[\W_]|s\b|name|link)", re.IGNORECASE)
+_HANDLE = re.compile(r"user[-_]?name|(?:^|\s)user(?:$|\s)", re.IGNORECASE)
 _NOT_NAMED = re.compile(r"avatar|bio|box|date|time|image|count|title|role|job", re.IGNORECASE)
-_AUTHOR_PAGE = re.compile(r"/(?:authors?|contributors?|writers?|byline|people|team)/[^/]", re.IGNORECASE)
+_AUTHOR_PAGE = re.compile(r"/(?:authors?|contributors?|writers?|byline)/[^/]", re.IGNORECASE)
+_USER_PAGE = re.compile(r"/(?:users?|u|members?|profiles?)/[^/?#]|/user-\d|[?&](?:u|uid|user)=\d", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_][\w.'’-]*")
 _PARTICLES = frozenset(
     ("al", "bin", "da", "de", "del", "den", "der", "di", "dos", "du", "el", "la", "le", "van", "von")
 )
 _NO_NAMES = frozenset((
-    "about", "admin", "all", "and", "author", "authors", "blog", "by", "comments", "contact", "follow", "guest", "home",
-    "more", "news", "our", "posted", "profile", "read", "share", "staff", "subscribe", "team", "the", "view", "website",
-    "written", "your",
+    "about", "account", "admin", "all", "and", "author", "authors", "blog", "by", "comments", "contact",
+    "follow", "guest", "home", "join", "log", "login", "more", "news", "our", "posted", "profile", "read",
+    "register", "reply", "share", "sign", "staff", "subscribe", "team", "the", "view", "website", "written",
+    "your",
 ))  # fmt: skip
 _MOST_DAYS = 2  # around a title; with more, the lines are entries of a list
 
@@ -51,23 +55,29 @@ class Byline(NamedTuple):
     modified: datetime | None = None
 
 
-def byline_of(tree: Document) -> Byline:
-    """What stands around the <h1> of the page."""
+def byline_of(tree: Document, titles: frozenset[str] = frozenset()) -> Byline:
+    """What stands around the title of the page. `titles` are those that it states, for pages without an <h1>: each in
+    lower case, with one space between words.
+    """
     root = tree.root
     if root is None:
         return Byline()
     outline = outline_of(root)
     lines = [one for one in outline.paragraphs if not outline.struck[one.block]]
-    title = next((at for at, one in enumerate(lines) if _in_heading(outline, one)), None)
+    title = _title_at(outline, lines, titles)
     if title is None:
         return Byline()
     near = lines[max(0, title - _BEFORE) : title] + _until_text(lines[title + 1 : title + 1 + _AFTER])
-    texts = [(one, one.text(outline.struck)) for one in near if one.letters <= _SHORT]
-    dates = [(text, found) for _, text in texts if (found := shown_date(text)) is not None]
+    heading = lines[title].text(outline.struck)
+    shown = [(one, text) for one in near if one.letters <= _SHORT and (text := one.text(outline.struck)) != heading]
+    texts = [(one, part) for one, text in shown for part in text.split("\n")]
+    dates = [(text, found) for one, text in texts if (found := shown_date(text) or _time_in(outline, one)) is not None]
     published = modified = None
-    if len({found for _, found in dates}) <= _MOST_DAYS:
+    if len({found.date() for _, found in dates}) > _MOST_DAYS:
+        return Byline()
+    if dates:
         before = {text: lead for (_, lead), (_, text) in pairwise([(None, ""), *texts])}
-        changes = [(found, _CHANGED.search(f"{before[text]} {text}") is not None) for text, found in dates]
+        changes = [(found, CHANGE.search(f"{before[text]} {text}") is not None) for text, found in dates]
         published = next((found for found, changed in changes if not changed), None)
         modified = next((found for found, changed in changes if changed), None)
     labelled = False  # the line before was "Written by:"
@@ -79,8 +89,24 @@ def byline_of(tree: Document) -> Byline:
     return Byline((), published, modified)
 
 
-def _in_heading(outline: Outline, line: Paragraph) -> bool:
-    return outline.tags[line.block] == "h1" and line.letters > 3
+def _title_at(outline: Outline, lines: list[Paragraph], titles: frozenset[str]) -> int | None:
+    """The line that is the title."""
+    for at, one in enumerate(lines):
+        if outline.tags[one.block] == "h1" and one.letters > 3:
+            return at
+    for at, one in enumerate(lines):
+        if one.letters >= _TITLE and " ".join(one.text(outline.struck).lower().split()) in titles:
+            return at
+    return None
+
+
+def _time_in(outline: Outline, line: Paragraph) -> datetime | None:
+    """The moment of a <time> in the line, which may read "3 hours ago"."""
+    for element, _ in line.pieces[:8]:
+        for around in (element, max(outline.parents[element], 0)):
+            if outline.tags[around] == "time" and (found := page_date(outline.elements[around].attr("datetime"))):
+                return found
+    return None
 
 
 def _until_text(lines: list[Paragraph]) -> list[Paragraph]:
@@ -91,12 +117,15 @@ def _until_text(lines: list[Paragraph]) -> list[Paragraph]:
 
 def _names_in(outline: Outline, line: Paragraph, text: str, labelled: bool) -> tuple[str, ...]:
     if found := _BY.search(text):
-        names = re.split(r"\s*(?:,|&|\band\b|\bund\b|\bet\b)\s*", found["names"].strip())
+        names = re.split(r"\s*(?:,|&|\band\b|\bund\b|\bet\b)\s*", found["names"].strip(" -"))
         people = [name for name in names if _is_name(name)]
         if people and _is_name(names[0]):
             return tuple(people[:5])
     if labelled and _is_name(text):
         return (text,)
+    day, rest = split_date(text)
+    if day is not None and _is_name(rest := rest.strip(" ,|·•–—-")):
+        return (rest,)
     block = line.block
     pieces = [(element, " ".join(piece.split())) for element, piece in line.pieces[:8] if piece.strip()]
     for element, piece in [*pieces, (block, text)]:
@@ -104,11 +133,16 @@ def _names_in(outline: Outline, line: Paragraph, text: str, labelled: bool) -> t
             href = outline.elements[element].attr("href") or ""
             if _AUTHOR_PAGE.search(href[:500]):
                 return (piece,)
+        if outline.tags[element] == "a" and _is_name(piece, handle=True):
+            href = outline.elements[element].attr("href") or ""
+            if _USER_PAGE.search(href[:500]):
+                return (piece,)
         for around in (element, max(outline.parents[element], 0)):
             called = " ".join(str(outline.elements[around].attr(key) or "") for key in ("class", "itemprop", "rel"))[
                 :300
             ]
-            if _NAMED.search(called) and not _NOT_NAMED.search(called) and _is_name(piece, handle="username" in called):
+            handle = _HANDLE.search(called) is not None
+            if (handle or _NAMED.search(called)) and not _NOT_NAMED.search(called) and _is_name(piece, handle=handle):
                 return (piece,)
     return ()
 

@@ -4,7 +4,8 @@ seconds since 1970. Words in some languages are read only where a recipe asks fo
     feed_date   feeds and sitemaps. A date without a zone is UTC: nothing better is known, and a day more or less is
                 better than no date
     page_date   what a page says about itself: between 1900 and 2100, with a zone only where one is written
-    shown_date  a line that readers see: the first day in it that has a month in words and a year
+    shown_date  a line that readers see: the first day in it that has a month in words and a year. CHANGE tells
+                whether the line speaks of a change and not of the first publication
     moment_of   a field of a recipe: always with a zone, which is the written one, else the recipe's, else UTC. Day,
                 month and year must be written, or follow from words that count from today ("yesterday")
 
@@ -43,6 +44,7 @@ _SHOWN = re.compile(
     r"|[0-9]{1,2}(?:st|nd|rd|th)?\.?\s{1,2}[^\W\d]{3,10}\.?,?\s{1,2}[0-9]{4}\b"
     r"|[^\W\d]{3,10}\.?\s{1,2}[0-9]{1,2}(?:st|nd|rd|th)?,?\s{1,2}[0-9]{4}\b)"
 )
+CHANGE = re.compile(r"updat|modifi|revis|review|edited|copyright|©|aktualisiert|mis à jour|actualizado", re.IGNORECASE)
 _MONTH_NAMES = (
     "jan", "feb", "mar mär", "apr avr", "may mai", "jun", "jul", "aug aou", "sep", "oct okt", "nov",
     "dec dez déc",
@@ -96,11 +98,17 @@ def page_date(value: object) -> datetime | None:
 def shown_date(text: str) -> datetime | None:
     """The first day that a line of text names with month and year: "by Ann, 3 May 2024". The month must be a word, or
     the form ISO 8601: nobody knows whether 3/5 is in March or in May."""
+    found, _ = split_date(text)
+    return found
+
+
+def split_date(text: str) -> tuple[datetime | None, str]:
+    """The day that `shown_date` finds in a line, and the line without it."""
     for match in _SHOWN.finditer(text[:_LONGEST]):
         found = _iso(match[0]) if match[0][:4].isdigit() else _rfc(match[0])
         if found is not None and 1900 <= found.year <= 2100:
-            return found
-    return None
+            return found, f"{text[: match.start()]} {text[match.end() :]}"
+    return None, text
 
 
 def moment_of(

@@ -18,10 +18,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from turbohtml import Document
+from turbohtml import Document, Element
 
 from ..errors import InvalidUrl
-from .dates import page_date
+from .dates import CHANGE, page_date
 
 if TYPE_CHECKING:
     from .byline import Byline
@@ -43,6 +43,8 @@ _MODIFIED_TAGS = (
     "dcterms.modified", "dc.date.modified",
 )  # fmt: skip
 _BYLINES = '[itemprop~="author"], [rel~="author"], .byline, .author'
+_PARTS = re.compile(r"comment|repl(?:y|ies)|review|testimonial|related|sidebar", re.IGNORECASE)  # names of elements
+_LEVELS = 12  # elements around a byline that are looked at
 _MOST = 200  # authors, keywords, feeds or languages
 _MOST_TAGS = 2_000
 _MOST_NODES = 20_000  # JSON-LD objects
@@ -165,13 +167,18 @@ class _MetadataReader:
         """Who and when, as the lines around the title say it."""
         from .byline import byline_of  # here and not above: it reads the page as articles do, which need this module
 
-        return byline_of(self._tree)
+        stated = [self._page.title or "", *self._head.all("og:title", "twitter:title")]
+        parts = [part for title in stated for part in (title, *re.split(r"\s[|–—·»:-]\s", title[:1000]))]
+        return byline_of(self._tree, frozenset(" ".join(part.lower().split()) for part in parts if part))
 
     def _shown_authors(self) -> Iterator[str]:
-        """The first byline on the page that is short enough to be a name."""
+        """The first byline on the page that is short enough to be a name, and not that of a part of the page."""
         for element in self._tree.select(_BYLINES)[:20]:
+            if _is_of_part(element) or _is_of_entry(element):
+                continue
             name = element.select_one('[itemprop~="name"]')
-            lines = list(islice((name if name is not None else element).stripped_strings, 2))
+            stated = name.attr("content") if name is not None else None
+            lines = [stated] if stated else list(islice((name if name is not None else element).stripped_strings, 2))
             text = _one_line(
                 lines[-1] if len(lines) == 2 and lines[0].lower().rstrip(":") == "by" else "".join(lines[:1])
             )
@@ -196,7 +203,7 @@ class _MetadataReader:
         marked = [one for one in times if one.attr("pubdate") is not None or one.has_class("published")]
         for element in marked or (times if len(times) == 1 else []):
             found = page_date(element.attr("datetime"))
-            if found is not None:
+            if found is not None and not _tells_change(element):
                 return found
         return None
 
@@ -255,7 +262,7 @@ class _HeadTags:
                 continue
             for attribute in ("property", "name", "itemprop", "http-equiv"):
                 name = element.attr(attribute)
-                if name:
+                if name and not (attribute == "itemprop" and _is_of_part(element)):
                     self._metas.setdefault(name.strip().lower(), []).append(content)
         self.links: list[tuple[frozenset[str], dict[str, str]]] = []
         for element in document.select("link[rel][href]")[:_MOST_TAGS]:
@@ -356,6 +363,46 @@ class _JsonLdFacts:
             if isinstance(value, str) and value.strip():
                 return value
         return None
+
+
+def _is_of_part(element: Element) -> bool:
+    """True for what stands in a comment, a review or a margin."""
+    around = element.parent
+    for _ in range(_LEVELS):
+        if not isinstance(around, Element) or around.tag in ("main", "body"):
+            return False
+        names = " ".join(str(around.attr(name) or "") for name in ("class", "id", "itemprop"))[:300]
+        if around.tag in ("aside", "footer", "nav") or _PARTS.search(names):
+            return True
+        around = around.parent
+    return False
+
+
+def _is_of_entry(element: Element) -> bool:
+    """True for a byline in an entry of a list, which has a heading that is a link and no other byline."""
+    around = element.parent if element.attr("itemprop") is None else None
+    for _ in range(_LEVELS // 2):
+        if not isinstance(around, Element) or len(around.select(_BYLINES)) > 2:
+            return False
+        if around.select_one("h1") is not None:
+            return False
+        if around.select_one("h2 a, h3 a, h4 a, a h2, a h3, a h4") is not None:
+            return True
+        around = around.parent
+    return False
+
+
+def _tells_change(time: Element) -> bool:
+    """Does the element, or the line that it stands in, speak of a change?"""
+    around, said = time, ""
+    for _ in range(3):
+        said += " ".join(str(around.attr(name) or "") for name in ("class", "itemprop"))[:300]
+        if len(around.text) <= 100:
+            said += around.text
+        if not isinstance(around.parent, Element):
+            break
+        around = around.parent
+    return CHANGE.search(said) is not None
 
 
 def _kinds(node: dict[str, Any]) -> frozenset[str]:
