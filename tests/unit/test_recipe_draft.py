@@ -202,6 +202,45 @@ def test_cards_in_frames_of_their_own_are_blocks_with_link_picture_and_price():
     }
 
 
+def test_rows_of_a_table_are_blocks_and_its_heads_name_the_fields():
+    rows = "".join(f"<tr><td>{n}</td><td><b>Team {n}</b></td><td>{n % 4}</td></tr>" for n in range(12))
+    page = page_of(f"<h1>League</h1><table><tr><th>Rank<th>The team</th><th>Points</th></tr>{rows}</table>")
+
+    seen = check_page(recipe(draft_recipe(page, None, "league.toml").text), "listing", page)
+
+    assert [(one.rank, one.the_team, one.points) for one in seen.items[:2]] == [
+        ("0", "Team 0", "0"),
+        ("1", "Team 1", "1"),
+    ]
+    assert len(seen.items) == 12
+
+
+def test_entries_of_a_list_without_classes_are_blocks():
+    jobs = "".join(f"<li><h2>Job {n}</h2><p>Company {n}</p><span>City {n % 7}</span></li>" for n in range(9))
+    page = page_of(f"{MENU}<div class=jobs><ul>{jobs}</ul></div><ul><li>one</li><li>two</li></ul>")
+
+    blocks = best_blocks(page)
+
+    assert blocks is not None
+    assert (blocks.selector, blocks.count, blocks.key) == (".jobs li", 9, "title")
+    assert [field.name for field in blocks.fields] == ["title", "text", "span"]
+
+
+def test_tags_are_a_field_though_they_repeat():
+    blocks = "".join(
+        f"<div class=quote><q class=text>Thought number {n}</q><i class=tag>t{n % 2}</i><i class=tag>x</i></div>"
+        for n in range(10)
+    )
+    found = best_blocks(page_of(blocks))
+
+    assert found is not None
+    assert {field.name: field.rule for field in found.fields}["tags"] == '{ css = ".tag", type = "list" }'
+
+
+def test_where_no_page_behind_the_list_can_be_had_its_blocks_stand_in_a_comment():
+    assert '#   each = "li.card"' in draft_recipe(listing(), None, "shop.toml").text
+
+
 def test_where_a_product_is_behind_the_list_its_blocks_stand_in_a_comment():
     draft = draft_recipe(listing(), page_of(PRODUCT), "shop.toml")
 

@@ -1,9 +1,10 @@
 """The blocks that repeat on a page (quotes, cards, rows of results) and what each of them shows.
 
 A block is one of at least three elements with the same tag and the same class, side by side or each in a frame of its
-own; the blocks that hold most of the page's text are the ones that the page is there for. What stands in the same place
-of most blocks, and is not the same everywhere, is a field: named after its class, its tag or what it is (a link, a
-picture, a price).
+own; without a class, entries of a list and rows of a table are blocks, too. The blocks that hold most of the page's
+text are the ones that the page is there for. What stands in the same place of most blocks, and is not the same
+everywhere, is a field: named after its class, its tag, the head of its column or what it is (a link, a picture, a
+price).
 
 How it fails: None where nothing repeats, or where no field tells the blocks apart. The work is bounded by the number of
 elements and blocks that are looked at.
@@ -26,13 +27,22 @@ _MOST_BLOCKS = 40  # that are compared
 _MOST_FIELDS = 8
 _FEWEST = 3
 _LONGEST = 4_000  # characters of a block; a larger one is a section
-_SHORTEST = 15
+_SHORTEST, _SHORTEST_ROW = 15, 6
 _IN_MOST = 0.8  # of the blocks
 _DIFFERENT = 0.4  # share of values that must be different, else a text is a label
 _NAMES = {"h1": "title", "h2": "title", "h3": "title", "h4": "title", "h5": "title", "a": "link", "img": "image",
           "time": "time", "p": "text", "blockquote": "text", "cite": "author"}  # fmt: skip
-_PLAIN = {"b", "strong", "em", "ins", "span"}  # without a class they count where they hold a price
+_PLAIN = {
+    "b",
+    "strong",
+    "em",
+    "ins",
+    "small",
+    "span",
+}  # without a class they count where they hold a price, or are alone
+_UNNAMED = ("article", "blockquote", "dl", "li", "tr")  # blocks that need no class
 _WORD = re.compile(r"[a-z]+")
+_COLUMN = re.compile(r"td:nth-child\((\d+)\)")
 
 
 class BlockField(msgspec.Struct, frozen=True):
@@ -61,8 +71,7 @@ def best_blocks(page: Page) -> Blocks | None:
     for found in page.css("article, div, li, section, tr, blockquote, dl")[:_MOST_ELEMENTS]:
         element = found.root
         if isinstance(element, Element) and isinstance(element.parent, Element):
-            for name in stable_classes(element)[:3] or (("",) if element.tag in ("article", "blockquote") else ()):
-                selector = f"{element.tag}.{name}" if name else element.tag
+            for selector in _block_selectors(element):
                 groups.setdefault((element.parent, selector), []).append(element)
                 if isinstance(element.parent.parent, Element):
                     groups.setdefault((element.parent.parent, selector), []).append(element)
@@ -70,20 +79,38 @@ def best_blocks(page: Page) -> Blocks | None:
     for (_, selector), elements in groups.items():
         if len(elements) >= _FEWEST and not in_margin(elements[0]):
             sizes = [len(" ".join(one.text[: 2 * _LONGEST].split())) for one in elements[:_MOST_BLOCKS]]
-            if max(sizes) <= _LONGEST and sum(sizes) / len(sizes) >= _SHORTEST:
-                ranked.append((sum(sizes) / len(sizes) * len(elements), selector, elements))
-    for _, selector, elements in sorted(ranked, key=lambda one: -one[0])[:5]:
+            fewest = _SHORTEST_ROW if elements[0].tag == "tr" else _SHORTEST
+            if max(sizes) <= _LONGEST and sum(sizes) / len(sizes) >= fewest:
+                named = "." in selector.rpartition(" ")[2]
+                ranked.append((sum(sizes) / len(sizes) * len(elements), named, selector, elements))
+    for _, _, selector, elements in sorted(ranked, key=lambda one: one[:2], reverse=True)[:5]:
         everywhere = len(page.css(selector))
         if everywhere > 1.2 * len(elements):
             continue
-        blocks = Blocks(selector, everywhere, tuple(_fields(page, elements[:_MOST_BLOCKS])))
+        blocks = Blocks(selector, everywhere, tuple(_fields(elements[:_MOST_BLOCKS])))
         if len(blocks.fields) >= 2 and blocks.key is not None:
             return blocks
     return None
 
 
-def _fields(page: Page, blocks: list[Element]) -> Iterator[BlockField]:
+def _block_selectors(element: Element) -> list[str]:
+    """Selectors of elements like this one: by its class, else by its tag and the nearest name around it."""
+    if names := stable_classes(element)[:3]:
+        return [f"{element.tag}.{name}" for name in names]
+    if element.tag not in _UNNAMED or (element.tag == "tr" and element.select_one("td") is None):
+        return []
+    own = "tr:has(td)" if element.tag == "tr" else element.tag
+    around = element.parent
+    while isinstance(around, Element) and around.tag not in ("body", "html"):
+        if names := stable_classes(around):
+            return [f".{names[0]} {own}"]
+        around = around.parent
+    return [own]
+
+
+def _fields(blocks: list[Element]) -> Iterator[BlockField]:
     """The fields of the blocks, in the order in which the first block has them."""
+    columns = _heads(blocks[0]) if blocks[0].tag == "tr" else []
     selectors = Counter(selector for block in blocks for selector in dict.fromkeys(_selectors_in(block)))
     taken: set[str] = set()
     shown: set[tuple[str, ...]] = set()
@@ -100,9 +127,10 @@ def _fields(page: Page, blocks: list[Element]) -> Iterator[BlockField]:
         values = [_value(matches, attribute) for matches in found]
         told = [value for value in values if value]
         distinct = len(set(told))
-        if len(told) < _IN_MOST * len(blocks) or distinct < max(2, _DIFFERENT * len(told)) or tuple(values) in shown:
+        fewest = 2 if many else max(2, _DIFFERENT * len(told))  # what is many is no label: tags may repeat
+        if len(told) < _IN_MOST * len(blocks) or distinct < fewest or tuple(values) in shown:
             continue
-        name = _name(selector, tag, many=many, linked=attribute is not None)
+        name = _name(selector, tag, told, columns, many=many, linked=attribute is not None)
         if name in taken:
             continue
         taken.add(name)
@@ -110,13 +138,31 @@ def _fields(page: Page, blocks: list[Element]) -> Iterator[BlockField]:
         yield BlockField(name, _rule(selector, attribute, told, many=many), distinct == len(blocks) and not many)
 
 
+def _heads(row: Element) -> list[str]:
+    """The words in the head of each column of the table around a row, as a name."""
+    table = row.parent
+    while isinstance(table, Element) and table.tag != "table":
+        table = table.parent
+    if not isinstance(table, Element):
+        return []
+    first = next((one for one in table.select("tr")[:3] if one.select_one("th") is not None), None)
+    cells = first.select("th")[:50] if first is not None else []
+    return ["_".join(_WORD.findall(cell.text[:60].lower())[:3]) for cell in cells]
+
+
 def _selectors_in(block: Element) -> Iterator[str]:
-    """Selectors of what a block holds: by class where it has one, else by tag."""
-    for element in block.select("*")[:200]:
+    """Selectors of what a block holds: by class where it has one, else by tag, or by the column of a table."""
+    inside = block.select("*")[:200]
+    times = Counter(element.tag for element in inside)
+    for element in inside:
         names = stable_classes(element)
         if names and (element.tag in _NAMES or len(element.children) <= 3):
             yield f".{names[0]}" if element.tag != "a" else f"a.{names[0]}"
-        elif element.tag in _NAMES or (element.tag in _PLAIN and PRICE.search(element.text[:40])):
+        elif element.tag == "td" and element.parent is block:
+            yield f"td:nth-child({1 + sum(isinstance(one, Element) for one in element.previous_siblings)})"
+        elif element.tag in _NAMES or (
+            element.tag in _PLAIN and (times[element.tag] == 1 or PRICE.search(element.text[:40]))
+        ):
             yield element.tag
 
 
@@ -130,11 +176,16 @@ def _value(matches: list[Element], attribute: str | None) -> str:
     )
 
 
-def _name(selector: str, tag: str, *, many: bool, linked: bool) -> str:
-    words = _WORD.findall(selector.rpartition(".")[2].lower()) if "." in selector else []
+def _name(selector: str, tag: str, values: list[str], columns: list[str], *, many: bool, linked: bool) -> str:
     if linked:
         return "link" if tag == "a" else "image"
-    name = "_".join(words[-2:]) or ("price" if tag in _PLAIN else _NAMES.get(tag, tag))
+    if column := _COLUMN.fullmatch(selector):
+        at = int(column[1])
+        return (columns[at - 1] if at <= len(columns) else "") or f"column_{at}"
+    words = _WORD.findall(selector.rpartition(".")[2].lower()) if "." in selector else []
+    name = "_".join(words[-2:])
+    if not name:
+        name = "price" if tag in _PLAIN and PRICE.search(values[0]) else _NAMES.get(tag, tag)
     return f"{name}s" if many and not name.endswith("s") else name
 
 

@@ -95,8 +95,8 @@ def draft_recipe(page: Page, detail: Page | None, ref: str) -> RecipeDraft:
         message, remark = _UNRECOGNISED.format(kind=kind.name), " (nothing was recognised)"
         kind = msgspec.structs.replace(kind, fields={"title": _GENERIC.fields["title"]})
     kinds = [_listing(page, group, kind.name), kind] if group is not None else [kind]
-    entries = _entries(page) if detail is not None else None
-    if entries is not None and kind.name == _GENERIC.name:
+    entries = _entries(page)
+    if entries is not None and detail is not None and kind.name == _GENERIC.name:
         kinds, message, remark, entries = [entries], _TRIED, "", None
     text = _recipe_text(page.requested_url or page.url, kinds, ref, message)
     if entries is not None and group is not None:
