@@ -40,6 +40,12 @@ def page_of(markup: str, *headers: tuple[str, str]) -> Page:
         ("<link rel=CANONICAL href=/x>", []),
         ("<form action=/x><button>Go on</button></form>", []),
         ("<form method=GET action=/x><input type=submit value=Go></form>", []),
+        ("""<div onclick="location.href = '/x'">x</div>""", []),
+        ("""<button onclick='if (ready) window.location="/x"; return false'>x</button>""", []),
+        ("""<li onclick="window.location.assign('/x')">x</li>""", []),
+        ("""<p onclick="document.location.replace( '/x' )">x</p>""", []),
+        ("""<span onclick="window.open('/x', '_blank')">x</span>""", []),
+        ("<svg><a xlink:href=/x><text>x</text></a></svg>", []),
     ],
 )
 def test_what_a_browser_or_a_search_engine_would_follow(markup: str, headers: list[tuple[str, str]]) -> None:
@@ -94,6 +100,10 @@ def test_what_a_page_loads_or_mentions_is_there_where_it_is_asked_for(
         "<a href='#x'>below</a>",
         "<iframe src='about:blank'></iframe>",
         "<!-- <a href=/x>x</a> -->",
+        """<div onclick="if (location.href == '/x') stop()">x</div>""",
+        """<div onclick="show('/x')">x</div>""",
+        """<div onclick="location = base + '/x'">x</div>""",
+        "<svg><a><text>x</text></a></svg>",
     ],
 )
 def test_what_nobody_would_follow(markup: str) -> None:

@@ -1,9 +1,9 @@
 """Every address that a page leads to, not only its <a> and <area>.
 
 `documents` are what a browser or a search engine would go to from the page: links, redirects by <meta> and by header,
-frames, forms that ask nothing, <link> and the Link header for the pages beside this one. `everything` adds what a page
-loads or only mentions: pictures, scripts, films, citations, data-href. Both give hrefs in the order of the document,
-those of the headers first.
+frames, forms that ask nothing, clicks whose address is written out, <link> and the Link header for the pages beside
+this one. `everything` adds what a page loads or only mentions: pictures, scripts, films, citations, data-href. Both
+give hrefs in the order of the document, those of the headers first.
 
 How it fails: it does not. What is no address is left to the caller, who joins them; of a page with more than
 MOST_ELEMENTS such elements the rest is not looked at.
@@ -26,7 +26,7 @@ _PAGES = frozenset((
     "next", "prev", "previous", "first", "last", "start", "up", "index", "contents", "canonical", "alternate",
     "amphtml",
 ))  # fmt: skip
-_DOCUMENTS = "a[href], area[href], meta[http-equiv], frame[src], iframe[src], form, link[rel][href]"
+_DOCUMENTS = "a[href], svg a, area[href], meta[http-equiv], frame[src], iframe[src], form, link[rel][href], [onclick]"
 _ATTRIBUTES = {  # what else holds an address, by tag; "*" is any tag
     "*": ("data-href", "data-url", "data-src", "data-link", "background", "cite", "longdesc"),
     "a": ("ping",), "audio": ("src",), "button": ("formaction",), "embed": ("src",), "frame": ("longdesc",),
@@ -41,6 +41,11 @@ _OTHERS = ", ".join([
     "image", "script", "use",
 ])  # fmt: skip
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
+# A click that leads to another page, written out in the element: onclick="location.href = '/next'".
+_CLICK = re.compile(
+    r"""(?:\blocation(?:\.href)?\s{0,9}=(?!=)\s{0,9}|\blocation\.(?:assign|replace)\(\s{0,9}|\bwindow\.open\(\s{0,9})"""
+    r"""(['"])([^'"<>\s]{1,2000})\1"""
+)
 _LINK_VALUE = re.compile(r'<([^<>]*)>((?:[^,<>"]|"[^"]*")*)')
 _REL = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]+))', re.IGNORECASE)
 _TYPE = re.compile(r';\s*type\s*=\s*"?([^\s;,"]+)', re.IGNORECASE)
@@ -83,8 +88,10 @@ def _to_documents(element: Element, nofollow: bool) -> Iterator[str]:
     tag, rel = element.tag, element.attr("rel") or ""
     if not nofollow and "nofollow" in rel.lower().split():
         return
+    if clicked := element.attr("onclick"):
+        yield from (found[2] for found in _CLICK.finditer(clicked[:_LONGEST_HEADER]))
     if tag in ("a", "area"):
-        yield element.attr("href") or ""
+        yield element.attr("href") or element.attr("xlink:href") or ""  # the second in old drawings
     elif tag in ("frame", "iframe"):
         yield element.attr("src") or ""
     elif tag == "meta":
