@@ -127,7 +127,8 @@ def _fields(blocks: list[Element]) -> Iterator[BlockField]:
         values = [_value(matches, attribute) for matches in found]
         told = [value for value in values if value]
         distinct = len(set(told))
-        fewest = 2 if many else max(2, _DIFFERENT * len(told))  # what is many is no label: tags may repeat
+        # What is many, or a column of a table, is no label: tags and points may repeat.
+        fewest = 2 if many or _COLUMN.fullmatch(selector) else max(2, _DIFFERENT * len(told))
         if len(told) < _IN_MOST * len(blocks) or distinct < fewest or tuple(values) in shown:
             continue
         name = _name(selector, tag, told, columns, many=many, linked=attribute is not None)
