@@ -44,6 +44,19 @@ class {name}(DemoShop):
     allowed_domains = ["shop.localhost"]
     rate = "{rate}"
 '''
+SETTINGS = """
+[politeness]
+rate = "60/s"
+concurrency = 8
+
+[proxies.city]
+urls = ["http://exit1.example:8080", "http://exit2.example:8080"]
+"""
+SCHEDULES = {
+    "nightly": {"cron": "0 3 * * *"},
+    "prices": {"every": "45m"},
+    "stock": {"cron": "0 6,12,18 * * 1-5"},
+}
 BEST = {
     "dashboard-overview": ("/ui/overview", "light"),
     "dashboard-job": ("/ui/jobs/{job}", "dark"),
@@ -60,7 +73,7 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, dict[str, obj
     async with AsyncExitStack() as stack:
         shop = await stack.enter_async_context(open_shop())
         (folder / "spiders").mkdir()
-        (folder / "gossamer.toml").write_text('[politeness]\nrate = "60/s"\nconcurrency = 8\n', encoding="utf-8")
+        (folder / "gossamer.toml").write_text(SETTINGS, encoding="utf-8")
         options = {"fetch.allow_hosts": ["shop.localhost", "outlet.localhost"]}
         options |= {
             "politeness.concurrency": 8,
@@ -92,7 +105,8 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, dict[str, obj
             job = (await client.crawl(spider="shop", limit=400)).job_id
             await client.wait(job, every=0.2)
             await client.crawl(spider="prices")
-            await write_schedule(project, ScheduleWish(name="nightly", spider="shop", cron="0 3 * * *", limit=1000))
+            for name, wish in SCHEDULES.items():
+                await write_schedule(project, ScheduleWish(name=name, spider="shop", limit=1000, **wish))
             await asyncio.sleep(20)  # so that there is something to see of it
         try:
             letter = (await list_letters(project, DeadLetterChoice(job=job), limit=1)).letters[0]

@@ -595,6 +595,9 @@ async def test_dead_letters_are_listed_replayed_and_purged_by_reason_and_site(la
         "https://a.test/1"
     ]
     assert len(await lab.queue.dead(DeadFilter(reason="http"))) == 2
+    assert await lab.queue.dead_sites(DeadFilter(), 10) == {"a.test": 2, "b.test": 2}
+    assert await lab.queue.dead_sites(DeadFilter(), 1) == {"a.test": 2}
+    assert await lab.queue.dead_sites(DeadFilter(reason="parse", site="a.test"), 10) == {"a.test": 1}
     assert await lab.queue.replay(DeadFilter(reason="parse")) == 2
     assert await lab.queue.purge(DeadFilter(site="a.test")) == 1
 

@@ -402,6 +402,10 @@ class DeadLetters(Protocol):
         """How many dead letters there are for each reason, the most frequent first."""
         ...
 
+    async def dead_sites(self, which: DeadFilter, limit: int) -> dict[str, int]:
+        """How many dead letters there are of each site: the `limit` sites with the most of them, these first."""
+        ...
+
     async def replay(self, which: DeadFilter) -> int:
         """Put dead tasks back into their queues with their attempts reset; their jobs run again. Returns how many."""
         ...

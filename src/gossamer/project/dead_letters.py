@@ -173,6 +173,11 @@ async def raw_page(project: Project, letter: DeadLetterDetail) -> bytes:
     return (await project.archive.get(letter.archive_ref)).body
 
 
+async def letters_by_site(project: Project, choice: DeadLetterChoice, *, limit: int) -> dict[str, int]:
+    """How many of these letters each site has; the sites with the most of them. Raises Misconfigured."""
+    return await project.state.queue.dead_sites(await _filter(project, choice), limit)
+
+
 async def count_letters(project: Project, choice: DeadLetterChoice) -> int:
     """How many letters `replay_letters` and `purge_letters` would deal with. Raises Misconfigured."""
     return sum((await project.state.queue.dead_reasons(await _filter(project, choice))).values())

@@ -97,7 +97,7 @@ async def test_a_schedule_is_added_in_the_browser(screen: Screen) -> None:
     ):
         await page.goto("/ui/schedules")
         await page.get_by_text("Add a schedule").click()
-        await form.get_by_label("Name").fill(name)
+        await form.get_by_label("Name", exact=True).fill(name)
         await form.get_by_label("Spider, or").fill(spider)
         await form.get_by_label("When", exact=True).fill(when)
         await form.get_by_role("button", name="Add it").click()
@@ -183,7 +183,7 @@ async def test_a_key_is_made_shown_once_and_revoked_after_a_question(screen: Scr
     page = await screen.person()
     await page.goto("/ui/keys")
     await page.get_by_text("Make a key").click()
-    await page.get_by_label("Name").fill("visitor")
+    await page.get_by_label("Name", exact=True).fill("visitor")
     await page.get_by_label("Expires after").fill("90d")
     await page.get_by_label("jobs see and begin jobs").check()
     await page.get_by_role("button", name="Make the key").click()
@@ -201,7 +201,7 @@ async def test_a_key_is_made_shown_once_and_revoked_after_a_question(screen: Scr
     await page.get_by_role("link", name="I have copied it").click()
     assert text not in await page.content()
     await page.get_by_text("Make a key").click()
-    await page.get_by_label("Name").fill("visitor")
+    await page.get_by_label("Name", exact=True).fill("visitor")
     await page.get_by_role("button", name="Make the key").click()
     await expect(page.get_by_role("heading", name="That did not work")).to_be_visible()
     assert len([one for one in await list_keys(screen.project) if one.name == "visitor"]) == 1

@@ -76,7 +76,17 @@ class RedisDeadLetters:
         counted: Counter[str] = Counter()
         async for one in self._find_dead(which):
             counted[one.row.reason] += 1
-        return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+        return dict(sorted(counted.items(), key=_most_first))
+
+    async def dead_sites(self, which: DeadFilter, limit: int) -> dict[str, int]:
+        some: dict[tuple[int, int], Dead] = {}  # a letter of each site
+        counted: Counter[tuple[int, int]] = Counter()
+        async for one in self._find_dead(which):
+            place = one.shard, one.row.site
+            some[place] = one
+            counted[place] += 1
+        names = await self._sites_of(list(some.values()))
+        return dict(sorted(((names[place], count) for place, count in counted.items()), key=_most_first)[:limit])
 
     async def replay(self, which: DeadFilter) -> int:
         return await self._revive(which, "replay")
@@ -297,6 +307,10 @@ class RedisDeadLetters:
 
 def url_of(row: rows.Row) -> str:
     return row.tail.url if row.tail is not None else f"(unreadable {row.fingerprint.hex()})"
+
+
+def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
+    return -counted[1], counted[0]
 
 
 def _fits(which: DeadFilter, number: int, row: rows.Row) -> bool:

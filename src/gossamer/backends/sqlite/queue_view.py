@@ -187,10 +187,16 @@ class SqliteQueueView:
         return [DeadLetter(**dict(zip(names, row, strict=True))) for row in rows]
 
     async def dead_reasons(self, which: DeadFilter) -> dict[str, int]:
+        return await self._dead_by("urls.reason", which, -1)
+
+    async def dead_sites(self, which: DeadFilter, limit: int) -> dict[str, int]:
+        return await self._dead_by("sites.name", which, limit)
+
+    async def _dead_by(self, column: str, which: DeadFilter, limit: int) -> dict[str, int]:
         where, values = _where(which)
         sql = (
-            "SELECT urls.reason, count(*) FROM urls JOIN jobs ON jobs.number = urls.job "  # noqa: S608 - our own words
-            f"JOIN sites ON sites.number = urls.site WHERE {where} GROUP BY 1 ORDER BY 2 DESC, 1"
+            f"SELECT {column}, count(*) FROM urls JOIN jobs ON jobs.number = urls.job "  # noqa: S608 - our own words
+            f"JOIN sites ON sites.number = urls.site WHERE {where} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {limit:d}"
         )
         return dict(await self._database.read(lambda c: c.execute(sql, values).fetchall()))
 

@@ -269,15 +269,13 @@ class _Frame:
         """An invisible strip at each moment: the browser itself shows its words, the script shows them nicer."""
         parts = []
         for n, at in enumerate(self._times):
-            words = self._words_at(n)
             left = max(LEFT, self.x(at) - self.band / 2)
+            words = f"{_utc(at)}: {self._words_at(n)}"
             parts.append(
                 Markup(
-                    '<rect class="hit" x="{:.1f}" y="{}" width="{:.1f}" height="{}" data-at="{}" data-words="{}">'
+                    '<rect class="hit" x="{:.1f}" y="{}" width="{:.1f}" height="{}" data-at="{}">'
                     "<title>{}</title></rect>"
-                ).format(
-                    left, TOP, max(1.0, self.band), HEIGHT - TOP - BOTTOM, iso_time(at), words, f"{_utc(at)}: {words}"
-                )
+                ).format(left, TOP, max(1.0, self.band), HEIGHT - TOP - BOTTOM, iso_time(at), words)
             )
         return Markup("").join(parts)
 
@@ -305,12 +303,8 @@ class _Frame:
                 Markup('<td class="n">{}</td>').format("–" if value is None else self._words(value))
                 for value in (one.values[n] for one in self._series)
             )
-            words = _utc(at)
-            rows.append(
-                Markup('<tr><th scope="row"><time datetime="{}" title="{}">{}</time></th>{}</tr>').format(
-                    iso_time(at), words, words, cells
-                )
-            )
+            moment = Markup('<time datetime="{}">{}</time>').format(iso_time(at), _utc(at))
+            rows.append(Markup('<tr><th scope="row">{}</th>{}</tr>').format(moment, cells))
         return Markup(
             '<details class="figures"><summary>Figures</summary><div class="scroll" tabindex="0" role="region" '
             'aria-label="{label}"><table><caption class="unseen">{label}</caption>'

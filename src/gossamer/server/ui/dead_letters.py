@@ -15,6 +15,7 @@ from ...project.dead_letters import (
     DeadLetterDetail,
     count_letters,
     letter_of,
+    letters_by_site,
     list_letters,
     purge_letters,
     raw_page,
@@ -28,6 +29,7 @@ from .view import Action, Context, Done, Download, Question, View, Visit, check_
 
 Text = Annotated[str, Meta(max_length=2083)]
 AT_ONCE = 100
+SITES_SHOWN = 10  # with the most letters
 FRAME = {
     "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'self'",
     "x-content-type-options": "nosniff",
@@ -69,6 +71,7 @@ async def listed(visit: Visit) -> Context:
     page = await list_letters(visit.project, choice, limit=AT_ONCE, after=chosen.after)
     return {
         "page": page,
+        "by_site": await letters_by_site(visit.project, choice, limit=SITES_SHOWN),
         "filtered": choice != DeadLetterChoice(),
         "mine": await _is_mine(visit, chosen.job),
     }

@@ -192,7 +192,7 @@ function moment(hit) {
 document.addEventListener("pointerover", (event) => {
   const hit = event.target.closest?.(".hit");
   const readout = hit && $(".readout", hit.closest(".chart-box"));
-  if (readout) readout.textContent = `${moment(hit)} · ${hit.dataset.words}`;
+  if (readout) readout.textContent = `${moment(hit)} · ${hit.textContent.split(": ").slice(1).join(": ")}`;
 });
 
 // -- copying ---------------------------------------------------------------------------------------------------------
