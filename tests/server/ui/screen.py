@@ -30,6 +30,8 @@ class Shop(DemoShop):
     name = "shop"
     start_urls = ["{start}"]
     allowed_domains = ["shop.localhost"]
+    color: str = ""
+    size: int | None = None
 """
 ALL = ("scrape", "jobs", "records", "metrics", "admin")
 expect.set_options(timeout=PATIENCE * 1000)

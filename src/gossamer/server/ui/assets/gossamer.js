@@ -215,7 +215,8 @@ document.addEventListener("click", async (event) => {
 
 // -- keys ------------------------------------------------------------------------------------------------------------
 
-const GO = { o: "overview", j: "jobs", q: "queue", d: "dead", y: "why", a: "attempts", r: "records", s: "schedules", w: "workers", k: "spiders" };
+const GO = { o: "overview", j: "jobs", q: "queue", d: "dead", y: "why", a: "attempts", r: "records", s: "schedules", w: "workers", k: "spiders",
+  l: "alerts", u: "quality", x: "try", p: "routes", c: "callbacks", e: "keys", t: "settings" };
 const HELP = [
   ["/", "to the search"], ["n", "to the next page of a list"], ["?", "these words"], ["Esc", "closes them"],
   ...Object.entries(GO).map(([key, view]) => [`g ${key}`, `to ${view}`]),
