@@ -46,8 +46,7 @@ async def test_records_stand_in_a_table_with_the_items_own_columns(screen: Scree
     assert "type=Product" in page.url
     heads = await page.locator("thead th").all_inner_texts()
     assert {"sku", "brand", "price", "availability"} <= set(heads)
-    first = await page.locator("tbody tr").first.inner_text()
-    assert "EUR" in first
+    assert "EUR" in await page.locator("tbody").inner_text()
 
 
 async def test_a_record_shows_its_price_over_time_and_what_changed(screen: Screen, crawled: dict[str, str]) -> None:
@@ -132,10 +131,10 @@ async def test_records_are_sorted_by_a_click_on_a_column_and_filters_stay(
     page = await screen.person()
     await page.goto("/ui/records?type=Product")
     for direction in ("descending", "ascending"):
-        await page.get_by_role("link", name="price", exact=True).click()
         head = page.get_by_role("columnheader", name="price")
+        await head.get_by_role("link").click()
         await expect(head).to_have_attribute("aria-sort", direction)
-        place = (await page.locator("thead th").all_inner_texts()).index("price")
+        place = (await page.locator("thead th a").all_inner_texts()).index("price")
         cells = await page.locator(f"tbody tr > :nth-child({place + 1})").all_inner_texts()
         amounts = [float(one.partition("\u00a0")[0]) for one in cells if one]
         assert amounts == sorted(amounts, reverse=direction == "descending")
