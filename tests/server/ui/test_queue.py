@@ -134,7 +134,8 @@ async def test_all_dead_letters_are_reached_page_by_page(screen: Screen) -> None
     page = await screen.person()
     await page.goto(f"/ui/dead?job={job.id}")
     await expect(page.get_by_text("250 letters like that")).to_be_visible()
-    heads, whole = page.get_by_role("region", name="Dead letters").locator("tbody th"), "all => all.map(one => one.title)"
+    heads = page.get_by_role("region", name="Dead letters").locator("tbody th")
+    whole = "all => all.map(one => one.title)"
     shown = await heads.evaluate_all(whole)
     assert len(shown) == 100
     while await page.get_by_role("link", name="Next page").count():
