@@ -21,6 +21,8 @@ ALL = (
     ("bench.schedulers",),
     ("bench.pace",),
     ("bench.door",),
+    ("bench.autoscale",),
+    ("bench.backup",),
 )
 
 

@@ -64,15 +64,17 @@ class CommandProject(Project):
         super().__init__(folder, seeds, settings)
         self._commands: list[Command] = []
 
-    def run(self, *words: str) -> Command:
-        return self.run_under([], *words)
+    def run(self, *words: str, python: str = sys.executable) -> Command:
+        return self.run_under([], *words, python=python)
 
-    def run_under(self, program: list[str], *words: str, module: str = "gossamer") -> Command:
-        """The command, or another module of Python, started by another program."""
+    def run_under(
+        self, program: list[str], *words: str, module: str = "gossamer", python: str = sys.executable
+    ) -> Command:
+        """The command, or another module of Python, started by another program, or by another Python."""
         log = self.folder / f"log-{len(self._commands)}"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [*program, sys.executable, "-m", module, *words],
+                [*program, python, "-m", module, *words],
                 cwd=self.folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

@@ -363,10 +363,12 @@ class WorkerBook(Protocol):
     """The workers of the project, on all machines. A worker that does not sign off is listed until `forget`."""
 
     async def beat(self, card: WorkerCard) -> bool:
-        """Enter or renew a worker's card. True when somebody wants this worker to drain.
+        """Enter or renew a worker's card. True when somebody wants this worker to drain. Raises BadState as
+        `check_format` does."""
+        ...
 
-        Raises BadState when a newer version, with a format that this one does not know, has opened the state since.
-        """
+    async def check_format(self) -> None:
+        """Raises BadState when a newer version, with a format that this one does not know, has opened the state."""
         ...
 
     async def ask_to_drain(self, name: str) -> bool:

@@ -20,7 +20,8 @@ from typing import Any
 import msgspec
 
 from ..clock import Backoff, SystemClock
-from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
+from ..crawl.heartbeat import BEAT
+from ..errors import BackendUnavailable, BadState, GossamerError, Misconfigured, Transient
 from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..parse.spider import Spider
@@ -211,7 +212,8 @@ async def run_scheduler(
         watching = asyncio.create_task(AlertWatch(project, scheduler.lead, events).run(), name="watch alerts")
         try:
             with stopping(scheduler.drain):
-                await scheduler.run()
+                async with leaving_when_outdated(project, scheduler.drain):
+                    await scheduler.run()
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -230,6 +232,33 @@ async def sign_of_life(settings: Settings) -> AsyncIterator[None]:
                 f"{file} cannot be written ({error.strerror}). Set fleet.alive to a file in a folder that can."
             ) from error
         yield
+
+
+@asynccontextmanager
+async def leaving_when_outdated(project: Project, leave: Callable[[], None]) -> AsyncIterator[None]:
+    """For the time of the block, look whether a newer version has opened the state: what it writes there is not for
+    this one. Then `leave` is called, and the end of the block raises BadState. Workers learn of it by heartbeat."""
+    outdated: list[BadState] = []
+
+    async def watch() -> None:
+        while not outdated:
+            try:
+                await project.state.workers.check_format()
+            except BadState as error:
+                outdated.append(error)
+                leave()
+            except Transient:  # whoever needs the state tells that it is away
+                pass
+            await asyncio.sleep(BEAT.total_seconds())
+
+    watching = asyncio.create_task(watch(), name="look for a newer version")
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    if outdated:
+        raise outdated[0]
 
 
 async def open_patiently(stack: AsyncExitStack, settings: Settings, tell: Tell, *, to_look: bool = False) -> Project:

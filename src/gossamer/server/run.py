@@ -104,7 +104,8 @@ async def serve(
                     asyncio.create_task(deliverer.run(), name="deliver callbacks"),
                 ]
                 try:
-                    await server[0].serve(sockets=[listener])
+                    async with service.leaving_when_outdated(project, lambda: _stop(server, dashboards)):
+                        await server[0].serve(sockets=[listener])
                 finally:
                     for task in beside:
                         task.cancel()

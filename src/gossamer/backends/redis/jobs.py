@@ -357,7 +357,8 @@ class RedisJobs:
         )
 
     async def _see_that_all_have_places(self) -> None:
-        """Enter jobs in `named` and `listed` that were opened before these keys existed, or were moved here."""
+        """Enter jobs in `named` and `listed` that were opened before these keys existed, by processes of a version that
+        does not know them, or were moved here."""
         if await self._have_all_places():
             return
         async with self._placing:  # once, however many callers ask at the same time
@@ -373,7 +374,14 @@ class RedisJobs:
             await self.server.call("HSET", self.keys.book("book"), "named", 1, "listed", 1)
 
     async def _have_all_places(self) -> bool:
-        return None not in await self.server.call("HMGET", self.keys.book("book"), "named", "listed")
+        known, jobs, listed = await self.server.together(
+            [
+                ("HMGET", self.keys.book("book"), "named", "listed"),
+                ("HLEN", self.keys.book("jobs")),
+                ("ZLEXCOUNT", self.listed, f"[{ALL}\0", f"({ALL}\1"),
+            ]
+        )
+        return None not in known and jobs <= listed
 
     async def _ids_behind(
         self, key: str, whose: str, limit: int, *, skip: int = 0, below: int | None = None

@@ -35,8 +35,6 @@ from .spools import RedisSpools
 from .state_stream import RedisStateStream
 from .workers import VERSION, RedisWorkers, check_format
 
-# 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting results, 5 no sessions, 7 one
-# route for all of a site, 8 no orders for sites
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
 

@@ -9,7 +9,10 @@ from ...frontier.contract import WorkerCard
 from .connection import Server
 from .keys import Keyspace
 
-VERSION = 10  # of the format of a state on Redis
+# The format of a state on Redis. 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting
+# results, 5 no sessions, 7 one route for all of a site, 8 no orders for sites, 9 no paces that sites teach and no order
+# of jobs by their owners, and longer rows of URLs that are settled.
+VERSION = 10
 
 
 def check_format(version: int, where: str) -> None:
@@ -29,11 +32,14 @@ class RedisWorkers:
         self._book = keys.book("book")
 
     async def beat(self, card: WorkerCard) -> bool:
+        await self.check_format()
+        await self._server.call("HSET", self._key, card.name, msgspec.json.encode(card))
+        return bool(await self._server.call("HEXISTS", self._drains, card.name))
+
+    async def check_format(self) -> None:
         version = await self._server.call("HGET", self._book, "version")
         if version is not None:
             check_format(int(version), f"this project at {self._server.where}")
-        await self._server.call("HSET", self._key, card.name, msgspec.json.encode(card))
-        return bool(await self._server.call("HEXISTS", self._drains, card.name))
 
     async def ask_to_drain(self, name: str) -> bool:
         if not await self._server.call("HEXISTS", self._key, name):

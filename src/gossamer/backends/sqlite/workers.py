@@ -25,12 +25,15 @@ class SqliteWorkers:
         self._database = database
 
     async def beat(self, card: WorkerCard) -> bool:
-        self._database.check_schema(await self._database.read(_schema_of, quick=True))
+        await self.check_format()
 
         def write(connection: sqlite3.Connection) -> bool:
             return bool(connection.execute(_BEAT, msgspec.structs.astuple(card)).fetchone()[0])
 
         return await self._database.write(write)
+
+    async def check_format(self) -> None:
+        self._database.check_schema(await self._database.read(_schema_of, quick=True))
 
     async def ask_to_drain(self, name: str) -> bool:
         sql = "UPDATE workers SET drains = 1 WHERE name = ?"
