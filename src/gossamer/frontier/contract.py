@@ -267,6 +267,11 @@ class JobBook(Protocol):
         """Every unfinished job, oldest first. Asked every second: the cost does not grow with jobs that have ended."""
         ...
 
+    async def newest_number(self) -> int:
+        """The number of the newest job, 0 while there is none: it grows with each that is begun. Asked ten times a
+        second."""
+        ...
+
     async def counts(self, job: str) -> JobCounts: ...
 
     async def standings(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:

@@ -36,7 +36,8 @@ from ..settings import Settings
 from ..settings.effective import header_defaults, routing_of, secrets_of
 from .extensions import extensions_of
 from .open import Project, open_project
-from .wiring import robots_of, transports_of
+from .transports import transports_of
+from .wiring import robots_of
 
 _REF = re.compile(r"\d{4}-\d{2}-\d{2}/[^#\s]+#\d+\+\d+")
 

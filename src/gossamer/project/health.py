@@ -48,7 +48,7 @@ from .schedules import Book, book_of_file, read_book
 from .sessions import login_troubles
 from .spools import SpoolView, list_spools, spool_files
 from .timetable import is_missed
-from .wiring import check_installed, transports_of
+from .transports import check_installed, transports_of
 from .workers import ARCHIVE_FULL
 
 SQLITE_NEEDED = (3, 37, 0)  # STRICT tables

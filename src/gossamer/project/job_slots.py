@@ -32,6 +32,7 @@ class PoolTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The times that a worker pool goes by, and how many jobs it serves at once."""
 
     look: timedelta = timedelta(seconds=1)  # between two looks for jobs, and at a job whose window is closed
+    glance: timedelta = timedelta(milliseconds=100)  # between two glances whether a job was begun since the last look
     turn: timedelta = timedelta(seconds=10)  # of a job, while others wait for a slot
     silent: timedelta = timedelta(seconds=1)  # without anything to do, before a job's share goes to others
     idle: timedelta = timedelta(seconds=2)  # without anything to do, before a job makes way

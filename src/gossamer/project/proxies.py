@@ -196,7 +196,7 @@ async def try_exits(settings: Settings, pool: str | None = None, url: str | None
 async def _knock(settings: Settings, exits: Sequence[Exit]) -> list[ExitTrial]:
     from ..fetch.addresses import GuardedResolver
     from ..fetch.proxy_check import knock
-    from .wiring import guard_of
+    from .transports import guard_of
 
     guard = guard_of(settings)
     resolver = GuardedResolver(guard)
@@ -213,7 +213,7 @@ async def _knock(settings: Settings, exits: Sequence[Exit]) -> list[ExitTrial]:
 
 async def _fetch(settings: Settings, exits: Sequence[Exit], url: str) -> list[ExitTrial]:
     from ..fetch.contract import TransportRequest
-    from .wiring import open_transport
+    from .transports import open_transport
 
     limits, headers = limits_of(settings), (("User-Agent", settings.fetch.user_agent),)
     async with open_transport(settings) as transport:

@@ -4,10 +4,9 @@ needs."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from importlib.util import find_spec
 
 import msgspec
 
@@ -26,19 +25,14 @@ from ..crawl.sessions import Sessions, SessionTerms
 from ..crawl.source_files import ClosedFor, SourceFiles
 from ..crawl.windows import job_windows
 from ..crawl.worker import LOOK, MakeJourney, Worker
-from ..errors import Misconfigured, MissingExtra, ParseFailed
-from ..fetch.addresses import AddressGuard
-from ..fetch.browser.chromium import is_there
-from ..fetch.contract import Transport
-from ..fetch.http import AiohttpTransport
-from ..fetch.open_route import Opening, Transports
+from ..errors import Misconfigured, ParseFailed
+from ..fetch.open_route import Transports
 from ..fetch.robots import MemoryShelf, Robots, RobotsShelf
 from ..frontier.admission import Admission, Scope
 from ..frontier.contract import AddressBook, JobBook, JobTerms
 from ..model.events import EventSink, LoggedIn, LoginFailed, Silence, Trouble
 from ..model.job import JobState
 from ..model.record import day_of
-from ..model.route import BROWSER, HTTP, MANAGED, PROFILE
 from ..model.session import KeptSession
 from ..parse.callbacks import run_hook
 from ..parse.spider import Spider, session_names, spider_version
@@ -51,7 +45,6 @@ from ..routing.proxies.pools import Pools
 from ..routing.router import Router, lanes_of
 from ..settings import Settings
 from ..settings.effective import (
-    Routing,
     header_defaults,
     limits_of,
     minimum_quality,
@@ -66,64 +59,11 @@ from ..store.part_files import PartFolder
 from ..store.sink import Sink
 from ..store.spool import Spool
 from ..store.spool_notes import SpoolNotes
-from .extensions import extensions_of, openings_of
+from .extensions import extensions_of
 from .job_end import end_job
 from .open import Project
 from .pipelines import HABITS_OF, latest_of, pipeline_of
-
-
-def check_installed(settings: Settings, routing: Routing, serves: frozenset[str] | None) -> None:
-    """See that everything is installed that the routes need which this worker serves. Raises MissingExtra."""
-    rungs = {route for site in ("", *settings.domains) for route in routing.terms_for(site).ladder}
-    used = {route.transport for route in rungs if serves is None or route.name in serves or route.transport in serves}
-    if PROFILE in used and find_spec("wreq") is None:
-        raise MissingExtra("A route needs TLS profiles: pip install 'gossamer[profiles]'.")
-    if BROWSER in used:
-        missing = is_there(settings.browser.executable)
-        if missing is not None:
-            raise MissingExtra(f"A route needs a browser. {missing}")
-
-
-def guard_of(settings: Settings) -> AddressGuard:
-    fetch = settings.fetch
-    return AddressGuard(fetch.allow_private, frozenset(fetch.allow_hosts), fetch.deny)
-
-
-def transports_of(settings: Settings, clock: Clock) -> Transports:
-    """Every transport that the settings allow, none of them open yet. Raises Misconfigured."""
-    openings: dict[str, Opening] = {
-        HTTP: lambda: AiohttpTransport(guard_of(settings)),
-        PROFILE: partial(_open_profile, settings),
-        BROWSER: partial(_open_browser, settings),
-        **openings_of(settings),
-    }
-    if settings.managed:
-        from ..fetch.managed import ManagedTransport, describe  # few need it, and it takes a while to import
-    for name, table in settings.managed.items():
-        vendor = describe(name, table, root=settings.root)
-        openings[f"{MANAGED}/{name}"] = partial(ManagedTransport, vendor, guard_of(settings), clock)
-    return Transports(openings, guard_of(settings).check_port)
-
-
-def _open_profile(settings: Settings) -> AbstractAsyncContextManager[Transport]:
-    from ..fetch.impersonate import WreqTransport
-
-    return WreqTransport(guard_of(settings))
-
-
-@asynccontextmanager
-async def _open_browser(settings: Settings) -> AsyncIterator[Transport]:
-    from ..fetch.browser.transport import BrowserTransport
-
-    async with BrowserTransport(guard_of(settings), settings.browser) as browser:
-        yield browser
-
-
-@asynccontextmanager
-async def open_transport(settings: Settings) -> AsyncIterator[Transport]:
-    """The default transport, guarded."""
-    async with AiohttpTransport(guard_of(settings)) as transport:
-        yield transport
+from .transports import SharedTransports, check_installed, transports_of
 
 
 def robots_of(settings: Settings, shelf: RobotsShelf, clock: Clock) -> Robots:
@@ -218,13 +158,15 @@ async def open_worker(
     look: timedelta = LOOK,
     transports: Transports | None = None,
     journey: MakeJourney | None = None,
+    shared: SharedTransports | None = None,
 ) -> AsyncIterator[Worker]:
     """A worker of this process for one job, ready to run. `sink` is that of the process. `terms` are the job's;
     `serves` are the routes it works on; None: all. `look` lies between two looks at a job whose window is closed.
-    `transports` take the place of those of the settings, in a replay; `journey` that of fetching pages."""
+    `transports` take the place of those of the settings, in a replay; `journey` that of fetching pages; `shared` are the
+    transports of the process."""
     settings, routing = project.settings, routing_of(project.settings)
     async with open_context(
-        project, spider, job, scope, sink, events, terms=terms, serves=serves, transports=transports
+        project, spider, job, scope, sink, events, terms=terms, serves=serves, transports=transports, shared=shared
     ) as context:
         try:
             if transports is None:  # a replay stores nothing
@@ -272,6 +214,7 @@ async def open_context(
     terms: JobTerms | None = None,
     serves: frozenset[str] | None = None,
     transports: Transports | None = None,
+    shared: SharedTransports | None = None,
 ) -> AsyncIterator[JobContext]:
     """What the journeys of a job share, its transports open. For the rest see `open_worker`."""
     settings, clock = project.settings, project.clock
@@ -282,9 +225,10 @@ async def open_context(
     replays = transports is not None
     if not replays:
         check_installed(settings, routing, serves)
+    opening = transports or (shared.of(settings) if shared is not None else transports_of(settings, clock))
     async with (
         listening(ones, events or Silence(), clock) as listener,
-        transports or transports_of(settings, clock) as opened,
+        opening as opened,
         Pools(
             settings.proxies,
             project.state.exits,

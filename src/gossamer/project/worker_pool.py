@@ -39,6 +39,7 @@ from .reparse.archive_journey import open_archive_worker
 from .spiders import spider_of_job
 from .spools import Storing
 from .start_check import check_start
+from .transports import SharedTransports
 from .wiring import is_over, open_worker, seed_context, sink_of
 from .worker_health import Health
 
@@ -86,10 +87,12 @@ class WorkerPool:
         self._events = EventHub(self._heartbeat, events)
         self._reports = JobReports(self._events, project.clock)
         self._sink = sink_of(project, self._events)
+        self._transports = SharedTransports(project.clock)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by job
         self._slots: dict[str, JobSlot] = {}  # of the same jobs
         self._running: dict[str, Job] = {}  # at the last look
         self._asked_at = float("-inf")
+        self._newest = 0  # number of the newest job then
         self._waiting: list[WaitingJob] = []  # the next one last
         self._since: dict[str, float] = {}  # when a job began to wait
         self._obstacles = Obstacles(project.clock)
@@ -122,7 +125,7 @@ class WorkerPool:
 
     async def run(self) -> None:
         """Serve. A state that does not answer is waited for; what is wrong with a job is reported, not raised."""
-        async with self._heartbeat, self._sink:
+        async with self._heartbeat, self._sink, self._transports:
             try:
                 while not self._draining and not await self._look():
                     await self._rest()
@@ -138,15 +141,16 @@ class WorkerPool:
         if self._waiting and self._project.clock.monotonic() - self._asked_at < self._terms.look.total_seconds():
             self._fill()  # a slot is free, and which job is next is known
             return False
+        jobs = self._project.state.jobs
         try:
-            running = await self._project.state.jobs.running_jobs()
+            newest, running = await jobs.newest_number(), await jobs.running_jobs()
         except Transient as error:
             self._reports.trouble("", "jobs", str(error))
             return False
         if self._draining:
             return True
         running = [job for job in running if self._only is None or job.id in self._only]
-        self._asked_at = self._project.clock.monotonic()
+        self._asked_at, self._newest = self._project.clock.monotonic(), newest
         self._reports.pauses(self._running, running, self._tasks)
         self._running = {job.id: job for job in running}
         self._forget_all_but_running()
@@ -297,7 +301,10 @@ class WorkerPool:
         job = slot.job
         terms, candidates = await project.state.jobs.terms(job.id), None
         sink, heard, serves, look = self._sink, self._events, self._serves, self._terms.look
-        opened = open_worker(project, spider, job.id, scope, sink, heard, terms=terms, serves=serves, look=look)
+        shared = self._transports
+        opened = open_worker(
+            project, spider, job.id, scope, sink, heard, terms=terms, serves=serves, look=look, shared=shared
+        )
         if is_reparse_job(job):
             candidates = partial(entering, project, terms_of(project.settings, job))
             opened = open_archive_worker(
@@ -375,9 +382,17 @@ class WorkerPool:
         self._obstacles.forget_all_but(self._running.keys())
 
     async def _rest(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._terms.look.total_seconds()):
-                await self._changed.wait()
+        """Until the next look. It is earlier when something has changed here, and when a job was begun: somebody may
+        wait for its page."""
+        ends = self._project.clock.monotonic() + self._terms.look.total_seconds()
+        while self._project.clock.monotonic() < ends:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._terms.glance.total_seconds()):
+                    await self._changed.wait()
+                    return
+            with suppress(Transient):  # the next look tells
+                if await self._project.state.jobs.newest_number() != self._newest:
+                    return
 
     async def _stop(self) -> None:
         """End what still runs, when `run` itself was cancelled."""

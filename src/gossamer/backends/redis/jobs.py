@@ -220,6 +220,9 @@ class RedisJobs:
     async def running_jobs(self) -> list[Job]:
         return [row.job() for row in await self.running_rows()]
 
+    async def newest_number(self) -> int:
+        return int(await self.server.call("HGET", self.keys.book("book"), "jobs") or 0)
+
     async def terms(self, job: str) -> JobTerms:
         return (await self.row(job)).admission()
 

@@ -138,6 +138,10 @@ class SqliteJobs:
         )
         return [_job(row) for row in rows]
 
+    async def newest_number(self) -> int:
+        sql = "SELECT coalesce(max(number), 0) FROM jobs"
+        return int(await self.database.read(lambda c: c.execute(sql).fetchone()[0], quick=True))
+
     async def terms(self, job: str) -> JobTerms:
         sql = "SELECT terms FROM jobs WHERE id = ?"
         row = await self.database.read(lambda c: c.execute(sql, (job,)).fetchone(), quick=True)

@@ -1,0 +1,148 @@
+"""The transports that the settings allow, and how the jobs of one process share them.
+
+What it does: every job of a worker goes through the same connections and the same browsers, as long as its settings say
+the same of them. So a page that is asked for by itself costs no handshake with a site that was asked a moment ago, and
+no start of a browser. Jobs whose settings differ there (hosts that only one of them may reach, say) have their own.
+How it fails: Misconfigured, MissingExtra. How it recovers: transports themselves replace connections and browsers that
+broke.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from importlib.util import find_spec
+from typing import Self
+
+from ..clock import Clock
+from ..errors import MissingExtra
+from ..fetch.addresses import AddressGuard
+from ..fetch.browser.chromium import is_there
+from ..fetch.contract import Transport
+from ..fetch.http import AiohttpTransport
+from ..fetch.open_route import Opening, Transports
+from ..model.route import BROWSER, HTTP, MANAGED, PROFILE
+from ..settings import Settings
+from ..settings.effective import Routing
+from .extensions import openings_of
+
+LINGER = timedelta(seconds=30)  # how long transports stay open that no job uses: another page may be asked for
+
+
+def check_installed(settings: Settings, routing: Routing, serves: frozenset[str] | None) -> None:
+    """See that everything is installed that the routes need which this worker serves. Raises MissingExtra."""
+    rungs = {route for site in ("", *settings.domains) for route in routing.terms_for(site).ladder}
+    used = {route.transport for route in rungs if serves is None or route.name in serves or route.transport in serves}
+    if PROFILE in used and find_spec("wreq") is None:
+        raise MissingExtra("A route needs TLS profiles: pip install 'gossamer[profiles]'.")
+    if BROWSER in used:
+        missing = is_there(settings.browser.executable)
+        if missing is not None:
+            raise MissingExtra(f"A route needs a browser. {missing}")
+
+
+def guard_of(settings: Settings) -> AddressGuard:
+    fetch = settings.fetch
+    return AddressGuard(fetch.allow_private, frozenset(fetch.allow_hosts), fetch.deny)
+
+
+def transports_of(settings: Settings, clock: Clock) -> Transports:
+    """Every transport that the settings allow, none of them open yet. Raises Misconfigured."""
+    openings: dict[str, Opening] = {
+        HTTP: lambda: AiohttpTransport(guard_of(settings)),
+        PROFILE: partial(_open_profile, settings),
+        BROWSER: partial(_open_browser, settings),
+        **openings_of(settings),
+    }
+    if settings.managed:
+        from ..fetch.managed import ManagedTransport, describe  # few need it, and it takes a while to import
+    for name, table in settings.managed.items():
+        vendor = describe(name, table, root=settings.root)
+        openings[f"{MANAGED}/{name}"] = partial(ManagedTransport, vendor, guard_of(settings), clock)
+    return Transports(openings, guard_of(settings).check_port)
+
+
+def _open_profile(settings: Settings) -> AbstractAsyncContextManager[Transport]:
+    from ..fetch.impersonate import WreqTransport
+
+    return WreqTransport(guard_of(settings))
+
+
+@asynccontextmanager
+async def _open_browser(settings: Settings) -> AsyncIterator[Transport]:
+    from ..fetch.browser.transport import BrowserTransport
+
+    async with BrowserTransport(guard_of(settings), settings.browser) as browser:
+        yield browser
+
+
+@asynccontextmanager
+async def open_transport(settings: Settings) -> AsyncIterator[Transport]:
+    """The default transport, guarded."""
+    async with AiohttpTransport(guard_of(settings)) as transport:
+        yield transport
+
+
+@dataclass
+class _Shared:
+    """Open transports and the settings that they go by. `closing` ends them unless a job comes before."""
+
+    terms: tuple[object, ...]
+    transports: Transports
+    users: int = 0
+    closing: asyncio.Task[None] | None = None
+
+
+class SharedTransports:
+    """Alive while entered; longer than the blocks of `of`."""
+
+    def __init__(self, clock: Clock, linger: timedelta = LINGER) -> None:
+        self._clock = clock
+        self._linger = linger
+        self._open: list[_Shared] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        while self._open:
+            shared = self._open.pop()
+            if shared.closing is not None:
+                shared.closing.cancel()
+            await shared.transports.__aexit__(None, None, None)
+
+    @asynccontextmanager
+    async def of(self, settings: Settings) -> AsyncIterator[Transports]:
+        """The transports of these settings. Raises Misconfigured."""
+        terms = _terms(settings)
+        shared = next((one for one in self._open if one.terms == terms), None)
+        if shared is None:
+            shared = _Shared(terms, transports_of(settings, self._clock))
+            self._open.append(shared)
+            await shared.transports.__aenter__()
+        shared.users += 1
+        if shared.closing is not None:
+            shared.closing.cancel()
+            shared.closing = None
+        try:
+            yield shared.transports
+        finally:
+            shared.users -= 1
+            if not shared.users:
+                shared.closing = asyncio.create_task(self._close_later(shared), name="close transports")
+
+    async def _close_later(self, shared: _Shared) -> None:
+        await self._clock.sleep(self._linger.total_seconds())
+        self._open.remove(shared)  # from here on a job gets new ones
+        await shared.transports.__aexit__(None, None, None)
+
+
+def _terms(settings: Settings) -> tuple[object, ...]:
+    """What `transports_of` reads."""
+    fetch = settings.fetch
+    may_reach = (fetch.allow_private, fetch.allow_hosts, fetch.deny)
+    return (*may_reach, settings.root, settings.browser, settings.managed, settings.transports)
