@@ -219,6 +219,17 @@ async def test_a_job_that_a_key_began_is_forgotten_though_it_is_the_newest_of_it
     assert again not in (mine, theirs, newest)
 
 
+async def test_the_number_of_the_newest_job_grows_with_each_that_is_begun(lab):
+    assert await lab.jobs.newest_number() == 0
+    first = await ended(lab, "books")
+    one = await lab.jobs.newest_number()
+    await ended(lab, "books")
+    two = await lab.jobs.newest_number()
+    assert 0 < one < two
+    await lab.history.forget_jobs([first])
+    assert await lab.jobs.newest_number() == two
+
+
 async def test_the_newest_jobs_of_a_name_are_found_without_the_others(lab):
     books = [await ended(lab, "books") for _ in range(3)]
     await ended(lab, "books 2")

@@ -19,6 +19,7 @@ from gossamer.model.job import Job, JobState
 from gossamer.parse.spider import Spider
 from gossamer.project.job_slots import PoolTerms
 from gossamer.project.open import Project, open_project
+from gossamer.project.transports import SharedTransports
 from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import load
 from gossamer.settings.effective import job_terms
@@ -67,12 +68,14 @@ class Site:
 
     def __init__(self) -> None:
         self.url = ""
+        self.connections = 0
         self.pause = 0.0
         self.inside = 0
         self.held = False
         self.open = asyncio.Event()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
             while await reader.readuntil(b"\r\n\r\n"):
                 self.inside += 1
@@ -174,6 +177,40 @@ async def test_jobs_that_are_due_together_are_worked_off_a_few_at_a_time(
         assert {await crew.standing(job) for job in jobs} == {JobState.FINISHED}
     assert len(crew.ears.jobs(JobEnded)) == 8
     assert crew.ears.most_at_once <= QUICK.jobs_for_a_page
+
+
+async def test_a_job_is_begun_before_the_next_look_and_on_the_connections_of_the_last_one(
+    tmp_path: Path, site: Site, state: dict[str, str]
+) -> None:
+    # given a pool that has looked for jobs, and looks again in an hour
+    terms = msgspec.structs.replace(QUICK, look=HOUR, glance=timedelta(milliseconds=5))
+    async with shift(tmp_path, terms=terms, **state) as crew, crew.on():
+        first = await crew.job("first", source=source(urls=[f"{site.url}1"]))
+        await crew.until(lambda: crew.ears.jobs(JobEnded) == [first.id])
+        # when another one is begun, then it is served all the same, and the site sees no other connection
+        second = await crew.job("second", source=source(urls=[f"{site.url}2"]))
+        await crew.until(lambda: crew.ears.jobs(JobEnded) == [first.id, second.id])
+    assert site.connections == 1
+
+
+async def test_a_job_whose_settings_allow_other_hosts_has_connections_of_its_own(tmp_path: Path, site: Site) -> None:
+    async with shift(tmp_path) as crew:
+        settings = crew.system.settings
+        wider = msgspec.structs.replace(
+            settings, fetch=msgspec.structs.replace(settings.fetch, allow_hosts=("inside.example",))
+        )
+        async with SharedTransports(crew.system.clock, linger=timedelta(milliseconds=1)) as shared:
+            async with shared.of(settings) as one, shared.of(settings) as same, shared.of(wider) as other:
+                assert one is same
+                assert one is not other
+                before = one
+            # and when nobody has used them for a while, they are closed
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    async with shared.of(settings) as later:
+                        if later is not before:
+                            break
+                    await asyncio.sleep(0.005)
 
 
 async def test_jobs_whose_sites_are_paced_do_not_wait_for_each_other(

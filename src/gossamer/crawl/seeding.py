@@ -97,6 +97,7 @@ async def work_off(
 async def _run_beside(worker: Worker, entering: asyncio.Task[None]) -> bool:
     """Run the worker; a seed that cannot be used stops it and is raised."""
     working = asyncio.create_task(worker.run(), name="worker")
+    entering.add_done_callback(lambda _: worker.look_again())
     try:
         await asyncio.wait({working, entering}, return_when=asyncio.FIRST_COMPLETED)
         if entering.done() and not entering.cancelled() and entering.exception() is not None:

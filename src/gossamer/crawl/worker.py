@@ -131,6 +131,10 @@ class Worker:
         """Run up to that many journeys at once from now on."""
         self._slots.resize(concurrency)
 
+    def look_again(self) -> None:
+        """Work was added: ask for it now, and not when the pause between two questions is over."""
+        self._slots.changed.set()
+
     def drain(self) -> None:
         """Take no more work; `run` returns when what is in hand has ended or the time for it is over."""
         self._draining.set()

@@ -382,12 +382,12 @@ class WorkerPool:
         self._obstacles.forget_all_but(self._running.keys())
 
     async def _rest(self) -> None:
-        """Until the next look. It is earlier when something has changed here, and when a job was begun: somebody may
-        wait for its page."""
-        ends = self._project.clock.monotonic() + self._terms.look.total_seconds()
-        while self._project.clock.monotonic() < ends:
+        """Until the next look; less when something has changed here, or a job was begun that somebody may wait for."""
+        clock, glance = self._project.clock, self._terms.glance.total_seconds()
+        ends = clock.monotonic() + self._terms.look.total_seconds()
+        while (left := ends - clock.monotonic()) > 0:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._terms.glance.total_seconds()):
+                async with asyncio.timeout(min(glance, left)):
                     await self._changed.wait()
                     return
             with suppress(Transient):  # the next look tells
