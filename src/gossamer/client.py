@@ -245,7 +245,7 @@ class AsyncClient:
         return await self.send(_begin("/batch", urls=urls, **wishes))
 
     async def crawl(self, **wishes: Any) -> Begun:
-        """Begin a crawl: spider, recipe or url; arguments, limit, depth."""
+        """Begin a crawl: spider, recipe or url; arguments, limit, depth, rate, callback_url."""
         return await self.send(_begin("/crawls", **wishes))
 
     async def job(self, id: str) -> JobResult:
@@ -359,7 +359,7 @@ class Client:
         return self.send(_begin("/batch", urls=urls, **wishes))
 
     def crawl(self, **wishes: Any) -> Begun:
-        """Begin a crawl: spider, recipe or url; arguments, limit, depth."""
+        """Begin a crawl: spider, recipe or url; arguments, limit, depth, rate, callback_url."""
         return self.send(_begin("/crawls", **wishes))
 
     def job(self, id: str) -> JobResult:

@@ -6,8 +6,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -316,6 +318,23 @@ async def test_a_crawl_gives_records_in_every_form(tmp_path: Path, site: Park) -
     assert len(table.text.splitlines()) == 31
     assert nothing.text == ""
     assert [one.job for one in story.jobs] == [begun.job_id]
+
+
+async def test_a_crawl_may_be_slower_than_usual_and_never_faster(tmp_path: Path, site: Park) -> None:
+    before = len(site.hits())
+    settings = settings_of(tmp_path, start=site.url(), **HERE, politeness__rate="50/s", politeness__burst=1)
+    settings = msgspec.structs.replace(settings, origins={})  # as if it stood in gossamer.toml, not on the command line
+    async with serving(settings) as door, door.client() as client:
+        refused = await door.post("/api/v1/crawls", {"spider": "things", "rate": "quickly"})
+        slow = await client.wait((await client.crawl(spider="things", limit=4, rate="5/s")).job_id, every=0.05)
+        ends = len(site.hits())
+        quick = await client.wait((await client.crawl(url=site.url(), limit=4, rate="unlimited")).job_id, every=0.05)
+
+    assert (refused.status_code, "'quickly' is not a rate" in refused.text) == (422, True)
+    assert (slow.done, quick.done) == (4, 4)
+    for hits, least in ((site.hits()[before:ends], 0.2), (site.hits()[ends:], 0.02)):
+        times = sorted(hit.at for hit in hits)
+        assert min(after - earlier for earlier, after in pairwise(times)) >= least - 0.005
 
 
 async def test_records_and_stories_of_one_key_are_not_there_for_another(tmp_path: Path, site: Park) -> None:

@@ -145,5 +145,6 @@ async def begin_again(project: Project, caller: Caller, job: Job) -> str:
         arguments=read_arguments(job.arguments) or None,
         limit=job.limit,
         depth=job.depth,
+        rate=job.manners.rate,
     )
     return (await begin_crawl(project, caller, wish)).id

@@ -39,7 +39,7 @@ from ..schedule.authority import sealed_terms
 from ..schedule.sources import PagesSource, WantedPage, source_of
 from ..schedule.spider_loader import Spiders
 from ..settings import Settings
-from ..settings.effective import coverage_of, job_terms, routing_of
+from ..settings.effective import coverage_of, job_terms, routing_of, slower_rate
 from .extraction import Extraction, Rules
 from .idempotency import KEPT
 from .keys import Caller
@@ -151,6 +151,7 @@ class CrawlWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     arguments: dict[str, Any] | None = None  # of the spider
     limit: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None  # pages
     depth: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None  # steps from the first pages
+    rate: Annotated[str, Meta(min_length=1, max_length=50)] | None = None  # of each site, if slower
     callback_url: Address | None = None
 
 
@@ -248,6 +249,10 @@ async def begin_crawl(project: Project, caller: Caller, wish: CrawlWish) -> Job:
     except Misconfigured as error:
         raise BadWish(str(error)) from error
     usual = job_terms(settings, with_arguments(spider, arguments))
+    try:
+        rate = slower_rate(settings, spider, wish.rate)
+    except ValueError as error:
+        raise BadWish(f"rate: {error}.") from error
     terms = msgspec.structs.replace(
         usual,
         limit=crawl_limit(settings, usual.limit if wish.limit is None else wish.limit),
@@ -255,6 +260,7 @@ async def begin_crawl(project: Project, caller: Caller, wish: CrawlWish) -> Job:
         owner=caller.id,
         spider=target,
         arguments=stored_arguments(arguments),
+        manners=msgspec.structs.replace(usual.manners, rate=rate),
     )
     return await open_owned(project, caller, f"{job_name(target, arguments)}@{caller.id}", terms)
 

@@ -20,10 +20,8 @@ from ..model.task import DropReason, UrlState
 from ..parse.arguments import stored_arguments
 from ..parse.site import SITE_PART
 from ..schedule.sources import SiteSource, WantedPage
-from ..settings import Settings
-from ..settings.effective import coverage_of, job_terms
+from ..settings.effective import coverage_of, job_terms, slower_rate
 from ..store.contract import RecordQuery
-from ..units import parse_rate
 from .open import Project
 from .page_results import PageOutcome, PageReader
 from .site_crawl import SiteCrawl, is_site_crawl, site_crawl_of
@@ -79,7 +77,7 @@ async def begin_site_crawl(asked: Asked, wish: SiteWish) -> Job:
         part.check()
     except BadPattern as error:
         raise BadWish(str(error)) from error
-    crawl = SiteCrawl(part=part, page=page, follows=wish.links, rate=_slower(settings, wish.rate))
+    crawl = SiteCrawl(part=part, page=page, follows=wish.links, rate=slower_rate(settings, None, wish.rate))
     arguments: dict[str, Any] = msgspec.to_builtins(crawl)
     stored = stored_arguments(arguments)
     if len(stored) > LONGEST_TERMS:
@@ -101,12 +99,6 @@ async def begin_site_crawl(asked: Asked, wish: SiteWish) -> Job:
     content = "\0".join((asked.caller.id, stored, source, str(terms.limit), str(terms.depth)))
     name = f"site-{blake2b(content.encode(), digest_size=6).hexdigest()}"
     return await open_owned(asked.project, asked.caller, name, terms)
-
-
-def _slower(settings: Settings, rate: str | None) -> str | None:
-    """The rate, if it is slower than that of the project, which holds for strangers, too."""
-    usual, wished = settings.politeness.rate.interval, parse_rate(rate).interval if rate is not None else None
-    return rate if wished is not None and (usual is None or wished > usual) else None
 
 
 async def listed_pages(project: Project, job: Job, skip: int = 0) -> AsyncGenerator[WantedPage, None]:

@@ -148,6 +148,15 @@ def _spider_rate(spider: Spider | Manners) -> Rate:
         raise Misconfigured(f"{name}: rate = {error}") from error
 
 
+def slower_rate(settings: Settings, spider: Spider | None, wished: str | None) -> str | None:
+    """The rate that somebody wishes who is not the owner, where it is slower than the usual one; else that of the
+    spider, if it has one. Raises ValueError."""
+    own = spider.rate if spider is not None else None
+    usual = (settings.politeness.rate if own is None else parse_rate(own)).interval
+    asked = parse_rate(wished).interval if wished is not None else None
+    return wished if asked is not None and (usual is None or asked > usual) else own
+
+
 def robots_rule(settings: Settings, spider: Spider) -> Callable[[str], bool]:
     """Is robots.txt obeyed on a site? Its own table says so, else the spider, else the settings."""
     usual = settings.politeness.robots if spider.robots is None else spider.robots
