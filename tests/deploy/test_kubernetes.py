@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,7 @@ from .test_image_and_compose import DOCKERFILE, settings_of
 from .tools import DEPLOY, program, said
 
 HOME = DEPLOY / "kubernetes"
+ALIVE = "/tmp/gossamer-alive"  # of the image
 OVERLAYS = sorted(file.parent.name for file in (HOME / "overlays").glob("*/kustomization.yaml"))
 OLDEST, NEWEST = "1.29", "1.34"  # versions of Kubernetes that the manifests are checked against
 
@@ -110,7 +116,24 @@ def test_autoscalers_ask_for_what_the_program_answers(tmp_path: Path) -> None:
     assert [one["query"] for one in asked if "query" in one] == ['max(gossamer_workers_wanted{lane="http"})']
 
 
-def test_probes_look_at_the_file_that_the_image_names() -> None:
-    assert "GOSSAMER_FLEET__ALIVE=/tmp/gossamer-alive" in DOCKERFILE
-    for name in ("worker", "scheduler"):
-        assert "find /tmp/gossamer-alive " in (HOME / "base" / f"{name}.yaml").read_text(encoding="utf-8")
+def test_probes_tell_by_a_file_whether_a_process_lives_without_a_shell(tmp_path: Path) -> None:
+    assert f"GOSSAMER_FLEET__ALIVE={ALIVE}" in DOCKERFILE
+    health = re.search(r"HEALTHCHECK .*\n +CMD (\[.*\])", DOCKERFILE)
+    assert health is not None
+    commands = [json.loads(health[1])]
+    for file in ("base/worker", "base/scheduler", "overlays/browser/browser"):
+        probes = re.findall(r"command: (\[.*\])", (HOME / f"{file}.yaml").read_text(encoding="utf-8"))
+        commands += [yaml.safe_load(probe) for probe in probes]
+    assert len(commands) == 7
+    file = tmp_path / "alive"
+    for command in commands:
+        words = [str(file) if word == ALIVE else word for word in command]
+        assert str(file) in words
+        ages = {}
+        for age in (0, 3600):
+            file.touch()
+            os.utime(file, (time.time() - age,) * 2)
+            ages[age] = subprocess.run(words).returncode
+        file.unlink()
+        gone = subprocess.run(words, stderr=subprocess.DEVNULL).returncode
+        assert (ages[0], bool(ages[3600]), bool(gone)) == (0, True, True), command
