@@ -160,7 +160,7 @@ def _judged(project: CommandProject, site: Park) -> list[str]:
 async def _first_page(project: CommandProject) -> list[Job]:
     """The jobs as the HTTP API lists them."""
     async with open_project(load(start=project.folder, environ={}), to_look=True) as opened:
-        return await opened.state.jobs.page(10)
+        return await opened.state.history.page(10)
 
 
 def main() -> int:

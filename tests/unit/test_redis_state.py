@@ -171,14 +171,14 @@ async def test_a_worker_learns_with_its_next_beat_that_a_newer_version_has_opene
 async def test_a_job_that_a_process_of_an_older_version_begins_meanwhile_is_listed(valkey):
     async with opened(valkey, project="both") as state:
         mine, _ = await state.jobs.open_job("mine", JobTerms(owner="key"), fresh=False)
-        assert [job.id for job in await state.jobs.page(9)] == [mine.id]
+        assert [job.id for job in await state.history.page(9)] == [mine.id]
         theirs, _ = await state.jobs.open_job("theirs", JobTerms(owner="key"), fresh=False)
         # version 9 knows nothing of the order by owner
         for whose in ("*", "key"):
             removed = valkey.say("ZREM", "gossamer:{both}:listed", f"{whose}\0{2:012d}{theirs.id}")
             assert "1" in removed
-        assert [job.id for job in await state.jobs.page(9)] == [theirs.id, mine.id]
-        assert [job.id for job in await state.jobs.page(9, owners=["key"])] == [theirs.id, mine.id]
+        assert [job.id for job in await state.history.page(9)] == [theirs.id, mine.id]
+        assert [job.id for job in await state.history.page(9, owners=["key"])] == [theirs.id, mine.id]
 
 
 async def test_what_was_queued_before_there_were_lanes_finds_its_lane(valkey, monkeypatch):

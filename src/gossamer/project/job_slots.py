@@ -20,6 +20,7 @@ import msgspec
 from ..clock import Clock
 from ..crawl.seed_context import SOURCE_PAUSES
 from ..crawl.windows import OpenTimes
+from ..crawl.worker import Worker
 from ..errors import Misconfigured
 from ..model.job import Job
 from ..schedule.windows import parse_windows
@@ -69,6 +70,44 @@ class SlotHolder(msgspec.Struct, frozen=True, kw_only=True):
     def has_had_its_turn(self, turn: timedelta) -> bool:
         """A turn is no shorter than it took to begin: a job that reads a million seeds first gets to work, too."""
         return self.worked >= max(turn.total_seconds(), self.opening)
+
+
+class JobSlot(msgspec.Struct, kw_only=True):
+    """A job that is served, and the worker that works on it; None until it is open."""
+
+    job: Job
+    taken_at: float
+    worker: Worker | None = None
+    width: int = 0
+    leaves: bool = False
+    reported: bool = False  # what it waits for
+
+    @property
+    def in_flight(self) -> int:
+        return self.worker.in_flight if self.worker is not None else 0
+
+    @property
+    def is_opening(self) -> bool:
+        return self.worker is None or self.worker.began_at is None
+
+    def is_steady(self, now: float, silent: timedelta) -> bool:
+        """Has it been at work for a while, and does not just wait?"""
+        if self.worker is None or self.worker.began_at is None:
+            return False
+        return now - self.worker.began_at >= silent.total_seconds() > self.worker.idle.total_seconds()
+
+    def holder(self, now: float) -> SlotHolder:
+        """What decides whether it makes way. Only of a job that is at work."""
+        worker = self.worker
+        assert worker is not None
+        assert worker.began_at is not None
+        return SlotHolder(
+            job=self.job.id,
+            idle=worker.idle.total_seconds(),
+            worked=now - worker.began_at,
+            opening=worker.began_at - self.taken_at,
+            priority=self.job.priority,
+        )
 
 
 def has_room(

@@ -162,8 +162,8 @@ async def open_worker(
 ) -> AsyncIterator[Worker]:
     """A worker of this process for one job, ready to run. `sink` is that of the process. `terms` are the job's;
     `serves` are the routes it works on; None: all. `look` lies between two looks at a job whose window is closed.
-    `transports` take the place of those of the settings, in a replay; `journey` that of fetching pages; `shared` are the
-    transports of the process."""
+    `transports` take the place of those of the settings, in a replay; `journey` that of fetching pages; `shared` are
+    those of the process."""
     settings, routing = project.settings, routing_of(project.settings)
     async with open_context(
         project, spider, job, scope, sink, events, terms=terms, serves=serves, transports=transports, shared=shared

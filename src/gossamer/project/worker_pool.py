@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 
 import msgspec
@@ -32,7 +31,7 @@ from ..settings.effective import scope_of
 from . import job_slots
 from .job_end import close_drained
 from .job_reports import JobReports
-from .job_slots import USUAL_TERMS, Obstacles, PoolTerms, SlotHolder, WaitingJob, moment
+from .job_slots import USUAL_TERMS, JobSlot, Obstacles, PoolTerms, WaitingJob, moment
 from .open import Project, open_beside
 from .reparse.archive_job import entering, is_reparse_job, terms_of
 from .reparse.archive_journey import open_archive_worker
@@ -414,42 +413,4 @@ class WorkerPool:
             in_flight=in_flight,
             slots=self._project.settings.crawl.concurrency,
             serves=",".join(sorted(self._serves or ())),
-        )
-
-
-class JobSlot(msgspec.Struct, kw_only=True):
-    """A job that is served, and the worker that works on it; None until it is open."""
-
-    job: Job
-    taken_at: float
-    worker: Worker | None = None
-    width: int = 0
-    leaves: bool = False
-    reported: bool = False  # what it waits for
-
-    @property
-    def in_flight(self) -> int:
-        return self.worker.in_flight if self.worker is not None else 0
-
-    @property
-    def is_opening(self) -> bool:
-        return self.worker is None or self.worker.began_at is None
-
-    def is_steady(self, now: float, silent: timedelta) -> bool:
-        """Has it been at work for a while, and does not just wait?"""
-        if self.worker is None or self.worker.began_at is None:
-            return False
-        return now - self.worker.began_at >= silent.total_seconds() > self.worker.idle.total_seconds()
-
-    def holder(self, now: float) -> SlotHolder:
-        """What decides whether it makes way. Only of a job that is at work."""
-        worker = self.worker
-        assert worker is not None
-        assert worker.began_at is not None
-        return SlotHolder(
-            job=self.job.id,
-            idle=worker.idle.total_seconds(),
-            worked=now - worker.began_at,
-            opening=worker.began_at - self.taken_at,
-            priority=self.job.priority,
         )
