@@ -2,8 +2,8 @@
 
 `gossamer up` on the laptop default, and on Valkey and PostgreSQL, started here on free ports. Each client asks, waits
 for half a second to a second and a half, and asks again: pages of a quick site, jobs, pages of records, lists, figures.
-Some of the pages are of a site that allows five requests a second. A crawl with a pace of its own runs alone first,
-then beside the clients.
+Some of the pages are of a site that allows five requests a second. A crawl with a pace of its own runs alone, then
+beside the clients, then alone again.
 
 Promised: no answer of 500 or more; the crawl keeps 80 % of its speed; the site's log has no two requests closer than
 its pace allows. The clients share the cores with all they ask: the CPU seconds of the server are given apart.
@@ -239,8 +239,10 @@ def trial(on: str, clients: int, seconds: float, pages: int) -> bool:
         during = rss_of(there["serve"])
         spent = {verb: cpu_of(pids) - cpu[verb] for verb, pids in there.items()}
         beside = speed(at.site, began, began + seconds)
+        quiet = time.monotonic()
         time.sleep(10)
         after = rss_of(there["serve"])
+        alone = max(alone, speed(at.site, quiet, time.monotonic()))  # whatever disturbed the first measurement
         replaced = at.processes()["serve"] != there["serve"]
         close = [
             later.at - earlier.at
