@@ -417,3 +417,37 @@ async def test_what_a_dead_worker_had_of_very_many_jobs_comes_back_in_all_of_the
 
     counts = [await lab.jobs.counts(job) for job in jobs]
     assert {(one.leased, one.queued) for one in counts} == {(0, 1)}
+
+
+# -- ending early -------------------------------------------------------------------------------------------------
+
+
+async def test_a_job_that_is_to_end_soon_hands_out_nothing_more_and_ends_with_what_is_in_hand(lab):
+    job = await begun(lab)
+    first = (await lab.frontier.lease(job, "first", 3)).leases
+    await lab.frontier.complete(first[0], UrlState.DONE, "", [candidate("https://a.test/new")])
+
+    assert await lab.control.end_soon(job, "enough")
+    assert await lab.control.end_soon(job, "again")
+
+    async with lab.again() as elsewhere:  # one that has no older terms in mind
+        batch = await elsewhere.frontier.lease(job, "second", 9)
+        assert (batch.leases, batch.drained) == ((), False)
+        for lease in first[1:]:
+            await elsewhere.frontier.complete(lease, UrlState.DONE, "", [])
+        batch = await elsewhere.frontier.lease(job, "second", 9)
+        assert (batch.leases, batch.drained) == ((), True)
+        known = await elsewhere.jobs.job(job)
+        assert (known.stopped, known.limit, known.state) == ("enough", 3, JobState.RUNNING)
+        assert await elsewhere.jobs.close_job(job, "limit")
+        assert not await elsewhere.control.end_soon(job, "late")
+    assert not await lab.control.end_soon("nobody-77", "late")
+
+
+async def test_a_job_that_was_stopped_stays_so_when_it_is_taken_up_again(lab):
+    job = await begun(lab)
+    lease = (await lab.frontier.lease(job, "first", 1)).leases[0]
+    await lab.control.end_soon(job, "enough")
+    again, resumed = await lab.jobs.open_job("books", JobTerms(), fresh=False)
+    assert (again.id, resumed, again.limit, again.stopped) == (job, True, 1, "enough")
+    await lab.frontier.complete(lease, UrlState.DONE, "", [])

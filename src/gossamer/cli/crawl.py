@@ -260,7 +260,7 @@ def _headline(report: CrawlReport) -> str:
     if outcome is None or outcome.outcome is Outcome.DONE:
         return "[green]Done.[/]"
     style = "yellow" if outcome.outcome in (Outcome.WARNINGS, Outcome.INCOMPLETE) else "red"
-    apart = report.job.ending == "limit" and report.counts.settled > (report.job.limit or 0)
+    apart = report.job.ending == "limit" and not report.job.stopped and report.counts.settled > (report.job.limit or 0)
     reasons = "; ".join(reason.message for reason in outcome.reasons) + ("; redirects do not count" if apart else "")
     return f"[{style}]{outcome.outcome.value.capitalize()}[/]: {escape(visible(reasons))}."
 

@@ -363,6 +363,12 @@ class JobControl(Protocol):
         waits for it). True for exactly one caller; False when the job is not running, or unknown."""
         ...
 
+    async def end_soon(self, job: str, reason: str) -> bool:
+        """Hand out no more pages than were handed out so far: the job ends as at a limit when these are settled. Other
+        processes hear of it within seconds. The first reason is kept (`Job.stopped`). False when the job is not
+        running, or unknown."""
+        ...
+
 
 class WorkerBook(Protocol):
     """The workers of the project, on all machines. A worker that does not sign off is listed until `forget`."""

@@ -51,6 +51,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     start: str = ""  # a digest of the seeds that its spider gave
     arguments: str = ""  # of its spider, as JSON
     manners: Manners = Manners()  # of its spider
+    stopped: str = ""  # why its own code has ended it early
 
     @classmethod
     def under(
@@ -120,16 +121,19 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     coverage: str = ""  # which records it stands for: spider, arguments, source; "": begun by an older version
     manners: Manners = Manners()  # of its spider, for those who look at the job without loading that
     replayed: bool = False  # it had ended, and runs again for its dead letters
+    stopped: str = ""  # why its spider ended it; `limit` is what was handed out until then
 
     def resumed(self, begun: JobTerms) -> JobTerms:
         """These terms for an unfinished job that was begun under others and is resumed.
 
         The command that runs now decides how far to go. Deduplication, the owner, and what a schedule or a key asked
-        for, stay as the job began; so does what it stands for. The limits of a job hold for its replay, too.
+        for, stay as the job began; so does what it stands for. The limits of a job hold for its replay, too. One that
+        its spider has ended stays so.
         """
         kept = (
             *DEDUP,
             *(REPLAYED if begun.replayed else ()),
+            *(STOPPED if begun.stopped else ()),
             "owner",
             "coverage",
             *(SCHEDULED if begun.schedule or begun.source else ()),
@@ -139,6 +143,8 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 _OF_TERMS = tuple(field for field in Job.__struct_fields__ if field in JobTerms.__struct_fields__)
 REPLAYED = ("limit", "depth", "replayed")
+STOPPED = ("limit", "stopped")
+LONGEST_REASON = 300  # characters of why a job was stopped
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
 SCHEDULED = (
     "schedule", "due", "spider", "source", "kind", "priority", "min_age", "windows", "budget", "min_interval",
@@ -176,6 +182,13 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     def in_state(self, state: UrlState) -> int:
         value: int = getattr(self, state.value)
         return value
+
+
+def stopped_terms(terms: JobTerms, used: int, reason: str) -> JobTerms:
+    """The terms of a job that is to hand out nothing beyond the `used` pages. The first reason stays."""
+    limit = used if terms.limit is None else min(terms.limit, used)
+    words = terms.stopped or reason[:LONGEST_REASON] or "no reason given"
+    return msgspec.structs.replace(terms, limit=limit, stopped=words)
 
 
 def outcome_text(outcome: JobOutcome | None) -> str:

@@ -109,6 +109,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     records: int  # that it saw
     dead: Mapping[str, int] = {}  # pages that were given up, by reason
     limit: int | None = None
+    stopped: str = ""  # why its spider has ended it early
     failure: str = ""  # why not one page could be had
     gives_records: bool = False  # its spider declares items, or gave some before
     expected: Expectations = Expectations()
@@ -161,7 +162,9 @@ def _held_back(facts: JobFacts) -> Found:
 
 def _incomplete(facts: JobFacts) -> Found:
     known, found = implied(facts.ending), Found()
-    if facts.ending == "limit" and facts.limit is not None:
+    if facts.stopped:
+        found.append((Outcome.INCOMPLETE, Reason("stopped", f"its spider ended it: {facts.stopped}")))
+    elif facts.ending == "limit" and facts.limit is not None:
         found.append(
             (
                 Outcome.INCOMPLETE,

@@ -99,7 +99,8 @@ async def close_drained(project: Project, spider: Spider, job: Job, events: Even
 
 async def _close(project: Project, spider: Spider, job: Job, counts: JobCounts, lost: int, events: EventSink) -> None:
     full = job.limit is not None and counts.settled >= job.limit
-    ending = "limit" if full and (counts.queued or counts.waiting) else "done"
+    # One that its spider has ended may have more to begin with, of which nothing is queued.
+    ending = "limit" if job.stopped or (full and (counts.queued or counts.waiting)) else "done"
     earlier = await earlier_runs(project, job)
     doubt = ""
     if lost:

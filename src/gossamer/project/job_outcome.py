@@ -62,6 +62,7 @@ async def job_outcome(
             records=records,
             dead=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
             limit=job.limit,
+            stopped=job.stopped,
             failure=await why_nothing_came(project, job.id) if ending == "done" else "",
             gives_records=not records and await _gives_records(project, spider),
             expected=terms.expected,

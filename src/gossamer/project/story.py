@@ -268,7 +268,7 @@ def job_story(
 def _next_step(story: UrlStory, job: Job | None, order: SiteOrder | None = None) -> str | None:
     if story.state is UrlState.DEAD:
         return f"gossamer dead replay {shlex.quote(story.url)}"  # written by strangers, and pasted into shells
-    if story.state.open and job is not None and job.ending == "limit" and not job.schedule:
+    if story.state.open and job is not None and job.ending == "limit" and not (job.schedule or job.stopped):
         return f"{crawl_command(job.name)} --limit N"
     if story.state is UrlState.QUEUED and order is not None:
         return f"gossamer site resume {story.site}"
@@ -313,6 +313,8 @@ def _queued(
     story: UrlStory, job: Job | None, now: float, windows: str, order: SiteOrder | None, learned: float | None
 ) -> str:
     if job is not None and job.state is not JobState.RUNNING:
+        if job.stopped:
+            return f"the spider ended its job ({job.stopped}) before its turn came"
         if job.ending == "limit" and job.limit is not None:
             return f"the job ended at its limit of {job.limit:,} pages before its turn came"
         return f"the job ended ({job.ending or job.state.value}) before its turn came"

@@ -17,7 +17,18 @@ import msgspec
 
 from ...errors import Permanent
 from ...frontier.contract import SeedFindings
-from ...model.job import COUNTERS, Job, JobCounts, JobState, JobTerms, number_of, outcome_text, slug, summed_stats
+from ...model.job import (
+    COUNTERS,
+    Job,
+    JobCounts,
+    JobState,
+    JobTerms,
+    number_of,
+    outcome_text,
+    slug,
+    stopped_terms,
+    summed_stats,
+)
 from ...model.outcome import JobOutcome
 from ..cleanup import BackgroundCleanup
 from .cleanup import JobCleanup
@@ -154,6 +165,13 @@ class RedisJobs:
             await self._job_cleanup.drop(job)  # at once: no shard hands out any more of it
         await self.cleanup.finish_soon()
         return cancelled
+
+    async def end_soon(self, job: str, reason: str) -> bool:
+        while (row := await self.find_row(job)) is not None and row.state == JobState.RUNNING:
+            terms = stopped_terms(row.admission(), await self._used(row.number), reason)
+            if await self.change(job, "terms", row.terms, msgspec.json.encode(terms).decode()):
+                return True
+        return False
 
     async def reopen(self, job: str) -> None:
         """Let a job that had ended run again."""

@@ -17,7 +17,7 @@ import msgspec
 from ...clock import Clock
 from ...errors import Permanent
 from ...frontier.contract import SeedFindings
-from ...model.job import COUNTERS, Job, JobCounts, JobState, JobTerms, number_of, outcome_text, slug
+from ...model.job import COUNTERS, Job, JobCounts, JobState, JobTerms, number_of, outcome_text, slug, stopped_terms
 from ...model.outcome import JobOutcome
 from ..cleanup import BackgroundCleanup
 from .cleanup import CANCELLED, REPLACED, clear_some, drop_first, forget, remaining
@@ -78,6 +78,21 @@ class SqliteJobs:
         cancelled = await self.database.write(lambda c: _give_up(c, job, CANCELLED, self._clock.now()))
         await self.cleanup.finish_soon()
         return cancelled
+
+    async def end_soon(self, job: str, reason: str) -> bool:
+        def write(connection: sqlite3.Connection) -> bool:
+            row = connection.execute(
+                "SELECT terms, done + unchanged + dead + leased - redirected FROM jobs "
+                "WHERE id = ? AND state = 'running'",
+                (job,),
+            ).fetchone()
+            if row is None:
+                return False
+            terms = stopped_terms(msgspec.json.decode(row[0], type=JobTerms), row[1], reason)
+            connection.execute("UPDATE jobs SET terms = ? WHERE id = ?", (msgspec.json.encode(terms).decode(), job))
+            return True
+
+        return await self.database.write(write)
 
     async def job(self, job: str) -> Job | None:
         row = await self.database.read(

@@ -1,6 +1,7 @@
--- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'cancel' | 'reopen' | 'cleared' | 'forget',
--- then for 'seal' a digest of its seeds, for 'close' the ending and the outcome (JSON, or ''), for 'cancel' the ending,
--- for 'cleared' the time at which the job ended whose open URLs are gone.
+-- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'terms' | 'cancel' | 'reopen' | 'cleared' |
+-- 'forget', then for 'seal' a digest of its seeds, for 'close' the ending and the outcome (JSON, or ''), for 'terms' those
+-- that it has and new ones (JSON), for 'cancel' the ending, for 'cleared' the time at which the job ended whose open URLs
+-- are gone.
 -- Returns 1 when something changed; of several callers that close or cancel, exactly one gets 1. A running job can be
 -- paused and resumed at any time. A job can be forgotten once it has ended and is cleared, unless it is the newest of its
 -- name; for 'forget' ARGV[4] is 'owned' where that does not matter, because a key began it.
@@ -46,6 +47,9 @@ elseif job.state ~= 'running' then
 elseif verb == 'close' then
     end_job(job, 'finished', ARGV[4], ARGV[5])
     return 1
+elseif verb == 'terms' then
+    if job.terms ~= ARGV[4] then return 0 end -- changed since the caller looked
+    job.terms = ARGV[5]
 elseif verb == 'cancel' then
     give_up(job, 'cancelled', ARGV[4])
     return 1
