@@ -61,6 +61,7 @@ from .pacer import TooEarly
 from .page_facts import content_of, links_of, observed, snapshot_of, was_done, without_validators
 from .page_request import is_personal, redirected
 from .parse_page import parse_page
+from .side_requests import by_the_way
 from .site_notes import SiteNotes
 from .unsafe_send import UNCERTAIN, unsafe_send
 from .windows import NEXT_LOOK, WINDOW
@@ -232,7 +233,7 @@ class Journey:
         """The target is queued like any link, at the same depth: scope, dedup and its site's pace apply to it."""
         task = self._task
         try:
-            request = redirected(task, self._how or How(), outcome)
+            request = redirected(task, self._how or How(), outcome, self._context.spider)
         except FetchRefused as failure:
             await self._fail(failure)
             return
@@ -348,7 +349,7 @@ class Journey:
         context = self._context
         began = context.clock.monotonic()
         new = self._known is None
-        with step("parse"):
+        with step("parse"), by_the_way(context, self._held, self._how, self._before_send, self._emit):
             parsing = await parse_page(
                 snapshot,
                 self._task,

@@ -7,40 +7,32 @@ takes too long is ended.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
+from collections.abc import Awaitable, Mapping
 from types import MappingProxyType
 from typing import Any, Unpack
 
 import msgspec
 
 from ..errors import BackendUnavailable, FetchRefused, InvalidUrl, LeaseLost, ParseFailed
-from ..fetch.contract import Gate
 from ..fetch.cookies import CookieJar
-from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected, towards
 from ..fetch.sessions import MOST_HEADERS, header_place
-from ..model.payload import SAFE_METHODS, BadPayload, headers_of
+from ..model.payload import BadPayload, headers_of
 from ..model.session import KeptSession
-from ..model.task import Request, Sending, Task
+from ..model.task import Request, Sending
 from ..model.url import parse_url, site_of, user_in, without_user
 from ..parse.forms import Form, Press, Value
 from ..parse.page import Page
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
 from ..process.signals import is_cancellation
-from .attempt_log import AttemptLog
 from .context import JobContext
-from .fetch_page import Emit, PageFetch, failure_of_block
+from .fetch_page import Emit
 from .held_lease import HeldLease
-from .pacer import TooEarly
-from .page_facts import snapshot_of
 from .sessions import LOGIN, LoginResult, RunLogin
-from .unsafe_send import UnsafeSend
+from .side_requests import GateFor, SideRequests
 
 KIND = "login"  # of its requests, in the log
 MOST_REQUESTS = 100  # of one login
-
-GateFor = Callable[[str, timedelta | None], Awaitable[Gate]]  # site, crawl-delay
 
 
 def logs_in(spider: Spider) -> bool:
@@ -99,10 +91,10 @@ class LoginSession:
         self.headers: dict[str, str] = {}
         self._places: set[str] = set()
         self._context = context
-        self._gate_for = gate_for
-        self._emit = emit
         self._held = held
-        self._requests = 0
+        self._side = SideRequests(
+            context, kind=KIND, who="login()", most=MOST_REQUESTS, gate_for=gate_for, emit=emit, held=held, logs_in=True
+        )
 
     def __repr__(self) -> str:
         return f"Session({self.name!r})"
@@ -152,97 +144,10 @@ class LoginSession:
         own = self._is_own(url)
         if own:
             self._places.add(header_place(url))
-        task = self._task(url, request)
-        made = await self._context.requests.made_for(task, how, None)
+        made = await self._context.requests.made_for(self._side.task(url, request), how, None)
         if self.headers and own:
             named = {name.lower() for name, _ in made.headers}
             more = tuple(pair for pair in self.headers.items() if pair[0].lower() not in named)
             private = made.private | {name.lower() for name, _ in more}
             made = msgspec.structs.replace(made, headers=(*made.headers, *more), private=private)
-        while True:
-            task = msgspec.structs.replace(task, how=msgspec.json.encode(how).decode(), redirects=made.redirects)
-            outcome = await self._paced(task, made)
-            if isinstance(outcome, Redirected):
-                made = towards(made, outcome)
-                task = self._task(made.url, request)
-                continue
-            return Page(snapshot_of(task, outcome), spider=self._context.spider)
-
-    def _task(self, url: str, request: Request) -> Task:
-        context = self._context
-        return Task(
-            id=0,
-            job=context.job,
-            url=url,
-            fingerprint=context.admission.fingerprint(url),
-            site=site_of(url),
-            kind=KIND,
-            priority=0,
-            depth=0,
-            attempt=0,
-            max_attempts=1,
-            created_at=context.clock.now(),
-            fetcher=request.fetcher or context.spider.fetcher,
-            proxy_pool=request.proxy_pool or context.spider.proxy_pool,
-            country=request.country,
-        )
-
-    async def _paced(self, task: Task, request: PageRequest) -> Fetched | NotModified | Redirected:
-        """One request, when its site allows it."""
-        while True:
-            try:
-                return await self._once(task, request)
-            except TooEarly as early:
-                await self._context.clock.sleep(early.wait.total_seconds())
-
-    async def _once(self, task: Task, request: PageRequest) -> Fetched | NotModified | Redirected:
-        self._requests += 1
-        if self._requests > MOST_REQUESTS:
-            raise FetchRefused(f"login() has made more than {MOST_REQUESTS} requests. Is there a loop?")
-        context = self._context
-        log = AttemptLog(
-            task,
-            context.clock,
-            worker=context.worker,
-            spider=context.spider.name,
-            parser_version=context.parser_version,
-            sink=context.sink,
-        )
-
-        async def before_send(asked: timedelta | None = None, elsewhere: str | None = None) -> Gate:
-            return await self._gate_for(elsewhere or task.site, asked)
-
-        fetch = PageFetch(
-            task,
-            log,
-            fetcher=context.fetcher,
-            router=context.router,
-            before_send=before_send,
-            held=self._held,
-            emit=self._emit,
-            detects_blocks=context.detects_blocks(task.site),
-            once=None if request.method in SAFE_METHODS else UnsafeSend(None, repeats=False),
-        )
-        fetch.logs_in = True
-        try:
-            result = await fetch.run(request)
-        except TooEarly:
-            raise
-        except Exception as error:
-            await log.keep(outcome="dead", reason=KIND, error=str(error))
-            raise
-        outcome = result.outcome
-        if isinstance(outcome, Disallowed):
-            await log.keep(outcome="dropped", reason="robots", error=outcome.rule)
-            raise FetchRefused(
-                f"robots.txt forbids {outcome.url}, which login() asks for. If you may fetch it all the same, set "
-                f'robots = false in [domains."{task.site}"].'
-            )
-        failure = None
-        if result.block is not None and result.block.kind != "login":
-            failure = failure_of_block(result.block, task.url, outcome.response.status)
-        if failure is not None:
-            await log.keep(outcome="dead", reason=KIND, error=str(failure))
-            raise failure
-        await log.keep(outcome="redirected" if isinstance(outcome, Redirected) else "done", reason=KIND)
-        return outcome
+        return await self._side.answer(url, request, how, made)

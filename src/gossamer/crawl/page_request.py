@@ -131,7 +131,7 @@ def is_personal(how: How, spider: Spider) -> bool:
     return how.auth is not None or bool(how.cookies) or any(names)
 
 
-def redirected(task: Task, how: How, outcome: Redirected) -> Request:
+def redirected(task: Task, how: How, outcome: Redirected, spider: Spider) -> Request:
     """The request for the target of a redirect. What the spider wished for this page it wishes for its new address too,
     but nobody else is told what was meant for the first one alone. Raises FetchRefused."""
     onward = how_after(how, task.url, outcome.to, outcome.method)
@@ -144,7 +144,7 @@ def redirected(task: Task, how: How, outcome: Redirected) -> Request:
     return Request(
         url=outcome.to,
         kind=task.kind,
-        data=task.user_data(),
+        data=spider._redirected(task.user_data(), task.url, outcome.status),
         fetcher=None if (task.fetcher or "").startswith(LANE_ONLY) else task.fetcher,
         proxy_pool=task.proxy_pool,
         country=task.country,

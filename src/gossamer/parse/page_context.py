@@ -6,13 +6,18 @@ One spider serves many pages at once, so this is kept by task and not on the spi
 from __future__ import annotations
 
 import logging
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ParseFailed
 from ..model.item import safe_text
 from ..model.job import MOST_STATS
+from ..model.task import Request
+
+if TYPE_CHECKING:
+    from .page import Page
 
 LOGGER = "gossamer.spider"
 LONGEST_NAME = 100  # characters of a name to count under
@@ -54,6 +59,25 @@ def counted_here() -> bool:
     """Can the code that runs just now count something?"""
     counted = _current.get().stats
     return counted is not None and len(counted) < MOST_STATS
+
+
+Ask = Callable[[Request], Awaitable["Page"]]
+_ask: ContextVar[Ask | None] = ContextVar("gossamer_ask", default=None)
+
+
+@contextmanager
+def asking_by(ask: Ask) -> Iterator[None]:
+    """Let the code that runs inside make requests by the way."""
+    token = _ask.set(ask)
+    try:
+        yield
+    finally:
+        _ask.reset(token)
+
+
+def ask_here() -> Ask | None:
+    """What makes a request by the way for the code that runs just now; None where there is no page in hand."""
+    return _ask.get()
 
 
 class Stats:

@@ -26,6 +26,7 @@ from .page_context import SpiderLog, Stats
 from .session import Session
 
 if TYPE_CHECKING:
+    from ..model.record import StoredRecord
     from ..settings import Settings
     from .failure import Failure
 
@@ -93,7 +94,9 @@ class Spider:
     _start_requests: Sequence[Request] = ()  # for `start_urls`, where a recipe says more than their addresses
     _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # read once per class: every page asks
     handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to the callbacks all the same
+    _asks_by_the_way: bool = False  # its code may make requests while a page is in hand (`page_context.ask_here`)
     _takes_any_argument: bool = False  # as text, whatever its name
+    _end_job: Callable[[str], Awaitable[object]] | None = None  # ends the job early, and says why; of a crawl
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -160,6 +163,13 @@ class Spider:
     def _left(self) -> Awaitable[None] | None:
         """Called in such a process after its last page there."""
         return None
+
+    async def _write_feeds(self, records: AsyncIterator[StoredRecord]) -> None:
+        """Write outputs of the spider's own kind, of what its job has stored."""
+
+    def _redirected(self, data: dict[str, Any], url: str, status: int) -> dict[str, Any]:
+        """The data of the request for the target of a redirect of `url`."""
+        return data
 
     def _adjusted(self, settings: Settings) -> Settings:
         """The settings for a job of this spider, where it says what the project leaves open."""

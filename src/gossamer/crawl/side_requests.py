@@ -1,0 +1,182 @@
+"""Requests that code of the user's makes by the way, while its page is in hand: those of `login()`, and what a Scrapy
+project downloads itself. They are paced, checked, routed and logged as those of pages are; nothing of them is queued.
+
+How it fails: FetchFailed and FetchRefused go to the code that asked; the loss of a lease and our own backends pass
+through. A page that is tried again makes its requests again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+
+import msgspec
+
+from ..errors import FetchRefused, InvalidUrl
+from ..fetch.contract import Gate
+from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected, towards
+from ..model.payload import SAFE_METHODS, BadPayload
+from ..model.route import How
+from ..model.task import Request, Task
+from ..model.url import parse_url, site_of, without_user
+from ..parse.page import Page
+from ..parse.page_context import asking_by
+from .attempt_log import AttemptLog
+from .context import JobContext
+from .fetch_page import Emit, PageFetch, failure_of_block
+from .held_lease import HeldLease
+from .pacer import TooEarly
+from .page_facts import snapshot_of
+from .unsafe_send import UnsafeSend
+
+KIND = "by the way"  # the reason of such requests in the log, those of a login apart
+MOST_REQUESTS = 1000  # of one page
+
+GateFor = Callable[[str, timedelta | None], Awaitable[Gate]]  # site, crawl-delay
+BeforeSend = Callable[[timedelta | None, str | None], Awaitable[Gate]]  # crawl-delay, another site
+
+
+class SideRequests:
+    """Those of one page, or of one login, one at a time. `kind` is their reason in the log, `who` asks for them in
+    messages; there are `most` at most."""
+
+    def __init__(
+        self,
+        context: JobContext,
+        *,
+        kind: str,
+        who: str,
+        most: int,
+        gate_for: GateFor,
+        emit: Emit,
+        held: HeldLease | None = None,
+        logs_in: bool = False,
+    ) -> None:
+        self._context = context
+        self._kind = kind
+        self._who = who
+        self._most = most
+        self._gate_for = gate_for
+        self._emit = emit
+        self._held = held
+        self._logs_in = logs_in
+        self._requests = 0
+        self._turn = asyncio.Lock()
+
+    def task(self, url: str, request: Request) -> Task:
+        context = self._context
+        return Task(
+            id=0,
+            job=context.job,
+            url=url,
+            fingerprint=context.admission.fingerprint(url),
+            site=site_of(url),
+            kind=self._kind,
+            priority=0,
+            depth=0,
+            attempt=0,
+            max_attempts=1,
+            created_at=context.clock.now(),
+            fetcher=request.fetcher or context.spider.fetcher,
+            proxy_pool=request.proxy_pool or context.spider.proxy_pool,
+            country=request.country,
+        )
+
+    async def answer(self, url: str, request: Request, how: How, made: PageRequest) -> Page:
+        """Make the request and those that its redirects ask for. Raises FetchFailed, FetchRefused."""
+        task = self.task(url, request)
+        while True:
+            task = msgspec.structs.replace(task, how=msgspec.json.encode(how).decode(), redirects=made.redirects)
+            async with self._turn:
+                outcome = await self._paced(task, made)
+            if isinstance(outcome, Redirected):
+                made = towards(made, outcome)
+                task = self.task(made.url, request)
+                continue
+            return Page(snapshot_of(task, outcome), spider=self._context.spider)
+
+    async def _paced(self, task: Task, request: PageRequest) -> Fetched | NotModified | Redirected:
+        """One request, when its site allows it."""
+        while True:
+            try:
+                return await self._once(task, request)
+            except TooEarly as early:
+                await self._context.clock.sleep(early.wait.total_seconds())
+
+    async def _once(self, task: Task, request: PageRequest) -> Fetched | NotModified | Redirected:
+        self._requests += 1
+        if self._requests > self._most:
+            raise FetchRefused(f"{self._who} has made more than {self._most:,} requests. Is there a loop?")
+        context = self._context
+        log = AttemptLog(
+            task,
+            context.clock,
+            worker=context.worker,
+            spider=context.spider.name,
+            parser_version=context.parser_version,
+            sink=context.sink,
+        )
+
+        async def before_send(asked: timedelta | None = None, elsewhere: str | None = None) -> Gate:
+            return await self._gate_for(elsewhere or task.site, asked)
+
+        fetch = PageFetch(
+            task,
+            log,
+            fetcher=context.fetcher,
+            router=context.router,
+            before_send=before_send,
+            held=self._held,
+            emit=self._emit,
+            detects_blocks=context.detects_blocks(task.site),
+            once=None if request.method in SAFE_METHODS else UnsafeSend(None, repeats=False),
+        )
+        fetch.logs_in = self._logs_in
+        try:
+            result = await fetch.run(request)
+        except TooEarly:
+            raise
+        except Exception as error:
+            await log.keep(outcome="dead", reason=self._kind, error=str(error))
+            raise
+        outcome = result.outcome
+        if isinstance(outcome, Disallowed):
+            await log.keep(outcome="dropped", reason="robots", error=outcome.rule)
+            raise FetchRefused(
+                f"robots.txt forbids {outcome.url}, which {self._who} asks for. If you may fetch it all the same, set "
+                f'robots = false in [domains."{task.site}"].'
+            )
+        failure = None
+        if result.block is not None and not (self._logs_in and result.block.kind == "login"):
+            failure = failure_of_block(result.block, task.url, outcome.response.status)
+        if failure is not None:
+            await log.keep(outcome="dead", reason=self._kind, error=str(failure))
+            raise failure
+        await log.keep(outcome="redirected" if isinstance(outcome, Redirected) else "done", reason=self._kind)
+        return outcome
+
+
+def by_the_way(
+    context: JobContext, held: HeldLease, how: How | None, before_send: BeforeSend, emit: Emit
+) -> AbstractContextManager[None]:
+    """Inside of it, the code of the page in hand can make requests, if its spider may: as the same visitor."""
+    if not context.spider._asks_by_the_way:
+        return nullcontext()
+
+    async def gate(site: str, asked: timedelta | None) -> Gate:
+        return await before_send(asked, site)
+
+    side = SideRequests(context, kind=KIND, who="the spider", most=MOST_REQUESTS, gate_for=gate, emit=emit, held=held)
+
+    async def ask(request: Request) -> Page:
+        try:
+            url = parse_url(request.address()).partition("#")[0]
+            wishes = msgspec.structs.replace(request.wishes(), session=how.session if how is not None else None)
+        except (BadPayload, InvalidUrl) as error:
+            raise FetchRefused(f"The request for {without_user(request.url[:200])} cannot be made: {error}") from error
+        made = await context.requests.made_for(side.task(url, request), wishes, None)
+        return await side.answer(url, request, wishes, made)
+
+    return asking_by(ask)
