@@ -19,8 +19,8 @@ from tests.sites.shelf import shelf
 
 pytestmark = pytest.mark.long
 
-# A login, a JSON API with POST, items that travel in meta, a pipeline into a database.
-SPIDERS = ("members", "stock", "listing", "stored")
+# A login, a JSON API with POST, items that travel in meta, a pipeline into a database, files and redirects.
+SPIDERS = ("members", "stock", "listing", "stored", "files", "moved")
 
 
 @pytest.fixture(scope="module")

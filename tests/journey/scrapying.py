@@ -16,7 +16,10 @@ from gossamer.parse.spider import Spider
 from tests.patience import PATIENCE
 
 PROJECT = Path(__file__).with_name("scrapy_project")
-SPIDERS = ("authors", "listing", "members", "parts", "quotes", "stock", "stored", "wares")
+SPIDERS = (
+    "authors", "chosen", "enough", "files", "listing", "members", "moved", "parts", "quotes", "stock", "stored",
+    "wares",
+)  # fmt: skip
 
 # Every spider in one process, as Scrapy's manual shows it.
 RUN_ALL = """
@@ -40,7 +43,11 @@ class ScrapyProject:
     def __init__(self, folder: Path, site: str) -> None:
         self.folder = folder
         shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        self.environ = {"SHELF_SITE": site, "SHELF_DATABASE": str(folder / "wares.db")}
+        self.environ = {
+            "SHELF_SITE": site,
+            "SHELF_DATABASE": str(folder / "wares.db"),
+            "SHELF_FILES": str(folder / "files"),
+        }
 
     def run_scrapy(self, *names: str) -> dict[str, list[Any]]:
         """The items of each spider, as Scrapy itself exports them."""

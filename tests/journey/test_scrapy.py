@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import sys
 from collections import Counter
@@ -45,6 +46,8 @@ async def test_every_shape_of_spider_gives_the_same_items_as_under_scrapy(projec
     database = project.folder / "wares.db"
     stored_by_scrapy = rows_of(database)
     database.unlink()
+    files_of_scrapy = files_in(project.folder / "files")
+    shutil.rmtree(project.folder / "files")
     site.log.clear()
 
     ours = {}
@@ -55,13 +58,20 @@ async def test_every_shape_of_spider_gives_the_same_items_as_under_scrapy(projec
         ours[name] = sorted_items(record.data for record in aftermath.records)
 
     assert {name: len(items) for name, items in theirs.items()} == {
-        "authors": 7, "listing": 13, "members": 20, "parts": 12, "quotes": 33, "stock": 15, "stored": 23, "wares": 24
+        "authors": 7, "chosen": 14, "enough": 16, "files": 11, "listing": 13, "members": 20, "moved": 11, "parts": 12,
+        "quotes": 33, "stock": 15, "stored": 23, "wares": 24,
     }  # fmt: skip
     for name in SPIDERS:
         assert ours[name] == theirs[name], name
     assert rows_of(database) == stored_by_scrapy
+    assert len(files_of_scrapy) == 20
+    assert files_in(project.folder / "files") == files_of_scrapy
     # Neither more nor fewer requests: the pages of each spider once, as the site saw them.
     assert {**Counter(site.paths()), "/robots.txt": 0} == {**asked_by_scrapy, "/robots.txt": 0}
+
+
+def files_in(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def rows_of(database):

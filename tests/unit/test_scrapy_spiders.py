@@ -11,7 +11,7 @@ import pytest
 from scrapy.settings import Settings as ScrapySettings
 
 from gossamer import settings as settings_module
-from gossamer.errors import Misconfigured, ParseFailed, SpiderNotFound
+from gossamer.errors import BackendUnavailable, Misconfigured, ParseFailed, SpiderNotFound
 from gossamer.model.item import item_key, type_name
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.arguments import with_arguments
@@ -93,10 +93,18 @@ class Shop(scrapy.Spider):
         return Deferred()
 
     def closes(self, response):
+        yield {"kept": 1}
         raise CloseSpider("enough")
+        yield {"lost": 1}
+
+    def closes_by_engine(self, response):
+        self.crawler.engine.close_spider(self, "by the engine")
 
     def engine(self, response):
-        self.crawler.engine.close_spider(self)
+        self.crawler.engine.crawl(response.request)
+
+    async def downloads(self, response):
+        await self.crawler.engine.download_async(scrapy.Request("http://shop.example/1"))
 
     def counts(self, response):
         self.crawler.stats.inc_value("rows", 3)
@@ -145,7 +153,7 @@ async def test_what_a_callback_gives_becomes_items_with_keys_and_requests_with_d
     )
     page = page_of(shop, url=request.url, data=request.data)
     again = await run_callback(shop, "login", page)
-    assert again.items[0]["meta"] == {"at": [1, 2], "depth": 2}
+    assert again.items[0]["meta"] == {"at": [1, 2], "depth": 2, "download_slot": "shop.example"}
     # The same address, asked for with other values: its items are others.
     assert item_key(again.items[0]).startswith(f"{request.url} ")
 
@@ -174,14 +182,78 @@ async def test_a_request_travels_with_everything_that_it_says(shop):
         ("by_object", r"shop\.py, line 33: .* cannot be queued: meta\['row'\] is a SelectorList"),
         ("by_proxy", r"shop\.py, line 37: .* names a proxy in meta that is in no pool"),
         ("waiting", "gave a Deferred that waits for Twisted's reactor"),
-        ("closes", r"raised CloseSpider\('enough'\)"),
-        ("engine", r"crawler\.engine\.close_spider is not there"),
+        ("engine", r"crawler\.engine\.crawl is not there: .* Yield a request"),
+        ("downloads", r"shop\.example/1 was asked for where no page of a crawl is in hand"),
         ("text", r"it gave a str \('a text'\)"),
     ],
 )
 async def test_what_cannot_be_queued_or_done_is_refused_with_its_place(shop, callback, words):
     with pytest.raises(ParseFailed, match=words):
         await run_callback(shop, callback, page_of(shop))
+
+
+@pytest.mark.parametrize(
+    ("callback", "items", "reason"), [("closes", [{"kept": 1}], "enough"), ("closes_by_engine", [], "by the engine")]
+)
+async def test_a_spider_that_is_closed_ends_its_job_once_and_keeps_what_it_gave(shop, callback, items, reason):
+    ended = []
+
+    async def end(why):
+        ended.append(why)
+        if len(ended) == 1:
+            raise BackendUnavailable("The state is away.")
+
+    shop._end_job = end
+    for _ in range(3):
+        parsed = await run_callback(shop, callback, page_of(shop))
+        assert [dict(item) for item in parsed.items] == items
+    assert ended == [reason, reason]  # a state that did not answer is asked again, and no more after that
+
+
+async def test_a_redirect_is_told_in_meta_and_the_times_of_retries_stay(shop):
+    data = {"meta": {"retry_times": 2}}
+    for number, status in ((1, 301), (2, 302)):
+        data = shop._redirected(data, f"http://shop.example/old/{number}", status)
+    (item,) = (await run_callback(shop, "login", page_of(shop, data=data))).items
+    assert item["meta"] == {
+        "retry_times": 2, "depth": 2, "redirect_times": 2, "redirect_reasons": [301, 302],
+        "redirect_urls": ["http://shop.example/old/1", "http://shop.example/old/2"], "download_slot": "shop.example",
+    }  # fmt: skip
+
+
+FIRST = """
+import scrapy
+
+class First(scrapy.Spider):
+    name = "first"
+
+    def __init__(self, last="no", **kwargs):
+        super().__init__(**kwargs)
+        self.last = last
+
+    async def start(self):
+        yield {"first": 1}
+        yield {"second": 2}
+        yield scrapy.Request("http://shop.example/1")
+        if self.last == "yes":
+            yield {"last": 3}
+
+    def parse(self, response):
+        yield {"url": response.url}
+"""
+
+
+async def test_items_of_start_are_stored_with_the_page_that_comes_next(tmp_path):
+    (tmp_path / "first.py").write_text(FIRST)
+    spider = load_spider("first.py", tmp_path, "spiders")()
+    (request,) = [request async for request in seeds(spider)]
+    parsed = await run_callback(spider, "parse", page_of(spider, url=request.url, data=request.data))
+    assert [dict(item) for item in parsed.items] == [{"first": 1}, {"second": 2}, {"url": request.url}]
+    assert len({item_key(item) for item in parsed.items}) == 3
+
+    with_arguments(spider := load_spider("first.py", tmp_path, "spiders")(), {"last": "yes"})
+    with pytest.raises(Misconfigured, match="an item after its last request"):
+        [request async for request in seeds(spider)]
 
 
 async def test_coroutines_deferreds_that_have_fired_and_stats_count(shop):
@@ -254,7 +326,7 @@ DOWNLOAD_TIMEOUT = 12
 USER_AGENT = "shop bot"
 DEFAULT_REQUEST_HEADERS = {"Accept-Language": "de", "X-None": None}
 HTTPERROR_ALLOWED_CODES = [404]
-FEEDS = {"out/%(name)s-%(time)s.jsonl": {"format": "jsonlines"}, "items.xml": {"format": "xml"}}
+FEEDS = {"out/%(name)s-%(time)s.jsonl": {"format": "jsonlines"}, "items.sheet": {"format": "sheet"}}
 HTTPCACHE_ENABLED = True
 AUTOTHROTTLE_ENABLED = False
 ITEM_PIPELINES = {"scrapy.pipelines.images.ImagesPipeline": 1, "NAME.spiders.Threaded": 2, "NAME.spiders.Plain": 3}
@@ -291,11 +363,11 @@ def test_settings_become_those_of_the_spider_and_of_the_job_and_the_rest_is_name
     assert adjusted.fetch.user_agent == "shop bot"
     assert adjusted.fetch.total_timeout == timedelta(seconds=50)  # the environment goes before Scrapy's setting
     assert spider.headers == {"Accept-Language": "de"}
-    assert spider.outputs == ("out/{spider}-{time}.jsonl",)
     assert spider.handle_statuses == (404,)
     told = " ".join(spider._remarks())
     assert re.findall(r"Scrapy setting (\w+)", told) == ["HTTPCACHE_ENABLED", "FEEDS"]
-    assert "scrapy.pipelines.images.ImagesPipeline downloads by Scrapy's engine" in told
+    assert "FEEDS names a format or a place that Scrapy cannot write" in told
+    assert "ImagesPipeline" not in told
     assert f"{name}.spiders.Threaded uses adbapi of Twisted" in told
     assert "Plain" not in told
 

@@ -7,6 +7,7 @@ and how far an export of changes has come.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from .. import __version__
 from ..backends.addresses import place_of
 from ..clock import SystemClock, iso_time
 from ..errors import Misconfigured
+from ..model.job import Job, JobState
 from ..parse.link_rules import as_texts
 from ..parse.spider import Spider
 from ..store.contract import RecordQuery, VisitQuery
@@ -37,6 +39,7 @@ from .open import Project
 from .records import RecordFilter, query_of, what_there_is
 
 _REMOTE = "s3://"
+FEEDS_FOR = timedelta(days=1)  # a second `gossamer crawl` of the same job does not write its feeds again
 _ANY = "any"  # stands for `{job}` and `{type}` as long as they are not known
 
 
@@ -106,6 +109,19 @@ async def write_outputs(
         for kind in types if "{type}" in output else [None]:
             place = destination_of(output, now=now, job=job, spider=spider.name, type=kind)
             await export(source, RecordQuery(job=job, type=kind, gone=gone), place)
+
+
+async def write_feeds(project: Project, job: Job, spider: Spider) -> None:
+    """Let the spider write outputs of its own kind, once, when the job has ended."""
+    if type(spider)._write_feeds is Spider._write_feeds:
+        return
+    known = await project.state.jobs.job(job.id)
+    if known is None or known.state is JobState.RUNNING:
+        return
+    # Nobody reads the seeds of a job that has ended: its lease says who writes.
+    if await project.state.seeds.claim(job.id, project.worker, FEEDS_FOR):
+        source = JoinedRecords(project.records, project.rules)
+        await spider._write_feeds(source.records(RecordQuery(job=job.id, gone=False)))
 
 
 def is_binary_output(output: str, format: str | None = None, job: str | None = None) -> bool:

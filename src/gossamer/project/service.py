@@ -37,7 +37,7 @@ from ..settings import Settings
 from ..settings.effective import routing_of, served
 from ..units import many
 from .crawl import Attend, CrawlReport, crawl
-from .export import outputs_of, write_outputs
+from .export import outputs_of, write_feeds, write_outputs
 from .job_end import first_of
 from .job_outcome import why_nothing_came
 from .open import Project, open_project
@@ -103,6 +103,8 @@ async def run_crawl(
         # A crawl that had nothing leaves the file of the last one alone.
         if outputs and not await why_nothing_came(project, job.id):
             await write_outputs(project, job.id, spider, outputs, gone=False)
+        if not output:
+            await write_feeds(project, job, spider)
 
     fate = last_fate()
     if fate:

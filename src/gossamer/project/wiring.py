@@ -170,6 +170,7 @@ async def open_worker(
     ) as context:
         try:
             if transports is None:  # a replay stores nothing
+                spider._end_job = partial(project.state.control.end_soon, job)
                 await context.time_limit.run(run_hook(spider, "_entered", job), spider.name)
             await context.time_limit.run(run_hook(spider, "opened", job), spider.name)
         except ParseFailed as error:

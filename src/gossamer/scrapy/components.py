@@ -1,6 +1,7 @@
 """The parts of a Scrapy project that are built with a crawler: middlewares, pipelines, extensions; and that crawler.
 
-What is there: settings, signals, stats, the spider. What is not: an engine. Whoever asks for one is told so.
+What is there: settings, signals, stats, the spider. What is not: an engine; the one here can close the spider, and
+says what to do instead when it is asked for more.
 How it fails: NotConfigured leaves a part out, as in Scrapy; anything else it raises is an error of the project.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
 from inspect import signature
 from types import CodeType
-from typing import Any, NoReturn
+from typing import Any
 
 import scrapy
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
@@ -26,27 +27,18 @@ from twisted.internet.defer import Deferred
 
 from ..errors import Misconfigured, ParseFailed
 from ..parse.page_context import LONGEST_NAME, Stats, counted_here
+from .closing import Closing, End
+from .engine import Engine
 
 SENT = ("engine_started", "engine_stopped", "spider_opened", "spider_closed", "spider_error", "item_scraped",
         "item_dropped", "response_received")  # fmt: skip
 REPLACED = ("scrapy.downloadermiddlewares.", "scrapy.spidermiddlewares.", "scrapy.extensions.")
-MEDIA = "scrapy.pipelines.media"
 PARTS = ("ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "DOWNLOADER_MIDDLEWARES", "EXTENSIONS")
 REACTOR_ONLY = (
     "twisted.enterprise.adbapi", "twisted.internet.reactor", "twisted.internet.threads", "twisted.internet.task",
     "twisted.internet.epollreactor", "twisted.internet.asyncioreactor",
 )  # fmt: skip
 _NOT_USERS = ("scrapy", "builtins")
-
-
-class NoEngine:
-    """In place of Scrapy's engine."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise ParseFailed(
-            f"crawler.engine.{name} is not there: Gossamer's queue and fetcher work in its place. Yield a request "
-            f"instead; a crawl ends when its queue is empty, or at crawl.limit."
-        )
 
 
 class PageStats(MemoryStatsCollector):
@@ -61,10 +53,11 @@ class PageStats(MemoryStatsCollector):
 class ProjectCrawler(Crawler):
     """What `from_crawler` is handed."""
 
-    def __init__(self, spidercls: type[scrapy.Spider], settings: Settings) -> None:
+    def __init__(self, spidercls: type[scrapy.Spider], settings: Settings, end: End | None = None) -> None:
         super().__init__(spidercls, settings)
         self.stats = PageStats(self)
-        self.engine = NoEngine()  # type: ignore[assignment]
+        self.closing = Closing(self.settings, end)
+        self.engine: Any = Engine(self.closing)  # Any: it is none of Scrapy's
         self.logformatter = build_from_crawler(load_object(self.settings["LOG_FORMATTER"]), self)
         self.request_fingerprinter = build_from_crawler(load_object(self.settings["REQUEST_FINGERPRINTER_CLASS"]), self)
 
@@ -107,8 +100,6 @@ def built(crawler: ProjectCrawler, setting: str) -> list[Any]:
 
 def unfit(cls: object) -> str | None:
     """Why a part of a project cannot work here, in words that follow its name."""
-    if any(base.__module__ == MEDIA for base in getattr(cls, "__mro__", ())):
-        return "downloads by Scrapy's engine, and does nothing here: items pass it unchanged"
     home = sys.modules.get(getattr(cls, "__module__", ""))
     known = vars(home) if home is not None else {}
     for name in sorted(words_of(cls) & known.keys()):
@@ -172,7 +163,8 @@ def call(method: Callable[..., Any], *given: Any, spider: scrapy.Spider, **named
 
 @lru_cache(maxsize=1024)
 def _takes_spider(function: Callable[..., Any]) -> bool:
-    return "spider" in signature(function).parameters
+    of_scrapy = function.__module__.startswith("scrapy.")  # there the argument is going away
+    return not of_scrapy and "spider" in signature(function).parameters
 
 
 async def settled(given: Any, what: str) -> Any:

@@ -7,9 +7,10 @@ with the line that yielded it: ParseFailed.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
+from urllib.parse import urlsplit
 
 import scrapy
 from scrapy.settings import BaseSettings
@@ -24,10 +25,13 @@ from .values import NotQueueable, read, written
 REDIRECTS = (301, 302, 303, 307, 308)
 ERRORS = tuple(range(400, 600))
 META, CB_KWARGS, REQUEST = "meta", "cb_kwargs", "request"  # the keys of the data of a queued request
+ITEMS = "items"  # ... and of one of start(): items that came before it
+VISITED = "visited"  # ... and of one that redirects led to: [[address, status], ...]
+_OF_REDIRECTS = ("redirect_times", "redirect_urls", "redirect_reasons")
 # What Scrapy's own middlewares write into meta, and we know from elsewhere.
 _OF_SCRAPY = (
-    "depth", "download_slot", "download_latency", "download_timeout", "retry_times", "redirect_times", "redirect_ttl",
-    "redirect_urls", "redirect_reasons", "is_start_request", "_auth_proxy", "verbatim_url",
+    "depth", "download_slot", "download_latency", "download_timeout", "redirect_ttl", "is_start_request",
+    "_auth_proxy", "verbatim_url", *_OF_REDIRECTS,
 )  # fmt: skip
 _LONGEST_BODY = 64 * 1024  # of a request that its own response can show
 
@@ -67,7 +71,9 @@ class RequestTerms:
             return (*REDIRECTS, *ERRORS)
         unfollowed = REDIRECTS if meta.get("dont_redirect") or not self._follows else ()
         own = meta.get("handle_httpstatus_list")
-        listed = self._allowed.intersection(REDIRECTS) if own is None else {int(code) for code in own}
+        # Media pipelines have a list there that can only be asked what is in it.
+        allowed = self._allowed.intersection(REDIRECTS) if own is None else own
+        listed = {code for code in (*REDIRECTS, *ERRORS) if code in allowed}
         return tuple(sorted({*unfollowed, *listed}))
 
 
@@ -79,8 +85,17 @@ def allowed_statuses(spider: scrapy.Spider | type[scrapy.Spider], settings: Base
     return tuple(sorted({int(code) for code in codes}))
 
 
-def queued(request: scrapy.Request, terms: RequestTerms, place: str = "", *, seed: bool = False) -> Request:
-    """The request for the queue. `place` is the line that gave it. Raises ParseFailed."""
+def queued(
+    request: scrapy.Request,
+    terms: RequestTerms,
+    place: str = "",
+    *,
+    seed: bool = False,
+    inline: bool = False,
+    items: Sequence[Any] = (),
+) -> Request:
+    """The request for the queue. `place` is the line that gave it. One that is made `inline`, by code that waits for
+    the answer, has no callback. `items` are stored with its page. Raises ParseFailed."""
     meta = request.meta
     pool = _pool_of(request, terms, place)
     timeout = meta.get("download_timeout")
@@ -93,10 +108,10 @@ def queued(request: scrapy.Request, terms: RequestTerms, place: str = "", *, see
     }
     return Request(
         url=request.url,
-        kind=_name_of(request.callback, terms.spider, "callback", request, place) or DEFAULT_KIND,
-        errback=_name_of(request.errback, terms.spider, "errback", request, place),
+        kind=(None if inline else _name_of(request.callback, terms.spider, "callback", request, place)) or DEFAULT_KIND,
+        errback=None if inline else _name_of(request.errback, terms.spider, "errback", request, place),
         priority=request.priority,
-        data=_data(request, place),
+        data={} if inline else _data(request, place, items),
         force=request.dont_filter and not seed,
         fetcher=BROWSER if rendered else None,
         proxy_pool=pool,
@@ -127,7 +142,10 @@ def request_of(
     except NotQueueable as error:
         raise ParseFailed(f"{url} cannot be parsed: {error}.") from error
     if depth is not None:
-        meta["depth"] = depth
+        meta |= {"depth": depth, "download_slot": urlsplit(url).hostname or ""}
+    if visited := data.get(VISITED):
+        reasons = [status for _, status in visited]
+        meta |= zip(_OF_REDIRECTS, (len(visited), [one for one, _ in visited], reasons), strict=True)
     callback = getattr(spider, kind, None) if kind != DEFAULT_KIND or told.get("callback") else None
     errback = told.get("errback")
     return scrapy.Request(
@@ -146,6 +164,11 @@ def request_of(
     )
 
 
+def redirected(data: Mapping[str, Any], url: str, status: int) -> dict[str, Any]:
+    """The data of the request that takes the place of one for `url`."""
+    return {**data, VISITED: [*data.get(VISITED, ()), [url, status]]}
+
+
 def mark_of(data: Mapping[str, Any], kind: str) -> str:
     """What tells requests for one address apart; "" of a plain one. Items without a key of their own need it."""
     told = data.get(REQUEST) or {}
@@ -157,10 +180,19 @@ def mark_of(data: Mapping[str, Any], kind: str) -> str:
     return blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=5).hexdigest()
 
 
-def _data(request: scrapy.Request, place: str) -> dict[str, Any]:
+def start_items(data: Mapping[str, Any]) -> list[Any]:
+    """The items that start() gave before a request. Raises ParseFailed."""
+    try:
+        return [read(one) for one in data.get(ITEMS, ())]
+    except NotQueueable as error:
+        raise ParseFailed(f"Items of start() cannot be read: {error}.") from error
+
+
+def _data(request: scrapy.Request, place: str, items: Sequence[Any]) -> dict[str, Any]:
     meta = {name: value for name, value in request.meta.items() if name not in _OF_SCRAPY}
     try:
         data = {META: written(meta, META), CB_KWARGS: written(request.cb_kwargs, CB_KWARGS), REQUEST: _told(request)}
+        data[ITEMS] = [written(one, "an item of start()") for one in items]
     except NotQueueable as error:
         raise refusal(
             f"the request for {request.url:.200} cannot be queued: {error}. Give it texts, numbers, lists, dicts, "

@@ -43,6 +43,10 @@ def made_response(url: str, status: int, headers: Headers, body: bytes, request:
     return response
 
 
+def network_error(reason: str, message: str) -> Exception:
+    return _ERRORS.get(reason, IgnoreRequest)(message)
+
+
 def failure_of(failure: Failure, spider: scrapy.Spider) -> TwistedFailure:
     """What an errback is handed: `failure.value` by Scrapy's and Twisted's classes, and `failure.request`."""
     if failure.page is not None and failure.status is not None and failure.status >= 300:
@@ -51,7 +55,7 @@ def failure_of(failure: Failure, spider: scrapy.Spider) -> TwistedFailure:
     elif failure.reason == "robots":
         error = IgnoreRequest(failure.message)
     else:
-        error = _ERRORS.get(failure.reason, IgnoreRequest)(failure.message)
+        error = network_error(failure.reason, failure.message)
     told = TwistedFailure(error)  # type: ignore[no-untyped-call]
     told.request = request_of(failure.url, failure.data, spider, kind=failure.kind)  # type: ignore[attr-defined]
     return told

@@ -25,10 +25,10 @@ from .components import ProjectCrawler, call, settled
 Places = dict[int, str]  # by identity of a request: the line that gave it
 
 
-async def collected(given: Any, what: str, places: Places) -> list[Any]:
-    """Everything that a callback gives, in order, whatever it is."""
+async def collected(given: Any, what: str, places: Places, into: list[Any] | None = None) -> list[Any]:
+    """Everything that a callback gives, in order, whatever it is; also in `into`, when it raises in the middle."""
     given = await settled(given, what)
-    found: list[Any] = []
+    found: list[Any] = [] if into is None else into
     if isinstance(given, AsyncIterable):
         async for entry in given:
             _note(entry, getattr(given, "ag_frame", None), places)
@@ -67,16 +67,14 @@ class SpiderMiddlewares:
     async def scrape(self, callback: Any, response: Response, what: str, places: Places) -> list[Any]:
         """What the callback gives for the response, with all that the middlewares make of it."""
         kwargs = response.request.cb_kwargs if response.request is not None else {}
+        found: list[Any] = []
         try:
             for part in self._parts:
                 if hasattr(part, "process_spider_input"):
                     call(part.process_spider_input, spider=self._spider, response=response)
-            found = await collected(callback(response, **kwargs), what, places)
-        except CloseSpider as error:
-            raise ParseFailed(
-                f"{what} raised CloseSpider({error.reason!r}), which cannot end a job that other workers share. Set "
-                f"CLOSESPIDER_PAGECOUNT, or let callbacks yield nothing more."
-            ) from error
+            await collected(callback(response, **kwargs), what, places, found)
+        except CloseSpider as error:  # what it gave before counts
+            self._crawler.closing.ask(error.reason)
         except Exception as error:
             found = await self._recovered(error, response)
         return await self.passed(response, found, places)
@@ -100,6 +98,7 @@ class SpiderMiddlewares:
             if given is not None:
                 return await collected(given, type(part).__name__, {})
         failure = TwistedFailure(error)  # type: ignore[no-untyped-call]
+        self._crawler.closing.count_error()
         await self._crawler.tell(signals.spider_error, failure=failure, response=response)
         raise error
 
@@ -157,5 +156,6 @@ class ItemPipelines:
             if not ItemAdapter.is_item(given):
                 raise ParseFailed(f"{name}.process_item gave a {type(given).__name__}, and no item. Return the item.")
             item = given
+        crawler.closing.count_item()
         await crawler.tell(signals.item_scraped, item=item, response=response)
         return item

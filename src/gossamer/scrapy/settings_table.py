@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 import scrapy
@@ -25,9 +23,6 @@ from .components import component_names, unfit_parts
 
 KEYS = "GOSSAMER_ITEM_KEYS"  # the fields that make two items the same: a name, a list, or a dict by class
 SESSION = "GOSSAMER_SESSION"  # the name of the session of all requests; False: none
-_PLACEHOLDERS = {"%(name)s": "{spider}", "%(time)s": "{time}"}
-_FORMATS = {"jsonlines": "jsonl", "jl": "jsonl", "jsonl": "jsonl", "csv": "csv"}
-_SUFFIXES = {"jsonl": (".jsonl", ".jl", ".ndjson"), "csv": (".csv",)}
 
 # Settings of the job: our key, and how its value is made.
 JOB_SETTINGS: dict[str, tuple[str, Callable[[ScrapySettings, str], Any]]] = {
@@ -44,16 +39,11 @@ JOB_SETTINGS: dict[str, tuple[str, Callable[[ScrapySettings, str], Any]]] = {
 IGNORED = {
     "ADDONS": "Set what they set by hand.",
     "AUTOTHROTTLE_ENABLED": "The pace is DOWNLOAD_DELAY, else politeness.rate; Retry-After and 429 slow a site down.",
-    "CLOSESPIDER_ERRORCOUNT": "Pages that fail are dead letters; max_dead_share in [expect] judges them.",
-    "CLOSESPIDER_ITEMCOUNT": "crawl.limit counts pages.",
-    "CLOSESPIDER_TIMEOUT": "A schedule has windows; `gossamer job cancel` ends a job.",
     "DEPTH_PRIORITY": "Give requests a priority.",
     "DOWNLOAD_HANDLERS": 'meta={"playwright": True} asks for the browser route; see docs/routes.md for others.',
     "DOWNLOAD_SLOTS": 'Write [domains."..."] tables with rate and concurrency.',
     "DUPEFILTER_CLASS": "The queue knows every address of the job; [urls] says which are the same.",
-    "FILES_STORE": "Media pipelines do not run.",
     "HTTPCACHE_ENABLED": "Pages are in the archive; `gossamer crawl NAME --replay` answers from there.",
-    "IMAGES_STORE": "Media pipelines do not run.",
     "JOBDIR": "Every crawl can be stopped and goes on.",
     "LOG_FILE": "`gossamer crawl --json-logs` writes to stderr.",
     "METAREFRESH_ENABLED": "A page that sends visitors on by a tag is a page; follow its link.",
@@ -93,7 +83,6 @@ def attributes_of(cls: type[scrapy.Spider], settings: ScrapySettings) -> dict[st
     if is_set(settings, "DEFAULT_REQUEST_HEADERS"):
         headers = settings.getdict("DEFAULT_REQUEST_HEADERS")
         found["headers"] = {name: str(value) for name, value in headers.items() if value is not None}
-    found["outputs"] = tuple(_outputs(settings)[0])
     return found
 
 
@@ -116,38 +105,11 @@ def remarks_of(settings: ScrapySettings) -> list[str]:
         for name, advice in IGNORED.items()
         if is_set(settings, name) and settings.get(name) and not _is_off(settings, name)
     ]
-    told += [f"{name} {why}." for name, why in unfit_parts(settings).items()]
-    return told + _outputs(settings)[1]
+    return told + [f"{name} {why}." for name, why in unfit_parts(settings).items()]
 
 
 def _is_off(settings: ScrapySettings, name: str) -> bool:
     return name.endswith("_ENABLED") and not settings.getbool(name)
-
-
-def _outputs(settings: ScrapySettings) -> tuple[list[str], list[str]]:
-    """The files that FEEDS names, as outputs of ours, and what cannot be written."""
-    outputs, remarks = [], []
-    for uri, options in settings.getdict("FEEDS").items():
-        target = _target(str(uri))
-        wanted = str((options or {}).get("format") or Path(target).suffix.lstrip("."))
-        suffixes = _SUFFIXES.get(_FORMATS.get(wanted, ""), ())
-        if not target or not target.endswith(suffixes) or not suffixes:
-            remarks.append(
-                f"Scrapy setting FEEDS: {uri} ({wanted or 'no format'}) is not written. There are .jsonl and .csv "
-                f"files, s3:// addresses of such, and `gossamer export`."
-            )
-            continue
-        outputs.append(target)
-    return outputs, remarks
-
-
-def _target(uri: str) -> str:
-    for theirs, ours in _PLACEHOLDERS.items():
-        uri = uri.replace(theirs, ours)
-    parts = urlsplit(uri)
-    if "%(" in uri or (parts.scheme not in ("", "file", "s3")):
-        return ""
-    return unquote(parts.path) if parts.scheme == "file" else uri
 
 
 def item_key_fields(settings: ScrapySettings, kind: str) -> tuple[str, ...]:

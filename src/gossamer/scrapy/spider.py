@@ -19,20 +19,25 @@ from urllib.parse import urlsplit
 import scrapy
 from itemadapter import ItemAdapter
 from scrapy import signals
+from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 from scrapy.settings import Settings as ScrapySettings
 
 from ..errors import Misconfigured
+from ..model.record import StoredRecord
 from ..model.task import DEFAULT_KIND, Request
 from ..parse.failure import Failure
 from ..parse.page import Page
 from ..parse.spider import Spider, Start
 from ..pipeline.steps import Drop
 from ..settings import Settings
+from ..units import many
+from .closing import End
 from .components import ProjectCrawler, built, open_all, users_classes, words_of
 from .downloader import DownloaderMiddlewares
+from .feeds import feed_fault, has_feeds, write_feeds
 from .items import ScrapyItem, item_of
-from .requests import RequestTerms, allowed_statuses, mark_of, queued, refusal
+from .requests import RequestTerms, allowed_statuses, mark_of, queued, redirected, refusal, start_items
 from .responses import failure_of, response_of
 from .scraping import ItemPipelines, Places, SpiderMiddlewares, collected
 from .settings_table import SESSION, adjusted, attributes_of, remarks_of, uses_own_parts
@@ -47,8 +52,10 @@ _NOT_HEARD = ("parse", "quality")  # failures of our own, of which Scrapy tells 
 class Made:
     """The objects that one job has of a Scrapy spider."""
 
-    def __init__(self, cls: type[scrapy.Spider], settings: ScrapySettings, arguments: dict[str, Any]) -> None:
-        self.crawler = ProjectCrawler(cls, settings)
+    def __init__(
+        self, cls: type[scrapy.Spider], settings: ScrapySettings, arguments: dict[str, Any], end: End | None
+    ) -> None:
+        self.crawler = ProjectCrawler(cls, settings, end)
         try:
             self.spider = cls.from_crawler(self.crawler, **arguments)
         except Exception as error:  # of the user's constructor
@@ -68,6 +75,7 @@ class ScrapySpider(Spider):
     scrapy_class: ClassVar[type[scrapy.Spider]]
     scrapy_settings: ClassVar[ScrapySettings]
     _takes_any_argument = True
+    _asks_by_the_way = True
     _source_text: ClassVar[str] = ""
 
     def __init__(self) -> None:
@@ -82,8 +90,9 @@ class ScrapySpider(Spider):
     def _objects(self) -> Made:
         """Raises Misconfigured."""
         if self._made is None:
-            made = Made(self.scrapy_class, self.scrapy_settings, dict(self.arguments))
+            made = Made(self.scrapy_class, self.scrapy_settings, dict(self.arguments), self._ended)
             spider = made.spider
+            made.crawler.engine.queued = lambda request: queued(request, self._request_terms(), inline=True)
             self._terms = RequestTerms(spider, _session_of(self.scrapy_class, made.crawler.settings), self._pools.get)
             self.handle_statuses = allowed_statuses(spider, made.crawler.settings)
             self.start_urls = _urls(getattr(spider, "start_urls", ()))
@@ -93,6 +102,9 @@ class ScrapySpider(Spider):
                 self.extensions = [DownloaderMiddlewares(parts, spider)]
             self._made = made
         return self._made
+
+    def _redirected(self, data: dict[str, Any], url: str, status: int) -> dict[str, Any]:
+        return redirected(data, url, status)
 
     def _adjusted(self, settings: Settings) -> Settings:
         self._pools = {
@@ -108,6 +120,7 @@ class ScrapySpider(Spider):
         told = self._ignored()
         if self._made is not None:
             told += [UNSENT % name for name in self._made.crawler.unsent()]
+            told += filter(None, [feed_fault(self._made.crawler)])
         proxies = [name for name in ("http_proxy", "https_proxy") if os.environ.get(name)]
         if proxies and self.scrapy_settings.getbool("HTTPPROXY_ENABLED"):
             told.append(
@@ -132,18 +145,32 @@ class ScrapySpider(Spider):
         for name in set(made.crawler.unsent()) - before:
             self.log.warning(UNSENT, name)
         await made.crawler.tell(signals.spider_opened)
+        made.crawler.closing.open()
+        await made.crawler.closing.settle()
+
+    async def _ended(self, reason: str) -> None:
+        if self._end_job is not None:
+            self.log.info("Closing spider (%s)", reason)
+            await self._end_job(reason)
 
     def closed(self, report: Any) -> None:
-        self._ending = "finished"
+        self._ending = self._objects().crawler.closing.reason or "finished"
 
     async def _left(self) -> None:
         made = self._made
         if made is None or made.pipelines is None:
             return
         parts, made.pipelines = made.pipelines.parts, None
+        await made.crawler.closing.close()
         await open_all(reversed(parts), made.spider, "close_spider")
         await made.crawler.tell(signals.spider_closed, reason=self._ending)
         await made.crawler.tell(signals.engine_stopped)
+
+    async def _write_feeds(self, records: AsyncIterator[StoredRecord]) -> None:
+        crawler = self._objects().crawler
+        if has_feeds(crawler) and not feed_fault(crawler):
+            count = await write_feeds(crawler, records)
+            self.log.info("%s written to FEEDS", many(count, "item"))
 
     # -- its requests, pages and items -----------------------------------------------------------------------------
 
@@ -153,13 +180,25 @@ class ScrapySpider(Spider):
     async def _first_requests(self) -> AsyncIterator[Request]:
         what = f"{self.scrapy_class.__name__}.start"
         entries = self._objects().middlewares.start()
+        items: list[Any] = []  # they go with the next request, and are stored with its page
         while True:
             try:
                 entry = await anext(entries)
+                if ItemAdapter.is_item(entry):
+                    items.append(entry)
+                    continue
                 if not isinstance(entry, scrapy.Request):
-                    raise refusal(f"it gave {entry!r:.100}; it may give requests, and items need a page", what)
-                request = queued(entry, self._request_terms(), what, seed=True)
+                    raise refusal(f"it gave {entry!r:.100}; it may give requests and items", what)
+                request, items = queued(entry, self._request_terms(), what, seed=True, items=items), []
             except StopAsyncIteration:
+                if items:
+                    words = "it gave an item after its last request: give items first, they are stored with a page"
+                    raise Misconfigured(f"Spider {self.name} cannot start: {refusal(words, what)}") from None
+                return
+            except CloseSpider as error:
+                closing = self._objects().crawler.closing
+                closing.ask(error.reason)
+                await closing.settle()
                 return
             except Exception as error:  # of the user's code
                 raise Misconfigured(f"Spider {self.name} cannot start: {error}") from error
@@ -176,14 +215,26 @@ class ScrapySpider(Spider):
         if isinstance(argument, Failure):
             if argument.reason in _NOT_HEARD:
                 return []
-            entries = await collected(getattr(made.spider, name)(failure_of(argument, made.spider)), what, places)
+            entries = []
+            try:
+                given = getattr(made.spider, name)(failure_of(argument, made.spider))
+                await collected(given, what, places, entries)
+            except CloseSpider as error:
+                made.crawler.closing.ask(error.reason)
         else:
             response = response_of(argument, made.spider)
             if not self._request_terms().may_have(argument.status, response.meta):
                 return []  # a redirect that was not to be followed, and that nobody asked for
             await made.crawler.tell(signals.response_received, response=response, request=response.request)
             callback = made.spider._parse if name == DEFAULT_KIND else getattr(made.spider, name)
-            entries = await made.middlewares.scrape(callback, response, what, places)
+            made.crawler.closing.count_page()
+            try:
+                entries = await made.middlewares.scrape(callback, response, what, places)
+            except Exception:
+                await made.crawler.closing.settle()  # there were too many errors, perhaps
+                raise
+        await made.crawler.closing.settle()
+        entries = [*start_items(argument.data), *entries]
         return self._ours(entries, argument, response, what, places)
 
     def _ours(
@@ -212,6 +263,7 @@ class ScrapySpider(Spider):
         if made is None or made.pipelines is None:
             return item
         passed = await made.pipelines.process(item.item, item.response)
+        await made.crawler.closing.settle()
         return (
             passed
             if isinstance(passed, Drop)

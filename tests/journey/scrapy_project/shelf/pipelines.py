@@ -2,6 +2,7 @@ import sqlite3
 
 from itemadapter import ItemAdapter
 from scrapy.exceptions import DropItem
+from scrapy.pipelines.files import FilesPipeline
 
 
 class DuplicatesPipeline:
@@ -45,4 +46,16 @@ class DatabasePipeline:
         self.connection.commit()
         self.stats.inc_value("wares/stored")
         row["shelf"] = "stored"
+        return item
+
+
+class PartFiles(FilesPipeline):
+    """As in Scrapy's manual: names of its own, and the item says where its files are."""
+
+    def file_path(self, request, response=None, info=None, *, item=None):
+        return "parts/" + request.url.partition("://")[2].partition("/")[2].replace("/", "-")
+
+    def item_completed(self, results, item, info):
+        if "file_urls" in item:
+            item["files"] = [{"path": value["path"], "sum": value["checksum"]} for ok, value in results if ok]
         return item

@@ -1,0 +1,63 @@
+"""In place of Scrapy's engine: it downloads for code that waits for an answer, and closes the spider.
+
+What it downloads by the way (inline requests, files and images of media pipelines) keeps to the pace, robots.txt and
+routes as pages do, and is not queued: a page that is tried again downloads again.
+How it fails: what could not be had is an exception as Scrapy has it; verbs that are not here say what to do instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import scrapy
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_from_coro
+from twisted.internet.defer import Deferred, succeed
+
+from ..errors import FetchFailed, FetchRefused, ParseFailed
+from ..model.task import Request
+from ..parse.page_context import ask_here
+from .closing import USUAL, Closing
+from .responses import made_response, network_error
+
+
+class Engine:
+    """What `crawler.engine` is. `queued` makes our request of one of Scrapy's."""
+
+    def __init__(self, closing: Closing) -> None:
+        self._closing = closing
+        self.queued: Callable[[scrapy.Request], Request] | None = None
+
+    async def download_async(self, request: scrapy.Request) -> Response:
+        """The answer, whatever its status. Raises IgnoreRequest, and Twisted's errors of connections."""
+        ask = ask_here()
+        if ask is None or self.queued is None:
+            raise ParseFailed(
+                f"crawler.engine.download: {request.url:.200} was asked for where no page of a crawl is in hand. "
+                f"Callbacks and pipelines of a crawl can do so."
+            )
+        try:
+            page = await ask(self.queued(request))
+        except FetchRefused as error:
+            raise IgnoreRequest(str(error)) from error
+        except FetchFailed as error:
+            raise network_error(error.reason, str(error)) from error
+        return made_response(page.url, page.status, page.headers, page.body, request)
+
+    def download(self, request: scrapy.Request) -> Deferred[Response]:
+        return deferred_from_coro(self.download_async(request))
+
+    def close_spider(self, spider: object = None, reason: str = USUAL) -> Deferred[None]:
+        self._closing.ask(reason)
+        return succeed(None)
+
+    async def close_spider_async(self, *, reason: str = USUAL) -> None:
+        self._closing.ask(reason)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ParseFailed(
+            f"crawler.engine.{name} is not there: Gossamer's queue and fetcher work in its place. Yield a request "
+            f"instead, with a callback that goes on."
+        )

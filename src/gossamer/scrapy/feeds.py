@@ -1,0 +1,54 @@
+"""FEEDS of a Scrapy project: written by Scrapy's own exporter, of the records that the job has stored.
+
+A feed is written once, by a `gossamer crawl` that sees the end of the job: items of all workers are in it, each once,
+whatever was killed in between. Fields stand in the order of their names where FEEDS or FEED_EXPORT_FIELDS name no other.
+How it fails: a feed that cannot be written is told in the log, as in Scrapy; the records are in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from scrapy import Item
+from scrapy.crawler import Crawler
+from scrapy.exceptions import NotConfigured
+from scrapy.extensions.feedexport import FeedExporter
+
+from ..model.record import StoredRecord
+
+
+def has_feeds(crawler: Crawler) -> bool:
+    return bool(crawler.settings.getdict("FEEDS") or crawler.settings.get("FEED_URI"))
+
+
+def feed_fault(crawler: Crawler) -> str:
+    """What keeps the feeds from being written; "": nothing."""
+    try:
+        if has_feeds(crawler):
+            FeedExporter(crawler)
+    except NotConfigured as error:
+        why = f" ({error})" if str(error) else ""
+        return f"Scrapy setting FEEDS names a format or a place that Scrapy cannot write{why}; nothing is written."
+    return ""
+
+
+async def write_feeds(crawler: Crawler, records: AsyncIterator[StoredRecord]) -> int:
+    """Write the records to every feed; how many there were."""
+    spider, count = crawler.spider, 0
+    assert spider is not None
+    exporter = FeedExporter(crawler)
+    classes = {one.__name__: one for feed in exporter.filters.values() for one in feed.item_classes}
+    exporter.open_spider(spider)
+    async for record in records:
+        exporter.item_scraped(_item(record, classes.get(record.type)), spider)
+        count += 1
+    await exporter.close_spider(spider)
+    return count
+
+
+def _item(record: StoredRecord, cls: Any) -> Any:  # Any: a class of items, of any kind
+    """The item again where feeds choose by class, else its fields."""
+    if cls is None:
+        return record.data
+    return cls(record.data) if issubclass(cls, Item | dict) else cls(**record.data)
