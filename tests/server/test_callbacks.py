@@ -16,6 +16,7 @@ from gossamer.access.contract import Callback, CallbackState
 from gossamer.access.webhooks import PAUSES, new_secret
 from gossamer.project.callbacks import AT_ONCE_PER_HOST, LOOKED_AT, Deliverer, callback_transport
 from gossamer.project.page_results import PageReader
+from gossamer.server.firecrawl.documents import document_of
 from tests.sites import moving
 from tests.sites.running import park
 
@@ -29,7 +30,7 @@ ALLOWED = ["site0.localhost", "receiver.localhost"]
 async def delivering(door: Served) -> AsyncIterator[Deliverer]:
     """What a server does beside answering."""
     async with PageReader(door.project) as pages, callback_transport(door.project.settings) as transport:
-        deliverer = Deliverer(door.project, pages, transport, look=QUICK_LOOK)
+        deliverer = Deliverer(door.project, pages, transport, look=QUICK_LOOK, document=document_of)
         working = asyncio.create_task(deliverer.run())
         try:
             yield deliverer

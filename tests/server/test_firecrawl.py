@@ -16,6 +16,7 @@ import websockets
 from aiohttp import web
 from websockets import Subprotocol
 
+from gossamer.project import page_events
 from gossamer.project.keys import audit_lines
 from gossamer.server.firecrawl import documents
 from gossamer.server.firecrawl.routes import ENDPOINTS
@@ -155,6 +156,30 @@ async def test_webhooks_have_firecrawls_shape_and_signature(tmp_path: Path, site
     assert (last.headers["x-mine"], last.headers["webhook-id"]) == ("yes", said["webhookId"])
 
 
+async def test_a_webhook_is_told_of_each_page_once_and_of_the_end_last(
+    tmp_path: Path, site: Park, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_events, "MOST_OPEN", 2)  # as for a receiver that is slow
+    urls = [site.url(path=f"/page/{n}") for n in range(1, 7)]
+    with receiving() as receiver:
+        async with serving(settings_of(tmp_path, **HERE)) as door:
+            async with delivering(door):
+                wish = {"urls": [*urls, site.url(path="/nothing")], "formats": ["links"], "webhook": receiver.url}
+                begun = (await door.post("/v2/batch/scrape", wish)).json()
+                await receiver.has(5)
+            async with delivering(door):  # another process takes over
+                await receiver.has(9)
+
+    assert "warning" not in begun
+    told = [one.told for one in receiver.deliveries]
+    pages = [one for one in told if one["type"] == "batch_scrape.page"]
+    assert {one["data"][0]["metadata"]["sourceURL"] for one in pages} == {*urls, site.url(path="/nothing")}
+    assert {one["webhookId"] for one in pages} == {one.id for one in receiver.deliveries if "page" in one.told["type"]}
+    assert len({one["webhookId"] for one in pages}) == 7
+    assert (told[-1]["type"], told[-1]["data"]) == ("batch_scrape.completed", [])
+    assert all(one["success"] and one["id"] == begun["id"] and one["data"][0]["links"] is not None for one in pages[:6])
+
+
 @pytest.mark.long
 async def test_actions_and_screenshots_go_through_a_browser(tmp_path: Path) -> None:
     async def answer(request: web.Request) -> web.Response:
@@ -226,7 +251,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/v2/crawl", {"limit": 0}, "limit"),
     ("/v2/crawl", {"delay": -1}, "delay"),
     ("/v2/crawl", {"webhook": "http://127.0.0.1/hook"}, "private"),
-    ("/v2/crawl", {"webhook": {"url": "https://x.example/", "events": ["page"]}}, "page"),
+    ("/v2/crawl", {"webhook": {"url": "https://x.example/", "events": ["paused"]}}, "paused"),
     ("/v2/crawl", {"webhook": {"url": "https://x.example/", "headers": {"Host": "x"}}}, "Host"),
     ("/v2/batch/scrape", {"urls": [PAGE], "appendToId": "x"}, "appendToId"),
     ("/v2/batch/scrape", {"urls": [PAGE] * 1001}, "1,000"),

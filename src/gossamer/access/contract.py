@@ -121,7 +121,7 @@ class FirecrawlShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """What a client of Firecrawl wants of the messages about its job."""
 
     kind: str  # crawl, batch_scrape
-    events: tuple[str, ...]  # started, completed, failed
+    events: tuple[str, ...]  # started, page, completed, failed
     headers: tuple[tuple[str, str], ...] = ()  # that are sent along
     metadata: dict[str, Any] = {}  # any JSON, given back
 

@@ -18,7 +18,6 @@ import logging
 import random
 from collections import Counter
 from datetime import timedelta
-from hashlib import blake2b
 from math import inf
 from typing import Any
 
@@ -47,11 +46,12 @@ from ..fetch.retry_after import parse_retry_after
 from ..model.job import Job
 from ..model.url import authority_of
 from ..settings import Settings
+from .callback_messages import STARTED, event_of, message_about, message_id, message_of
 from .keys import Caller
 from .open import Project
-from .page_results import JobAnswer, PageReader, answer_of
+from .page_events import PAGE, Document, PageEvents
+from .page_results import PageReader, answer_of
 from .wire_jobs import public_url
-from .wire_views import encode
 
 log = logging.getLogger("gossamer.callbacks")
 LEASE = "@@callbacks"  # whose holder delivers; no site has such a name
@@ -61,10 +61,8 @@ AT_ONCE = 20  # messages under way
 AT_ONCE_PER_HOST = 4
 LOOKED_AT = 1000  # callbacks that are due, in one look: of each receiver as many as are sent to it at once
 WAITING_LOOKED_AT = 10_000  # those that wait for their jobs
-MOST_BODY = 20_000  # bytes; a message that would be longer has a link to the results in their place
 ANSWER_BYTES = 1024  # of a receiver, and no more
 MESSAGES = "celery:"  # in the place of an address: messages.py delivers it
-STARTED, COMPLETED, FAILED = FIRECRAWL_EVENTS = ("started", "completed", "failed")
 LIMITS = Limits(
     connect=timedelta(seconds=10),
     read=timedelta(seconds=15),
@@ -116,23 +114,12 @@ async def register(
     """Enter the callback of a job. The same address is told once of the same job. Raises BadWish, for an address that
     cannot be called; BackendUnavailable."""
     await secrets_of(project, caller.id)
-    callback = _callback(project, caller, job, public_url(project.settings, url), shape)
+    href, now = public_url(project.settings, url), project.clock.now()
+    callback = Callback(id=message_id(job.id, href), owner=caller.id, url=href, job=job.id, made_at=now, shape=shape)
     await project.state.callbacks.enter(callback)
     if shape is not None and STARTED in shape.events:
-        begun = _callback(project, caller, job, callback.url, shape, STARTED)
-        body = _of_firecrawl(begun, shape, STARTED).decode()
-        due = msgspec.structs.replace(begun, body=body, state=CallbackState.DUE, next_at=begun.made_at)
-        await project.state.callbacks.enter(due)
+        await project.state.callbacks.enter(message_about(callback, STARTED, now, STARTED))
     return callback
-
-
-def _callback(
-    project: Project, caller: Caller, job: Job, href: str, shape: FirecrawlShape | None, event: str = ""
-) -> Callback:
-    digest = blake2b(f"{job.id}\0{href}{event and chr(0)}{event}".encode(), digest_size=12).hexdigest()
-    host = blake2b(authority_of(href).encode(), digest_size=4).hexdigest()  # RECEIVER characters with what is before it
-    id, made_at = f"msg_{host}{digest}", project.clock.now()
-    return Callback(id=id, owner=caller.id, url=href, job=job.id, made_at=made_at, shape=shape)
 
 
 async def secrets_of(project: Project, owner: str) -> tuple[CallbackSecret, ...]:
@@ -229,7 +216,16 @@ def _view(one: Callback) -> CallbackView:
 class Deliverer:
     """Delivers what is due while `run` runs. Any number of processes may run one: the holder of the lease works."""
 
-    def __init__(self, project: Project, pages: PageReader, transport: Transport, *, look: timedelta = LOOK) -> None:
+    def __init__(
+        self,
+        project: Project,
+        pages: PageReader,
+        transport: Transport,
+        *,
+        look: timedelta = LOOK,
+        document: Document | None = None,
+    ) -> None:
+        """`document` makes of a page what a client of Firecrawl reads; None: nobody is told of single pages here."""
         self._project = project
         self._book = project.state.callbacks
         self._pages = pages
@@ -239,6 +235,7 @@ class Deliverer:
         self._hosts: Counter[str] = Counter()
         self._is_full = False  # there is more to be sent than may be under way
         self._sent = asyncio.Event()
+        self._page_events = PageEvents(project, pages, document, self._about_page) if document is not None else None
 
     async def run(self) -> None:
         """Until it is cancelled. A state that does not answer is asked again."""
@@ -278,14 +275,28 @@ class Deliverer:
         """Write the messages of jobs that have ended, and begin to send what is due."""
         now = self._project.clock.now()
         waiting = [one for one in await self._book.waiting(WAITING_LOOKED_AT) if not is_message(one)]
-        running = {job.id for job in await self._project.state.jobs.running_jobs()} if waiting else set()
+        running = {job.id: job for job in await self._project.state.jobs.running_jobs()} if waiting else {}
         try:
             for one in waiting:
-                if one.job not in running:
+                if await self._told_pages(one, running.get(one.job)) and one.job not in running:
                     await self._write(one, now)
         except Transient as error:  # a store is away: what is written already is sent all the same
             log.warning("Callbacks are not written: %s", error)
         await self._send_due()
+
+        if self._page_events is not None:
+            self._page_events.keep_only({one.id for one in waiting})
+
+    async def _told_pages(self, one: Callback, running: Job | None) -> bool:
+        """False while messages about pages of the job are to come, or not over."""
+        events = self._page_events
+        if events is None or one.shape is None or PAGE not in one.shape.events:
+            return True
+        job = running or await self._project.state.jobs.job(one.job)
+        return job is None or await events.tell(one, job, ended=running is None)
+
+    def _about_page(self, one: Callback, name: str, document: dict[str, Any]) -> Callback:
+        return message_about(one, PAGE, self._project.clock.now(), f"{PAGE}\0{name}", [document])
 
     async def _send_due(self) -> None:
         now = self._project.clock.now()
@@ -317,7 +328,7 @@ class Deliverer:
             over = msgspec.structs.replace(one, state=CallbackState.FAILED, ended_at=now, message=words)
         else:
             over = msgspec.structs.replace(one, body=body, state=CallbackState.DUE, next_at=now)
-            if one.shape is not None and _event_of(answer) not in one.shape.events:
+            if one.shape is not None and event_of(answer) not in one.shape.events:
                 words = "Its client did not want this event."
                 over = msgspec.structs.replace(one, state=CallbackState.DELIVERED, ended_at=now, message=words)
         await self._book.keep(over)
@@ -328,6 +339,8 @@ class Deliverer:
             if tried.state is CallbackState.FAILED:
                 log.warning("The callback %s of %s is given up: %s", one.id, one.job, tried.message)
             await self._book.keep(tried)
+            if self._page_events is not None and tried.state is not CallbackState.DUE:
+                self._page_events.ended(tried.id)
             if tried.status == GONE:
                 await self._give_up_on(one)
         except Transient as error:  # it stays due, and is sent again
@@ -384,48 +397,6 @@ class Deliverer:
                 words = f"The receiver answered {GONE} to another callback: it wants no more."
                 failed = msgspec.structs.replace(other, state=CallbackState.FAILED, ended_at=now, message=words)
                 await self._book.keep(failed)
-
-
-def message_of(one: Callback, answer: JobAnswer | None, settings: Settings, now: float) -> bytes:
-    """What is sent when a job has ended: its answer as `GET /api/v1/jobs/ID` gives it, or what Firecrawl would send."""
-    if one.shape is not None:
-        return _of_firecrawl(one, one.shape, _event_of(answer), _error_of(answer))
-    link = f"{settings.server.public_url.rstrip('/')}/api/v1/jobs/{one.job}"
-    if answer is None:
-        return _encoded("job.forgotten", now, {"job_id": one.job, "url": link})
-    data = msgspec.to_builtins(answer)
-    whole = _encoded(f"job.{answer.status}", now, {**data, "url": link})
-    if len(whole) <= MOST_BODY:
-        return whole
-    short = {**data, "url": link, "result": None, "results": None, "results_url": f"{link}/results"}
-    return _encoded(f"job.{answer.status}", now, short)
-
-
-def _event_of(answer: JobAnswer | None) -> str:
-    return COMPLETED if answer is not None and answer.status == "completed" else FAILED
-
-
-def _error_of(answer: JobAnswer | None) -> str:
-    if answer is None:
-        return "The job was forgotten."
-    return "The job was cancelled." if answer.status == "cancelled" else answer.error or ""
-
-
-def _of_firecrawl(one: Callback, shape: FirecrawlShape, event: str, error: str = "") -> bytes:
-    """Without pages: they are had from the job."""
-    value = {
-        "success": event != FAILED,
-        "type": f"{shape.kind}.{event}",
-        "id": one.job,
-        "webhookId": one.id,
-        "data": [],
-        "metadata": shape.metadata,
-    }
-    return encode(value | ({"error": error} if error else {}))
-
-
-def _encoded(event: str, now: float, data: dict[str, Any]) -> bytes:
-    return encode({"type": event, "timestamp": iso_time(now), "data": data})
 
 
 def callback_transport(settings: Settings) -> AiohttpTransport:

@@ -1,7 +1,7 @@
 """FEEDS of a Scrapy project: written by Scrapy's own exporter, of the records that the job has stored.
 
 A feed is written once, by a `gossamer crawl` that sees the end of the job: items of all workers are in it, each once,
-whatever was killed in between. Fields stand in the order of their names where FEEDS or FEED_EXPORT_FIELDS name no other.
+whatever was killed in between. Fields stand in the order of their names where FEEDS (or FEED_EXPORT_FIELDS) names none.
 How it fails: a feed that cannot be written is told in the log, as in Scrapy; the records are in the store.
 """
 

@@ -31,6 +31,7 @@ try:
 
     from .app import make_app
     from .connection import SocketConnection, connections
+    from .firecrawl.documents import document_of
     from .ui.site import Dashboard
 except ImportError as error:
     raise MissingExtra("The HTTP server is not installed: pip install 'gossamer[server]'") from error
@@ -91,7 +92,8 @@ async def serve(
             project = await service.open_patiently(stack, settings, tell, to_look=True)
             token, text = await _token(project, host)
             pages = await stack.enter_async_context(PageReader(project))
-            deliverer = Deliverer(project, pages, await stack.enter_async_context(callback_transport(settings)))
+            transport = await stack.enter_async_context(callback_transport(settings))
+            deliverer = Deliverer(project, pages, transport, document=document_of)
             app = make_app(project, pages, hosts=(host, *settings.server.hosts), token=token)
             dashboards.append(app.state.dashboard)
             server.append(Server(_config(app, settings.server.connections_per_address)))

@@ -12,7 +12,8 @@ from msgspec import Meta
 from ...clock import iso_time
 from ...model.job import Job
 from ...project import idempotency
-from ...project.callbacks import FIRECRAWL_EVENTS, FirecrawlShape, register
+from ...project.callback_messages import FIRECRAWL_EVENTS
+from ...project.callbacks import FirecrawlShape, register
 from ...project.jobs import cancel_job
 from ...project.keys import JOBS, SCRAPE
 from ...project.page_results import PageError, scraped
@@ -198,8 +199,6 @@ async def _begun(
     warnings = [] if await is_served(call.project) else [NO_WORKER]
     if shape is not None and webhook is not None:
         await register(call.project, call.caller, job, webhook if isinstance(webhook, str) else webhook.url, shape)
-        if isinstance(webhook, str) or webhook.events is None:
-            warnings.append("The webhook is told of the start and the end, not of each page.")
     return Reply(value=value | ({"warning": " ".join(warnings)} if warnings else {}), target=job.id)
 
 
@@ -212,7 +211,7 @@ def _shape(call: Call, webhook: str | WebhookWish | None, kind: str) -> Firecraw
     events = wish.events if wish.events is not None else list(FIRECRAWL_EVENTS)
     for one in events:
         if one not in FIRECRAWL_EVENTS:
-            hint = f"There is {', '.join(FIRECRAWL_EVENTS)}; pages are had from the job, as soon as they are fetched."
+            hint = f"There is {', '.join(FIRECRAWL_EVENTS)}."
             raise ApiError(422, "invalid", f"The event {one[:50]!r} is not sent. {hint}")
     headers = tuple((wish.headers or {}).items())
     for name, value in headers:

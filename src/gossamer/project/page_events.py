@@ -1,0 +1,102 @@
+"""Messages of Firecrawl's shape for each page of a job that still runs, or has just ended.
+
+What it does: looks at the pages that the job has had, and enters a message for each that was not told. A few are open
+at a time for each webhook: the outbox does not grow with the crawl, a slow receiver is told more slowly. The message
+about the end of the job waits until all of them are over.
+How it fails: BackendUnavailable, and the next look goes on. How it recovers: a process that follows finds by the ids of
+the messages what was told; beyond the CALLBACKS_KEPT newest it tells a page again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+from ..access.contract import Callback, CallbackState
+from ..model.job import Job
+from .open import Project
+from .page_results import PageOutcome, PageReader
+from .wire_sites import listed_pages
+from .wire_views import encode
+
+PAGE = "page"
+MOST_OPEN = 20  # messages about pages of one job that are not over
+MOST_BODY = 1024 * 1024  # bytes; a longer page is told without its content
+LOOKS_SHARE = 5  # a pause is so many times as long as the look before it
+
+Document = Callable[[PageOutcome, str], dict[str, Any]]  # a page as clients of Firecrawl read it
+
+
+class _Progress:
+    """How far the pages of one job are told."""
+
+    def __init__(self) -> None:
+        self.told: set[str] = set()  # names of pages
+        self.open: set[str] = set()  # ids of messages
+        self.next_at = 0.0  # on the monotonic clock
+
+
+class PageEvents:
+    """Of all webhooks that want them. `document` makes of a page what is sent; `message` makes a callback of it."""
+
+    def __init__(
+        self,
+        project: Project,
+        pages: PageReader,
+        document: Document,
+        message: Callable[[Callback, str, dict[str, Any]], Callback],
+    ) -> None:
+        self._project = project
+        self._pages = pages
+        self._document = document
+        self._message = message
+        self._progress: dict[str, _Progress] = {}  # by id of the callback that waits for the end of the job
+
+    def ended(self, id: str) -> None:
+        """The message of that id is over."""
+        for one in self._progress.values():
+            one.open.discard(id)
+
+    def keep_only(self, ids: set[str]) -> None:
+        """Forget what is known of other callbacks."""
+        self._progress = {id: one for id, one in self._progress.items() if id in ids}
+
+    async def tell(self, waiting: Callback, job: Job, *, ended: bool) -> bool:
+        """Enter messages about pages that were not told. True when the job has ended and all of its pages are told."""
+        progress = self._progress.setdefault(waiting.id, _Progress())
+        clock = self._project.clock
+        if len(progress.open) >= MOST_OPEN or (not ended and clock.monotonic() < progress.next_at):
+            return False
+        began = clock.monotonic()
+        full = await self._enter_new(waiting, job, progress)
+        progress.next_at = clock.monotonic() + LOOKS_SHARE * (clock.monotonic() - began)
+        return ended and not full and not progress.open
+
+    async def _enter_new(self, waiting: Callback, job: Job, progress: _Progress) -> bool:
+        """False when every page that was had is told."""
+        book = self._project.state.callbacks
+        async with aclosing(listed_pages(self._project, job)) as listed:
+            async for page in listed:
+                name = page.id or page.request.url
+                if name in progress.told:
+                    continue
+                if len(progress.open) >= MOST_OPEN:
+                    return True
+                known = await book.callback(self._message(waiting, name, {}).id)
+                if known is None:
+                    outcome = await self._pages.outcome(job, page)
+                    if outcome.data is None:
+                        continue  # it is not fetched yet, or cannot be had
+                    known = self._message(waiting, name, self._bounded(self._document(outcome, name)))
+                    await book.enter(known)
+                progress.told.add(name)
+                if known.state is CallbackState.DUE:
+                    progress.open.add(known.id)
+        return False
+
+    def _bounded(self, document: dict[str, Any]) -> dict[str, Any]:
+        if len(encode(document)) <= MOST_BODY:
+            return document
+        words = f"The page has more than {MOST_BODY >> 20} MiB in these formats: ask for the job."
+        return {"metadata": document["metadata"], "warning": words}
