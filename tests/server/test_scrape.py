@@ -211,7 +211,7 @@ async def test_an_answer_has_so_many_bytes_and_the_rest_comes_with_the_next(
 async def own_site(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[str]:
     """A site in this process that answers so; its address."""
     app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
+    app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -38,6 +38,7 @@ from . import wire_views
 from .extraction import Extraction
 from .keys import Caller
 from .open import Project
+from .outside_services import LanguageModel
 from .story import DROPPED
 from .wire_jobs import (
     NO_WORKER,
@@ -160,6 +161,7 @@ class PageReader:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}  # by job
         self._wanted = asyncio.Event()
         self.extraction = Extraction(project.clock)
+        self.model = LanguageModel(project.settings)
 
     async def __aenter__(self) -> Self:
         self._looking = asyncio.create_task(self._look(), name="look for results")

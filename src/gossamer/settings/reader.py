@@ -172,6 +172,11 @@ def _check(settings: Settings) -> None:
     demand(0 < settings.otel.sample <= 1, "otel.sample", "must be a share between 0 and 1: 0.01.")
     is_address = settings.otel.endpoint.startswith(("http://", "https://"))
     demand(is_address, "otel.endpoint", "must be an address like http://127.0.0.1:4318.")
+    for key, url in (("search.url", settings.search.url), ("model.url", settings.model.url)):
+        demand(
+            not url or url.startswith(("http://", "https://")), key, "must be an address like https://api.example/v1."
+        )
+    demand(bool(settings.model.name) or not settings.model.url, "model.name", "must say which model is meant.")
     demand(0 <= settings.monitor.domains <= 1000, "monitor.domains", "must be between 0 and 1000.")
     quality = settings.quality
     for name in ("minimum", "usual"):

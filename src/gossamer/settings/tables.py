@@ -12,6 +12,7 @@ import msgspec
 from ..model.task import RETRY_STATUSES
 from ..units import Rate, Secret, Size
 from .alert_tables import AlertTable, ChannelTable
+from .server_tables import Model, Search, Server
 
 
 class Browser(msgspec.Struct, frozen=True, kw_only=True):
@@ -351,26 +352,6 @@ class CeleryTable(msgspec.Struct, frozen=True, kw_only=True):
     app: str = ""  # package.module:app
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for the HTTP door. Limits are those of each key; a key may have its own `rate` and `open_jobs`."""
-
-    host: str = "127.0.0.1"
-    port: int = 8420
-    hosts: tuple[str, ...] = ()  # names under which clients may ask for it, beside those of this machine
-    rate: Rate = Rate(timedelta(milliseconds=50))
-    open_jobs: int = 100
-    crawl_limit: int | None = 100_000  # pages of a crawl that a key begins
-    max_body: Size = Size(1024 * 1024)
-    max_stream: Size = Size(4 * 1024**3)  # of records in one answer
-    connections_per_address: int | None = 200  # that one client has open; a proxy before the server is one client
-    max_wait: timedelta = timedelta(seconds=120)  # that a request may wait for its page
-    keep_jobs: timedelta = timedelta(days=7)  # after their end
-    public_url: str = ""  # where clients reach it, for links in answers and callbacks: https://scrape.example
-    trusted_proxies: tuple[str, ...] = ()  # addresses or networks whose X-Forwarded-Proto and -Host are believed
-    sign_in_idle: timedelta = timedelta(hours=12)  # without a click, then a person at the dashboard is signed out
-    sign_in_limit: timedelta = timedelta(days=7)  # after which a person signs in again in any case
-
-
 class Otel(msgspec.Struct, frozen=True, kw_only=True):
     """[otel]: traces of attempts, by OpenTelemetry. Needs gossamer[otel]."""
 
@@ -422,6 +403,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     scaling: Scaling = Scaling()
     celery: CeleryTable = CeleryTable()
     server: Server = Server()
+    search: Search = Search()
+    model: Model = Model()
     monitor: Monitor = Monitor()
     otel: Otel = Otel()
     router: RouterTable = RouterTable()

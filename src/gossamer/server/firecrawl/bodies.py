@@ -171,6 +171,33 @@ class CrawlBody(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     audit_metadata: Any = None
 
 
+class SourceWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    type: str
+
+
+class SearchBody(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    query: Annotated[str, Meta(min_length=1, max_length=500)]
+    limit: Annotated[int, Meta(ge=1, le=100)] | None = None
+    sources: Annotated[list[str | SourceWish], Meta(max_length=3)] | None = None
+    include_domains: Texts | None = None
+    exclude_domains: Texts | None = None
+    tbs: Annotated[str, Meta(max_length=50)] | None = None
+    timeout: Milliseconds | None = None
+    ignore_invalid_urls: Any = msgspec.field(default=None, name="ignoreInvalidURLs")  # they are left out
+    highlights: Any = None
+    scrape_options: Options | None = None
+    # Not at all:
+    categories: Any = None
+    location: Any = None
+    country: Any = None
+    lang: Any = None
+    filter: Any = None
+    enterprise: Any = None
+    threat_protection: Any = None
+    domain_tools: Any = None
+    tool_detail: Any = None
+
+
 class MapBody(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     url: Text
     search: Annotated[str, Meta(max_length=500)] | None = None
@@ -191,7 +218,10 @@ class MapBody(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     audit_metadata: Any = None
 
 
-NO_MODEL = "There is no model here: give a schema without a prompt, and it is filled by what the page states itself."
+NO_MODEL = (
+    "A model is asked for single pages (scrape), where one is configured. Else give a schema without a prompt: it is "
+    "filled by what the page states itself."
+)
 _UNDONE = {
     "min_age": "Leave it out; maxAge is done.",
     "zero_data_retention": "What is fetched is archived: the owner of this server decides for how long.",
@@ -212,6 +242,12 @@ _UNDONE = {
     "ignore_cache": "Leave it out: a map is always made anew.",
     "use_index": "Leave it out: a map is always made anew.",
     "filter_by_path": "Use search.",
+    "categories": "Say it in the query.",
+    "country": "The search engine is the same for all.",
+    "lang": "The search engine is the same for all.",
+    "filter": "Say it in the query.",
+    "enterprise": "Leave it out.",
+    "tool_detail": "Leave it out.",
 }
 
 
@@ -235,10 +271,33 @@ def check(body: Body) -> None:
             raise refused("deduplicateSimilarURLs: false", "Addresses of the same page are fetched once.")
 
 
-def page_wish(options: Options, url: str, id: str = "") -> PageWish:
-    """A page in our words. Raises ApiError."""
+class ModelWish(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model is to read in a page. Without a prompt it fills in what the page does not state itself."""
+
+    prompt: str = ""
+    schema: dict[str, Any] | None = None
+    also_markdown: bool = False  # the client has asked for that format, too
+
+
+def model_wish(options: Options) -> ModelWish | None:
+    """None where no `json` is asked for."""
+    for one in options.formats or ():
+        name = one if isinstance(one, str) else one.type
+        if _ALSO.get(name, name) != "json":
+            continue
+        old = (options.extract if one == "extract" else options.json_options) or JsonOptions()
+        form = FormatWish(type=name) if isinstance(one, str) else one
+        prompt = "\n".join(filter(None, (old.system_prompt, form.prompt or old.prompt)))
+        return ModelWish(
+            prompt=prompt, schema=form.schema or old.schema, also_markdown="markdown" in (options.formats or ())
+        )
+    return None
+
+
+def page_wish(options: Options, url: str, id: str = "", *, model: bool = False) -> PageWish:
+    """A page in our words. With a `model`, json may have a prompt. Raises ApiError."""
     check(options)
-    formats, schema = _formats(options)
+    formats, schema = _formats(options, model=model)
     location = options.location or Location()
     if location.languages:
         raise refused("location.languages", "Send headers with Accept-Language.")
@@ -260,9 +319,9 @@ def page_wish(options: Options, url: str, id: str = "") -> PageWish:
     )
 
 
-def scrape_wish(body: ScrapeBody, longest: float) -> ScrapeWish:
+def scrape_wish(body: ScrapeBody, longest: float, *, model: bool = False) -> ScrapeWish:
     """Raises ApiError. `longest` is how long a client may wait, in seconds."""
-    page = page_wish(body, body.url)
+    page = page_wish(body, body.url, model=model)
     values = {name: getattr(page, name) for name in page.__struct_fields__}
     timeout = min(body.timeout / 1000 if body.timeout is not None else 60.0, longest)
     return ScrapeWish(**values, timeout=timeout, max_age=(body.max_age or 0) / 1000)
@@ -294,7 +353,7 @@ def site_wish(body: CrawlBody) -> SiteWish:
     )
 
 
-def _formats(options: Options) -> tuple[tuple[str, ...], dict[str, Any] | None]:
+def _formats(options: Options, *, model: bool) -> tuple[tuple[str, ...], dict[str, Any] | None]:
     """Our names of the formats, and the schema of `json`."""
     wanted: list[str] = []
     schema: dict[str, Any] | None = None
@@ -307,16 +366,24 @@ def _formats(options: Options) -> tuple[tuple[str, ...], dict[str, Any] | None]:
             raise refused("A quality or viewport of screenshots", "A screenshot is a PNG of the whole page.")
         if name == "json":
             old = options.extract if one == "extract" else options.json_options
-            schema = _schema(form, old or JsonOptions())
+            schema = _schema(form, old or JsonOptions(), model=model)
+            if model:
+                wanted.append("markdown")  # what the model reads
+            if schema is None:
+                continue
         wanted.append(FORMATS[name])
     return (*dict.fromkeys(wanted), *ABOUT), schema
 
 
-def _schema(form: FormatWish, old: JsonOptions) -> dict[str, Any]:
-    if form.prompt or old.prompt or old.system_prompt or old.agent or form.check_prompt_injection:
+def _schema(form: FormatWish, old: JsonOptions, *, model: bool) -> dict[str, Any] | None:
+    """The schema that the page's own statements fill; None where a model alone can tell what is meant."""
+    prompted = bool(form.prompt or old.prompt or old.system_prompt)
+    if old.agent or form.check_prompt_injection or (prompted and not model):
         raise refused("json with a prompt", NO_MODEL)
     schema = form.schema or old.schema
     if not schema or not isinstance(schema.get("properties"), dict):
+        if model and (prompted or schema):
+            return None
         raise ApiError(422, "invalid", f"json needs a schema with properties. {NO_MODEL}")
     return schema
 

@@ -16,6 +16,7 @@ from ...project.callback_messages import FIRECRAWL_EVENTS
 from ...project.callbacks import FirecrawlShape, register
 from ...project.jobs import cancel_job
 from ...project.keys import JOBS, SCRAPE
+from ...project.outside_services import LanguageModel, NotConfigured, ServiceFailed
 from ...project.page_results import PageError, scraped
 from ...project.site_crawl import is_site_crawl, site_crawl_of
 from ...project.site_map import map_site
@@ -40,15 +41,19 @@ from .bodies import (
     BatchBody,
     CrawlBody,
     MapBody,
+    ModelWish,
     ScrapeBody,
+    SearchBody,
     WebhookWish,
     check,
+    model_wish,
     page_wish,
 )
 from .bodies import scrape_wish as scrape_wish_of
 from .bodies import site_wish as site_wish_of
 from .documents import PAGE, base_of, document_of, job_body
 from .errors import no_job, not_done, told
+from .search import search_pages
 
 MAP_SECONDS = 60.0
 MOST_HEADERS = 20  # of a webhook
@@ -73,14 +78,32 @@ class PageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 async def scrape(call: Call) -> Reply:
-    body = call.of(ScrapeBody)
-    wish = scrape_wish_of(body, call.project.settings.server.max_wait.total_seconds())
+    body, model = call.of(ScrapeBody), call.pages.model
+    wish = scrape_wish_of(body, call.project.settings.server.max_wait.total_seconds(), model=model.is_there)
     found = await scraped(call.asked, call.pages, wish)
     if isinstance(found, Job):
         raise ApiError(408, "SCRAPE_TIMEOUT", f"The page did not come within {wish.timeout:g} s. Ask again later.")
     if found.data is None:
         raise _failed(found.error)
-    return Reply(value={"success": True, "data": document_of(found, wish.url)}, target=found.meta.job_id or "")
+    document = document_of(found, wish.url)
+    asked = model_wish(body) if model.is_there else None
+    if asked is not None:
+        document = await _read_by_model(model, document, asked)
+    return Reply(value={"success": True, "data": document}, target=found.meta.job_id or "")
+
+
+async def _read_by_model(model: LanguageModel, document: dict[str, Any], wish: ModelWish) -> dict[str, Any]:
+    """The document with its json: what the page states itself, and what the model reads where that is not enough."""
+    stated: dict[str, Any] = document.get("json") or {}
+    if wish.prompt or not stated or None in stated.values():
+        text, url = document.get("markdown") or "", document["metadata"]["url"]
+        try:
+            read = await model.values(text, url, wish.prompt, wish.schema)
+        except (ServiceFailed, NotConfigured) as error:
+            raise ApiError(500, "MODEL_FAILED", str(error)) from error
+        stated = read if wish.prompt else read | {name: one for name, one in stated.items() if one is not None}
+    kept = document if wish.also_markdown else {name: one for name, one in document.items() if name != "markdown"}
+    return {**kept, "json": stated}
 
 
 def _failed(error: PageError | None) -> ApiError:
@@ -281,7 +304,7 @@ async def job_of(call: Call, *, to_change: bool = False) -> Job:
 # -- what is not there ---------------------------------------------------------------------------------------------
 
 _NOT_DONE = {
-    "search": "No search engine is configured for this server. Map a site, or crawl it.",
+    "search": "Send POST to /v2/search.",
     "extract": "Scrape pages with the format json and a schema, or use recipes.",
     "agent": "Use an agent of yours: this server speaks MCP at /mcp.",
     "deep-research": "Use an agent of yours: this server speaks MCP at /mcp.",
@@ -329,6 +352,14 @@ def _of(version: str) -> list[Endpoint]:
             "The addresses of a site",
             _bound(map_pages, plain=version == "v1"),
             body=MapBody,
+        ),
+        _endpoint(
+            "POST",
+            f"/{version}/search",
+            SCRAPE,
+            "Search, by the engine of the settings",
+            _bound(search_pages, plain=version == "v1"),
+            body=SearchBody,
         ),
         _endpoint("POST", f"/{version}/crawl", JOBS, "Crawl a site", _bound(crawl, version=version), body=CrawlBody),
         _endpoint(
