@@ -187,7 +187,9 @@ async def test_actions_and_screenshots_go_through_a_browser(tmp_path: Path) -> N
             return web.Response(status=404)
         script = "document.querySelector('#out').textContent = document.querySelector('input').value + '!'"
         body = f"""<h1>Form</h1><input id="name"><p id="out"></p><button onclick="{script}">Go</button>"""
-        return web.Response(text=body, content_type="text/html")
+        if request.headers.get("If-None-Match") == '"1"':
+            return web.Response(status=304)
+        return web.Response(text=body, content_type="text/html", headers={"ETag": '"1"'})
 
     actions = [
         {"type": "click", "selector": "#name"},
@@ -198,9 +200,27 @@ async def test_actions_and_screenshots_go_through_a_browser(tmp_path: Path) -> N
     async with own_site(answer) as url, serving(settings_of(tmp_path, **HERE)) as door:
         wish = {"url": f"{url}/page", "formats": ["html", "screenshot"], "onlyMainContent": False, "actions": actions}
         page = (await door.post("/v2/scrape", {**wish, "timeout": 120_000})).json()
+        # A copy that no browser has shown is no answer, whatever the site says of its age.
+        await door.post("/v2/scrape", {"url": f"{url}/page", "formats": ["html"]})
+        shown = {"url": f"{url}/page", "formats": ["screenshot"], "maxAge": 600_000, "timeout": 120_000}
+        later = (await door.post("/v2/scrape", shown)).json()
 
+    assert later["data"]["screenshot"].startswith("data:image/png;base64,iVBOR")
     assert "Ada!" in page["data"]["html"]
     assert page["data"]["screenshot"].startswith("data:image/png;base64,iVBOR")
+
+
+async def test_languages_are_sent_as_a_header(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        sent.append(request.headers.get("Accept-Language", ""))
+        return web.Response(text="<h1>Home</h1>", content_type="text/html", status=200 if request.path == "/" else 404)
+
+    async with own_site(answer) as url, serving(settings_of(tmp_path, **HERE)) as door:
+        wish = {"url": f"{url}/", "location": {"country": "DE", "languages": ["de", "en"]}}
+        assert (await door.post("/v2/scrape", wish)).status_code == 200
+    assert "de, en" in sent
 
 
 async def test_sitemaps_that_a_site_names_lead_to_no_private_address(tmp_path: Path) -> None:

@@ -181,6 +181,7 @@ class Journey:
             and known is not None
             and known.parser == self._context.parser_version
             and known.status == 200
+            and not (self._context.spider._renders_anew and self._how is not None and self._how.render is not None)
         )
         return await self._context.requests.made_for(self._task, self._how, known if usable else None)
 

@@ -96,6 +96,7 @@ class SitePartSpider(Spider):
     also where the patterns do not want it. Links are followed unless `follows` is False."""
 
     name = "site-part"
+    _renders_anew = True
 
     def __init__(self, part: SitePart, request: Request, *, follows: bool = True, rate: str | None = None) -> None:
         self.start_urls = (part.url,)
@@ -140,6 +141,7 @@ class PageSpider(SiteSpider):
 
     name = "page"
     sitemaps = False
+    _renders_anew = True
     allowed_domains = "*"
 
     def __init__(self) -> None:

@@ -215,7 +215,7 @@ class ScrapySpider(Spider):
         if isinstance(argument, Failure):
             if argument.reason in _NOT_HEARD:
                 return []
-            entries = []
+            entries: list[Any] = []
             try:
                 given = getattr(made.spider, name)(failure_of(argument, made.spider))
                 await collected(given, what, places, entries)

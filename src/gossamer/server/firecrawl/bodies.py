@@ -298,9 +298,9 @@ def page_wish(options: Options, url: str, id: str = "", *, model: bool = False) 
     """A page in our words. With a `model`, json may have a prompt. Raises ApiError."""
     check(options)
     formats, schema = _formats(options, model=model)
-    location = options.location or Location()
-    if location.languages:
-        raise refused("location.languages", "Send headers with Accept-Language.")
+    location, headers = options.location or Location(), dict(options.headers or {})
+    if location.languages and not any(name.lower() == "accept-language" for name in headers):
+        headers["Accept-Language"] = ", ".join(location.languages[:20])
     return PageWish(
         url=url,
         id=id,
@@ -311,7 +311,7 @@ def page_wish(options: Options, url: str, id: str = "", *, model: bool = False) 
             include=tuple(options.include_tags or ()),
             exclude=tuple(options.exclude_tags or ()),
         ),
-        headers=options.headers or None,
+        headers=headers or None,
         wait=(options.wait_for or 0) / 1000,
         actions=tuple(_actions(options.actions or [])),
         country=_country(location.country),
