@@ -293,8 +293,14 @@ async def test_hostile_requests_are_refused_in_the_same_shape(door: Served) -> N
         for path in ("/v2/scrape", "/v1/crawl", "/v2/map"):
             refused(await door.post(path, {"url": url}), 400)
         refused(await door.post("/v2/batch/scrape", {"urls": [url]}), 400)
+    for url in PRIVATE[::4]:
+        for path in ("/v1/scrape", "/v2/crawl", "/v1/map"):
+            refused(await door.post(path, {"url": url}), 400)
+        for path in ("/v2/batch/scrape", "/v1/batch/scrape"):
+            refused(await door.post(path, {"urls": [PAGE], "webhook": {"url": url}}), 400)
+        refused(await door.post("/v2/crawl", {"url": PAGE, "webhook": url}), 400)
     for body in BODIES:
-        for path in ("/v2/scrape", "/v1/scrape", "/v2/crawl", "/v2/map", "/v2/batch/scrape"):
+        for path in ("/v2/scrape", "/v1/scrape", "/v2/crawl", "/v2/map", "/v2/search", "/v2/batch/scrape"):
             if path != "/v2/batch/scrape" or b"urls" not in body:
                 refused(await door.call("POST", path, content=body), 400)
     refused(await door.call("POST", "/v2/scrape", content=b'{"url": "%b"}' % (b"x" * 2_000_000)), 413)
@@ -303,7 +309,9 @@ async def test_hostile_requests_are_refused_in_the_same_shape(door: Served) -> N
 
 
 async def test_what_is_not_there_says_so_in_the_right_shape(door: Served) -> None:
-    posts = [("POST", path) for path in ("/v2/search", "/v1/extract", "/v2/agent", "/v1/deep-research")]
+    for version in ("v1", "v2"):
+        refused(await door.post(f"/{version}/search", {"query": "lamps", "limit": 3}), 501, "search engine")
+    posts = [("POST", path) for path in ("/v2/extract", "/v1/extract", "/v2/agent", "/v1/deep-research")]
     for method, path in [*posts, ("GET", "/v2/extract/1"), ("GET", "/v2/team/credit-usage")]:
         answer = await door.call(method, path)
         refused(answer, 501)

@@ -21,6 +21,7 @@ from tests.patience import PATIENCE
 from tests.sites.running import Park, park
 
 from .serving import Served, listening, serving, settings_of
+from .test_hostile_requests import BODIES, NO_URLS, PRIVATE, nothing_happened
 
 HERE = {"fetch__allow_hosts": ["site0.localhost"]}
 
@@ -176,6 +177,26 @@ async def test_wrong_calls_are_told_what_to_do_next(tmp_path: Path, site: Park) 
         assert "is no name" in await refusal(client, "crawl_start", spider="../../etc/passwd.py")
         assert "see job_status" in await refusal(client, "job_results", job_id="999")
         assert "nothing at offset 99999" in await refusal(client, "stats", offset=99_999)
+
+
+async def test_hostile_calls_and_bodies_do_nothing(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path), worker=False) as door, listening(Server(_config(door.app))) as port:
+        async with agent_at(port, door.key) as client:
+            for url in (
+                *PRIVATE[::6],
+                *NO_URLS[::5],
+            ):  # one judge for all tools
+                for tool in ("scrape", "map", "crawl_start"):
+                    assert "Traceback" not in await refusal(client, tool, url=url)
+            for wish in ({"url": ["https://shop.example/"]}, {"url": "https://shop.example/", "max_chars": -1}):
+                await refusal(client, "scrape", **wish)
+        headers = {"authorization": f"Bearer {door.key}", "accept": "application/json, text/event-stream"}
+        async with httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http:
+            for body in BODIES:
+                answer = await http.post(f"http://127.0.0.1:{port}/mcp", content=body)
+                assert 400 <= answer.status_code < 500, (body[:40], answer.status_code, answer.text[:200])
+                assert "Traceback" not in answer.text
+        await nothing_happened(door)
 
 
 @pytest.mark.parametrize(
