@@ -8,7 +8,6 @@ How it fails: a page that could not be had is a result with `error`; BackendUnav
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -23,22 +22,19 @@ from ..fetch.fetcher import method_after
 from ..frontier.contract import UrlFate, is_redirect
 from ..model.job import Job, JobState
 from ..model.page import Snapshot
-from ..model.page_content import WHOLE
 from ..model.record import Attempt, PageFacts
 from ..model.route import How
 from ..model.task import UrlState
 from ..model.url import site_of
-from ..parse.content import html_of, markdown_of, pictures_of
-from ..parse.media import Media
-from ..parse.page import Page
-from ..parse.schema_values import values_by_schema
 from ..schedule.sources import WantedPage
 from ..store.contract import RecordQuery
 from . import wire_views
 from .extraction import Extraction
 from .keys import Caller
 from .open import Project
+from .outcome_cache import OutcomeCache
 from .outside_services import LanguageModel
+from .page_formats import formatted
 from .story import DROPPED
 from .wire_jobs import (
     NO_WORKER,
@@ -162,6 +158,7 @@ class PageReader:
         self._wanted = asyncio.Event()
         self.extraction = Extraction(project.clock)
         self.model = LanguageModel(project.settings)
+        self._cache = OutcomeCache(project.clock)
 
     async def __aenter__(self) -> Self:
         self._looking = asyncio.create_task(self._look(), name="look for results")
@@ -278,6 +275,15 @@ class PageReader:
 
     async def outcome(self, job: Job, page: WantedPage) -> PageOutcome:
         """What came of one page of the job, behind its redirects."""
+        key = (job.id, msgspec.json.encode(page))
+        known = self._cache.get(key)
+        if known is None:
+            known = await self._outcome(job, page)
+            if known.success and "records" not in page.formats:
+                self._cache.put(key, known)
+        return known
+
+    async def _outcome(self, job: Job, page: WantedPage) -> PageOutcome:
         project, url, how = self._project, page.request.url, page.request.wishes()
         fate = await self._fate(job, url, how)
         attempts: list[Attempt] = []
@@ -429,41 +435,3 @@ def _error_of(state: UrlState | None, reason: str, message: str, job: Job) -> Pa
             return PageError(code="cancelled", message="The job was cancelled before the page was fetched.")
         case _:
             return PageError(code="pending", message="The page is not fetched yet. Ask for the job again.")
-
-
-def formatted(snapshot: Snapshot, wish: PageWish | WantedPage) -> dict[str, Any]:
-    """The page in each of the formats, as JSON values; None where the page has nothing of the kind."""
-    page, content = Page(snapshot), wish.content or WHOLE
-    is_html = page.media is Media.HTML and page.tree is not None
-    data: dict[str, Any] = {}
-    for name in wish.formats:
-        match name:
-            case "html":
-                data[name] = None if b"\0" in page.body[:1024] else page.text
-            case "text":
-                data[name] = (page.main_text() or page.selector.text) if is_html else None
-            case "markdown":
-                data[name] = markdown_of(page, content) if is_html else None
-            case "clean_html":
-                data[name] = html_of(page, content) if is_html else None
-            case "images":
-                data[name] = pictures_of(page) if is_html else []
-            case "opengraph":
-                data[name] = page.structured()["opengraph"] if is_html else {}
-            case "json":
-                data[name] = values_by_schema(page, wish.schema or {}) if is_html else None
-            case "links":
-                data[name] = page.links() if is_html else []
-            case "metadata":
-                data[name] = _plain(page.metadata()) if is_html else None
-            case "product":
-                data[name] = _plain(page.product()) if is_html else None
-            case "article":
-                data[name] = _plain(page.article()) if is_html else None
-            case "screenshot":
-                data[name] = b64encode(snapshot.screenshot).decode() if snapshot.screenshot else None
-    return data
-
-
-def _plain(value: object) -> Any:
-    return msgspec.to_builtins(value, enc_hook=str)
