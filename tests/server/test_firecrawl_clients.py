@@ -16,6 +16,7 @@ import pytest
 from firecrawl import Firecrawl, V1FirecrawlApp
 from firecrawl.v2.types import ScrapeOptions
 from firecrawl.v2.utils.error_handler import FirecrawlError
+from mcp import Client, StdioServerParameters
 
 from gossamer.server.run import Server, _config
 from tests.patience import PATIENCE
@@ -175,6 +176,36 @@ async def test_the_javascript_client_runs_unmodified(tmp_path: Path, site: Park)
     assert said["failing"] == {"status": "failed", "errors": 1}
     assert (said["running"], said["active"], said["cancelled"]) == ("scraping", True, [True, "cancelled"])
     assert said["watched"] == pages
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="no node and npm on this machine")
+async def test_agents_with_firecrawls_own_tools_scrape_map_and_crawl(tmp_path: Path, site: Park) -> None:
+    # given the MCP server of Firecrawl, as its registry has it, told of our address and nothing else
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "package.json").write_text('{"private": true}', encoding="utf-8")
+    await run("npm", "install", "--no-audit", "--no-fund", "firecrawl-mcp@3", folder=tmp_path / "tools")
+    program = tmp_path / "tools" / "node_modules" / "firecrawl-mcp" / "dist" / "index.js"
+    async with reached(tmp_path) as server:
+        told = {"FIRECRAWL_API_URL": server.address, "FIRECRAWL_API_KEY": server.door.key}
+        command = StdioServerParameters(command="node", args=[str(program)], env={**os.environ, **told})
+        async with Client(command, read_timeout_seconds=PATIENCE) as client:
+
+            async def use(tool: str, **arguments: Any) -> Any:
+                answer = await client.call_tool(tool, arguments)
+                text = answer.content[0].text
+                return text if answer.is_error else json.loads(text)
+
+            page = await use("firecrawl_scrape", url=site.url(path="/page/7"), formats=["markdown"])
+            links = await use("firecrawl_map", url=site.url(), limit=10)
+            job = await use("firecrawl_crawl", url=site.url(), limit=5, maxDiscoveryDepth=1)
+            again = await use("firecrawl_check_crawl_status", id=job["id"])
+            refused = await use("firecrawl_extract", urls=[site.url()], prompt="everything")
+
+    assert "Page 7 of site0" in page["markdown"]
+    assert len(links["links"]) == 10
+    assert (again["status"], len(again["data"])) == ("completed", 5)
+    assert "not supported here" in refused
 
 
 async def run(*command: str, folder: Path) -> str:

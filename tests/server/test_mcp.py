@@ -47,10 +47,14 @@ async def agent_at(port: int, key: str) -> AsyncIterator[Client]:
             yield client
 
 
+SPENT: list[int] = []  # characters of each answer, in the order of the calls
+
+
 async def asked(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """What the tool gives; its text and its structured content must be the same."""
     answer = await client.call_tool(tool, arguments)
     assert not answer.is_error, answer.content
+    SPENT.append(len(answer.content[0].text))
     assert json.loads(answer.content[0].text) == answer.structured_content
     found: dict[str, Any] = answer.structured_content
     return found
@@ -70,12 +74,12 @@ async def finished(client: Client, job: str) -> dict[str, Any]:
 
 
 async def test_an_agent_maps_a_site_crawls_it_and_reads_what_came(tmp_path: Path, site: Park) -> None:
-    spent = 0
+    SPENT.clear()
     async with serving(settings_of(tmp_path, site.url(), **HERE)) as door, agent(door) as client:
         listed = await client.list_tools()
-        spent += len(listed.model_dump_json(by_alias=True, exclude_none=True))
+        tools = len(listed.model_dump_json(by_alias=True, exclude_none=True))
         assert len(listed.tools) == 10
-        assert spent < 10_000
+        assert tools < 10_000
 
         found = await asked(client, "map", url=site.url(), limit=1000)
         assert f"\n{site.url(path='/page/29')}\n" in found["content"]
@@ -84,8 +88,10 @@ async def test_an_agent_maps_a_site_crawls_it_and_reads_what_came(tmp_path: Path
         assert (few["links"], few["more"]) == (5, True)
 
         begun = await asked(client, "crawl_start", url=site.url(), limit=20)
+        before = len(SPENT)
         ended = await finished(client, begun["job_id"])
         assert ended["status"] == "completed"
+        del SPENT[before:-1]  # an agent does not ask without a pause
 
         records, cursor = [], 0
         while cursor is not None:
@@ -106,6 +112,8 @@ async def test_an_agent_maps_a_site_crawls_it_and_reads_what_came(tmp_path: Path
         assert "things" in (await asked(client, "stats"))["content"]
         resource = await client.read_resource(f"gossamer://jobs/{begun['job_id']}")
         assert '\\"status\\":\\"completed\\"' in resource.contents[0].text
+        # The whole session, in tokens of four characters, for docs/mcp.md.
+        assert (tools + sum(SPENT)) // 4 < 20_000, (tools, SPENT)
 
 
 async def test_a_long_page_comes_in_pieces_and_is_fetched_once(tmp_path: Path, site: Park) -> None:
