@@ -19,6 +19,7 @@ from gossamer.parse.callbacks import run_callback, run_errback
 from gossamer.parse.discovery import list_spiders, load_spider
 from gossamer.parse.failure import Failure
 from gossamer.parse.page import Page
+from gossamer.parse.page_context import asking_by
 from gossamer.parse.spider import seeds, spider_version
 from gossamer.scrapy.values import NotQueueable, read, written
 from gossamer.settings.effective import job_terms, site_terms
@@ -248,12 +249,45 @@ async def test_items_of_start_are_stored_with_the_page_that_comes_next(tmp_path)
     spider = load_spider("first.py", tmp_path, "spiders")()
     (request,) = [request async for request in seeds(spider)]
     parsed = await run_callback(spider, "parse", page_of(spider, url=request.url, data=request.data))
-    assert [dict(item) for item in parsed.items] == [{"first": 1}, {"second": 2}, {"url": request.url}]
+    assert [dict(item) for item in parsed.items] == [{"url": request.url}, {"first": 1}, {"second": 2}]
     assert len({item_key(item) for item in parsed.items}) == 3
 
     with_arguments(spider := load_spider("first.py", tmp_path, "spiders")(), {"last": "yes"})
     with pytest.raises(Misconfigured, match="an item after its last request"):
         [request async for request in seeds(spider)]
+
+
+FILES = """
+import scrapy
+
+class Files(scrapy.Spider):
+    name = "files"
+    custom_settings = {"ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1}, "FILES_STORE": "FOLDER"}
+
+    def parse(self, response):
+        yield {"file_urls": ["http://shop.example/1.pdf"]}
+        yield {"file_urls": ["http://shop.example/2.pdf"]}
+"""
+
+
+async def test_an_item_does_not_lose_its_files_where_none_can_be_fetched(tmp_path):
+    """As in a reparse: a media pipeline alone would take them for files that are gone."""
+    (tmp_path / "files.py").write_text(FILES.replace("FOLDER", str(tmp_path / "store")))
+    spider = load_spider("files.py", tmp_path, "spiders")()
+    await spider._entered()
+    page = page_of(spider)
+    refused, item = (await run_callback(spider, "parse", page)).items
+
+    with pytest.raises(ParseFailed, match="a reparse makes no requests"):
+        await spider.item_pipelines(refused, page)
+
+    async def ask(request):
+        return page_of(spider, "a file", url=request.url)
+
+    with asking_by(ask):
+        stored = await spider.item_pipelines(item, page)
+    assert [one["url"] for one in stored["files"]] == ["http://shop.example/2.pdf"]
+    await spider._left()
 
 
 async def test_coroutines_deferreds_that_have_fired_and_stats_count(shop):

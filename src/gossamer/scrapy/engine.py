@@ -22,6 +22,11 @@ from ..parse.page_context import ask_here
 from .closing import USUAL, Closing
 from .responses import made_response, network_error
 
+NO_PAGE = (
+    "crawler.engine.download: {url} was asked for where no page of a crawl is in hand. Callbacks and pipelines of a "
+    "crawl can do so; a reparse makes no requests."
+)
+
 
 class Engine:
     """What `crawler.engine` is. `queued` makes our request of one of Scrapy's."""
@@ -29,15 +34,14 @@ class Engine:
     def __init__(self, closing: Closing) -> None:
         self._closing = closing
         self.queued: Callable[[scrapy.Request], Request] | None = None
+        self.missed = 0  # downloads that were asked for where none can be made
 
     async def download_async(self, request: scrapy.Request) -> Response:
         """The answer, whatever its status. Raises IgnoreRequest, and Twisted's errors of connections."""
         ask = ask_here()
         if ask is None or self.queued is None:
-            raise ParseFailed(
-                f"crawler.engine.download: {request.url:.200} was asked for where no page of a crawl is in hand. "
-                f"Callbacks and pipelines of a crawl can do so."
-            )
+            self.missed += 1
+            raise ParseFailed(NO_PAGE.format(url=request.url[:200]))
         try:
             page = await ask(self.queued(request))
         except FetchRefused as error:

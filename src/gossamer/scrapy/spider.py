@@ -23,7 +23,7 @@ from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 from scrapy.settings import Settings as ScrapySettings
 
-from ..errors import Misconfigured
+from ..errors import Misconfigured, ParseFailed
 from ..model.record import StoredRecord
 from ..model.task import DEFAULT_KIND, Request
 from ..parse.failure import Failure
@@ -35,6 +35,7 @@ from ..units import many
 from .closing import End
 from .components import ProjectCrawler, built, open_all, users_classes, words_of
 from .downloader import DownloaderMiddlewares
+from .engine import NO_PAGE
 from .feeds import feed_fault, has_feeds, write_feeds
 from .items import ScrapyItem, item_of
 from .requests import RequestTerms, allowed_statuses, mark_of, queued, redirected, refusal, start_items
@@ -234,7 +235,7 @@ class ScrapySpider(Spider):
                 await made.crawler.closing.settle()  # there were too many errors, perhaps
                 raise
         await made.crawler.closing.settle()
-        entries = [*start_items(argument.data), *entries]
+        entries = [*entries, *start_items(argument.data)]  # behind those of the page, whose keys stay what they were
         return self._ours(entries, argument, response, what, places)
 
     def _ours(
@@ -262,7 +263,11 @@ class ScrapySpider(Spider):
         made = self._made
         if made is None or made.pipelines is None:
             return item
+        engine = made.crawler.engine
+        before = engine.missed
         passed = await made.pipelines.process(item.item, item.response)
+        if engine.missed > before:  # a media pipeline takes it for a file that is not there: the item would lose it
+            raise ParseFailed(NO_PAGE.format(url="a file of an item"))
         await made.crawler.closing.settle()
         return (
             passed
