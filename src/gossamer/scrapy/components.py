@@ -39,6 +39,7 @@ REACTOR_ONLY = (
     "twisted.internet.epollreactor", "twisted.internet.asyncioreactor",
 )  # fmt: skip
 _NOT_USERS = ("scrapy", "builtins")
+_CORE = ("response_received_count", "item_scraped_count", "item_dropped_")  # of Scrapy's own extension CoreStats
 
 
 class PageStats(MemoryStatsCollector):
@@ -46,7 +47,8 @@ class PageStats(MemoryStatsCollector):
 
     def inc_value(self, key: str, count: int = 1, start: int = 0, spider: object = None) -> None:
         super().inc_value(key, count, start)
-        if counted_here() and isinstance(count, int) and 0 < len(key) <= LONGEST_NAME:
+        own = not key.startswith(_CORE)  # the job has these in its own counts
+        if own and counted_here() and isinstance(count, int) and 0 < len(key) <= LONGEST_NAME:
             Stats().add(key, count)
 
 

@@ -20,6 +20,7 @@ import scrapy
 from itemadapter import ItemAdapter
 from scrapy import signals
 from scrapy.exceptions import CloseSpider
+from scrapy.extensions.corestats import CoreStats
 from scrapy.http import Response
 from scrapy.settings import Settings as ScrapySettings
 
@@ -62,6 +63,8 @@ class Made:
         except Exception as error:  # of the user's constructor
             raise Misconfigured(f"Spider {cls.name} cannot be made ({type(error).__name__}: {error}).") from error
         self.crawler.spider = self.spider
+        if not hasattr(self.spider, "state"):
+            self.spider.state = {}  # type: ignore[attr-defined]  # as Scrapy's extension sets it; of this process alone
         self.crawler.settings.freeze()
         self.middlewares = SpiderMiddlewares(built(self.crawler, "SPIDER_MIDDLEWARES"), self.crawler)
         self.pipelines: ItemPipelines | None = None  # None: they are not open
@@ -138,7 +141,7 @@ class ScrapySpider(Spider):
     async def _entered(self) -> None:
         made = self._objects()
         before = set(made.crawler.unsent())
-        made.extensions = built(made.crawler, "EXTENSIONS")
+        made.extensions = [CoreStats.from_crawler(made.crawler), *built(made.crawler, "EXTENSIONS")]
         pipelines = ItemPipelines(built(made.crawler, "ITEM_PIPELINES"), made.crawler)
         await made.crawler.tell(signals.engine_started)
         await open_all(pipelines.parts, made.spider, "open_spider")
