@@ -18,7 +18,7 @@ from tests.patience import PATIENCE
 PROJECT = Path(__file__).with_name("scrapy_project")
 SPIDERS = (
     "authors", "chosen", "enough", "files", "listing", "members", "moved", "parts", "quotes", "stock", "stored",
-    "wares",
+    "waiting", "wares",
 )  # fmt: skip
 
 # Every spider in one process, as Scrapy's manual shows it.

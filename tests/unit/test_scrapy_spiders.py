@@ -102,7 +102,7 @@ class Shop(scrapy.Spider):
         self.crawler.engine.close_spider(self, "by the engine")
 
     def engine(self, response):
-        self.crawler.engine.crawl(response.request)
+        self.crawler.engine.pause()
 
     async def downloads(self, response):
         await self.crawler.engine.download_async(scrapy.Request("http://shop.example/1"))
@@ -183,7 +183,7 @@ async def test_a_request_travels_with_everything_that_it_says(shop):
         ("by_object", r"shop\.py, line 33: .* cannot be queued: meta\['row'\] is a SelectorList"),
         ("by_proxy", r"shop\.py, line 37: .* names a proxy in meta that is in no pool"),
         ("waiting", "gave a Deferred that waits for Twisted's reactor"),
-        ("engine", r"crawler\.engine\.crawl is not there: .* Yield a request"),
+        ("engine", r"crawler\.engine\.pause is not there: .* Yield a request"),
         ("downloads", r"shop\.example/1 was asked for where no page of a crawl is in hand"),
         ("text", r"it gave a str \('a text'\)"),
     ],

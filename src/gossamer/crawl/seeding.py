@@ -49,7 +49,7 @@ LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
 SHORTEST = 60.0  # seconds between two fetches of a page, where the schedule says nothing
 
 
-async def work_off(
+async def work_off_seeds(
     context: SeedContext,
     spider: Spider,
     job: Job,
@@ -58,7 +58,7 @@ async def work_off(
     sites: set[str],
     events: EventSink,
 ) -> bool:
-    """Work on a job until nothing is left of it (True), or the worker is drained (False).
+    """Work on a job until nothing is left of what its seeds lead to (True), or the worker is drained (False).
 
     Seeds that no worker has read to their end enter here. When all are in, a spider's own are read all the same, before
     the first link is judged, for the sake of their sites: every worker of a job must have the same scope.
@@ -123,7 +123,7 @@ async def _enter_start(
 ) -> None:
     """Offer the spider's own seeds, then those of its sites' sitemaps where it wants them. Those of a job in which all
     are `known` only widen the scope."""
-    admission = _admission(context, spider, scope)
+    admission = admission_of(context, spider, scope)
     max_queued = context.settings.crawl.max_queued
     chunk: list[Request] = []
     count, digest = 0, SeedDigest()
@@ -159,7 +159,7 @@ async def _chunks(requests: AsyncIterator[Request]) -> AsyncIterator[list[Reques
         yield chunk
 
 
-def _admission(context: SeedContext, spider: Spider, scope: Scope) -> Admission:
+def admission_of(context: SeedContext, spider: Spider, scope: Scope) -> Admission:
     return Admission(
         scope,
         context.rules,
@@ -221,7 +221,7 @@ class Seeder:
         if spider.allowed_domains is None:
             own = frozenset(sites) if isinstance(self._source, SitemapSource | SiteSource) else None
             scope = msgspec.structs.replace(scope, sites=own)
-        self._admission = _admission(context, spider, scope)
+        self._admission = admission_of(context, spider, scope)
 
     @property
     def reads(self) -> bool:

@@ -165,6 +165,10 @@ class Spider:
         """Called in such a process after its last page there."""
         return None
 
+    async def _more(self) -> list[Request] | None:
+        """Asked when nothing is left of a job: more requests; none yet, ask again soon; None: that was all."""
+        return None
+
     async def _write_feeds(self, records: AsyncIterator[StoredRecord]) -> None:
         """Write outputs of the spider's own kind, of what its job has stored."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ..crawl.heartbeat import Heartbeat, Vitals
-from ..crawl.seeding import work_off
+from ..crawl.job_run import work_off
 from ..crawl.worker import Worker
 from ..errors import Misconfigured, Transient
 from ..fetch.open_route import Transports

@@ -18,7 +18,7 @@ import msgspec
 
 from ..backends.worker_names import numbered_name
 from ..crawl.heartbeat import Heartbeat, Vitals
-from ..crawl.seeding import work_off
+from ..crawl.job_run import work_off
 from ..crawl.worker import Worker
 from ..errors import BackendUnavailable, GossamerError, Transient
 from ..frontier.admission import Scope

@@ -18,20 +18,21 @@ import scrapy
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy import signals
 from scrapy.crawler import Crawler
-from scrapy.exceptions import NotConfigured
+from scrapy.exceptions import CloseSpider, DontCloseSpider, NotConfigured
 from scrapy.settings import Settings
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure as TwistedFailure
 
 from ..errors import Misconfigured, ParseFailed
 from ..parse.page_context import LONGEST_NAME, Stats, counted_here
 from .closing import Closing, End
 from .engine import Engine
 
-SENT = ("engine_started", "engine_stopped", "spider_opened", "spider_closed", "spider_error", "item_scraped",
-        "item_dropped", "response_received")  # fmt: skip
+SENT = ("engine_started", "engine_stopped", "spider_opened", "spider_closed", "spider_error", "spider_idle",
+        "item_scraped", "item_dropped", "response_received")  # fmt: skip
 REPLACED = ("scrapy.downloadermiddlewares.", "scrapy.spidermiddlewares.", "scrapy.extensions.")
 PARTS = ("ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "DOWNLOADER_MIDDLEWARES", "EXTENSIONS")
 REACTOR_ONLY = (
@@ -67,6 +68,20 @@ class ProjectCrawler(Crawler):
         """Send a signal, and wait for handlers that are coroutines."""
         for receiver, given in self.signals.send_catch_log(signal, spider=self.spider, **named):
             await settled(given, getattr(receiver, "__qualname__", "a signal handler"))
+
+    async def idle(self) -> bool:
+        """Tell that nothing is left to do. True when somebody wants to wait for more."""
+        waits = False
+        for receiver, given in self.signals.send_catch_log(
+            signals.spider_idle, spider=self.spider, dont_log=(DontCloseSpider, CloseSpider)
+        ):
+            if isinstance(given, TwistedFailure):
+                waits = waits or isinstance(given.value, DontCloseSpider)
+                if isinstance(given.value, CloseSpider):
+                    self.closing.ask(given.value.reason)
+            else:
+                await settled(given, getattr(receiver, "__qualname__", "a signal handler"))
+        return waits
 
     def unsent(self) -> list[str]:
         """Signals that parts of the project listen to and that are never sent here."""

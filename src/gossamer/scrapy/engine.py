@@ -34,6 +34,7 @@ class Engine:
     def __init__(self, closing: Closing) -> None:
         self._closing = closing
         self.queued: Callable[[scrapy.Request], Request] | None = None
+        self._asked: list[scrapy.Request] = []
         self.missed = 0  # downloads that were asked for where none can be made
 
     async def download_async(self, request: scrapy.Request) -> Response:
@@ -52,6 +53,15 @@ class Engine:
 
     def download(self, request: scrapy.Request) -> Deferred[Response]:
         return deferred_from_coro(self.download_async(request))
+
+    def crawl(self, request: scrapy.Request) -> None:
+        """Queue a request: with the page whose code asks for it, or at once where the spider is idle."""
+        self._asked.append(request)
+
+    def taken(self) -> list[scrapy.Request]:
+        """What is to be queued; each once."""
+        asked, self._asked = self._asked, []
+        return asked
 
     def close_spider(self, spider: object = None, reason: str = USUAL) -> Deferred[None]:
         self._closing.ask(reason)

@@ -170,6 +170,13 @@ class ScrapySpider(Spider):
         await made.crawler.tell(signals.spider_closed, reason=self._ending)
         await made.crawler.tell(signals.engine_stopped)
 
+    async def _more(self) -> list[Request] | None:
+        made = self._objects()
+        waits = await made.crawler.idle()
+        found = [queued(one, self._request_terms(), "spider_idle") for one in made.crawler.engine.taken()]
+        await made.crawler.closing.settle()
+        return found if found or waits else None
+
     async def _write_feeds(self, records: AsyncIterator[StoredRecord]) -> None:
         crawler = self._objects().crawler
         if has_feeds(crawler) and not feed_fault(crawler):
@@ -238,6 +245,7 @@ class ScrapySpider(Spider):
                 await made.crawler.closing.settle()  # there were too many errors, perhaps
                 raise
         await made.crawler.closing.settle()
+        entries += made.crawler.engine.taken()
         entries = [*entries, *start_items(argument.data)]  # behind those of the page, whose keys stay what they were
         return self._ours(entries, argument, response, what, places)
 

@@ -1,8 +1,9 @@
 import os
 
 import scrapy
+from scrapy import signals
 from scrapy.downloadermiddlewares.retry import get_retry_request
-from scrapy.exceptions import CloseSpider
+from scrapy.exceptions import CloseSpider, DontCloseSpider
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
 
@@ -77,6 +78,28 @@ class EnoughSpider(scrapy.Spider):
             if "/2/" in response.url and number == 4:
                 raise CloseSpider("enough")
         yield from response.follow_all(css="ul.pager a")
+
+
+class WaitingSpider(scrapy.Spider):
+    """Takes its next address when nothing is left to do, as spiders with a queue of their own have it."""
+
+    name = "waiting"
+    start_urls = [f"{SITE}/part/1"]
+
+    @classmethod
+    def from_crawler(cls, crawler, *args, **kwargs):
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        spider.left = [4, 3, 2]
+        crawler.signals.connect(spider.take, signal=signals.spider_idle)
+        return spider
+
+    def take(self):
+        if self.left:
+            self.crawler.engine.crawl(scrapy.Request(f"{SITE}/part/{self.left.pop()}"))
+            raise DontCloseSpider
+
+    def parse(self, response):
+        yield {"part": response.css("h1::text").get()}
 
 
 class FilesSpider(scrapy.Spider):
