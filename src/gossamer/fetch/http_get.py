@@ -27,7 +27,7 @@ from .open_route import Pairs
 
 METHODS = frozenset({"GET", "HEAD"})
 MAX_HEADERS = 128
-_ADDRESS = re.compile(r"(https?://[^/?#@\\]+)(/[^#]*)(?:#.*)?")
+_ADDRESS = re.compile(r"(https?://[^/?#@\\\s]+)(/[!-\"$-~]*)(?:#.*)?")  # others go by the client
 _MOST_ORIGINS = 1024  # kept; a crawl of more begins anew
 _BUFFER = 64 * 1024
 
