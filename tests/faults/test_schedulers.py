@@ -94,7 +94,7 @@ async def ask(project: CommandProject, question):
 
 
 async def come_to_rest(system) -> None:
-    """No more ticks, and wait for what is running."""
+    """No more ticks, and wait for what is running, and for workers to drop what replaced jobs have left."""
     for name in INTERVALS:
         assert await system.state.schedules.pause(name, True)
     async with asyncio.timeout(PATIENCE):
@@ -102,6 +102,9 @@ async def come_to_rest(system) -> None:
             one.waiting_due for one in await system.state.schedules.schedules()
         ):
             await asyncio.sleep(0.1)
+        for job in await system.state.jobs.jobs():
+            while (await system.state.jobs.counts(job.id)).open:
+                await asyncio.sleep(0.1)
 
 
 async def outcome(system) -> tuple[dict[str, ScheduleProgress], list[Job], dict[str, JobCounts]]:
