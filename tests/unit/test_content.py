@@ -131,13 +131,14 @@ def test_a_quoted_post_is_read_once_and_so_is_a_name_that_stands_twice_in_its_ca
 
 
 def test_a_cell_is_read_as_often_as_it_stands_in_a_table() -> None:
-    rows = "".join(f"<tr><td>Model {n}</td><td>yes, since the first edition</td><td>yes</td></tr>" for n in range(6))
-    page = page_of(
-        f"<main><h1>What each can do</h1><p>{POSTS[0]}</p><table>{rows}</table><p>{POSTS[1]}</p></main>",
-        "https://x.example/docs/models",
-    )
+    said = "yes, and it has been so since the very first edition of all"
+    rows = "".join(f"<tr><td>Model {n}</td><td>{said}</td><td>yes</td></tr>" for n in range(6))
+    survey = survey_of(page_of(f"<main><table>{rows}</table></main>", "https://x.example/docs/models"))
+    assert survey is not None
 
-    assert page.main_text().count("yes, since the first edition | yes") == 6
+    strike_unlikely(survey, [1.0] * len(survey.lines))
+
+    assert text_of(survey.outline, 0).count(f"{said} | yes") == 6
 
 
 def test_text_and_markdown_have_the_same_paragraphs() -> None:
@@ -210,7 +211,7 @@ def test_main_content_of_real_pages_is_found() -> None:
     result = measure(known, Page.main_text)
 
     assert len(known) >= 40
-    assert mean(result, known) >= 0.75
+    assert mean(result, known) >= 0.82
 
 
 def test_words_are_compared_as_multisets() -> None:
