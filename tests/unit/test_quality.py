@@ -17,6 +17,7 @@ from gossamer.pipeline.quality_guard import FEWEST, QualityGuard
 from gossamer.pipeline.quality_rules import faults_of
 from gossamer.pipeline.steps import Drop, Piped, Pipeline
 from gossamer.settings.tables import Quality
+from gossamer.store.record_rules import added_up
 
 TERMS = Quality()
 DAY = 1_800_000_000.0  # 2027-01-15
@@ -141,6 +142,17 @@ async def test_a_field_that_was_nearly_always_filled_must_not_be_empty_all_of_a_
     rules = [[one.rule for one in (await inspected(inspector, good(price=None))).inspection.faults] for _ in range(30)]
     assert rules[0] == []
     assert rules[-1] == ["unusually-empty"]
+
+
+async def test_pages_that_are_alike_share_their_tallies_and_all_of_them_count() -> None:
+    inspector = Inspector("shop", TERMS, habits=Habits(None))
+    pages = [(await inspected(inspector, good(sku=str(number)))).inspection.tallies for number in range(3)]
+    other = (await inspected(inspector, good(sku="3", price=None))).inspection.tallies
+    assert pages[1] is pages[2]
+    sums = {key[2:]: count for key, count in added_up([*pages[0], *pages[1], *pages[2], *other])}
+    assert sums["Product", "*", ""] == (4, 4, 0)
+    assert sums["Product", "price", ""] == (4, 3, 0)
+    assert sums["*", "*", ""] == (4, 4, 0)
 
 
 async def test_the_first_items_make_a_habit_which_a_new_layout_does_not_change() -> None:

@@ -56,6 +56,34 @@ async def test_a_value_that_cannot_be_stored_fails_its_own_write_only(database: 
         await note(3)
 
 
+async def test_what_writes_leave_to_be_written_together_is_there_before_others_look(database: Database) -> None:
+    left: list[int] = []
+    seen: list[tuple[str, int]] = []
+
+    def leave(connection: sqlite3.Connection) -> None:
+        left.append(1)
+
+    def write_left_over(connection: sqlite3.Connection) -> None:
+        seen.append(("together", len(left)))
+        left.clear()
+
+    def look(connection: sqlite3.Connection) -> None:
+        seen.append(("look", len(left)))
+
+    async with database:
+        database.left_over.append(write_left_over)
+        # given: in one transaction two writes that fold, another one, and one more that folds
+        await asyncio.gather(
+            database.write(leave, folds=True),
+            database.write(leave, folds=True),
+            database.write(look),
+            database.write(leave, folds=True),
+        )
+
+    # then nothing was left when the other one looked, nor at the commit
+    assert seen == [("together", 2), ("look", 0), ("together", 1)]
+
+
 async def test_a_read_that_nobody_waits_for_any_more_keeps_the_connection_to_its_end(database: Database) -> None:
     began, go_on = threading.Event(), threading.Event()
     seen: list[str] = []

@@ -112,7 +112,7 @@ def validate(item: _ItemT) -> _ItemT:
     Missing: None where None is not allowed, "" in a str field without a default, an unset key. Types are not
     converted: "12" is no int. Nested items are checked too. Raises ParseFailed naming every fault.
     """
-    if isinstance(item, Struct) and _is_plain(item):
+    if not isinstance(item, dict) and _is_plain(item):
         return item
     faults = list(_faults(item, ""))
     if faults:

@@ -86,7 +86,7 @@ class SharedRows:
     def forget(self) -> None:
         """Called after a rollback, and when all is written."""
         for changes in (self.counts, self.fed, self.taken, self.shapes, self.depths, self._freed):
-            changes.clear()  # type: ignore[attr-defined]  # of dicts that are not alike
+            changes.clear()
 
     def counts_of(self, job: int) -> CountChanges:
         found = self.counts.get(job)
