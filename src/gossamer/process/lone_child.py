@@ -19,7 +19,7 @@ from functools import partial
 from typing import NoReturn
 
 from .black_box import PARENT, PULSE_VARIABLE, BlackBox, Crew
-from .supervisor import HEEDED, PR_SET_PDEATHSIG, ChildSlot, Death, Supervisor
+from .supervisor import HEEDED, PR_SET_PDEATHSIG, ChildSlot, Death, Start, Supervisor
 
 ON_PURPOSE = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE))
 WATCHED = ("crawl", "worker")  # commands that work through pages
@@ -94,7 +94,7 @@ def run_watched(command: Callable[[], None], processes: int = 1) -> None:
     """Run `command` in a child, again if need be, and in helpers beside it. Returns in the children alone; this process
     ends as the first one did."""
     PARENT.crew = Crew(processes) if processes > 1 else None
-    starts = [fork, *(partial(_fork_helper, rank) for rank in range(1, processes))]
+    starts: list[Start] = [fork, *(partial(_fork_helper, rank) for rank in range(1, processes))]
     supervisor = _LoneSupervisor([ChildSlot(start, silence=None, drain_within=None) for start in starts], tell=_say)
     with suppress(OSError):  # no room for another process, or for its black box: then this one does the work
         code = supervisor.run()

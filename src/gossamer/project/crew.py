@@ -1,4 +1,4 @@
-"""The processes of `gossamer crawl --processes N`, as each of them sees the others. process/lone_child.py forks them."""
+"""The processes of `gossamer crawl --processes N`, as each sees the others. process/lone_child.py forks them."""
 
 from __future__ import annotations
 
