@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from typing import Any
 from gossamer.settings import Settings
 
 from .crawlers import GOSSAMER_TOML, Gossamer, gossamer
-from .measure import Reaper
+from .scale_costs import cpu_of_tree
 from .server import ROOT, Server, started
 from .table import table
 
@@ -72,7 +71,8 @@ def records(folder: Path) -> list[Any]:
 
 @dataclass(frozen=True)
 class Shared:
-    """A reparse that was left to workers: pages per second, and CPU milliseconds of all of them for each page."""
+    """A reparse that was left to workers: pages per second, and CPU milliseconds of all of them for each page, from the
+    moment at which it was begun."""
 
     pages_per_second: float
     milliseconds: float
@@ -85,25 +85,23 @@ def shared(folder: Path, server: Server, workers: int) -> Shared:
         subprocess.Popen(command.arguments, cwd=folder, env=command.environment(), preexec_fn=_on_core(number))
         for number in range(workers)
     ]
-    enders = [Reaper(process.pid) for process in crew]
     try:
         _wait(folder, "state.db", "SELECT count(*) FROM workers", workers)
+        before = sum(cpu_of_tree(process.pid) for process in crew)
         timed(folder, server, "reparse", "--detach")
         name = _one(folder, "state.db", "SELECT id FROM jobs ORDER BY number DESC LIMIT 1")
         _wait(folder, "state.db", f"SELECT count(*) FROM jobs WHERE id = '{name}' AND state = 'finished'", 1)
+        cpu = sum(cpu_of_tree(process.pid) for process in crew) - before
     finally:
         for process in crew:
-            os.kill(process.pid, signal.SIGTERM)
-    for process, end in zip(crew, enders, strict=True):
-        end.reaped.wait()
-        process.returncode = end.status
+            process.terminate()
+            process.wait()
     pages = _one(folder, "records.db", "SELECT count(*) FROM pages WHERE archive_ref <> ''")
     stored = f"FROM attempts WHERE job = '{name}' AND outcome = 'reparsed'"
     done = _one(folder, "records.db", f"SELECT count(DISTINCT page) {stored}")
     if done != pages:
         raise SystemExit(f"{name} has parsed {done} of {pages} pages.")
     span = _one(folder, "records.db", f"SELECT max(at) - min(at) {stored}")
-    cpu = sum(end.usage.ru_utime + end.usage.ru_stime for end in enders)
     return Shared(pages / span, cpu / pages * 1000)
 
 
@@ -158,7 +156,8 @@ def main() -> int:
     faster = two.pages_per_second / one.pages_per_second
     for name, found in (("one worker", one), ("two workers", two)):
         print(f"Left to {name}: {found.pages_per_second:,.0f} pages/s, {found.milliseconds:.2f} ms of CPU a page.")
-    print(f"Two workers are {faster:.2f} times as fast as one.")
+    by_cpu = 2 * one.milliseconds / two.milliseconds
+    print(f"Two workers are {faster:.2f} times as fast as one; {by_cpu:.2f} times by the CPU that a page costs them.")
     kept = equal and not asked and polite / reparsed >= PROMISED and faster >= PROMISED_OF_TWO
     print(
         f"Promised: {PROMISED:.0f} times the speed of a polite crawl, no request, {PROMISED_OF_TWO} times with two "

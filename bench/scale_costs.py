@@ -1,8 +1,8 @@
 """What a page costs on each part of a fleet, measured for bench.scale on servers that are started here.
 
-`verbs` asks a Valkey alone, verb by verb, and again all of them mixed. `crawled` crawls the site of bench.run on Valkey,
-PostgreSQL and S3 (SeaweedFS), twice: what both sizes have in common is the start, the rest is what a page costs. CPU is
-that of the processes, so that it hardly matters who else is on the machine.
+`verbs` asks a Valkey alone, verb by verb, and again all of them mixed. `crawled` crawls the site of bench.run on
+Valkey, PostgreSQL and S3 (SeaweedFS), twice: what both sizes have in common is the start, the rest is what a page
+costs. CPU is that of the processes, so that it hardly matters who else is on the machine.
 """
 
 from __future__ import annotations
@@ -187,10 +187,10 @@ def _database(fleet: Services) -> tuple[float, float, float]:
         "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn", "SELECT sum(pg_database_size(oid)) FROM pg_database"
     )
     assert fleet.postgres._process is not None
-    return _cpu_of_tree(fleet.postgres._process.pid), float(wal), float(size)
+    return cpu_of_tree(fleet.postgres._process.pid), float(wal), float(size)
 
 
-def _cpu_of_tree(pid: int) -> float:
+def cpu_of_tree(pid: int) -> float:
     """Of a process, its children that live, and those that it has outlived."""
     total = 0.0
     for file in Path("/proc").glob("[0-9]*/stat"):
@@ -209,5 +209,3 @@ async def _archive(folder: Path) -> tuple[float, float]:
     async with open_project(load(start=folder, environ={})) as project:
         sizes = [one.size async for one in project.archive.segments()]  # type: ignore[attr-defined]
     return float(sum(sizes)), float(len(sizes))
-
-

@@ -2,9 +2,9 @@
 
 A site is one token bucket (frontier/politeness.py): its next request starts when `earliest_start` says so, and each
 moves the bucket on by `after_start`. A page that fails is tried again or given up as `decide` says (frontier/retry.py),
-and a site that asks for a rest gets it. Leases of a worker that dies come back when they end, and the site is held until
-then. A shard that restarts hands out nothing for a while. Shards, workers and their slots are servers with a queue: what
-a page costs there was measured, and a page that finds a server busy starts later.
+and a site that asks for a rest gets it. Leases of a worker that dies come back when they end, and the site is held
+until then. A shard that restarts hands out nothing for a while. Shards, workers and their slots are servers with a
+queue: what a page costs there was measured, and a page that finds a server busy starts later.
 
 Two million sites would take too long one by one. Sites of one size and one pace are a class, of which a few are played,
 and each stands for its share of the class. What it asks of the servers is taken that many times. Pages of a site that
@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import heapq
 import random
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import count
 
 from gossamer.errors import GossamerError, RateLimited, ServerFailed, TimedOut
 from gossamer.frontier.politeness import after_start, earliest_start
@@ -29,10 +31,10 @@ PATIENCE = 1.0  # seconds that a page may find its servers busy; else its site c
 PLAYED = 12_000  # pages of one class that are played, about
 ATTEMPTS = 4
 RETRY = RetryTerms()
-FAILURES: tuple[tuple[float, GossamerError], ...] = (  # a share of all failures, and what it is
+FAILURES: tuple[tuple[float, GossamerError], ...] = (  # what fails, each with the share of all failures up to it
     (0.6, ServerFailed("503", status=503)),
-    (0.3, TimedOut("read")),
-    (0.1, RateLimited("429", status=429, retry_after=timedelta(seconds=30))),
+    (0.9, TimedOut("read")),
+    (1.0, RateLimited("429", status=429, retry_after=timedelta(seconds=30))),
 )
 
 
@@ -71,6 +73,7 @@ class Fleet:
     rtt: float = 0.0
     lease: float = 60.0
     worker_deaths: float = 0.0  # of each, in a day
+    dies_at: tuple[float, ...] = ()  # and these, one worker each
     shard_restarts: float = 0.0
     outage: float = 30.0  # of a shard that restarts: 10 seconds, and 20 until leases are certain (decision 0020)
     resolvers: int = 0  # caches of DNS; 0: one for each worker
@@ -134,18 +137,20 @@ class _Play:
             for _ in range(round(fleet.shard_restarts * seconds / DAY))
         ]
         self._restarts = sorted(restarts, reverse=True)
+        died = round(fleet.worker_deaths * fleet.workers * seconds / DAY)
+        self._deaths = sorted([*fleet.dies_at, *(self._chance.uniform(0, seconds) for _ in range(died))])
 
     def run(self, classes: Sequence[SiteClass], spread: bool) -> Played:
         queue: list[tuple[float, int, _Site]] = []
+        order = count()
         for kind in classes:
             played = max(1, min(kind.sites, round(PLAYED / max(1.0, kind.pages))))
             slack = max(0.0, self._seconds - kind.reachable(self._seconds) * kind.spacing * 1.05)
-            for number in range(played):
+            for _ in range(played):
                 site = _Site(kind, kind.sites / played, self._chance.randrange(self._fleet.shards))
                 begin = self._chance.uniform(0.0, slack) if spread else 0.0
-                queue.append((begin, len(queue) + number, site))
+                queue.append((begin, next(order), site))
         heapq.heapify(queue)
-        number = 10**9
         while queue:
             now, _, site = heapq.heappop(queue)
             if now >= self._seconds:
@@ -156,8 +161,7 @@ class _Play:
                 self._shard_free[shard] = max(self._shard_free[shard], at + self._fleet.outage)
             follows = self._turn(site, now)
             if follows is not None:
-                number += 1
-                heapq.heappush(queue, (follows, number, site))
+                heapq.heappush(queue, (follows, next(order), site))
         return self._found
 
     def _turn(self, site: _Site, now: float) -> float | None:
@@ -181,11 +185,18 @@ class _Play:
 
     def _fetch(self, site: _Site, begin: float, attempts: list[int]) -> float | None:
         kind, found, fleet = site.kind, self._found, self._fleet
-        rest, start = 0.0, begin
-        for attempt in attempts:
+        rest, start, lost = 0.0, begin, False
+        in_hand = kind.latency + fleet.rtt
+        for place, attempt in enumerate(attempts):
             start = max(begin, earliest_start(site.tat, interval=kind.spacing, burst=1))
             site.tat = after_start(site.tat, start=start, interval=kind.spacing)
             found.tries += site.weight
+            if self._dies(start, in_hand):
+                found.again += site.weight
+                for one in attempts[place:]:  # a paced site is held by the worker that died
+                    heapq.heappush(site.again, (start + fleet.lease, one))
+                lost = True
+                break
             if self._chance.random() < kind.failing:
                 rest = max(rest, self._failed(site, start, attempt))
             else:
@@ -193,25 +204,23 @@ class _Play:
                 found.last = max(found.last, start + kind.latency)
         self._resolve(site, len(attempts), site.tat - begin)
         follows = max(earliest_start(site.tat, interval=kind.spacing, burst=1), start + rest)
-        in_hand = kind.latency + fleet.rtt
-        if self._chance.random() < len(attempts) * in_hand * fleet.worker_deaths / DAY:
-            found.again += site.weight
-            heapq.heappush(site.again, (start + fleet.lease, 1))
-            follows = max(follows, start + fleet.lease)  # a paced site is held by the worker that died
+        if lost:
+            follows = max(follows, start + fleet.lease)
         if site.left <= 0:
             return max(follows, site.again[0][0]) if site.again else None
         return follows
 
+    def _dies(self, start: float, in_hand: float) -> bool:
+        """Does the worker that has a page in hand from `start` on die before it is settled?"""
+        place = bisect_left(self._deaths, start)
+        near = place < len(self._deaths) and self._deaths[place] < start + in_hand
+        return near and self._chance.random() < 1 / self._fleet.workers
+
     def _failed(self, site: _Site, at: float, attempt: int) -> float:
         """Note the failure; seconds for which the site wants to be left alone."""
         which = self._chance.random()
-        for share, failure in FAILURES:
-            which -= share
-            if which <= 0:
-                break
-        decision = decide(
-            failure, attempt=attempt, max_attempts=ATTEMPTS, terms=RETRY, jitter=self._chance.random()
-        )
+        failure = next(one for upto, one in FAILURES if which < upto)
+        decision = decide(failure, attempt=attempt, max_attempts=ATTEMPTS, terms=RETRY, jitter=self._chance.random())
         if isinstance(decision, GiveUp):
             self._found.dead += site.weight
         else:
@@ -259,9 +268,9 @@ def web(sites: int, pages: float, *, exponent: float = 0.9) -> list[SiteClass]:
 
     def scaled(largest: float) -> list[SiteClass]:
         found = []
-        for place, (count, share) in enumerate(ranks):
+        for place, (many, share) in enumerate(ranks):
             for part, interval, latency, failing in paces:
-                own = count * part
+                own = many * part
                 whole = int(own) + (random.Random(f"{place}/{interval}").random() < own % 1)
                 if whole:
                     found.append(SiteClass(whole, max(1.0, largest * share), interval, latency, failing))
