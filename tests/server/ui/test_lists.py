@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+from gossamer.clock import VirtualClock
 from gossamer.model.record import Attempt, PageResult, Record
 from gossamer.project import record_table
 from gossamer.project.keys import LOCAL, SCOPES, Caller
@@ -13,6 +14,7 @@ from gossamer.project.open import open_project
 from gossamer.project.record_table import rank_of, sorted_table
 from gossamer.project.records import RecordFilter
 from gossamer.server.ui.charts import Series, hours, lane, lines
+from gossamer.server.ui.live import RAREST, STREAMS_EACH, Hub, version_of
 from gossamer.server.ui.row_page import RowFilters, row_page
 
 from ..serving import settings_of
@@ -129,3 +131,35 @@ def test_lanes_of_a_calendar_have_a_mark_for_each_run_below_the_clock() -> None:
     assert drawn.count("<rect") == 2
     assert 'aria-label="Runs of daily: 2"' in drawn
     assert hours(0.0, 86_400.0).count("<text") == 8
+
+
+@pytest.mark.asyncio
+async def test_a_tab_that_was_let_go_and_asks_again_costs_no_rendering_and_is_shown_nothing_older_than_a_page() -> None:
+    clock, made = VirtualClock(), list[int]()
+    hub = Hub(clock)
+
+    async def render() -> dict[str, str]:
+        made.append(1)
+        return {"one": f"rendering {len(made)}"}
+
+    async def holds() -> bool:
+        return True
+
+    async def look(seen: dict[str, str]) -> str:
+        """What a tab is sent beyond the streams of its reader: it is let go at once."""
+        events = hub.stream("view", render, person="ada", seen=seen, holds=holds)
+        return b"".join([event async for event in events]).decode()
+
+    held = [hub.stream("other", render, person="ada", seen={}, holds=holds) for _ in range(STREAMS_EACH)]
+    for stream in held:
+        await anext(stream)
+    assert "rendering 1" in await look({})
+    assert "rendering" not in await look({"one": version_of("rendering 1")})
+    assert len(made) == 1
+    hub.note("view", {"one": "a page"})
+    assert "a page" in await look({"one": version_of("rendering 1")})
+    assert len(made) == 1
+    clock.advance(RAREST + 1)
+    assert "rendering 2" in await look({"one": version_of("a page")})
+    for stream in held:
+        await stream.aclose()

@@ -67,6 +67,7 @@ class Hub:
     ) -> AsyncIterator[bytes]:
         """Events with the regions that differ from `seen`. `key` names what is rendered; `holds` says whether the
         person may still see it."""
+        self._forget_unwatched()
         shown = self._shown.setdefault(key, _Rendering())
         shown.watchers += 1
         brief = self._streams[person] >= STREAMS_EACH
@@ -76,11 +77,21 @@ class Hub:
                 yield event
         finally:
             shown.watchers -= 1
-            if not shown.watchers:
-                self._shown.pop(key, None)
             self._streams[person] -= 1
             if not self._streams[person]:
                 del self._streams[person]
+
+    def note(self, key: str, regions: Regions) -> None:
+        """A page was made just now: tabs that look at the same are not shown anything older."""
+        if (shown := self._shown.get(key)) is not None:
+            shown.regions, shown.at = regions, self._clock.monotonic()
+
+    def _forget_unwatched(self) -> None:
+        """A rendering outlives its last tab for a while: one that was let go asks again, and costs nothing then."""
+        oldest = self._clock.monotonic() - RAREST
+        self._shown = {
+            key: one for key, one in self._shown.items() if one.watchers or (one.at is not None and one.at > oldest)
+        }
 
     async def _events(
         self, shown: _Rendering, render: Render, seen: dict[str, str], brief: bool, holds: Callable[[], Awaitable[bool]]

@@ -113,6 +113,7 @@ class Dashboard:
             visitor = await self._gate.admit(request, view)
             visit = self._visit(request, visitor, filters_of(request, view.query))
             regions = await self._regions(view, visit)
+            self._hub.note(_sight_of(visit), regions)
             stream = f"/ui/live{request.url.path.removeprefix('/ui')}" if view.is_live(visit) else ""
             context = self._context(request, visitor, view.title) | self._context_of(visit)
             context |= {
@@ -238,9 +239,8 @@ class Dashboard:
                 address=f"/ui{request.url.path.removeprefix('/ui/live')}",
             )
             seen = seen_of(request.headers.get("last-event-id") or request.query_params.get("seen", ""))
-            sight = "admin" if visitor.caller.is_admin else f"{visitor.caller.id} {sorted(visitor.caller.scopes)}"
             events = self._hub.stream(
-                f"{link(visit.address, **visit.filters)} {sight}",
+                _sight_of(visit),
                 lambda: self._regions(view, visit),
                 person=visitor.id,
                 seen=seen,
@@ -355,6 +355,12 @@ def _failure_of(request: Request, error: Exception) -> ApiError:
     if failure.status >= 500:
         log.warning("%s %s: %s", request.method, request.url.path, error)
     return failure
+
+
+def _sight_of(visit: Visit) -> str:
+    """Equal for all who see the same page."""
+    sight = "admin" if visit.caller.is_admin else f"{visit.caller.id} {sorted(visit.caller.scopes)}"
+    return f"{link(visit.address, **visit.filters)} {sight}"
 
 
 class _Holding:
