@@ -39,11 +39,15 @@ MOST_BYTES = 16 * 1024 * 1024  # of results or records in one answer, roughly; o
 
 
 class JobReport(JobView, frozen=True, kw_only=True):
-    """A job, with one word for its status: queued, running, paused, completed, failed or cancelled."""
+    """A job, with one word for its status: queued, running, paused, completed, failed or cancelled. Some values stand
+    under two names, the second one being that which clients of such services look for."""
 
     job_id: str
     status: str
     failed: int  # as `dead`
+    started_at: str  # as `started`
+    rate: float  # as `pages_per_second`
+    eta: float | None  # as `eta_seconds`
     error: str | None  # why it failed
 
 
@@ -69,7 +73,16 @@ def _report(view: JobView) -> JobReport:
     status, error = _status(view), None
     if status == "failed":
         error = view.fault or "Not one of its pages could be had. See the errors of its results, or its dead letters."
-    return JobReport(**msgspec.structs.asdict(view), job_id=view.id, status=status, failed=view.dead, error=error)
+    return JobReport(
+        **msgspec.structs.asdict(view),
+        job_id=view.id,
+        status=status,
+        failed=view.dead,
+        started_at=view.started,
+        rate=view.pages_per_second,
+        eta=view.eta_seconds,
+        error=error,
+    )
 
 
 def _status(view: JobView) -> str:

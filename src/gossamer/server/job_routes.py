@@ -134,7 +134,7 @@ async def _progress(call: Call, job: Job) -> AsyncIterator[bytes]:
 
 def _moving(report: JobReport) -> JobReport:
     """Without what changes by itself as time goes by."""
-    return msgspec.structs.replace(report, seconds=0.0, pages_per_second=0.0, eta_seconds=None)
+    return msgspec.structs.replace(report, seconds=0.0, pages_per_second=0.0, rate=0.0, eta_seconds=None, eta=None)
 
 
 async def _job(call: Call, *, to_change: bool = False) -> Job:
