@@ -61,7 +61,8 @@ async def test_the_views_are_those_of_the_sqlite_file_and_show_the_same(
             await records.save([result(book())])
     connection = sqlite3.connect(tmp_path / "records.db")
     try:
-        views = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]
+        views = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")}
+        views -= {"attempts", "visits"}  # which are tables in PostgreSQL
         assert len(views) == 5
         for view in views:
             told = connection.execute(f"SELECT * FROM {view}")

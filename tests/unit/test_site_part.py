@@ -66,7 +66,7 @@ def test_a_pattern_that_takes_for_ever_ends_the_page_and_not_the_worker(monkeypa
     with pytest.raises(ParseFailed, match="Make it simpler"):
         list(spider.parse(page_of(f"<a href='{HOSTILE}'>x</a>")))
     with pytest.raises(Misconfigured, match="Make it simpler"):
-        spider.listed(Request(url=HOSTILE))
+        spider.from_source(Request(url=HOSTILE))
 
     # and many that take a little
     monkeypatch.setattr(site, "MATCHING", -1.0)
