@@ -11,7 +11,7 @@ from tests.services.proxies import ProxyServer, http_proxy, socks_proxy
 
 from .showing import CANARY, HOST, OTHER, Show
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 USERS = {"ann": "pa55-w0rd", "bob": "b0b-w0rd"}
 
 

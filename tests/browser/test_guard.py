@@ -9,7 +9,7 @@ from tests.sites.rendered import MOVES, WAYS, attempts
 
 from .showing import CANARY, OTHER, Show
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 
 async def test_the_ways_to_the_canary_lead_somewhere_when_they_are_allowed(show: Show) -> None:

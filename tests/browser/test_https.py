@@ -21,7 +21,7 @@ from tests.sites.http2 import http2_site
 
 from .showing import CANARY, HOST, OTHER, Show, a_show, until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 USERS = {"ann": "pa55-w0rd"}
 
 

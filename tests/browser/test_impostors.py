@@ -6,7 +6,7 @@ import pytest
 
 from .showing import OTHER, Show
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 FORGED = "<h1 id=forged>Everything for 1 EUR</h1>"
 BLOB = f"URL.createObjectURL(new Blob(['{FORGED}'], {{type: 'text/html'}}))"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sqlite3
 from datetime import timedelta
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -81,6 +82,7 @@ def test_every_setting_has_a_meaning():
 # Any: typer brings its own click in some versions, so there is no one class to name.
 
 
+@cache
 def verbs() -> dict[str, Any]:
     """Every verb by its full name, as the command itself knows them."""
     register([])
@@ -97,6 +99,7 @@ def verbs() -> dict[str, Any]:
     return found
 
 
+@cache
 def documented_verbs() -> dict[str, tuple[str, str]]:
     """The verb -> its heading and the text below."""
     sections = {title: text for title, text in sections_of(DOCS / "cli.md").items() if title.startswith("gossamer ")}

@@ -8,6 +8,8 @@ from tests.journey.commands import QUICK, all_of, gossamer
 from tests.journey.visiting import closed_port
 from tests.sites.hostile import hostile_site
 
+pytestmark = pytest.mark.long
+
 TWINS = """
 from gossamer import Spider
 

@@ -15,6 +15,7 @@ from tests.patience import PATIENCE
 
 from .test_article import FIRST, SECOND, page_of
 
+pytestmark = pytest.mark.long
 MANY = "{}," * 50_000
 PROSE = f"<p>{FIRST}</p><p>{SECOND}</p>"
 
