@@ -192,7 +192,7 @@ async def test_a_key_is_made_shown_once_and_revoked_after_a_question(screen: Scr
     cookies = "".join(str(one) for one in await page.context.cookies())
     assert text not in cookies
     made = next(one for one in await list_keys(screen.project) if one.name == "visitor")
-    assert (made.scopes, made.state) == (["jobs"], "active")
+    assert (made.scopes, made.state) == (("jobs",), "active")
     assert made.expires_at is not None
     assert ("POST /ui/keys/add", made.id, 201) in await screen.audited()
     visitor = await screen.person(key=text)
