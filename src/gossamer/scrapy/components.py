@@ -28,7 +28,7 @@ from twisted.python.failure import Failure as TwistedFailure
 
 from ..errors import Misconfigured, ParseFailed
 from ..parse.page_context import LONGEST_NAME, Stats, counted_here
-from .closing import Closing, End
+from .early_end import Closing, End
 from .engine import Engine
 
 SENT = ("engine_started", "engine_stopped", "spider_opened", "spider_closed", "spider_error", "spider_idle",

@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred, succeed
 from ..errors import FetchFailed, FetchRefused, ParseFailed
 from ..model.task import Request
 from ..parse.page_context import ask_here
-from .closing import USUAL, Closing
+from .early_end import USUAL, Closing
 from .responses import made_response, network_error
 
 NO_PAGE = (

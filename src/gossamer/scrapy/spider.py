@@ -33,9 +33,9 @@ from ..parse.spider import Spider, Start
 from ..pipeline.steps import Drop
 from ..settings import Settings
 from ..units import many
-from .closing import End
 from .components import ProjectCrawler, built, open_all, users_classes, words_of
 from .downloader import DownloaderMiddlewares
+from .early_end import End
 from .engine import NO_PAGE
 from .feeds import feed_fault, has_feeds, write_feeds
 from .items import ScrapyItem, item_of
