@@ -8,6 +8,7 @@ Bytes that make no sense become U+FFFD; nothing raises.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import turbohtml
 import turbohtml.detect  # registers the "whatwg-..." codecs, which follow the standard to the letter
@@ -19,6 +20,7 @@ _OPEN_FRAME = re.compile(rb"(<noscript[^>]{0,500}>\s{0,100}<iframe\b[^>]{0,2000}
 _MARKS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
 
 
+@lru_cache(maxsize=256)
 def charset_label(content_type: str) -> str | None:
     """The charset that a Content-Type header names, known or not."""
     match = _CHARSET.search(content_type)
@@ -27,8 +29,15 @@ def charset_label(content_type: str) -> str | None:
 
 def parse_html(body: bytes, content_type: str = "") -> turbohtml.Document:
     """The page's tree. Its `encoding` tells how the bytes were read."""
+    tree = _tree_of(body, content_type)
+    # Told by the tree, because to search the bytes of every page takes longer.
+    if tree.find("iframe") is not None and _OPEN_FRAME.search(body):
+        tree = _tree_of(_OPEN_FRAME.sub(rb"\1></iframe>", body), content_type)
+    return tree
+
+
+def _tree_of(body: bytes, content_type: str) -> turbohtml.Document:
     label = charset_label(content_type)
-    body = _OPEN_FRAME.sub(rb"\1></iframe>", body)
     if label is not None:
         try:
             return turbohtml.parse(body, encoding=label, detect_encoding=True, positions=False)

@@ -31,7 +31,7 @@ from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, Misconfigured, Permanent
 from ...model.page import Snapshot
 from ...store.contract import Segment
-from ...store.page_format import pack_page, unpack_page
+from ...store.page_format import PagePacker, unpack_page
 from .files import FolderFiles, private, sync_folder, translate
 
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one begun
@@ -68,7 +68,7 @@ class FolderArchive(FolderFiles):
         self._segment_bytes = segment_bytes
         self._pending_bytes = pending_bytes
         self._clock = clock or SystemClock()
-        self._compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
+        self._packer = PagePacker(level)
         self._lock = threading.Lock()  # one appender at a time, also when a caller was cancelled half-way
         self._segment: _Segment | None = None
         self._count = 0
@@ -139,7 +139,7 @@ class FolderArchive(FolderFiles):
             try:
                 day = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%d")
                 for snapshot in snapshots:
-                    frame = self._compressor.compress(pack_page(snapshot))
+                    frame = self._packer.frame(snapshot)
                     refs.append(self._segment_for(day).add(frame))
                 if self._segment is not None:
                     self._segment.settle(self._durable)

@@ -30,7 +30,7 @@ from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, Permanent
 from ...model.page import Snapshot
 from ...store.contract import Segment
-from ...store.page_format import pack_page, unpack_page
+from ...store.page_format import PagePacker, unpack_page
 from .bucket import (
     BucketAddress,
     beyond_end,
@@ -207,11 +207,11 @@ class ObjectArchive(ObjectFiles):
 
 def _compressed(snapshots: Sequence[Snapshot], level: int) -> list[list[bytes]]:
     """One frame per page, gathered into objects."""
-    compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
+    packer = PagePacker(level)
     objects: list[list[bytes]] = [[]]
     size = 0
     for snapshot in snapshots:
-        frame = compressor.compress(pack_page(snapshot))
+        frame = packer.frame(snapshot)
         if objects[-1] and size + len(frame) > OBJECT_BYTES:
             objects.append([])
             size = 0
