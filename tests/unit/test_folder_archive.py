@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-import msgspec
 import pytest
 import zstandard
 

@@ -132,7 +132,7 @@ def _fail_mistyped(error: Mistyped) -> NoReturn:
 
 # How many new objects there may be until Python looks for cycles among them. A page makes hundreds, and nearly all of
 # them go by themselves; with Python's own 700 a tenth of a crawl's time went into looking.
-LOOK_FOR_GARBAGE = (5_000, 20, 20)
+LOOK_FOR_GARBAGE = (20_000, 20, 20)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

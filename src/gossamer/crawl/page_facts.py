@@ -69,7 +69,7 @@ def facts_of(
         last_modified=last_modified,
         body_hash=sha256(snapshot.body).digest()[:16],
         parser=parser_version,
-        links=stored_links(task.url, requests, links_only) if (etag or last_modified) and requests else b"",
+        links=stored_links(requests, links_only) if (etag or last_modified) and requests else b"",
         spider=spider,
     )
 
@@ -79,40 +79,22 @@ def without_validators(facts: PageFacts) -> PageFacts:
     return msgspec.structs.replace(facts, etag="", last_modified="", links=b"")
 
 
-def stored_links(page: str, requests: Sequence[Request], links_only: bool) -> bytes:
+def stored_links(requests: Sequence[Request], links_only: bool) -> bytes:
     """Requests as they are kept: their JSON, packed. The links of a page are much alike, and pack to a seventh; where
     they are nothing but links, they are kept as runs of addresses with the same callback."""
     if links_only:
         runs = groupby(requests, key=attrgetter("kind"))
-        return _compress(
-            msgspec.json.encode([(kind, _shortened(page, [one.url for one in run])) for kind, run in runs])
-        )
+        return _compress(msgspec.json.encode([(kind, [one.url for one in run]) for kind, run in runs]))
     return _compress(msgspec.json.encode([request.storable() for request in requests]))
 
 
-def _shortened(page: str, urls: list[str]) -> str | list[str]:
-    """Addresses in one text, those near the page without what they share with it: first its folder, then `<` and what
-    follows the folder, `>` and what follows the host, or a blank and a whole address. As they are, where they hold
-    such a character themselves."""
-    folder = page[: page.rfind("/", 0, (page + "?").index("?")) + 1]
-    text = f"{folder} {' '.join(urls)}"
-    if text.count(" ") != len(urls) or "<" in text or ">" in text:
-        return urls
-    return folder + text[len(folder) :].replace(f" {folder}", "<").replace(f" {_site_part(folder)}", ">")
-
-
-def _site_part(folder: str) -> str:
-    """`https://shop.example/` of `https://shop.example/lamps/`."""
-    return folder[: folder.find("/", folder.find("//") + 2) + 1]
-
-
-def _whole(text: str | list[str]) -> list[str]:
-    """Addresses that were `_shortened`."""
-    if not isinstance(text, str):
-        return text
+def _whole(text: str) -> list[str]:
+    """Addresses as the version before wrote them: in one text, first the folder of the page, then `<` and what follows
+    the folder, `>` and what follows the host, or a blank and a whole address."""
     first = _SHORT.search(text)
     folder = text[: first.start()] if first is not None else text
-    starts = {"<": folder, ">": _site_part(folder), " ": ""}
+    site = folder[: folder.find("/", folder.find("//") + 2) + 1]
+    starts = {"<": folder, ">": site, " ": ""}
     return [starts[mark] + rest for mark, rest in _SHORT.findall(text, len(folder))]
 
 
@@ -132,7 +114,7 @@ def links_of(facts: PageFacts | None) -> list[Request]:
             found.append(entry)
         else:
             kind, urls = entry
-            found += [Request(url=url, kind=kind) for url in _whole(urls)]
+            found += [Request(url=url, kind=kind) for url in (_whole(urls) if isinstance(urls, str) else urls)]
     return found
 
 
