@@ -6,7 +6,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 HOMES = {
     "crawl": "crawl",
@@ -122,29 +122,24 @@ GROUPS = {
 
 
 class VerbList(TyperGroup):
-    """The verbs in the order of GROUPS."""
+    """The verbs in the order of GROUPS. Those whose home is not imported are there for the list alone."""
+
+    def __init__(self, **options: Any) -> None:  # Any: they differ from one version of typer to the next
+        super().__init__(**options)
+        loaded = dict(self.commands)
+        self.commands.clear()
+        for group, verbs in GROUPS.items():
+            for verb, words in verbs.items():
+                command: Any = loaded.get(verb) or TyperCommand(verb)
+                command.rich_help_panel, command.short_help = group, words
+                self.commands[verb] = command
 
     def list_commands(self, ctx: Any) -> list[str]:  # Any: its class depends on the version of typer
-        known = [verb for verbs in GROUPS.values() for verb in verbs if verb in self.commands]
-        return [*known, *(verb for verb in self.commands if verb not in known)]
+        return list(self.commands)
 
 
 def register(arguments: list[str]) -> None:
-    """Import the home of the verb that the command line names; all homes when it names none (help, a typo)."""
+    """Import the home of the verb that the command line names, if it names one."""
     named = next((word for word in arguments if not word.startswith("-")), None)
-    for home in [HOMES[named]] if named in HOMES else dict.fromkeys(HOMES.values()):
-        import_module(f".{home}", __package__)
-    if named not in HOMES:
-        _put_into_groups()
-
-
-def _put_into_groups() -> None:
-    from .app import app
-
-    places = {verb: (group, words) for group, verbs in GROUPS.items() for verb, words in verbs.items()}
-    for command in app.registered_commands:
-        if command.name in places:
-            command.rich_help_panel, command.short_help = places[command.name]
-    for group in app.registered_groups:
-        if group.name in places:
-            group.rich_help_panel, group.short_help = places[group.name]
+    if named in HOMES:
+        import_module(f".{HOMES[named]}", __package__)
