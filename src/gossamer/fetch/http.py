@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from io import BytesIO
+from itertools import chain
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
@@ -266,7 +267,7 @@ def _note_the_end(closed: asyncio.Future[None]) -> None:
 def _header_pairs(answer: PeerResponse | Answer, limit: int) -> tuple[tuple[str, str], ...]:
     # Names come as a subclass of str that serialisers do not take.
     pairs = tuple([(str(name), value) for name, value in answer.headers.items()])
-    text = "".join([part for pair in pairs for part in pair])
+    text = "".join(chain.from_iterable(pairs))
     if len(text) > limit:
         raise BadResponse(f"The response headers are longer than the limit of {limit} bytes (fetch.max_header).")
     if text.isascii():

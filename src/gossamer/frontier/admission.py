@@ -8,6 +8,8 @@ counted as duplicates here without asking it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from itertools import compress
+from operator import attrgetter, not_
 
 import msgspec
 
@@ -29,6 +31,7 @@ from ..model.url import (
 from .contract import Added
 
 _NOT_FOR_FILES = (DropReason.SCOPE, DropReason.DEPTH)
+_URL = attrgetter("url")
 MEMORY = 50_000  # addresses remembered per process; the oldest are forgotten and judged again
 
 
@@ -116,7 +119,9 @@ class Admission:
         offered: list[str] = []
         seen: set[bytes] = set()
         known = self._known
-        unknown = [request for request in requests if request.url not in known] if links_only else requests
+        unknown = requests
+        if links_only:
+            unknown = list(compress(requests, map(not_, map(known.__contains__, map(_URL, requests)))))
         duplicates = len(requests) - len(unknown)
         for request in unknown:
             plain = request.is_plain

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import difflib
 import traceback
-from collections.abc import AsyncIterable, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Iterable
+from itertools import compress, islice
+from operator import attrgetter, not_
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ MAX_YIELDS = 100_000
 _OURS = str(Path(__file__).resolve().parents[1])
 _MOST_FRAMES = 20
 _LONGEST_DETAIL = 20_000
+_KIND, _DATA = attrgetter("kind"), attrgetter("data")
 
 
 class ParsedPage(msgspec.Struct, frozen=True):
@@ -153,12 +156,12 @@ class _Basket:
         room: int,
         spider: Spider | None = None,
         alike: dict[int, Request] | None = None,
-        kinds: Sequence[str] = (),
+        kinds: Iterable[str] = (),
     ) -> None:
         self.callback = callback
         self._spider = spider
-        self._kinds = kinds  # the callbacks that there are
-        self._alike = alike if alike is not None else {}  # requests that need no closer look than the first of them
+        self._kinds = frozenset(kinds)  # the callbacks that there are
+        self._alike = alike if alike is not None else {}  # by identity, requests that are nothing but links
         self.items: list[AnyItem] = []
         self.requests: list[Request] = []
         self.links_only = True
@@ -166,23 +169,32 @@ class _Basket:
         self._nothings = 0
 
     def add_all(self, entries: Iterable[Any]) -> None:
-        """Add each entry. Requests like the one before, of which a page has dozens, take a shortcut."""
-        requests, room, astuple, alike = self.requests, self._room, msgspec.structs.astuple, self._alike
+        """Add each entry. Links, of which a page has dozens, are looked at all together."""
+        given = list(islice(entries, self._room + 1))
+        are_links = list(map(self._alike.__contains__, map(id, given)))
+        if True in are_links:
+            links = list(compress(given, are_links))
+            others = list(compress(given, map(not_, are_links)))
+            if (
+                self._kinds.issuperset(map(_KIND, links))
+                and not any(map(_DATA, links))
+                and not any(isinstance(other, Request) for other in others)  # the order of requests is the spider's
+            ):
+                self.requests += links
+                given = others
+        self._add_each(given)
+        self._check_room()
+
+    def _add_each(self, entries: Iterable[Any]) -> None:
+        """Requests like the one before take a shortcut."""
+        requests, astuple = self.requests, msgspec.structs.astuple
         like: tuple[Any, ...] | None = None  # the fields of the one before, without its URL
-        kind: str | None = None  # the callback of the one before, if `follow_all` made it
         for entry in entries:
             if type(entry) is not Request:
                 self.add(entry)
                 continue
-            if alike.get(id(entry)) is entry and not entry.data:
-                if entry.kind is kind and len(requests) < room:
-                    requests.append(entry)
-                else:
-                    self.add(entry)
-                    kind = entry.kind
-                continue
             fields = astuple(entry)[1:]
-            if fields == like and type(entry.url) is str and len(requests) < room:
+            if fields == like and type(entry.url) is str:
                 requests.append(entry)
             else:
                 self.add(entry)
@@ -190,7 +202,7 @@ class _Basket:
 
     def add(self, entry: Any) -> None:
         if isinstance(entry, Request):
-            link = self._alike.get(id(entry)) is entry and not entry.data
+            link = id(entry) in self._alike and not entry.data
             if not link or entry.kind not in self._kinds:  # what we made ourselves of a link cannot be wrong
                 fault = fault_of(entry)
                 if not fault and self._spider is not None and entry.errback is not None:
@@ -205,10 +217,12 @@ class _Basket:
             self._nothings += 1
         else:
             self._refuse(entry)
-        count = len(self.items) + len(self.requests) + self._nothings - 1
-        if count >= self._room:
+        self._check_room()
+
+    def _check_room(self) -> None:
+        if len(self.items) + len(self.requests) + self._nothings > self._room:
             raise _Unusable(
-                f"{self.callback} gave more than {count:,} items and requests for one page. Is there a loop that"
+                f"{self.callback} gave more than {self._room:,} items and requests for one page. Is there a loop that"
                 f" does not end? If not, spread them over several pages."
             )
 

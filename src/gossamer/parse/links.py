@@ -68,8 +68,11 @@ class LinkBase:
         """As `absolute`, at once: the links that pages of a site repeat cost next to nothing."""
         if self._encoding != "UTF-8":
             return list(self.absolute(links))
-        known, urls = _ROOTED.of(self._origin), list[str]()
-        for link, url in zip(links, map(known.get, links), strict=True):
+        found = list(map(_ROOTED.of(self._origin).get, links))
+        if all(found):
+            return cast("list[str]", found)
+        urls: list[str] = []
+        for link, url in zip(links, found, strict=True):
             if url is None:
                 try:
                     url = self.join(link)

@@ -7,6 +7,7 @@ Content that is no markup has no elements; selecting from it finds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import msgspec
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider, or its name
 _MOST_ALIKE = 100_000  # requests of one page that are remembered
+_HREF = methodcaller("attr", "href")
 
 
 class Page(PageFiles):
@@ -321,9 +323,12 @@ class Page(PageFiles):
     def _hrefs_of(self, selector: str) -> list[str]:
         """The hrefs of what is selected; what has none is left out."""
         tree = self.tree
-        found = compile_css(selector).of_document(tree) if tree is not None else ()
-        hrefs = [one.attr("href") if type(one) is Element else one if isinstance(one, str) else None for one in found]
-        return [href for href in hrefs if href is not None]
+        found = compile_css(selector).of_document(tree) if tree is not None else []
+        if {*map(type, found)} == {Element}:
+            hrefs = list(map(_HREF, found))
+        else:
+            hrefs = [_HREF(one) if type(one) is Element else one if isinstance(one, str) else None for one in found]
+        return hrefs if all(hrefs) else [href for href in hrefs if href is not None]
 
     def _hrefs_in(self, links: Iterable[Link]) -> Iterator[str]:
         for link in links:

@@ -18,7 +18,7 @@ from ..model.item import AnyItem, safe_text, type_name
 from ..model.record import RecordIdentity, Tally, day_of
 from ..process.signals import is_cancellation
 from ..settings.tables import Quality
-from .quality_rules import PRICES, Fault, Rule, faults_of, fill_of, own_faults
+from .quality_rules import PRICES, Fault, Rule, faults_of, fill_of, own_faults, values_of
 
 # One item as it was looked at: its type, its fields, which of them are filled, its faults, and the habits it completed.
 _Look: TypeAlias = tuple[str, tuple[str, ...], tuple[bool, ...], Sequence[Fault], Sequence[str]]
@@ -141,10 +141,11 @@ class Inspector:
         faults: list[Fault] = []
         faulty = 0
         for identity, item in items:
-            found = faults_of(item, self._terms, before=before.get(identity), broken=habits.broken)
+            values = values_of(item)
+            found = faults_of(item, self._terms, values=values, before=before.get(identity), broken=habits.broken)
             if self._rules:
                 found += self._own(item, page)
-            fields, filled = fill_of(item)
+            fields, filled = fill_of(values)
             looks.append((identity[0], fields, filled, found, habits.note(identity[0], fields, filled)))
             faults += found
             faulty += bool(found)

@@ -37,7 +37,7 @@ _ESCAPED = re.compile(r"&(?:amp|nbsp|quot|#39|#x27);")  # faulty in a text, righ
 _TEMPLATE = re.compile(r"\s*(?:\{\{[^{}\n]{0,80}\}\}|\$\{[^{}\n]{0,80}\})\s*")  # faulty where it is all there is
 _NOTHINGS = frozenset({"undefined", "null", "nan"})
 _LONGEST_NOTHING = max(map(len, _NOTHINGS))
-_DEBRIS_BEGINS = "\ufffdÃâÂ"
+_DEBRIS_BEGINS = re.compile("[\ufffdÃâÂ]")
 _BEFORE_NUMBERS = frozenset("+-._nNiIsS")  # what a number may begin with beside a digit: sign, point, NaN, infinity
 _LOOKED_AT = 20_000  # characters of a text in which debris is searched
 
@@ -67,9 +67,8 @@ def is_filled(value: object) -> bool:
     return value is not None and value is not msgspec.UNSET and value not in ("", [], {}, ())
 
 
-def fill_of(item: AnyItem) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+def fill_of(values: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[bool, ...]]:
     """The fields of an item, and which of them are filled."""
-    values = values_of(item)
     return tuple(values), tuple([is_filled(value) for value in values.values()])
 
 
@@ -82,11 +81,14 @@ def faults_of(
     item: AnyItem,
     terms: Quality,
     *,
+    values: Mapping[str, Any] | None = None,
     before: Mapping[str, Any] | None = None,
     broken: Broken = lambda type, field: False,
 ) -> list[Fault]:
-    """The faults that the built-in rules find. `before` is the stored data of the same record."""
-    values = values_of(item)
+    """The faults that the built-in rules find. `values` are those of the item, where they are known already; `before`
+    is the stored data of the same record."""
+    if values is None:
+        values = values_of(item)
     found: list[Fault] = []
     titles, prices, others = _meanings(tuple(values))
     if titles:
@@ -132,10 +134,15 @@ def _price_faults(
                 yield Fault(field, "price-unreadable", f"{field} is {values[field]!r:.60}, which holds no amount")
         elif not money.amount.is_finite() or money.amount <= 0:
             yield Fault(field, "price-not-positive", f"{field} is {money}")
-        elif terms.price_ceiling is not None and money.amount > Decimal(str(terms.price_ceiling)):
+        elif terms.price_ceiling is not None and money.amount > _exactly(terms.price_ceiling):
             yield Fault(field, "price-too-high", f"{field} is {money}, beyond {terms.price_ceiling:,.0f}")
         elif field == "price" and before is not None and terms.price_jump is not None:
             yield from _jump(money, price_of(before), terms.price_jump)
+
+
+@lru_cache(maxsize=16)
+def _exactly(setting: float) -> Decimal:
+    return Decimal(str(setting))
 
 
 def _jump(now: Money, before: Money | None, factor: float) -> Iterator[Fault]:
@@ -149,7 +156,7 @@ def _jump(now: Money, before: Money | None, factor: float) -> Iterator[Fault]:
 def _other_faults(values: Mapping[str, Any], terms: Quality) -> Iterator[Fault]:
     for field in RATINGS & values.keys():
         rating = _number(values[field])
-        if rating is not None and not (rating.is_finite() and 0 <= rating <= Decimal(str(terms.rating_max))):
+        if rating is not None and not (rating.is_finite() and 0 <= rating <= _exactly(terms.rating_max)):
             yield Fault(field, "rating-range", f"{field} is {rating}, outside 0 to {terms.rating_max:g}")
     for field in CURRENCIES & values.keys():
         prices = PRICES & values.keys()
@@ -162,7 +169,7 @@ def _debris_in(text: str) -> str:
         return text
     # To find a character is far cheaper than to ask a regular expression.
     entity = "&" in text and ";" in text
-    suspect = entity or "[object" in text or (not text.isascii() and any(char in text for char in _DEBRIS_BEGINS))
+    suspect = entity or "[object" in text or (not text.isascii() and _DEBRIS_BEGINS.search(text) is not None)
     match = _DEBRIS.search(text, 0, _LOOKED_AT) if suspect else None
     if match is None and "{" in text:
         match = _TEMPLATE.fullmatch(text)
