@@ -8,8 +8,6 @@ counted as duplicates here without asking it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from itertools import compress
-from operator import attrgetter, not_
 
 import msgspec
 
@@ -31,7 +29,6 @@ from ..model.url import (
 from .contract import Added
 
 _NOT_FOR_FILES = (DropReason.SCOPE, DropReason.DEPTH)
-_URL = attrgetter("url")
 MEMORY = 50_000  # addresses remembered per process; the oldest are forgotten and judged again
 
 
@@ -119,9 +116,7 @@ class Admission:
         offered: list[str] = []
         seen: set[bytes] = set()
         known = self._known
-        unknown = requests
-        if links_only:
-            unknown = list(compress(requests, map(not_, map(known.__contains__, map(_URL, requests)))))
+        unknown = [request for request in requests if request.url not in known] if links_only else requests
         duplicates = len(requests) - len(unknown)
         for request in unknown:
             plain = request.is_plain
