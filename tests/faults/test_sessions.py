@@ -40,9 +40,8 @@ class Park(Spider):
         yield Price(url=page.url, title=page.css("h1::text").get())
         yield from page.follow_all("a")
 """
-SETTINGS = (
-    '[lease]\nduration = "10s"\nmax_deliveries = 50\n[sessions]\nlogin_pause = "200ms"\n[retry]\nmax_attempts = 1'
-)
+# That a worker was killed is seen by its process id: no lease need be so short that a slow machine loses it.
+SETTINGS = '[lease]\nmax_deliveries = 50\n[sessions]\nlogin_pause = "200ms"\n[retry]\nmax_attempts = 1'
 
 
 class _Seeds:

@@ -201,7 +201,8 @@ class Sessions:
             return f"The page is logged out again after {times} logins of session {visit.session}."
         if failed:
             self._told(visit.session, kept, kept.error)
-        return ""
+        # Whoever saw the last of them fail does not come back to ask again: that may take longer than the pause.
+        return self._cannot_log_in(visit.session, kept) if failed and self._is_given_up(kept) else ""
 
     async def was_blocked(self, visit: Visit, *, for_sure: bool) -> None:
         """A page of a session of a pool was blocked."""
@@ -225,13 +226,12 @@ class Sessions:
                 if entry.kept.logged_in:
                     return
                 kept, now = entry.kept, self._clock.now()
-                if kept.failures >= self.terms.tries and now < kept.retry_at:
-                    raise LoginFailed(
-                        f"Session {session} cannot log in: {kept.error} It was tried {kept.failures} times in a row. "
-                        f"Mend login(), then run `gossamer sessions login {self._spider}` and replay the page."
-                    )
+                if self._is_given_up(kept) and now < kept.retry_at:
+                    raise LoginFailed(self._cannot_log_in(session, kept))
                 if may_begin(kept, now, self._is_gone):
-                    await self.log_in(session, login)
+                    made = await self.log_in(session, login)
+                    if made is not None and self._is_given_up(made):
+                        raise LoginFailed(self._cannot_log_in(session, made))
                     continue
                 wait = max(kept.retry_at - now, LOOK.total_seconds())
                 if self._clock.monotonic() + wait > deadline:
@@ -239,6 +239,15 @@ class Sessions:
                 await self._clock.sleep(wait)
         finally:
             entry.turn.release()
+
+    def _is_given_up(self, kept: KeptSession) -> bool:
+        return not kept.logged_in and kept.failures >= self.terms.tries
+
+    def _cannot_log_in(self, session: str, kept: KeptSession) -> str:
+        return (
+            f"Session {session} cannot log in: {kept.error} It was tried {kept.failures} times in a row. "
+            f"Mend login(), then run `gossamer sessions login {self._spider}` and replay the page."
+        )
 
     async def log_in(self, session: str, login: RunLogin) -> KeptSession | None:
         """Log the session in, if nobody else does; return what it is then, None where somebody else does."""
