@@ -55,7 +55,9 @@ class ValkeyServer:
             "--logfile", str(self._folder / "log"), "--daemonize", "no", "--protected-mode", "no", *self._options,
         ]  # fmt: skip
         if self._cluster:
+            # Nodes that hear nothing of each other for a while are not dead here, but on a loaded machine.
             command += ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
+            command += ["--cluster-node-timeout", str(int(PATIENCE * 1000))]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             preexec_fn=_die_with_parent,
