@@ -1,3 +1,5 @@
+"""Pages in a real browser: what scripts make, what is waited for, what goes out and what comes back."""
+
 from __future__ import annotations
 
 import asyncio
@@ -26,11 +28,11 @@ from tests.gates import HeldGate
 from tests.patience import PATIENCE
 from tests.sites.api import api_site
 from tests.sites.certificates import self_signed
-from tests.sites.hostile import Call, HostileSite, hostile_site, whole
+from tests.sites.hostile import HostileSite, hostile_site
 
 from .showing import CANARY, HOST, LIMITS, OTHER, Show, until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 HASTY = Limits(total=timedelta(seconds=1))  # for what ends by its limit alone
 
 
@@ -38,36 +40,10 @@ def paths(site: HostileSite) -> set[str]:
     return {seen.path for seen in site.log}
 
 
-async def test_what_scripts_make_is_in_the_body(show: Show) -> None:
-    response = await show.get(show.url("/rendered"))
-    assert b'<p class="name">Ada</p><p class="name">Grace</p>' in response.body
-    assert (response.status, response.headers.get("content-type")) == (200, "text/html; charset=utf-8")
-    assert (response.url, response.address, response.cut) == (show.url("/rendered"), "127.0.0.1", False)
-    assert response.wire_bytes > 100
-    assert response.seconds > 0
-
-
 async def test_letters_of_another_encoding_come_as_utf_8(show: Show) -> None:
     show.site.show("/latin", "<meta charset=latin-1><p>Zürich</p>".encode("latin-1"), kind="text/html")
     response = await show.get(show.url("/latin"))
     assert "Zürich" in response.body.decode("utf-8")
-
-
-async def test_a_page_is_waited_for_until_a_selector_is_there(show: Show) -> None:
-    # given a page that grows when its server says so
-    released = asyncio.Event()
-
-    async def answer_then(call: Call) -> None:
-        await released.wait()
-        await whole(call, b"")
-
-    show.site.shown["/later"] = answer_then
-    url = show.page("<p id=here></p><script>fetch('/later').then(() => here.className = 'late')</script>")
-    assert b'class="late"' not in (await show.get(url, wait_until="load")).body
-    waiting = asyncio.create_task(show.get(url, wait_for="#here.late"))
-    await until(lambda: len(show.site.seen("/later")) == 2, "the second page asks")
-    released.set()
-    assert b'class="late"' in (await waiting).body
 
 
 async def test_a_page_is_waited_for_as_long_as_wished(show: Show) -> None:
@@ -138,17 +114,6 @@ async def test_a_screenshot_is_a_png(show: Show) -> None:
     assert (await show.get(show.url("/rendered"))).screenshot == b""
 
 
-async def test_cookies_go_to_their_host_and_come_back(show: Show) -> None:
-    other = show.url("/data.json", OTHER)
-    url = show.page(f"<script>document.title = document.cookie; fetch('{other}')</script>", "Set-Cookie: new=1")
-    response = await show.get(url, ("Cookie", "a=1; b=two words"))
-    assert b"<title>a=1; b=two words" in response.body
-    assert show.site.seen("/page")[0].headers["cookie"] == "a=1; b=two words"
-    assert "cookie" not in show.site.seen("/data.json")[0].headers
-    assert response.headers.getall("set-cookie") == ["new=1"]
-    assert b"a=1" not in (await show.get(url)).body  # the next page knows nothing of it
-
-
 async def test_cookies_that_scripts_set_come_back(show: Show) -> None:
     url = show.page(
         f"""<script>document.cookie = "own=1"; document.cookie = "given=new; path=/; max-age=3600";
@@ -202,15 +167,6 @@ async def test_headers_go_with_the_document_and_with_nothing_else(show: Show) ->
     assert {seen.headers["user-agent"] for seen in show.site.log} == {"Test/1"}
 
 
-async def test_a_redirect_is_returned_and_not_followed(show: Show) -> None:
-    show.site.show("/moved", "", "Location: /rendered", "Set-Cookie: a=1", status=302)
-    response = await show.get(show.url("/moved"), ("X-Own", "1"))
-    assert (response.status, response.headers.get("location")) == (302, "/rendered")
-    assert (response.url, response.body) == (show.url("/moved"), b"")
-    assert response.headers.getall("set-cookie") == ["a=1"]
-    assert paths(show.site) == {"/moved"}
-
-
 async def test_a_script_may_move_on_within_the_site(show: Show) -> None:
     response = await show.get(show.page("<script>location = '/rendered'</script>"))
     assert response.url == show.url("/rendered")
@@ -236,11 +192,6 @@ async def test_json_and_text_come_as_they_are(show: Show) -> None:
     show.site.show("/long", b"x" * 500_000, kind="text/plain")
     long = await show.get(show.url("/long"))
     assert (len(long.body), long.cut) == (LIMITS.max_body, True)
-
-
-async def test_a_page_longer_than_the_limit_is_cut(show: Show) -> None:
-    response = await show.get(show.page("<script>document.write('x'.repeat(400000))</script>"))
-    assert (len(response.body), response.cut) == (LIMITS.max_body, True)
 
 
 @pytest.mark.parametrize(

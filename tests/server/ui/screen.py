@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from gossamer.client import AsyncClient
 from gossamer.demo.shop import Shop, open_shop
-from gossamer.fetch.browser.chromium import find_executable, wants_sandbox
+from gossamer.fetch.browser.chromium import FEATURES_OFF, find_executable, wants_sandbox
 from gossamer.project.keys import audit_lines
 from gossamer.project.open import Project
 from gossamer.server.run import Server, _config
@@ -60,6 +61,11 @@ class Screen(msgspec.Struct, frozen=True, kw_only=True):
         page.on("request", lambda asked: self._note(asked.url))
         return page
 
+    async def leave(self) -> None:
+        """Everybody closes the browser: what they had open asks no more."""
+        for context in self.browser.contexts:
+            await context.close()
+
     def _note(self, url: str) -> None:
         if not url.startswith((self.address, "data:", "about:")):
             self.errors.append(f"asked for {url}")
@@ -67,7 +73,7 @@ class Screen(msgspec.Struct, frozen=True, kw_only=True):
     async def person(self, *scopes: str, key: str | None = None, **how: Any) -> Page:
         """A browser of somebody with a key of these scopes, or of all."""
         page = await self.guest(**how)
-        name = f"{'-'.join(scopes) or 'all'} {len(self.browser.contexts)}"
+        name = f"{'-'.join(scopes) or 'all'} {uuid4().hex[:8]}"
         await sign_in(page, key or await self.served.new_key(name, *(scopes or ALL)))
         return page
 
@@ -110,8 +116,7 @@ async def a_screen(folder: Path, *, worker: bool = True, token: Any = None, **fl
                 yield screen
             finally:
                 served.app.state.dashboard.close()
-                for context in browser.contexts:
-                    await context.close()
+                await screen.leave()
     assert errors == [], errors
 
 
@@ -121,7 +126,7 @@ async def a_browser() -> AsyncIterator[Browser]:
         browser = await playwright.chromium.launch(
             executable_path=find_executable(),
             chromium_sandbox=wants_sandbox(),
-            args=["--disable-background-networking"],
+            args=["--disable-background-networking", f"--disable-features={','.join(FEATURES_OFF)}"],
         )
         try:
             yield browser
