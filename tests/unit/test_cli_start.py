@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
+import typer.main
+
+from gossamer.cli.app import app
+from gossamer.cli.verbs import HOMES, only, register
 from tests.unit.commandline import ProjectFolder
 from tests.unit.commandline import project as project
 from tests.unit.crawled import crawl_half
@@ -54,3 +59,16 @@ def test_commands_that_look_load_nothing_that_fetches(project: ProjectFolder) ->
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
+
+
+def test_only_the_verb_that_is_named_is_built() -> None:
+    register([])  # all of them, as for --help
+
+    def built(*words: str) -> Any:  # Any: its class depends on the version of typer
+        return typer.main.get_command(only(app, [*words]))
+
+    assert [*built("schedule", "list", "--json").commands] == ["schedule"]
+    assert [*built("schedule", "list", "--json").commands["schedule"].commands] == ["list"]
+    assert len(built("schedule", "--help").commands["schedule"].commands) > 5
+    assert [*built("crawl", "schedule").commands] == ["crawl"]
+    assert {*built("nonsense").commands} == {*HOMES}

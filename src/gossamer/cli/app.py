@@ -20,7 +20,7 @@ from rich.text import Text
 from ..errors import GossamerError, Misconfigured
 from ..settings import Settings, load
 from ..units import parse_duration, visible
-from .verbs import VerbList, register
+from .verbs import VerbList, only, register
 
 if TYPE_CHECKING:
     from ..project.open import Project
@@ -80,7 +80,7 @@ def run() -> None:
     gc.set_threshold(1_000_000)  # while everything is loaded, nothing of it is garbage
     try:
         register(sys.argv[1:])
-        sys.exit(app(prog_name="gossamer", standalone_mode=False))
+        sys.exit(only(app, sys.argv[1:])(prog_name="gossamer", standalone_mode=False))
     except GossamerError as error:
         fail(str(error))
     except (KeyboardInterrupt, typer.Abort):

@@ -1,11 +1,13 @@
-"""Which file holds which verb, and the list that `gossamer --help` shows. Only the file of the verb in use is imported:
-starting quickly is a feature."""
+"""Which file holds which verb, and the list that `gossamer --help` shows. Only the file of the verb in use is imported,
+and only that verb is built: starting quickly is a feature."""
 
 from __future__ import annotations
 
+from copy import copy
 from importlib import import_module
 from typing import Any
 
+from typer import Typer
 from typer.core import TyperCommand, TyperGroup
 
 HOMES = {
@@ -143,3 +145,17 @@ def register(arguments: list[str]) -> None:
     named = next((word for word in arguments if not word.startswith("-")), None)
     if named in HOMES:
         import_module(f".{HOMES[named]}", __package__)
+
+
+def only(app: Typer, words: list[str]) -> Typer:
+    """The app with the verb that the first word names and no other; the app itself when there is no such verb."""
+    commands = [command for command in app.registered_commands if command.name in words[:1]]
+    groups = [copy(group) for group in app.registered_groups if group.name in words[:1]]
+    if not commands and not groups:
+        return app
+    for group in groups:
+        if group.typer_instance is not None:
+            group.typer_instance = only(group.typer_instance, words[1:])
+    less = copy(app)
+    less.registered_commands, less.registered_groups = commands, groups
+    return less
