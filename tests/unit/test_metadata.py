@@ -24,6 +24,11 @@ def test_a_page_that_says_nothing_has_empty_facts() -> None:
     assert metadata_of(page_of("{}", content_type="application/json")) == Metadata()
 
 
+def test_a_page_is_read_for_its_facts_once() -> None:
+    page = page_of("<title>Tea</title><p>x")
+    assert page.metadata() is page.metadata()
+
+
 def test_the_head_of_a_page_is_read() -> None:
     found = facts(
         """<title> The  harbour | News </title><meta property="og:title" content="The harbour">

@@ -48,6 +48,7 @@ class Page(PageFiles):
         "_base",
         "_data",
         "_files",
+        "_metadata",
         "_selector",
         "_snapshot",
         "_text",
@@ -64,6 +65,7 @@ class Page(PageFiles):
         self._unread: dict[str, list[str]] = {}  # by key of an item: what a recipe found for it and could not read
         self._tree: Document | bool | None = False  # False: not looked at yet
         self._selector: Selector | None = None
+        self._metadata: metadata.Metadata | None = None
         self._base: LinkBase | None = None
         self._text: str | None = None
         self._data: dict[str, Any] | None = None
@@ -421,9 +423,11 @@ class Page(PageFiles):
 
     def metadata(self) -> metadata.Metadata:
         """What the page says about itself: title, canonical address, language, dates, feeds, other languages."""
-        from . import metadata
+        if self._metadata is None:
+            from . import metadata
 
-        return metadata.metadata_of(self)
+            self._metadata = metadata.metadata_of(self)
+        return self._metadata
 
     def tables(self, selector: str = "table", *, layout: bool = False) -> list[tables.Table]:
         """The tables of the page, spans unfolded. Tables that only place things are left out unless `layout`."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import turbohtml
 
-from ..metadata import Metadata, metadata_of
+from ..metadata import Metadata
 from .kind import KindOfPage, kind_of
 from .likelihood import MOST_LINES, likelihoods, share_kept, strike_unlikely
 from .main_content import choose, folded, strike_extras
@@ -68,7 +68,7 @@ def article_of(page: Page) -> Article | None:
     """The article of the page; None when the page has none."""
     if page.tree is None:
         return None
-    facts = metadata_of(page)
+    facts = page.metadata()
     content = _MainContent.in_page(page, facts)
     text, markdown = ("", "") if content is None else (content.text(), content.markdown(page))
     if len(text) < _SHORT and facts.article_body is not None and len(facts.article_body) > 2 * len(text):
