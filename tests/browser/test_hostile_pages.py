@@ -140,7 +140,7 @@ async def test_a_greedy_page_gets_so_much_and_no_more(show: Show, monkeypatch: p
     response = await show.get(show.url("/greedy"))
     assert b'id="here"' in response.body
     assert f"more than {MAX_REQUESTS} requests" in response.note
-    assert 1 < len(show.site.log) <= MAX_REQUESTS
+    assert len(show.site.log) <= MAX_REQUESTS  # or hardly any: it may be stopped before they reach the site
 
 
 async def test_a_page_that_never_stops_asking_is_stopped(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:

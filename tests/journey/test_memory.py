@@ -24,6 +24,8 @@ peak = next(line for line in Path("/proc/self/status").read_text().splitlines() 
 print(json.dumps({"done": report.counts.done, "dead": report.counts.dead, "peak": int(peak.split()[1]) // 1024}))
 """
 
+# A page is parsed for seconds, and no other is read meanwhile: on a slow machine that takes longer than a minute.
+PATIENT = QUICK.replace("60s", "1h").replace("100s", "1h")
 REFUSED = ["/huge-header", "/huge-status-line", "/many-headers"]
 BOMBS = [f"/bomb?with={names}" for names in ("gzip", "deflate", "br", "zstd", "gzip,gzip", "br,zstd", "zstd,gzip")]
 HUGE = [*BOMBS, *REFUSED, "/endless", "/endless-chunked", "/endless-gzip", "/nested"]
@@ -31,7 +33,7 @@ HUGE = [*BOMBS, *REFUSED, "/endless", "/endless-chunked", "/endless-gzip", "/nes
 
 async def peak_of(folder, url):
     folder.mkdir()
-    (folder / "gossamer.toml").write_text(QUICK)
+    (folder / "gossamer.toml").write_text(PATIENT)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SCRIPT, url, cwd=folder, stdout=asyncio.subprocess.PIPE
     )
@@ -46,7 +48,7 @@ async def test_bombs_and_endless_answers_do_not_fill_the_memory(tmp_path):
         assert small["done"] == 1
 
         site.robots = huge_robots
-        paths = [*HUGE, *(f"/endless?{n}" for n in range(14))]  # many at once: one tree of theirs takes 20 MB
+        paths = [*HUGE, *(f"/endless?{n}" for n in range(9))]  # many at once: one tree of theirs takes 20 MB
         huge = await peak_of(tmp_path / "huge", site.show("/start", "".join(f'<a href="{path}">' for path in paths)))
 
         assert (huge["done"], huge["dead"]) == (len(paths) + 1 - len(REFUSED), len(REFUSED))
