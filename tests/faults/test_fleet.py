@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 WORKERS = 4
 CONCURRENCY = 8
 IN_FLIGHT = 2 * CONCURRENCY  # of one worker at most: journeys that wait for long step aside for others
-PAGES = 2000
+PAGES = 1200
 SITE = {"hosts": 20, "pages": PAGES // 20, "latency_ms": 5, "body_bytes": 1500, "links": 5}
 INTERVAL = 0.5  # seconds
 LATE = 0.02  # seconds, see test_politeness.py
@@ -89,7 +89,7 @@ def test_a_killed_valkey_comes_back_with_all_that_was_settled(tmp_path, fleet):
         # A page whose lease was given by an answer that never arrived comes back when the lease is over.
         project = fleet.project(tmp_path, site, settings='[lease]\nduration = "10s"')
         with workers(*project.crew(WORKERS)) as crew:
-            for goal in (400, 1000):
+            for goal in (300, 700):
                 poll_until(lambda goal=goal: len(site.hits()) > goal, crew)
                 fleet.valkey.kill()
                 time.sleep(1)
@@ -103,10 +103,10 @@ def test_postgres_may_stop_and_die_while_the_crawl_goes_on(tmp_path, fleet):
     with park(**SITE) as site:
         project = fleet.project(tmp_path, site)
         with workers(*project.crew(WORKERS)) as crew:
-            poll_until(lambda: len(site.hits()) > 400, crew)
+            poll_until(lambda: len(site.hits()) > 300, crew)
             fleet.postgres.kill()  # in the middle of commits
             fetched = len(site.hits())
-            poll_until(lambda: len(site.hits()) > fetched + 400, crew)  # journeys go on, results wait in the spool
+            poll_until(lambda: len(site.hits()) > fetched + 300, crew)  # journeys go on, results wait in the spool
             assert list((tmp_path / "gossamer-data" / "spool").rglob("*"))
             fleet.postgres.start()
             wait_for_all(crew)
@@ -116,7 +116,7 @@ def test_postgres_may_stop_and_die_while_the_crawl_goes_on(tmp_path, fleet):
 
 def test_a_spool_that_is_full_makes_fetching_wait(tmp_path, fleet):
     with park(**SITE) as site:
-        project = fleet.project(tmp_path, site, settings='[store]\nspool_limit = "200KB"\nkeep_pages = false')
+        project = fleet.project(tmp_path, site, settings='[store]\nspool_limit = "100KB"\nkeep_pages = false')
         with workers(*project.crew(2)) as crew:
             poll_until(lambda: len(site.hits()) > 300, crew)
             fleet.postgres.stop()
@@ -139,7 +139,7 @@ def test_a_worker_cut_off_from_valkey_holds_nothing_up(tmp_path, fleet):
         project = fleet.project(tmp_path, site, settings='[lease]\nduration = "10s"')
         remote = f"redis://127.0.0.1:{cable.port}/0"
         with workers(*project.crew(3), project.start(GOSSAMER_STATE=remote)) as crew:
-            poll_until(lambda: len(site.hits()) > 400, crew)
+            poll_until(lambda: len(site.hits()) > 300, crew)
             cable.freeze()
             wait_for_all(crew[:3])
             cable.mend()
@@ -163,10 +163,10 @@ def test_an_archive_that_answers_500_is_waited_for(tmp_path, fleet):
         address = fleet.s3.address("troubled").replace(fleet.s3.endpoint, f"http://127.0.0.1:{cable.port}")
         project = fleet.project(tmp_path, site, archive=address)
         with workers(*project.crew(WORKERS)) as crew:
-            poll_until(lambda: len(site.hits()) > 400, crew)
+            poll_until(lambda: len(site.hits()) > 300, crew)
             cable.answer(b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             fetched = len(site.hits())
-            poll_until(lambda: len(site.hits()) > fetched + 400, crew)
+            poll_until(lambda: len(site.hits()) > fetched + 300, crew)
             assert cable.answered
             cable.mend()
             wait_for_all(crew)
