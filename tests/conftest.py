@@ -1,16 +1,24 @@
-"""Servers that the tests share: started once per session when a test asks for them, always stopped.
+"""Servers that the tests share: started once per session when a test asks for them, always stopped. And what makes
+the suite quick: folders in memory, no file imported in vain, long tests spread over all processes.
 
 An example of Hypothesis may take as long as it likes: how long says something about the machine only.
 """
 
 from __future__ import annotations
 
+import gc
+import os
+import re
+import shutil
 import signal
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from .services.mongo import lone_mongo as lone_mongo
 from .services.mongo import mongo as mongo
@@ -26,15 +34,80 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is where a shell has begun us in the background, and all that the tests start would be deaf to Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+MEMORY = Path("/dev/shm")
+ROOM = 6 << 30  # bytes; the tests of six processes need less than a fourth of it at any time
+_LONG_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.long\b", re.MULTILINE)
+_HAS_LONG = re.compile(r"\bmark\.long\b|\bBackends\b|\bcluster\b")
 _PLAIN = SimpleNamespace(params={})  # of a test without parameters
+# What takes longest begins first, so that nobody waits for it at the end.
+LONGEST = (
+    "journey/test_walkthrough", "journey/test_memory", "conformance/test_frontier_machine", "faults/test_alerts",
+    "server/test_killed", "journey/test_two_hundred_domains", "journey/test_wheel", "server/ui/test_frame",
+)  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Temporary folders are in memory where that has room: no test pulls the plug, so none needs a disk."""
+    if "TMPDIR" not in os.environ and _is_roomy(MEMORY):
+        folder = tempfile.mkdtemp(prefix="gossamer-", dir=MEMORY)
+        os.chmod(folder, 0o755)  # PostgreSQL may be another user
+        os.environ |= {"TMPDIR": folder, "PYTEST_DEBUG_TEMPROOT": str(MEMORY)}  # pytest clears up its own
+        tempfile.tempdir = None  # look again
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def _is_roomy(folder: Path) -> bool:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    runs_programs = not found.f_flag & getattr(os, "ST_NOEXEC", 0)
+    return os.access(folder, os.W_OK) and runs_programs and found.f_bavail * found.f_frsize >= ROOM
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file without a test that was asked for is not even imported."""
+    wanted = config.option.markexpr
+    if wanted not in ("long", "not long") or not collection_path.match("test_*.py"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    has_some = _HAS_LONG.search(text) if wanted == "long" else not _LONG_FILE.search(text)
+    return None if has_some else True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    gc.disable()  # what is collected stays for good, and need not be looked at
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+class SpreadLongTests(LoadFileScheduling):
+    """Tests of a file stay together: they share their servers. Not so long tests that have servers of their own."""
+
+    ALONE = ("tests/faults/", "tests/journey/", "tests/docs/")
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope: str = nodeid if nodeid.startswith(self.ALONE) else super()._split_scope(nodeid)
+        return scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
+    return SpreadLongTests(config, log) if config.option.markexpr == "long" else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before those that were not chosen are left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """On a cluster each suite runs as on one server, and takes longest of all."""
     for item in items:
         if "cluster" in getattr(item, "callspec", _PLAIN).params.values():
             item.add_marker(pytest.mark.long)
+    if config.option.markexpr == "long":
+        items.sort(key=lambda item: not item.nodeid.startswith(tuple(f"tests/{name}." for name in LONGEST)))
 
 
 @pytest.fixture(scope="session")

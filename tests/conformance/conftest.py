@@ -14,7 +14,7 @@ from .frontiers import Backends
 
 @pytest.fixture(scope="session", autouse=True)
 def patient_connections() -> Iterator[None]:
-    """A server that runs is reached, however long a loaded machine takes; a worker would try again, these tests do not."""
+    """However long a loaded machine takes: a worker would try again, these tests do not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connection, "CONNECT_SECONDS", PATIENCE)
         yield
