@@ -10,6 +10,8 @@ import pytest
 from tests.faults.commands import CommandProject, until
 from tests.sites.running import park
 
+pytestmark = pytest.mark.long
+
 BUDGET = 120
 SETTINGS = (
     f'[politeness]\nrate = "unlimited"\nrobots = false\n[crawl]\nconcurrency = 16\n[router]\nbudget_job = {BUDGET}\n'

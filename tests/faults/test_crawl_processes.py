@@ -13,6 +13,8 @@ import pytest
 from tests.faults.commands import CommandProject, is_alive, until
 from tests.sites.running import park
 
+pytestmark = pytest.mark.long
+
 PROCESSES = 3
 SHARED = '[politeness]\nrate = "unlimited"\nconcurrency = 12\n[crawl]\nconcurrency = 4\n[lease]\nmax_deliveries = 20'
 
@@ -57,7 +59,6 @@ def test_processes_do_one_crawl_and_one_of_them_speaks(folder):
         project.assert_sound()
 
 
-@pytest.mark.long
 def test_a_limit_holds_for_all_processes_together_and_small_crawls_make_one_job(folder):
     with park(pages=60, body_bytes=3000) as site:
         project = folder(site.seeds())
@@ -72,7 +73,6 @@ def test_a_limit_holds_for_all_processes_together_and_small_crawls_make_one_job(
         project.assert_sound()
 
 
-@pytest.mark.long
 def test_ctrl_c_drains_all_processes_and_the_output_has_what_is_done(folder):
     with park(pages=80, latency_ms=300, body_bytes=3000) as site:
         project = folder(site.seeds())
@@ -104,7 +104,6 @@ def test_what_is_wrong_is_said_once(folder):
         assert message in command.said()
 
 
-@pytest.mark.long
 def test_killed_processes_are_replaced_and_nothing_is_lost_or_doubled(folder):
     # given a crawl by three processes, of which one after the other is killed: the first, the helpers, then the parent
     chance = random.Random(19)
@@ -145,7 +144,6 @@ def test_killed_processes_are_replaced_and_nothing_is_lost_or_doubled(folder):
         project.assert_sound()
 
 
-@pytest.mark.long
 def test_the_first_process_killed_at_the_end_begins_no_other_job(folder):
     with park(pages=40, latency_ms=400, body_bytes=3000) as site:
         # given a first process that dies when hardly anything is left, so that its helpers end the job

@@ -11,11 +11,12 @@ from tests.faults.crawlers import Project, kill, wait_for
 from tests.patience import PATIENCE
 from tests.sites.running import park
 
+pytestmark = pytest.mark.long
+
 KILLS = 15
 CONCURRENCY = 16
 
 
-@pytest.mark.long
 def test_fifteen_kills_during_one_crawl_lose_nothing_and_double_nothing(tmp_path):
     # given a site of 2,000 pages, and a crawler that is killed again and again
     chance = random.Random(20)

@@ -73,6 +73,7 @@ def test_a_reader_fails_on_nothing(name: str) -> None:
     walk(name, 60, derandomize=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", READERS)
 def test_each_word_of_a_language_may_be_repeated_without_end(name: str) -> None:
     for word in READERS[name].words:

@@ -21,6 +21,8 @@ from tests.journey.commands import QUICK, Said, ended, gossamer
 from tests.journey.crawling import Heard, crawled, look, settings_for
 from tests.sites.hostile import HostileSite, hostile_site, noise
 
+pytestmark = pytest.mark.long
+
 PAGES = 60
 
 # The command as it is, but for the minute that it gives a disk to recover.
@@ -111,7 +113,6 @@ async def test_a_disk_that_gets_room_in_time_ends_nothing(small_disk, site):
     after.assert_adds_up()
 
 
-@pytest.mark.long
 async def test_a_disk_that_stays_full_ends_the_crawl_with_one_line_and_it_goes_on_later(small_disk, site):
     folder, enlarge = small_disk
     (folder / "gossamer.toml").write_text(BRIEFLY)

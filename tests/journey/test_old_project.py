@@ -6,7 +6,11 @@ import json
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from .old_project import PACKED, PRODUCTS, LampShop, gossamer, write_settings
+
+pytestmark = pytest.mark.long
 
 
 def printed(folder: Path, *words: str) -> str:

@@ -79,6 +79,7 @@ async def test_a_recipe_stores_what_the_spider_in_python_stores(tmp_path):
     assert "title: css h1 found nothing" in lost.message
 
 
+@pytest.mark.long
 async def test_a_drafted_recipe_crawls_the_shelf_that_it_was_drafted_from(tmp_path):
     (tmp_path / "gossamer.toml").write_text(QUICK.replace("max_attempts = 2", "max_attempts = 4"))
     async with open_shop() as shop:

@@ -66,6 +66,7 @@ def test_a_crawl_begins_no_run_of_a_schedule_and_names_the_command_that_does(pro
     assert project.sql("state.db", "SELECT count(*) FROM jobs WHERE name = 'pulse'") == [(0,)]
 
 
+@pytest.mark.long
 def test_every_tick_fetches_every_page_once_until_the_schedule_rests_and_nothing_is_left_behind(project, site):
     # given a scheduler and a worker, and a few ticks
     up = project.run("up")

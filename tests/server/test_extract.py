@@ -129,10 +129,10 @@ async def test_rules_that_cannot_be_followed_are_refused_and_nothing_is_begun(tm
         assert await door.project.state.jobs.jobs() == []
 
 
-SLOW: list[dict[str, Any]] = [
+SLOW = [
     {"a": {"css": "pre", "regex": r"^(a+)+$"}},
-    {"a": {"regex": r"(?:a|a)*b"}},
-    {"a": {"css": "pre", "transforms": [{"replace": r"(a*)*c", "with": ""}]}},
+    pytest.param({"a": {"regex": r"(?:a|a)*b"}}, marks=pytest.mark.long),
+    pytest.param({"a": {"css": "pre", "transforms": [{"replace": r"(a*)*c", "with": ""}]}}, marks=pytest.mark.long),
 ]
 
 

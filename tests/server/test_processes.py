@@ -65,6 +65,7 @@ async def test_with_json_logs_the_token_is_a_line_of_its_own(tmp_path: Path) -> 
     assert (await ended(server)).code == 0
 
 
+@pytest.mark.long
 async def test_an_address_that_others_can_reach_needs_a_key(tmp_path: Path) -> None:
     refused = await ended(await started(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0"))
     assert "gossamer keys add" in refused.one_line()
@@ -85,6 +86,7 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     assert "something else listens there" in refused.one_line()
 
 
+@pytest.mark.long
 async def test_keys_are_made_listed_and_revoked_on_the_command_line(tmp_path: Path) -> None:
     made = await ended(await started(tmp_path, "keys", "add", "laptop", "--expires", "90d"))
     assert re.fullmatch(r"gos_[0-9a-f]{10}_[0-9A-Za-z-]{43}\n", made.out)

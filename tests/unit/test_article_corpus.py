@@ -20,6 +20,7 @@ def test_articles_of_real_pages_are_found() -> None:
     assert min(score.precision, score.recall) >= 0.96
 
 
+@pytest.mark.long
 def test_the_report_names_ours_beside_others() -> None:
     lines = report()
 

@@ -417,6 +417,7 @@ SUBDOMAINS = [f"s{number}.localhost" for number in range(6)]
 MANY_RULES = "User-agent: *\n" + "".join(f"Disallow:/{number:x}\n" for number in range(40_000))  # 75 KB, packed
 
 
+@pytest.mark.long
 async def test_robots_txt_of_many_subdomains_take_bounded_memory() -> None:
     guard = AddressGuard(allow_hosts=frozenset(SUBDOMAINS))
     async with hostile_site() as site, AiohttpTransport(guard) as transport:

@@ -92,6 +92,7 @@ async def after(server: MongoServer, prefix: str, *, cut: int | None, done: bool
         return await everything(store), writes
 
 
+@pytest.mark.long
 async def test_a_batch_that_is_cut_short_anywhere_and_stored_again_leaves_what_it_leaves(
     lone_mongo: MongoServer,
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_spider_of_the_project_goes_before_one_of_ours_with_the_same_name(proj
     assert (page["_meta"]["type"], page["title"]) == ("WebPage", "Bare")  # whose crawl began with a mere address
 
 
+@pytest.mark.long
 def test_a_dry_run_foretells_what_the_run_does(project):
     spider(project)
     project.fill(crawled("shop", {"/list": "<li>1</li><li>2</li><li>3</li>"}))
@@ -98,6 +99,7 @@ def test_a_dry_run_foretells_what_the_run_does(project):
     assert "0 would be new or changed" in reparse(project, "--dry-run").out
 
 
+@pytest.mark.long
 def test_what_one_spider_parses_does_not_make_the_records_of_another_gone(project):
     spider(project)
     spider(project, "Other", file="other.py", item="Same")
@@ -115,6 +117,7 @@ def test_what_one_spider_parses_does_not_make_the_records_of_another_gone(projec
     assert len(project.run("export").lines) == 2
 
 
+@pytest.mark.long
 def test_a_spider_that_is_not_here_or_was_renamed(project):
     spider(project, more='name = "shop.example"')
     project.fill(crawled("shop.example", {"/list": "<li>1</li>"}))
@@ -201,6 +204,7 @@ async def test_portions_are_bounded_by_pages_and_by_bytes(lengths, cut):
 # -- as a job ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_workers_do_what_is_left_to_them_and_people_pause_and_cancel_it(project):
     spider(project)
     project.fill(crawled("shop", {f"/{n}": f"<h1>{n}</h1>" for n in range(5)}, kind="detail"))

@@ -21,6 +21,8 @@ from tests.patience import PATIENCE
 from ..conformance.frontiers import sqlite_lab
 from .spooling import visit
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 KEEPER = """

@@ -439,6 +439,7 @@ class Counter:
         return [0] * len(results)
 
 
+@pytest.mark.long
 async def test_a_long_spool_is_emptied_in_flat_memory(tmp_path: Path, ears: Ears) -> None:
     body = os.urandom(1000)
     pages = 20_000

@@ -23,7 +23,7 @@ from gossamer.server.ui.views import VIEWS
 from ..serving import serving, settings_of
 from .screen import Screen, a_browser, sign_in
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 # Every text of the line about the connection, in the order in which a person sees them.
 NOTE_CONNECTION = """() => {
     const line = document.getElementById("connection");
@@ -33,7 +33,6 @@ NOTE_CONNECTION = """() => {
 PLAIN = [view for view in VIEWS if "{" not in view.path]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing_serious(screen: Screen, scheme: str) -> None:
     job = await screen.crawl(limit=40)
@@ -48,7 +47,6 @@ async def test_axe_finds_nothing_serious(screen: Screen, scheme: str) -> None:
     assert found == {}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("width", [390, 2560])
 async def test_no_view_is_wider_than_the_screen(screen: Screen, width: int) -> None:
     job = await screen.crawl(limit=20)
@@ -122,7 +120,6 @@ async def test_a_value_that_cannot_be_read_from_an_address_is_told(screen: Scree
     screen.errors.clear()
 
 
-@pytest.mark.long
 async def test_a_server_that_is_started_again_is_found_by_the_open_tab(chromium: None, tmp_path: Path) -> None:
     async with serving(settings_of(tmp_path), worker=False) as served, a_browser() as browser:
         with listen("127.0.0.1", 0) as listener:

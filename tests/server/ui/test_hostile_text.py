@@ -29,7 +29,7 @@ from gossamer.server.ui.views import VIEWS
 
 from .screen import Screen, a_screen
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 CORPUS = (
     "<script>window.ran = 1</script>",
@@ -189,7 +189,6 @@ def paths(job: str, letter: int) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.long
 async def test_no_view_runs_or_asks_for_anything_that_a_stranger_wrote(screen: Screen, filled: tuple[str, int]) -> None:
     page, dialogs = await opened(screen)
     seen = 0
