@@ -106,6 +106,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "cluster" in getattr(item, "callspec", _PLAIN).params.values():
             item.add_marker(pytest.mark.long)
+    if config.option.markexpr == "not long":
+        for path in {item.path for item in items if item.get_closest_marker("long") is not None}:
+            if not _HAS_LONG.search(path.read_text(encoding="utf-8")):
+                raise pytest.UsageError(f"{path} has long tests, and `make test-long` does not see it: see _HAS_LONG.")
     if config.option.markexpr == "long":
         items.sort(key=lambda item: not item.nodeid.startswith(tuple(f"tests/{name}." for name in LONGEST)))
 
