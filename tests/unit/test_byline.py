@@ -27,6 +27,11 @@ TEXT = f"<p>{FIRST} {SECOND}</p>" * 3
         ("<h3 class=PostUser-name>seven_of_9</h3>", ("seven_of_9",)),
         ("<p>May 3, 2024 · Ann Lee</p>", ("Ann Lee",)),
         ("<p>by Ann Lee - 2024-05-03<br>Updated: 2024-05-04</p>", ("Ann Lee",)),
+        ("<p>by Ann Lee ● December 23, 2025 ● 6 min read</p>", ("Ann Lee",)),
+        ("<p>Posted by seven_of_9 on Friday May 3, 2024</p>", ("seven_of_9",)),
+        ("<p>by seven_of_9 » May 3, 2024</p>", ("seven_of_9",)),
+        ("<p>Posted by the staff on May 3, 2024</p>", ()),
+        ("<p>Posted by seven_of_9</p>", ()),
         ("<p><a href=/user/login>Login</a></p>", ()),
         ("<p><a href=/team/new-england>New England</a></p>", ()),
         ("<p>May 3, 2024 in Boats</p>", ()),
@@ -90,6 +95,16 @@ def test_dates_far_from_the_title_and_in_the_text_are_not_read() -> None:
 def test_without_a_heading_the_line_that_is_the_title_of_the_page_is_its_title() -> None:
     head = "<head><title>The harbour at noon | News</title></head>"
     facts = page_of(f"{head}<p>Menu</p><p>The harbour at noon</p><p>By Ann Lee</p><p>May 3, 2024</p>{TEXT}").metadata()
+
+    assert (facts.authors, facts.published) == (("Ann Lee",), datetime(2024, 5, 3))
+
+
+def test_the_name_of_the_site_is_not_its_title_though_it_is_the_heading() -> None:
+    head = "<head><title>The harbour at noon</title></head>"
+    menu = "".join(f"<p>Department {n}</p>" for n in range(20))
+    body = f"<h1>News</h1>{menu}<p>The harbour at noon</p><p>By Ann Lee</p><p>May 3, 2024</p>{TEXT}"
+
+    facts = page_of(head + body).metadata()
 
     assert (facts.authors, facts.published) == (("Ann Lee",), datetime(2024, 5, 3))
 

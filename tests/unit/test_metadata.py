@@ -82,10 +82,34 @@ def test_feeds_and_languages_are_absolute_addresses() -> None:
             ("Ann Author",),
         ),
         (ld('{"@type": "Article", "author": 7}') + '<meta name=author content="Ann Author">', "", ("Ann Author",)),
+        (ld('{"@type": "Article", "author": "Ann Author", "headline": "Of\nboats",}'), "", ("Ann Author",)),
     ],
 )
 def test_authors_are_found_where_pages_name_them(head: str, body: str, authors: tuple[str, ...]) -> None:
     assert facts(head, body).authors == authors
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "authors"),
+    [
+        ('<meta property=og:site_name content="The News">', "<p>By Ann Lee</p>", ("Ann Lee",)),
+        (ld('{"@type": "Organization", "name": "the news"}'), "<p>By Ann Lee</p>", ("Ann Lee",)),
+        ('<meta property=og:site_name content="The News">', "<p>Of boats</p>", ("The News",)),
+        ("", "<p>By Ann Lee</p>", ("The News",)),
+    ],
+)
+def test_a_person_whom_readers_see_is_believed_before_the_site_that_names_itself(
+    head: str, body: str, authors: tuple[str, ...]
+) -> None:
+    stated = '<meta name=author content="The News">'
+
+    assert facts(f"{head}{stated}", f"<h1>The harbour at noon</h1>{body}").authors == authors
+
+
+@pytest.mark.parametrize("name", ["published", "published-date", "publish_date", "dc.date.issued", "Published_Time"])
+@pytest.mark.parametrize("day", ["2024-05-06", "May 6, 2024", "6 May 2024"])
+def test_the_day_of_publication_is_read_however_its_tag_and_the_day_are_written(name: str, day: str) -> None:
+    assert facts(f'<meta name="{name}" content="{day}">').published == datetime(2024, 5, 6)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 Read only where the page's metadata is silent. A date must have day, month and year, a line with it must be short and
 must not speak of a change ("updated"); a name must follow "by", stand beside the date with nothing else, stand in an
-element that is called after authors, or link to the page of an author or user. The title is the <h1>, or the first line
-that the page gives as its title. Lines far from it, and lists of dated entries, are not read: nothing is better than a
-wrong name.
+element that is called after authors, or link to the page of an author or user. "By" and one word are a user's name
+where the line has a date. The title is the <h1>, or the first line that the page gives as its title. Lines far from it,
+and lists of dated entries, are not read: nothing is better than a wrong name.
 
 How it fails: what is not found is None or empty; nothing raises. Costs grow with the size of the page.
 """
@@ -26,8 +26,8 @@ _SHORT = 100  # letters of a line with a date or a name
 _TITLE = 12  # letters of a title in a line that is no <h1>
 _FIRM = 200  # letters of a paragraph of the text itself
 _BY = re.compile(
-    r"(?:^|[|·•–—-]\s*)(?:(?:article|story|words|post|posted|written|published|authored)\s+)?"
-    r"(?:by|author|von|par|por)\b\s*:?\s+(?P<names>[^|·•–—:;()\[\]\d]{3,80})",
+    r"(?:^|[|·•●・–—-]\s*)(?:(?:article|story|words|post|posted|written|published|authored)\s+)?"
+    r"(?:by|author|von|par|por)\b\s*:?\s+(?P<names>[^|·•●・»–—:;()\[\]\d]{3,80})",
     re.IGNORECASE,
 )
 _LABEL = re.compile(r"(?:(?:written|posted|published|authored)\s+)?(?:by|author|von|par|por)\s*:?", re.IGNORECASE)
@@ -91,13 +91,15 @@ def byline_of(tree: Document, titles: frozenset[str] = frozenset()) -> Byline:
 
 def _title_at(outline: Outline, lines: list[Paragraph], titles: frozenset[str]) -> int | None:
     """The line that is the title."""
-    for at, one in enumerate(lines):
-        if outline.tags[one.block] == "h1" and one.letters > 3:
-            return at
-    for at, one in enumerate(lines):
-        if one.letters >= _TITLE and " ".join(one.text(outline.struck).lower().split()) in titles:
-            return at
-    return None
+    headings = [at for at, one in enumerate(lines) if outline.tags[one.block] == "h1" and one.letters > 3]
+    stated = [
+        at
+        for at, one in enumerate(lines)
+        if one.letters >= _TITLE and " ".join(one.text(outline.struck).lower().split()) in titles
+    ]
+    # A short <h1> is the name of the site, unless nothing else is a title.
+    firm = [at for at in headings if lines[at].letters >= _TITLE]
+    return next(iter([*(at for at in stated if at in headings), *firm, *stated, *headings]), None)
 
 
 def _time_in(outline: Outline, line: Paragraph) -> datetime | None:
@@ -121,10 +123,13 @@ def _names_in(outline: Outline, line: Paragraph, text: str, labelled: bool) -> t
         people = [name for name in names if _is_name(name)]
         if people and _is_name(names[0]):
             return tuple(people[:5])
+        handle = text[found.start("names") :].split()[0].rstrip(",:")
+        if shown_date(text) is not None and _is_name(handle, handle=True):
+            return (handle,)
     if labelled and _is_name(text):
         return (text,)
     day, rest = split_date(text)
-    if day is not None and _is_name(rest := rest.strip(" ,|·•–—-")):
+    if day is not None and _is_name(rest := rest.strip(" ,|·•●・–—-")):
         return (rest,)
     block = line.block
     pieces = [(element, " ".join(piece.split())) for element, piece in line.pieces[:8] if piece.strip()]

@@ -21,7 +21,8 @@ import msgspec
 from turbohtml import Document, Element
 
 from ..errors import InvalidUrl
-from .dates import CHANGE, page_date
+from .dates import CHANGE, page_date, shown_date
+from .structured import json_ld_blocks
 
 if TYPE_CHECKING:
     from .byline import Byline
@@ -32,16 +33,19 @@ _FEEDS = frozenset(
 )
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*$")
 _BY = re.compile(r"(?:written\s+)?(?:by|von|par|por|di|door|автор:?)\s+", re.IGNORECASE)
-_AUTHOR_TAGS = ("author", "article:author", "parsely-author", "sailthru.author", "dc.creator", "dcterms.creator", "byl")
+# Names of <meta>, without the dots, hyphens and underscores that sites write into them.
+_AUTHOR_TAGS = ("author", "article:author", "parselyauthor", "sailthruauthor", "dccreator", "dctermscreator", "byl")
 _PUBLISHED_TAGS = (
-    "article:published_time", "article:published", "datepublished", "parsely-pub-date", "sailthru.date", "pubdate",
-    "publishdate", "publish-date", "publication_date", "og:published_time", "dcterms.created", "dc.date.issued",
-    "dcterms.issued", "dc.date", "dcterms.date", "date",
+    "article:publishedtime", "article:published", "datepublished", "parselypubdate", "sailthrudate", "pubdate",
+    "publishdate", "publisheddate", "publishedtime", "publishedat", "published", "publicationdate", "og:publishedtime",
+    "dctermscreated", "dcdateissued", "dctermsissued", "dcdate", "dctermsdate", "date",
 )  # fmt: skip
 _MODIFIED_TAGS = (
-    "article:modified_time", "article:modified", "og:updated_time", "datemodified", "lastmod", "last-modified",
-    "dcterms.modified", "dc.date.modified",
+    "article:modifiedtime", "article:modified", "og:updatedtime", "datemodified", "modifieddate", "lastmod",
+    "lastmodified", "dctermsmodified", "dcdatemodified",
 )  # fmt: skip
+_SITE_TAGS = ("og:sitename", "applicationname")
+_PUNCTUATION = str.maketrans("", "", ".-_")
 _BYLINES = '[itemprop~="author"], [rel~="author"], .byline, .author'
 _PARTS = re.compile(r"comment|repl(?:y|ies)|review|testimonial|related|sidebar", re.IGNORECASE)  # names of elements
 _LEVELS = 12  # elements around a byline that are looked at
@@ -55,6 +59,7 @@ _ARTICLE_TYPES = frozenset((
     "opinionnewsarticle", "posting", "recipe", "report", "reportagenewsarticle", "reviewnewsarticle",
     "satiricalarticle", "scholarlyarticle", "socialmediaposting", "techarticle",
 ))  # fmt: skip
+_ORGANISATIONS = frozenset(("corporation", "localbusiness", "newsmediaorganization", "onlinestore", "organization"))
 _PAGE_TYPES = frozenset(
     ("webpage", "itempage", "aboutpage", "faqpage", "profilepage", "medicalwebpage", "creativework")
 )
@@ -115,7 +120,7 @@ class _MetadataReader:
         return Metadata(
             title=_one_line(self._page.title) or og_title,
             headline=next(iter(headlines), None) or og_title,
-            description=head.first("description", "og:description", "twitter:description", "dc.description")
+            description=head.first("description", "og:description", "twitter:description", "dcdescription")
             or next(json_ld.texts("description"), None),
             canonical=self._first_address(self._hrefs("canonical"), head.all("og:url")),
             language=self._language(),
@@ -125,12 +130,12 @@ class _MetadataReader:
             or self._byline.published,
             modified=self._date(json_ld.texts("dateModified"), _MODIFIED_TAGS, "dateModified") or self._byline.modified,
             image=self._first_address(
-                head.all("og:image:secure_url", "og:image", "og:image:url", "twitter:image", "twitter:image:src"),
+                head.all("og:image:secureurl", "og:image", "og:image:url", "twitter:image", "twitter:image:src"),
                 json_ld.addresses("image"),
                 json_ld.addresses("thumbnailUrl"),
                 self._hrefs("image_src"),
             ),
-            site_name=head.first("og:site_name", "application-name")
+            site_name=head.first(*_SITE_TAGS)
             or next(json_ld.named("publisher"), None)
             or next(json_ld.named("isPartOf"), None),
             keywords=self._keywords(),
@@ -148,19 +153,20 @@ class _MetadataReader:
     def _language(self) -> str | None:
         root = self._tree.root
         given = [root.attr("lang") or root.attr("xml:lang") if root is not None else None]
-        given += [self._page.headers.get("content-language"), self._head.first("content-language")]
-        given += [*self._json_ld.texts("inLanguage"), self._head.first("og:locale", "dc.language")]
+        given += [self._page.headers.get("content-language"), self._head.first("contentlanguage")]
+        given += [*self._json_ld.texts("inLanguage"), self._head.first("og:locale", "dclanguage")]
         for value in given:
             if value and _LANGUAGE.match(value.strip()):
                 return value.strip().replace("_", "-")
         return None
 
     def _authors(self) -> tuple[str, ...]:
-        for names in (self._json_ld.named("author"), self._head.all(*_AUTHOR_TAGS), self._shown_authors()):
-            found = _people(names)
-            if found:
-                return found
-        return self._byline.authors
+        """The authors that the page states; where that is only the site itself, the person whom its readers see."""
+        stated = _people(self._json_ld.named("author")) or _people(self._head.all(*_AUTHOR_TAGS))
+        site = {name.casefold() for name in (*self._head.all(*_SITE_TAGS), *self._json_ld.organisations)}
+        if stated and not all(name.casefold() in site for name in stated):
+            return stated
+        return self._byline.authors or stated if stated else _people(self._shown_authors()) or self._byline.authors
 
     @cached_property
     def _byline(self) -> Byline:
@@ -188,7 +194,7 @@ class _MetadataReader:
 
     def _date(self, claims: Iterable[str], tags: tuple[str, ...], itemprop: str) -> datetime | None:
         for claim in (*claims, *self._head.all(*tags)):
-            found = page_date(claim)
+            found = page_date(claim) or shown_date(claim)
             if found is not None:
                 return found
         for element in self._tree.select(f'[itemprop~="{itemprop}"]')[:20]:
@@ -209,7 +215,7 @@ class _MetadataReader:
 
     def _keywords(self) -> tuple[str, ...]:
         head = self._head
-        return _parts([*head.all("keywords", "news_keywords"), *self._json_ld.texts("keywords")]) or _once(
+        return _parts([*head.all("keywords", "newskeywords"), *self._json_ld.texts("keywords")]) or _once(
             head.all("article:tag")
         )
 
@@ -263,7 +269,7 @@ class _HeadTags:
             for attribute in ("property", "name", "itemprop", "http-equiv"):
                 name = element.attr(attribute)
                 if name and not (attribute == "itemprop" and _is_of_part(element)):
-                    self._metas.setdefault(name.strip().lower(), []).append(content)
+                    self._metas.setdefault(name.strip().lower().translate(_PUNCTUATION), []).append(content)
         self.links: list[tuple[frozenset[str], dict[str, str]]] = []
         for element in document.select("link[rel][href]")[:_MOST_TAGS]:
             rel = frozenset((element.attr("rel") or "").lower().split())
@@ -290,6 +296,7 @@ class _JsonLdFacts:
 
     def __init__(self, document: Document) -> None:
         self._by_id: dict[str, dict[str, Any]] = {}  # Any: it is any JSON
+        self.organisations: list[str] = []
         articles: list[dict[str, Any]] = []
         pages: list[dict[str, Any]] = []
         for node in self._nodes(document):
@@ -301,13 +308,15 @@ class _JsonLdFacts:
             name = node.get("@id")
             if isinstance(name, str) and len(node) > 1:
                 self._by_id.setdefault(name, node)
+            if kinds & _ORGANISATIONS and isinstance(called := node.get("name"), str):
+                self.organisations.append(called.strip())
         self.is_article = bool(articles)
         self._described = articles[:1] + pages[:1]
 
     @staticmethod
     def _nodes(document: Document) -> Iterator[dict[str, Any]]:
         """The objects of all blocks, outer ones first; at most _MOST_NODES."""
-        level: list[Any] = list(document.json_ld())
+        level: list[Any] = json_ld_blocks(document)
         budget = _MOST_NODES
         while level and budget > 0:
             deeper: list[Any] = []
