@@ -83,7 +83,7 @@ class Project:
         """Both files are whole, and the states of all URLs add up to what was discovered."""
         for file in ("state.db", "records.db"):
             assert self.sql(file, "PRAGMA integrity_check") == [("ok",)]
-        states = Counter(dict(self.sql("state.db", "SELECT state, count(*) FROM urls GROUP BY state")))
+        states = Counter(dict(self.sql("state.db", "SELECT state, count(*) FROM url_list GROUP BY state")))
         counted = self.sql(
             "state.db",
             "SELECT sum(discovered), sum(duplicates), sum(queued), sum(waiting), sum(leased), sum(done), "

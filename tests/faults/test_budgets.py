@@ -39,7 +39,7 @@ def is_at_rest(project, crew) -> bool:
     """Everybody has joined, and whatever is left waits."""
     if not all("park-1" in worker.said() for worker in crew):
         return False
-    open_ = project.sql("state.db", "SELECT count(*) FROM urls WHERE state IN ('queued', 'leased')")
+    open_ = project.sql("state.db", "SELECT count(*) FROM url_list WHERE state IN ('queued', 'leased')")
     return open_ == [(0,)] and spent(project) == BUDGET
 
 
@@ -57,7 +57,7 @@ def test_four_workers_together_never_pass_a_budget_and_spend_all_of_it(project, 
     assert len(project.records()) == BUDGET
     assert any("budget of this job" in worker.said() for worker in crew)
     assert spent(project) == BUDGET
-    assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'dead'") == [(0,)]
+    assert project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'dead'") == [(0,)]
     project.assert_sound()
 
 

@@ -81,7 +81,7 @@ def test_ctrl_c_drains_all_processes_and_the_output_has_what_is_done(folder):
         crawl.signal(signal.SIGINT)
         assert crawl.ended() == 130, crawl.said()
         assert crawl.said().count("Stopped.") == 1
-        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+        assert project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'") == [(0,)]
         assert len((project.folder / "plants.jsonl").read_text().splitlines()) == len(project.records())
 
         crawl = project.run("crawl", "park", "--processes", str(PROCESSES), "--quiet")

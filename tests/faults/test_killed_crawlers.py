@@ -31,7 +31,7 @@ def test_fifteen_kills_during_one_crawl_lose_nothing_and_double_nothing(tmp_path
             goal = fetched_before + chance.randrange(1, 60)
             poll_until(lambda goal=goal, process=process: len(site.hits()) >= goal or process.poll() is not None)
             kill(process)
-            in_flight += project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'")[0][0]
+            in_flight += project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'")[0][0]
 
         # when it is left alone at last
         project.finish("--concurrency", str(CONCURRENCY))
@@ -46,7 +46,7 @@ def test_fifteen_kills_during_one_crawl_lose_nothing_and_double_nothing(tmp_path
         for sku, record in project.records().items():
             assert (record["title"], record["url"]) == (truth[sku]["title"], truth[sku]["url"])
         project.assert_sound()
-        assert project.sql("state.db", "SELECT state, count(*) FROM urls GROUP BY state") == [("done", len(paths))]
+        assert project.sql("state.db", "SELECT state, count(*) FROM url_list GROUP BY state") == [("done", len(paths))]
 
 
 def test_ctrl_c_drains_and_the_same_command_goes_on(tmp_path):
@@ -59,7 +59,7 @@ def test_ctrl_c_drains_and_the_same_command_goes_on(tmp_path):
 
         # A drained crawler leaves nothing leased, and says by its exit code that there is more to do.
         assert process.returncode == 130, said.decode()
-        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+        assert project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'") == [(0,)]
         project.finish()
 
         hits = Counter(hit.path for hit in site.hits())

@@ -93,7 +93,7 @@ def test_one_page_in_300_that_ends_its_process_is_buried_alone(opened):
         assert said.count("Going on with park") == 5
         # and the page alone is dead, having been delivered five times; every other page is done
         assert project.sql("state.db", "SELECT id, state FROM jobs") == [("park-1", "finished")]
-        assert project.sql("state.db", "SELECT state, count(*) FROM urls GROUP BY state") == [
+        assert project.sql("state.db", "SELECT state, count(*) FROM url_list GROUP BY state") == [
             ("dead", 1),
             ("done", 299),
         ]

@@ -134,7 +134,7 @@ def test_a_signal_drains_all_children(opened, number):
 
         assert workers.ended() == 0, workers.said()
         assert not any(map(is_alive, children))
-        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+        assert project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'") == [(0,)]
         assert set(Counter(hit.path for hit in site.hits()).values()) == {1}
         assert list_cards(project) == []
 
@@ -195,7 +195,7 @@ def test_children_end_when_the_supervisor_is_killed(opened):
 
         until(lambda: not any(map(is_alive, children)))
         # They have drained: nothing is in anybody's hands.
-        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+        assert project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'") == [(0,)]
         assert list_cards(project) == []
 
 

@@ -109,7 +109,7 @@ def test_a_worker_pool_keeps_to_the_depth_that_the_job_was_begun_with(opened):
 
         # Page n leads to 2n + 1 and 2n + 2: five steps reach 63 pages.
         assert len(site.hits()) == 63
-        assert project.sql("state.db", "SELECT max(depth) FROM urls WHERE state = 'done'") == [(5,)]
+        assert project.sql("state.db", "SELECT max(depth) FROM url_list WHERE state = 'done'") == [(5,)]
 
 
 def test_a_worker_pool_sows_what_a_killed_crawl_did_not(opened):
@@ -228,7 +228,7 @@ def test_a_terminated_worker_pool_finishes_what_is_in_hand_and_leases_nothing_mo
         pool.signal(signal.SIGTERM)
         assert pool.ended() == 0
 
-        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+        assert project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'") == [(0,)]
         assert set(Counter(hit.path for hit in site.hits()).values()) == {1}
         assert len(site.hits()) < 400
         project.done("worker", "--until-idle")
@@ -245,8 +245,8 @@ def test_what_takes_longer_than_the_drain_is_given_back_at_once(opened):
         pool.signal(signal.SIGTERM)
         assert pool.ended() == 130
 
-        [(state, due_at)] = project.sql("state.db", "SELECT state, due_at FROM urls WHERE state <> 'done'")
-        assert state in ("queued", "waiting")
+        [(state, due_at)] = project.sql("state.db", "SELECT state, due_at FROM urls WHERE state <> 'd'")
+        assert state in "qw"
         assert (due_at or 0) <= time.time()
 
 
@@ -260,7 +260,7 @@ def test_signals_that_come_in_an_instant_are_one(opened):
 
         assert crawl.ended() == 130, crawl.said()
         assert "Stopped. Nothing is lost" in crawl.said()
-        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+        assert project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'") == [(0,)]
 
 
 def test_a_crawl_under_timeout_drains_when_its_time_is_over(opened):
@@ -274,7 +274,7 @@ def test_a_crawl_under_timeout_drains_when_its_time_is_over(opened):
 
         assert crawl.ended() == 130, crawl.said()
         assert "Stopped. Nothing is lost" in crawl.said()
-        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+        assert project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'") == [(0,)]
 
 
 def test_workers_lists_those_who_work_marks_the_missing_and_forgets_the_old(opened):

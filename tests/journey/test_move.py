@@ -149,7 +149,7 @@ async def test_what_a_killed_crawler_had_in_hand_is_queued_on_the_other_side(
         process = project.start()
         wait_for_hits(site, 60, process)
         kill(process)
-        ((in_hand,),) = project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'")
+        ((in_hand,),) = project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'")
         assert in_hand > 0
 
         said = move(tmp_path, fleet, "--write")
@@ -210,7 +210,7 @@ async def test_a_backup_in_the_middle_of_a_crawl_goes_on_elsewhere_with_nothing_
         process = project.start()
         wait_for_hits(site, 80, process)
         kill(process)
-        ((in_hand,),) = project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'")
+        ((in_hand,),) = project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'")
         assert in_hand > 0
         _, titles, pages = await standing(tmp_path)
         assert gossamer(tmp_path, "backup", "first.backup").returncode == 0

@@ -113,5 +113,5 @@ async def test_a_crawl_that_is_cancelled_while_seeds_enter_gives_back_what_is_in
 
     assert "worker" not in {task.get_name() for task in asyncio.all_tasks()}
     with sqlite3.connect(tmp_path / "gossamer-data" / "state.db") as state:
-        assert state.execute("SELECT count(*) FROM urls WHERE state = 'leased'").fetchall() == [(0,)]
+        assert state.execute("SELECT count(*) FROM url_list WHERE state = 'leased'").fetchall() == [(0,)]
     turnstile.opened.set()

@@ -179,7 +179,7 @@ def test_why_tells_of_replays(crawled):
 def test_an_expired_lease_is_told_as_such(crawled):
     state = crawled.folder / "gossamer-data" / "state.db"
     with sqlite3.connect(state) as connection:
-        connection.execute("UPDATE urls SET lease_until = lease_until - 3600 WHERE state = 'leased'")
+        connection.execute("UPDATE leases SET until = until - 3600")
 
     assert "the next worker that asks for work takes it back" in crawled.run("why", f"{SHOP}/held").out
 

@@ -23,8 +23,8 @@ WHERE ending IN ('replaced', 'cancelled') AND queued + waiting > 0 AND number >=
 
 _DROP = {
     state: f"""
-UPDATE urls SET state = 'dropped', reason = ?, due_at = NULL, changed_at = ? WHERE number IN
-    (SELECT number FROM urls INDEXED BY urls_{state} WHERE job = ? AND state = '{state}' LIMIT ?)"""  # noqa: S608
+UPDATE urls SET state = 'o', reason = ?, due_at = NULL, changed_at = ? WHERE number IN
+    (SELECT number FROM urls INDEXED BY urls_{state} WHERE job = ? AND state = '{state[0]}' LIMIT ?)"""  # noqa: S608
     for state in ("queued", "waiting")
 }
 
@@ -57,7 +57,7 @@ def _let_go(connection: sqlite3.Connection, job: int, reason: str, now: float) -
     A living worker may still send the requests that its pacer holds: paced sites are left alone for that time.
     """
     held = connection.execute(
-        "SELECT number, site, worker FROM urls INDEXED BY urls_leased WHERE state = 'leased' AND job = ?", (job,)
+        "SELECT number, site, worker FROM leases JOIN urls ON urls.number = leases.url WHERE job = ?", (job,)
     ).fetchall()
     if not held:
         return
@@ -76,10 +76,10 @@ def _let_go(connection: sqlite3.Connection, job: int, reason: str, now: float) -
         [(site,) for site in slots],
     )
     connection.executemany(
-        "UPDATE urls SET state = 'dropped', reason = ?, worker = NULL, lease_until = NULL, changed_at = ? "
-        "WHERE number = ?",
+        "UPDATE urls SET state = 'o', reason = ?, changed_at = ? WHERE number = ?",
         [(reason, now, number) for number, _, _ in held],
     )
+    connection.executemany("DELETE FROM leases WHERE url = ?", [(number,) for number, _, _ in held])
     connection.execute(
         "UPDATE jobs SET dropped = dropped + ?1, leased = leased - ?1 WHERE number = ?2", (len(held), job)
     )

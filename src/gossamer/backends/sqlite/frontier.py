@@ -18,13 +18,12 @@ from ...model.task import Candidate, Lease, UrlState
 from .connection import Database
 from .jobs import SqliteJobs, given_up
 from .leasing import TaskDispatcher
-from .queue_rows import CountChanges, QueueRows, SharedRows, free_slots
+from .queue_rows import LETTERS, CountChanges, QueueRows, SharedRows, free_slots
 
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
+_END_LEASE = "DELETE FROM leases WHERE url = ? AND token = ? AND until > ?"
 _COMPLETE = """
-UPDATE urls SET state = ?, reason = ?, message = '', attempts = ?, deliveries = 0, worker = NULL, lease_until = NULL,
-    changed_at = ?
-WHERE number = ? AND token = ? AND state = 'leased' AND lease_until > ?"""
+UPDATE urls SET state = ?, reason = ?, message = '', attempts = ?, deliveries = 0, changed_at = ? WHERE number = ?"""
 _HOLD = """
 UPDATE sites SET holder = CASE WHEN in_flight > 0 THEN coalesce(holder, ?) ELSE holder END WHERE number = ?
 RETURNING holder"""
@@ -108,8 +107,7 @@ class SqliteFrontier:
             lost = []
             for lease in leases:
                 renewed = connection.execute(
-                    "UPDATE urls SET lease_until = ? WHERE number = ? AND token = ? AND state = 'leased' "
-                    "AND lease_until > ?",
+                    "UPDATE leases SET until = ? WHERE url = ? AND token = ? AND until > ?",
                     (now + self._lease_seconds, lease.task.id, lease.token, now),
                 ).rowcount
                 if not renewed:
@@ -121,7 +119,8 @@ class SqliteFrontier:
     async def note_sent(self, lease: Lease, *, sent: bool = True) -> None:
         def write(connection: sqlite3.Connection) -> None:
             noted = connection.execute(
-                "UPDATE urls SET reason = ? WHERE number = ? AND token = ? AND state = 'leased' AND lease_until > ?",
+                "UPDATE urls SET reason = ? FROM leases "
+                "WHERE number = ? AND leases.url = number AND leases.token = ? AND leases.until > ?",
                 (SENT if sent else "", lease.task.id, lease.token, self._clock.now()),
             ).rowcount
             if not noted:
@@ -145,11 +144,9 @@ class SqliteFrontier:
 
         def write(connection: sqlite3.Connection) -> Added:
             now, task, shared = self._clock.now(), lease.task, self._shared
-            settled = connection.execute(
-                _COMPLETE, (state.value, stored_reason, task.attempt + 1, now, task.id, lease.token, now)
-            ).rowcount
-            if not settled:
+            if not connection.execute(_END_LEASE, (task.id, lease.token, now)).rowcount:
                 raise _lost(lease)
+            connection.execute(_COMPLETE, (LETTERS[state], stored_reason, task.attempt + 1, now, task.id))
             job, site = self._rows.job(connection, task.job), self._rows.site(connection, task.site)
             answered_at = now if state is not UrlState.DROPPED else None
             shared.free_slot(site, next_at=now + paced_ahead.total_seconds(), answered_at=answered_at)
@@ -199,7 +196,7 @@ class SqliteFrontier:
             # An attempt that was answered proves that the page does not kill its worker: deliveries start anew.
             job = self._settle(
                 connection, lease, now, paced_ahead,
-                state=UrlState.WAITING.value, reason=reason, due_at=now + delay.total_seconds(),
+                state="w", reason=reason, due_at=now + delay.total_seconds(),
                 attempts=lease.task.attempt + used_up, deliveries=0 if used_up else lease.delivery - 1,
                 fetcher=lease.task.fetcher if lane is None else lane or None, keeps_note=not used_up,
             )  # fmt: skip
@@ -222,7 +219,7 @@ class SqliteFrontier:
             now = self._clock.now()
             job = self._settle(
                 connection, lease, now, paced_ahead,
-                state=UrlState.DEAD.value, reason=reason, message=message[:MESSAGE_LENGTH],
+                state="x", reason=reason, message=message[:MESSAGE_LENGTH],
                 attempts=lease.task.attempt + 1,
             )  # fmt: skip
             shared, added = SharedRows(), _NOTHING_ADDED
@@ -308,18 +305,16 @@ class SqliteFrontier:
     ) -> int:
         """Write what became of a leased URL that is not done, and free its slot. Returns the number of the job. Raises
         LeaseLost before anything is changed."""
-        changed = {**columns, "worker": None, "lease_until": None, "changed_at": now}
+        if not connection.execute(_END_LEASE, (lease.task.id, lease.token, now)).rowcount:
+            raise _lost(lease)
+        changed = {**columns, "changed_at": now}
         names = ", ".join(f"{name} = ?" for name in changed)
         if keeps_note:
             names = names.replace("reason = ?", f"reason = iif(reason = '{SENT}', reason, ?)")
-        rows = connection.execute(
-            f"UPDATE urls SET {names} WHERE number = ? AND token = ? AND state = 'leased' AND lease_until > ? "  # noqa: S608
-            "RETURNING job, site",
-            (*changed.values(), lease.task.id, lease.token, now),
-        ).fetchall()
-        if not rows:
-            raise _lost(lease)
-        [(job, site)] = rows
+        job, site = connection.execute(
+            f"UPDATE urls SET {names} WHERE number = ? RETURNING job, site",  # noqa: S608 - our own names
+            (*changed.values(), lease.task.id),
+        ).fetchone()
         free_slots(connection, site, next_at=now + paced_ahead.total_seconds())
         return int(job)
 

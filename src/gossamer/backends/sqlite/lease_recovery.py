@@ -14,20 +14,18 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from ...frontier.politeness import TermsFor
-from .queue_rows import MICROSECONDS, CountChanges, QueueRows, free_slots
+from .queue_rows import CountChanges, QueueRows, free_slots
 
 ORPHAN_CHECK = timedelta(seconds=2)  # how often workers of this machine are checked
 RECLAIM_AT_ONCE = 500
 TOO_FAR = timedelta(hours=1)  # times further ahead than this were written while the clock was ahead
 
 _LAPSED = """
-SELECT number FROM urls INDEXED BY urls_leased WHERE state = 'leased' AND lease_until <= :now
-UNION ALL SELECT number FROM urls INDEXED BY urls_leased WHERE state = 'leased' AND lease_until > :longest
-LIMIT :most"""
+SELECT url FROM leases WHERE until <= :now UNION ALL SELECT url FROM leases WHERE until > :longest LIMIT :most"""
 
 _WAIT_FROM_NOW = """
 UPDATE urls SET due_at = :now + max(0.0, due_at - changed_at), changed_at = :now
-WHERE state = 'waiting' AND due_at > :far AND changed_at > :far"""
+WHERE state = 'w' AND due_at > :far AND changed_at > :far"""
 
 
 class LeaseRecovery:
@@ -56,12 +54,10 @@ class LeaseRecovery:
             self._take_back(connection, number, now, "stopped renewing its lease")
         if not 0 <= now - self._orphans_checked < ORPHAN_CHECK.total_seconds():
             self._orphans_checked = now
-            owners = connection.execute("SELECT DISTINCT worker FROM urls WHERE state = 'leased'").fetchall()
+            owners = connection.execute("SELECT DISTINCT worker FROM leases").fetchall()
             for (owner,) in owners:
                 if owner != worker and self._is_gone(owner):
-                    orphans = connection.execute(
-                        "SELECT number FROM urls WHERE state = 'leased' AND worker = ?", (owner,)
-                    ).fetchall()
+                    orphans = connection.execute("SELECT url FROM leases WHERE worker = ?", (owner,)).fetchall()
                     for (number,) in orphans:
                         self._take_back(connection, number, now, "died")
 
@@ -78,28 +74,25 @@ class LeaseRecovery:
             "SELECT urls.job, jobs.id, urls.site, sites.name, "
             "nullif(max(coalesce(site_orders.interval, -1), coalesce(asked_interval, -1), "
             "coalesce(learned_interval, -1)), -1), "
-            "urls.fetcher, urls.priority, urls.deliveries, urls.worker FROM urls JOIN jobs ON jobs.number = urls.job "
+            "urls.fetcher, urls.priority, urls.deliveries, leases.worker FROM leases "
+            "JOIN urls ON urls.number = leases.url JOIN jobs ON jobs.number = urls.job "
             "JOIN sites ON sites.number = urls.site LEFT JOIN site_orders ON site_orders.site = sites.name "
-            "WHERE urls.number = ?",
+            "WHERE leases.url = ?",
             (number,),
         ).fetchone()
+        connection.execute("DELETE FROM leases WHERE url = ?", (number,))
         terms = self._rows.job(connection, job_id).terms
         counts = CountChanges(leased=-1)
         # Handed out once more after that, it is buried by the worker, which tells its spider; unless that one dies too.
         if deliveries > terms.max_deliveries:
             message = f"{deliveries} workers in a row died or hung while they had this page."
             connection.execute(
-                "UPDATE urls SET state = 'dead', reason = 'poison', message = ?, worker = NULL, lease_until = NULL, "
-                "changed_at = ? WHERE number = ?",
+                "UPDATE urls SET state = 'x', reason = 'poison', message = ?, changed_at = ? WHERE number = ?",
                 (message, now, number),
             )
             counts["dead"] += 1
         else:
-            connection.execute(
-                "UPDATE urls SET state = 'queued', turn = ?, worker = NULL, lease_until = NULL, changed_at = ? "
-                "WHERE number = ?",
-                (int(now * MICROSECONDS), now, number),
-            )
+            connection.execute("UPDATE urls SET state = 'q', changed_at = ? WHERE number = ?", (now, number))
             counts["queued"] += 1
             self._rows.requeue(connection, job, site, lane, priority, now)
         self._rows.note(connection, number, now, f"{worker} {fate}; delivery {deliveries} of {terms.max_deliveries}")

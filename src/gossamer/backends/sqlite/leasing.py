@@ -19,23 +19,24 @@ from ...frontier.politeness import GIVE_WAY, HEAD_START, TURN, TermsFor, after_s
 from ...frontier.turns import Want, after_refusal, makes_way
 from ...model.task import Away, Lease, Pace, Task
 from .lease_recovery import TOO_FAR, LeaseRecovery
-from .queue_rows import MICROSECONDS, CountChanges, JobRow, QueueRows
+from .queue_rows import MICROSECONDS, URL, WITH_URL, CountChanges, JobRow, QueueRows, extras_of
 
 PROMOTED_AT_ONCE = 500
 PAUSED = timedelta(seconds=1)  # how often a worker checks whether a paused job was resumed
 
-_TASKS = """
-SELECT number, url, fingerprint, kind, priority, depth, attempts, max_attempts, created_at, data, redirects,
-    fetcher, proxy_pool, country, how, token, deliveries, reason, turn
-FROM urls WHERE job = ? AND site = ? AND fetcher IS ? AND state = 'queued' ORDER BY priority DESC, turn LIMIT ?"""
+_TASKS = f"""
+SELECT urls.number, {URL}, fingerprint, name.text, priority, depth, attempts, max_attempts, created_at, fetcher, extras,
+    token, deliveries, reason, changed_at
+FROM urls INDEXED BY urls_queued {WITH_URL} JOIN texts AS name ON name.number = urls.kind
+WHERE job = ? AND site = ? AND fetcher IS ? AND state = 'q' ORDER BY priority DESC, changed_at, urls.number
+LIMIT ?"""  # noqa: S608 - our own names
 
 _READY = """
 SELECT site, priority, lane, turn FROM queues WHERE job = ? AND lane = ? AND state = 'ready'
 ORDER BY priority DESC, turn LIMIT ?"""
 
-_GRANT = """
-UPDATE urls SET state = 'leased', token = ?, deliveries = deliveries + 1, worker = ?, lease_until = ?, changed_at = ?
-WHERE number = ?"""
+_GRANT = "UPDATE urls SET state = 'l', token = ?, deliveries = deliveries + 1, changed_at = ? WHERE number = ?"
+_HAND_OUT = "INSERT OR REPLACE INTO leases (url, token, until, worker) VALUES (?, ?, ?, ?)"
 _SITE = """
 SELECT name, next_at, max(sites.rest_until, coalesce(site_orders.rest_until, 0)),
     iif(site_orders.interval > coalesce(asked_interval, 0), site_orders.interval, asked_interval), in_flight, holder,
@@ -70,8 +71,9 @@ class Grants:
 
     def write(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
         connection.executemany(
-            _GRANT, [(lease.token, worker, lease.expires_at, now, lease.task.id) for lease in self.leases]
+            _HAND_OUT, [(lease.task.id, lease.token, lease.expires_at, worker) for lease in self.leases]
         )
+        connection.executemany(_GRANT, [(lease.token, now, lease.task.id) for lease in self.leases])
         connection.executemany(_VISIT, self.sites)
         connection.executemany(_SERVED, self.queues)
 
@@ -259,7 +261,7 @@ class TaskDispatcher:
         grants.sites.append((len(taken), next_at, paced_by, latest, site))
         rest = rows[len(taken) :]
         for lane in lanes:
-            left = rest if len(lanes) == 1 else [row for row in rest if (row[11] or "") == lane]
+            left = rest if len(lanes) == 1 else [row for row in rest if (row[9] or "") == lane]
             state, priority = ("ready", left[0][4]) if left else ("empty", 0)
             grants.queues.append((state, priority, int(now * MICROSECONDS), job.number, site, lane))
 
@@ -276,8 +278,9 @@ class TaskDispatcher:
         self, job: JobRow, site: str, row: tuple[Any, ...], now: float, pace: Pace | None, away: Away | None
     ) -> Lease:
         # Any: the types of a row are those of the schema, which is STRICT.
-        (number, url, fingerprint, kind, priority, depth, attempts, max_attempts, created_at, data, redirects,
-         fetcher, proxy_pool, country, how, token, deliveries, reason, _) = row  # fmt: skip
+        (number, url, fingerprint, kind, priority, depth, attempts, max_attempts, created_at, fetcher, text, token,
+         deliveries, reason, _) = row  # fmt: skip
+        extras = extras_of(text)
         task = Task(
             id=number,
             job=job.id,
@@ -290,12 +293,12 @@ class TaskDispatcher:
             attempt=attempts,
             max_attempts=max_attempts,
             created_at=created_at,
-            data=data,
-            redirects=msgspec.json.decode(redirects, type=tuple[str, ...]) if redirects else (),
+            data=extras.data,
+            redirects=extras.redirects,
             fetcher=fetcher,
-            proxy_pool=proxy_pool,
-            country=country,
-            how=how,
+            proxy_pool=extras.proxy_pool,
+            country=extras.country,
+            how=extras.how,
         )
         return Lease(
             task=task,
@@ -349,16 +352,15 @@ class TaskDispatcher:
     def _promote(self, connection: sqlite3.Connection, job: JobRow, now: float) -> None:
         """Tasks that are due join their queue again, behind tasks of equal priority."""
         due = connection.execute(
-            "SELECT number, site, fetcher, priority FROM urls WHERE job = ? AND state = 'waiting' AND due_at <= ? "
+            "SELECT number, site, fetcher, priority FROM urls WHERE job = ? AND state = 'w' AND due_at <= ? "
             "ORDER BY due_at LIMIT ?",
             (job.number, now, PROMOTED_AT_ONCE),
         ).fetchall()
         if not due:
             return
-        turn = int(now * MICROSECONDS)
         connection.executemany(
-            "UPDATE urls SET state = 'queued', due_at = NULL, turn = ? WHERE number = ?",
-            [(turn, number) for number, *_ in due],
+            "UPDATE urls SET state = 'q', due_at = NULL, changed_at = ? WHERE number = ?",
+            [(now, number) for number, *_ in due],
         )
         for _, site, lane, priority in due:
             self._rows.requeue(connection, job.number, site, lane, priority, now)
@@ -368,8 +370,8 @@ class TaskDispatcher:
         row = connection.execute(
             "SELECT min(at) FROM ("
             " SELECT min(wake_at) AS at FROM queues WHERE job = :job AND state = 'sleeping'"
-            " UNION ALL SELECT min(due_at) FROM urls WHERE job = :job AND state = 'waiting'"
-            " UNION ALL SELECT min(lease_until) FROM urls WHERE state = 'leased')",
+            " UNION ALL SELECT min(due_at) FROM urls WHERE job = :job AND state = 'w'"
+            " UNION ALL SELECT min(until) FROM leases)",
             {"job": job.number},
         ).fetchone()
         return None if row[0] is None else timedelta(seconds=max(0.0, row[0] - now))

@@ -18,24 +18,34 @@ from ...model.job import summed_stats
 from ...model.task import Candidate, DropReason, UrlState
 
 MICROSECONDS = 1_000_000
-SITES_CACHED = 50_000
+CACHED = 50_000  # sites, and texts that rows share
+LONGEST_ORIGIN = 308  # characters of an address that are stored as a text of their own
 
-# Columns of `urls` that are named after fields of Candidate.
-_FIELDS = (
-    "priority", "depth", "kind", "data", "redirects", "fetcher", "proxy_pool", "country", "how", "max_attempts",
-)  # fmt: skip
+# How a row's state is written. The SQL of this room has the letters; everybody else has the words.
+LETTERS = {
+    UrlState.QUEUED: "q", UrlState.WAITING: "w", UrlState.LEASED: "l", UrlState.DONE: "d", UrlState.UNCHANGED: "u",
+    UrlState.DROPPED: "o", UrlState.DEAD: "x",
+}  # fmt: skip
+STATES_BY_LETTER = {letter: state for state, letter in LETTERS.items()}
+
+# The address of a URL is in two parts: the beginning is a text that many rows share.
+URL = "start.text || urls.path"
+WITH_URL = "JOIN texts AS start ON start.number = urls.origin"
+IDENTITY = "urls.job = ? AND urls.site = ? AND substr(urls.fingerprint, 1, 4) = ? AND urls.fingerprint = ?"
+
+# Columns of `urls` that come from a candidate.
+_FIELDS = ("priority", "depth", "kind", "fetcher", "max_attempts", "extras")
 
 _INSERT_URL = f"""
-INSERT OR IGNORE INTO urls (job, site, state, reason, turn, fingerprint, url, found_on, created_at, changed_at,
+INSERT INTO urls (job, site, fingerprint, state, origin, path, reason, found_on, created_at, changed_at,
     {", ".join(_FIELDS)})
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?{", ?" * len(_FIELDS)})"""  # noqa: S608 - our own names
 
+_KNOWN = f"SELECT number, state, reason, created_at FROM urls INDEXED BY urls_identity WHERE {IDENTITY}"  # noqa: S608
+
 _READMIT = f"""
-UPDATE urls SET state = 'queued', reason = '', message = '', attempts = 0, deliveries = 0, turn = ?, created_at = ?,
-    changed_at = ?, {", ".join(f"{name} = ?" for name in _FIELDS)}
-WHERE job = ? AND site = ? AND fingerprint = ? AND (
-    (state IN ('done', 'unchanged', 'dead') AND (? OR created_at <= ?))
-    OR (state = 'dropped' AND reason IN ('depth', 'full')))"""  # noqa: S608 - our own names
+UPDATE urls SET state = 'q', reason = '', message = '', attempts = 0, deliveries = 0, created_at = ?, changed_at = ?,
+    {", ".join(f"{name} = ?" for name in _FIELDS)} WHERE number = ?"""  # noqa: S608 - our own names
 
 _FEED_QUEUE = """
 INSERT INTO queues (job, site, lane, state, priority, turn, taken) VALUES (?, ?, ?, 'ready', ?, ?, ?)
@@ -135,17 +145,52 @@ class JobRow(msgspec.Struct, frozen=True):
     text: str  # the terms as they are stored
 
 
+class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The parts of a task that few tasks have, stored as JSON in one column."""
+
+    data: str = ""
+    redirects: tuple[str, ...] = ()
+    proxy_pool: str | None = None
+    country: str | None = None
+    how: str = ""
+
+
+NO_EXTRAS = Extras()
+_read_extras = msgspec.json.Decoder(Extras).decode
+
+
+def extras_text(extras: Extras) -> str | None:
+    return msgspec.json.encode(extras).decode() if extras != NO_EXTRAS else None
+
+
+def extras_of(text: str | None) -> Extras:
+    return _read_extras(text) if text else NO_EXTRAS
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """The origin of an address, and the rest of it. What is no address has no origin."""
+    end = url.find("/", 8, LONGEST_ORIGIN)
+    return (url[:end], url[end:]) if end > 0 and url.startswith("http") else ("", url)
+
+
+def identity(job: int, site: int, fingerprint: bytes) -> tuple[int, int, bytes, bytes]:
+    """The values of `IDENTITY`."""
+    return job, site, fingerprint[:4], fingerprint
+
+
 class QueueRows:
     """Steps on the rows, with a cache of the few look-ups that never change."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobRow] = {}
         self._sites: dict[str, int] = {}
+        self._texts: dict[str, int] = {}
 
     def forget(self) -> None:
         """Called after a rollback: cached rows may not exist."""
         self._jobs.clear()
         self._sites.clear()
+        self._texts.clear()
 
     def job(self, connection: sqlite3.Connection, job: str) -> JobRow:
         """The job's number and terms. Raises Permanent for an unknown job."""
@@ -170,10 +215,17 @@ class QueueRows:
             row = connection.execute("SELECT number FROM sites WHERE name = ?", (name,)).fetchone()
             if row is None:
                 row = connection.execute("INSERT INTO sites (name) VALUES (?) RETURNING number", (name,)).fetchone()
-            number = int(row[0])
-            if len(self._sites) >= SITES_CACHED:
-                self._sites.clear()
-            self._sites[name] = number
+            number = _remember(self._sites, name, row[0])
+        return number
+
+    def text(self, connection: sqlite3.Connection, text: str) -> int:
+        """The number of a text that many rows share; a new text gets a row."""
+        number = self._texts.get(text)
+        if number is None:
+            row = connection.execute("SELECT number FROM texts WHERE text = ?", (text,)).fetchone()
+            if row is None:
+                row = connection.execute("INSERT INTO texts (text) VALUES (?) RETURNING number", (text,)).fetchone()
+            number = _remember(self._texts, text, row[0])
         return number
 
     def admit(
@@ -197,30 +249,27 @@ class QueueRows:
         turn = int(now * MICROSECONDS)
         queued = duplicates = dropped = 0
         for candidate in candidates:
-            site = self.site(connection, candidate.site)
+            site, fingerprint = self.site(connection, candidate.site), candidate.fingerprint
             reason = candidate.dropped.value if candidate.dropped else given_up
             if not reason and room is not None and queued >= room:
                 reason = DropReason.FULL.value
-            state, why = (UrlState.DROPPED, reason) if reason else (UrlState.QUEUED, "")
-            entered = connection.execute(
-                _INSERT_URL,
-                (
-                    job.number, site, state.value, why, turn, candidate.fingerprint, candidate.url, found_on, now, now,
-                    *_values(candidate, terms),
-                ),
-            ).rowcount  # fmt: skip
-            if not entered:
-                if not reason and self._readmit(connection, job, site, candidate, now, shared):
+            known = connection.execute(_KNOWN, (job.number, site, fingerprint[:4], fingerprint)).fetchone()
+            if known is not None:
+                if not reason and self._readmit(connection, job, known, candidate, now, shared):
                     queued += 1
                     shared.feed(job.number, site, candidate.fetcher, candidate.priority, turn, 0)
                 duplicates += 1
                 continue
             if not reason and self._over_budget(connection, job, site, candidate, shared):
-                connection.execute(
-                    "UPDATE urls SET state = 'dropped', reason = 'trap' WHERE job = ? AND site = ? AND fingerprint = ?",
-                    (job.number, site, candidate.fingerprint),
-                )
                 reason = DropReason.TRAP.value
+            origin, path = split_url(candidate.url)
+            connection.execute(
+                _INSERT_URL,
+                (
+                    job.number, site, fingerprint, "o" if reason else "q", self.text(connection, origin), path, reason,
+                    found_on, now, now, *self._values(connection, candidate, terms),
+                ),
+            )  # fmt: skip
             if reason:
                 dropped += 1
                 continue
@@ -239,31 +288,23 @@ class QueueRows:
         self,
         connection: sqlite3.Connection,
         job: JobRow,
-        site: int,
+        known: tuple[int, str, str, float],
         candidate: Candidate,
         now: float,
         shared: SharedRows,
     ) -> bool:
         """A known URL may enter again: by force, after the dedup window, or with a shorter path to it."""
-        window = job.terms.dedup_window
-        before = now - window.total_seconds() if window is not None else -1.0
-        row = connection.execute(
-            "SELECT state FROM urls WHERE job = ? AND site = ? AND fingerprint = ?",
-            (job.number, site, candidate.fingerprint),
-        ).fetchone()
-        if row is None or UrlState(row[0]).open:
+        number, letter, reason, created_at = known
+        state, window = STATES_BY_LETTER[letter], job.terms.dedup_window
+        if state is UrlState.DROPPED:
+            if reason not in (DropReason.DEPTH.value, DropReason.FULL.value):
+                return False
+        elif state.open or not (candidate.force or (window is not None and created_at <= now - window.total_seconds())):
             return False
-        changed = connection.execute(
-            _READMIT,
-            (
-                int(now * MICROSECONDS), now, now, *_values(candidate, job.terms), job.number, site,
-                candidate.fingerprint, candidate.force, before,
-            ),
-        ).rowcount  # fmt: skip
-        if not changed:
-            return False
+        values = self._values(connection, candidate, job.terms)
+        connection.execute(_READMIT, (now, now, *values, number))
         # It was counted in its old state; the caller counts it as queued.
-        shared.counts_of(job.number)[row[0]] -= 1
+        shared.counts_of(job.number)[state.value] -= 1
         return True
 
     def _room(self, connection: sqlite3.Connection, job: JobRow, shared: SharedRows) -> int | None:
@@ -323,15 +364,20 @@ class QueueRows:
         sums = summed_stats(msgspec.json.decode(text, type=dict[str, int]), stats)
         connection.execute("UPDATE jobs SET stats = ? WHERE number = ?", (msgspec.json.encode(sums).decode(), job))
 
+    def _values(self, connection: sqlite3.Connection, one: Candidate, terms: JobTerms) -> tuple[str | int | None, ...]:
+        """The values of `_FIELDS`."""
+        extras = None
+        if one.data or one.how or one.redirects or one.proxy_pool is not None or one.country is not None:
+            extras = extras_text(Extras(one.data, one.redirects, one.proxy_pool, one.country, one.how))
+        kind = self.text(connection, one.kind)
+        return one.priority, one.depth, kind, one.fetcher or None, one.max_attempts or terms.max_attempts, extras
+
     def note(self, connection: sqlite3.Connection, url: int, now: float, what: str) -> None:
         connection.execute("INSERT INTO incidents (url, at, what) VALUES (?, ?, ?)", (url, now, what))
 
 
-def _values(candidate: Candidate, terms: JobTerms) -> tuple[str | int | None, ...]:
-    """The values of `_FIELDS`."""
-    return (
-        candidate.priority, candidate.depth, candidate.kind, candidate.data,
-        msgspec.json.encode(candidate.redirects).decode() if candidate.redirects else "",
-        candidate.fetcher or None, candidate.proxy_pool, candidate.country, candidate.how,
-        candidate.max_attempts or terms.max_attempts,
-    )  # fmt: skip
+def _remember(cache: dict[str, int], name: str, number: int) -> int:
+    if len(cache) >= CACHED:
+        cache.clear()
+    cache[name] = number
+    return number

@@ -28,7 +28,18 @@ from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState, wishes_of
 from .cleanup import drop_rest
 from .connection import Database
 from .jobs import SqliteJobs
-from .queue_rows import CountChanges, QueueRows, SharedRows
+from .queue_rows import (
+    IDENTITY,
+    LETTERS,
+    STATES_BY_LETTER,
+    URL,
+    WITH_URL,
+    CountChanges,
+    QueueRows,
+    SharedRows,
+    extras_of,
+    identity,
+)
 
 CHUNK = 2_000
 DUE_COUNTED = 2_000  # tasks that wait and are due, of a job
@@ -37,36 +48,42 @@ LETTERS_AT_ONCE = 500  # fewer: each may bring a long error
 
 Values = tuple[str | int | float | bytes, ...]  # what is bound in a query
 
-_STORY = """
-SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, sites.name, urls.kind, urls.depth,
-    urls.priority, urls.attempts, urls.max_attempts, urls.deliveries, urls.created_at, urls.changed_at, parent.url,
-    urls.due_at, urls.worker, urls.lease_until, max(sites.next_at, sites.rest_until),
+# The address of the page that a URL was found on.
+_PARENT = "parent_start.text || parent.path"
+_WITH_PARENT = """LEFT JOIN urls AS parent ON parent.number = urls.found_on
+LEFT JOIN texts AS parent_start ON parent_start.number = parent.origin"""
+
+_STORY = f"""
+SELECT urls.number, jobs.id, {URL}, urls.state, urls.reason, urls.message, sites.name, name.text, urls.depth,
+    urls.priority, urls.attempts, urls.max_attempts, urls.deliveries, urls.created_at, urls.changed_at, {_PARENT},
+    urls.due_at, leases.worker, leases.until, max(sites.next_at, sites.rest_until),
     CASE WHEN sites.strikes > 0 THEN sites.away_since END,
     (SELECT other.id FROM jobs AS other JOIN queues ON queues.job = urls.job AND queues.site = urls.site
         AND queues.lane = coalesce(urls.fetcher, '') WHERE other.number = sites.latest AND sites.latest <> urls.job
         AND sites.in_flight > 0 AND queues.state IN ('full', 'held')),
     coalesce(urls.fetcher, ''),
     (SELECT count(*) FROM (SELECT 1 FROM urls AS other WHERE other.job = urls.job AND other.site = urls.site
-        AND other.fetcher IS urls.fetcher AND other.state = 'queued' AND (other.priority > urls.priority
-        OR (other.priority = urls.priority AND (other.turn, other.number) < (urls.turn, urls.number))) LIMIT 100000)),
-    urls.how
-FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site
-LEFT JOIN urls AS parent ON parent.number = urls.found_on
-WHERE urls.job = ? AND urls.site = ? AND urls.fingerprint = ?"""
+        AND other.fetcher IS urls.fetcher AND other.state = 'q' AND (other.priority > urls.priority OR
+        (other.priority = urls.priority AND (other.changed_at, other.number) < (urls.changed_at, urls.number)))
+        LIMIT 100000)),
+    urls.extras
+FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site {WITH_URL}
+JOIN texts AS name ON name.number = urls.kind LEFT JOIN leases ON leases.url = urls.number {_WITH_PARENT}
+WHERE {IDENTITY}"""  # noqa: S608 - our own names
 
 # Columns in the order of the fields of SiteLoad. Each count goes along an index that holds all it needs.
 _LOADS = """
 WITH loads AS (
     SELECT site, sum(queued) AS queued, sum(waiting) AS waiting, sum(leased) AS leased FROM (
         SELECT site, count(*) AS queued, 0 AS waiting, 0 AS leased FROM urls
-            WHERE job = :job AND state = 'queued' {site} GROUP BY site
-        UNION ALL SELECT site, 0, count(*), 0 FROM urls WHERE job = :job AND state = 'waiting' {site} GROUP BY site
-        UNION ALL SELECT site, 0, 0, count(*) FROM urls INDEXED BY urls_leased
-            WHERE job = :job AND state = 'leased' {site} GROUP BY site)
+            WHERE job = :job AND state = 'q' {site} GROUP BY site
+        UNION ALL SELECT site, 0, count(*), 0 FROM urls WHERE job = :job AND state = 'w' {site} GROUP BY site
+        UNION ALL SELECT site, 0, 0, count(*) FROM leases CROSS JOIN urls ON urls.number = leases.url
+            WHERE job = :job {site} GROUP BY site)
     GROUP BY site ORDER BY sum(queued + waiting + leased) DESC LIMIT :limit)
 SELECT sites.name, loads.queued, loads.waiting, loads.leased, max(sites.next_at, sites.rest_until),
     CASE WHEN sites.strikes > 0 THEN sites.away_since END, sites.rest_until,
-    coalesce((SELECT reason FROM urls WHERE job = :job AND site = loads.site AND state = 'waiting'
+    coalesce((SELECT reason FROM urls WHERE job = :job AND site = loads.site AND state = 'w'
         GROUP BY reason ORDER BY count(*) DESC LIMIT 1), ''),
     (SELECT other.id FROM jobs AS other WHERE other.number = sites.latest AND sites.latest <> :job
         AND sites.in_flight > 0 AND EXISTS (SELECT 1 FROM queues
@@ -78,7 +95,7 @@ ORDER BY loads.queued + loads.waiting + loads.leased DESC"""
 _READY = """
 SELECT lane, max(sites.next_at, sites.rest_until, (
     SELECT changed_at FROM urls WHERE job = :job AND site = some.site AND fetcher IS nullif(some.lane, '')
-        AND state = 'queued' ORDER BY priority DESC, turn LIMIT 1))
+        AND state = 'q' ORDER BY priority DESC, changed_at LIMIT 1))
 FROM (SELECT * FROM (SELECT site, lane FROM queues WHERE job = :job AND state = 'ready' LIMIT :some)
     UNION ALL SELECT * FROM (SELECT site, lane FROM queues WHERE job = :job AND state = 'sleeping' AND wake_at <= :now
         ORDER BY wake_at LIMIT :some)) AS some
@@ -86,8 +103,8 @@ JOIN sites ON sites.number = some.site"""
 
 _HAS_LANES = "SELECT EXISTS (SELECT 1 FROM queues WHERE job = :job AND lane <> '')"
 _LANES = """
-SELECT fetcher, sum(state = 'queued'), sum(state = 'waiting'), sum(state = 'leased') FROM urls
-WHERE job = :job AND state IN ('queued', 'waiting', 'leased') AND fetcher IS NOT NULL GROUP BY fetcher"""
+SELECT fetcher, sum(state = 'q'), sum(state = 'w'), sum(state = 'l') FROM urls
+WHERE job = :job AND state IN ('q', 'w', 'l') AND fetcher IS NOT NULL GROUP BY fetcher"""
 
 # Columns in the order of the fields of SiteFacts; the last two are one.
 _SITE = """
@@ -97,28 +114,38 @@ SELECT name, next_at, rest_until, asked_interval, in_flight, coalesce(holder, ''
 FROM sites WHERE name = ?"""
 
 # Columns in the order of the fields of DeadLetter.
-_LETTERS = """
-SELECT urls.number, jobs.id, urls.url, sites.name, urls.kind, urls.reason, urls.message, urls.attempts,
-    urls.deliveries, urls.changed_at, parent.url, urls.fingerprint, urls.depth, urls.priority
-FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site
-LEFT JOIN urls AS parent ON parent.number = urls.found_on"""
+_LETTERS = f"""
+SELECT urls.number, jobs.id, {URL}, sites.name, name.text, urls.reason, urls.message, urls.attempts,
+    urls.deliveries, urls.changed_at, {_PARENT}, urls.fingerprint, urls.depth, urls.priority
+FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site {WITH_URL}
+JOIN texts AS name ON name.number = urls.kind {_WITH_PARENT}"""  # noqa: S608 - our own names
 
 # Site, lane, and how many tasks: those that are queued, leased, and waiting though they are due.
 _WORK = """
 SELECT queues.site, queues.lane, (SELECT count(*) FROM (SELECT 1 FROM urls WHERE urls.job = queues.job
-    AND urls.site = queues.site AND urls.fetcher IS nullif(queues.lane, '') AND urls.state = 'queued' LIMIT :most)), 0
+    AND urls.site = queues.site AND urls.fetcher IS nullif(queues.lane, '') AND urls.state = 'q' LIMIT :most)), 0
 FROM queues JOIN jobs ON jobs.number = queues.job WHERE jobs.id = :job AND queues.state <> 'empty'
 UNION ALL
-SELECT site, coalesce(fetcher, ''), 0, count(*) FROM urls
-WHERE state = 'leased' AND job = (SELECT number FROM jobs WHERE id = :job) GROUP BY site, fetcher
+SELECT site, coalesce(fetcher, ''), 0, count(*) FROM leases CROSS JOIN urls ON urls.number = leases.url
+WHERE job = (SELECT number FROM jobs WHERE id = :job) GROUP BY site, fetcher
 UNION ALL
-SELECT site, coalesce(fetcher, ''), count(*), 0 FROM (SELECT site, fetcher FROM urls WHERE state = 'waiting'
+SELECT site, coalesce(fetcher, ''), count(*), 0 FROM (SELECT site, fetcher FROM urls WHERE state = 'w'
     AND job = (SELECT number FROM jobs WHERE id = :job) AND due_at <= :now ORDER BY due_at LIMIT :due)
 GROUP BY site, fetcher"""
 
+_FATE = f"""
+SELECT {URL}, urls.state, urls.reason, urls.message FROM jobs JOIN sites CROSS JOIN urls INDEXED BY urls_identity
+    ON urls.job = jobs.number AND urls.site = sites.number {WITH_URL}
+WHERE jobs.id = ? AND sites.name = ? AND substr(urls.fingerprint, 1, 4) = ? AND urls.fingerprint = ?"""  # noqa: S608
+
+_OF_JOB = f"""
+SELECT urls.number, {URL}, urls.state, urls.reason
+FROM jobs CROSS JOIN urls NOT INDEXED ON urls.job = jobs.number {WITH_URL}
+WHERE jobs.id = ? AND urls.number > ? AND (? IS NULL OR urls.state = ?) ORDER BY urls.number LIMIT ?"""  # noqa: S608
+
 _RESOLVE = """
-UPDATE urls SET state = 'done', reason = ?, message = '', deliveries = 0, changed_at = ?
-WHERE number = ? AND job = ? AND fingerprint = ? AND state = 'dead' AND changed_at = ?"""
+UPDATE urls SET state = 'd', reason = ?, message = '', deliveries = 0, changed_at = ?
+WHERE number = ? AND job = ? AND fingerprint = ? AND state = 'x' AND changed_at = ?"""
 
 _LIMITED = "SELECT number FROM jobs WHERE json_extract(terms, '$.limit') IS NOT NULL"
 
@@ -148,7 +175,7 @@ class SqliteQueueView:
             if known is None:
                 return stories
             for (job,) in connection.execute("SELECT number FROM jobs ORDER BY number DESC").fetchall():
-                row = connection.execute(_STORY, (job, known[0], fingerprint)).fetchone()
+                row = connection.execute(_STORY, identity(job, known[0], fingerprint)).fetchone()
                 if row is not None:
                     stories.append(_story(connection, row))
             return stories
@@ -196,7 +223,8 @@ class SqliteQueueView:
         where, values = _where(which)
         sql = (
             f"SELECT {column}, count(*) FROM urls JOIN jobs ON jobs.number = urls.job "  # noqa: S608 - our own words
-            f"JOIN sites ON sites.number = urls.site WHERE {where} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {limit:d}"
+            f"JOIN sites ON sites.number = urls.site {WITH_URL} WHERE {where} "
+            f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {limit:d}"
         )
         return dict(await self._database.read(lambda c: c.execute(sql, values).fetchall()))
 
@@ -215,9 +243,9 @@ class SqliteQueueView:
                 if job in limited:  # they go first: else the limit would be reached by others
                     priority = REPLAYED_PRIORITY
                 connection.execute(
-                    "UPDATE urls SET state = 'queued', reason = '', message = '', attempts = 0, deliveries = 0, "
-                    "priority = ?, turn = ?, changed_at = ? WHERE number = ?",
-                    (priority, int(now * 1_000_000), now, number),
+                    "UPDATE urls SET state = 'q', reason = '', message = '', attempts = 0, deliveries = 0, "
+                    "priority = ?, changed_at = ? WHERE number = ?",
+                    (priority, now, number),
                 )
                 queue_rows.requeue(connection, job, site, lane, priority, now)
                 connection.execute("UPDATE sites SET given_up_until = 0 WHERE number = ?", (site,))
@@ -269,7 +297,7 @@ class SqliteQueueView:
             changes: dict[int, CountChanges] = {}
             for number, job, *_ in letters:
                 connection.execute(
-                    "UPDATE urls SET state = 'dropped', reason = 'purged: ' || reason, changed_at = ? WHERE number = ?",
+                    "UPDATE urls SET state = 'o', reason = 'purged: ' || reason, changed_at = ? WHERE number = ?",
                     (now, number),
                 )
                 changes.setdefault(job, CountChanges()).move("dead", "dropped")
@@ -280,12 +308,9 @@ class SqliteQueueView:
         return await self._database.write(write)
 
     async def fate(self, job: str, site: str, fingerprint: bytes) -> UrlFate | None:
-        sql = (
-            "SELECT urls.url, urls.state, urls.reason, urls.message FROM urls JOIN jobs ON jobs.number = urls.job "
-            "JOIN sites ON sites.number = urls.site WHERE jobs.id = ? AND sites.name = ? AND urls.fingerprint = ?"
-        )
-        row = await self._database.read(lambda c: c.execute(sql, (job, site, fingerprint)).fetchone(), quick=True)
-        return UrlFate(url=row[0], state=UrlState(row[1]), reason=row[2], message=row[3]) if row else None
+        values = (job, site, fingerprint[:4], fingerprint)
+        row = await self._database.read(lambda c: c.execute(_FATE, values).fetchone(), quick=True)
+        return UrlFate(url=row[0], state=STATES_BY_LETTER[row[1]], reason=row[2], message=row[3]) if row else None
 
     async def sites(self, job: str, limit: int | None = 20, *, site: str | None = None) -> list[SiteLoad]:
         def read(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
@@ -366,43 +391,40 @@ class SqliteQueueView:
         return await self._database.read(read)
 
     async def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:
-        last = 0
+        last, letter = 0, LETTERS[state] if state is not None else None
         while True:
             rows = await self._database.read(
                 lambda c, after=last: c.execute(  # type: ignore[misc]  # the default binds the cursor of this turn
-                    "SELECT urls.number, urls.url, urls.state, urls.reason FROM urls "
-                    "JOIN jobs ON jobs.number = urls.job WHERE jobs.id = ? AND urls.number > ? "
-                    "AND (? IS NULL OR urls.state = ?) ORDER BY urls.number LIMIT ?",
-                    (job, after, state, state, CHUNK),
+                    _OF_JOB, (job, after, letter, letter, CHUNK)
                 ).fetchall()
             )
             for number, url, found, reason in rows:
                 last = number
-                yield url, UrlState(found), reason
+                yield url, STATES_BY_LETTER[found], reason
             if len(rows) < CHUNK:
                 return
 
 
-def _story(connection: sqlite3.Connection, row: tuple[object, ...]) -> UrlStory:
+def _story(connection: sqlite3.Connection, row: tuple[Any, ...]) -> UrlStory:
     number, *values = row
     names = [name for name in UrlStory.__struct_fields__ if name != "incidents"]
     fields = dict(zip(names, values, strict=True))
-    fields["state"] = UrlState(str(fields["state"]))
-    fields["session"] = wishes_of(str(fields["session"])).session
+    fields["state"] = STATES_BY_LETTER[str(fields["state"])]
+    fields["session"] = wishes_of(extras_of(fields["session"]).how).session
     if fields["state"] is not UrlState.QUEUED:
         fields["ahead_of_it"] = None
     incidents = connection.execute("SELECT at, what FROM incidents WHERE url = ? ORDER BY at", (number,)).fetchall()
-    return UrlStory(**fields, incidents=tuple(incidents))  # type: ignore[arg-type]  # column order is field order
+    return UrlStory(**fields, incidents=tuple(incidents))  # column order is field order
 
 
 def _where(which: DeadFilter) -> tuple[str, Values]:
     """The filter as SQL conditions, which are constants, and their values, which are bound."""
-    parts: list[str] = ["urls.state = 'dead'"]
+    parts: list[str] = ["urls.state = 'x'"]
     values: list[str | int | bytes] = []
     conditions: tuple[tuple[str, str | int | bytes | None], ...] = (
         ("urls.number = ?", which.id),
         ("jobs.id = ?", which.job),
-        ("urls.url = ?", which.url),
+        (f"{URL} = ?", which.url),
         ("(urls.reason = ? OR urls.reason LIKE ? || '-%')", which.reason),
         ("sites.name = ?", which.site),
         ("urls.fingerprint = ?", which.fingerprint),
@@ -417,6 +439,6 @@ def _where(which: DeadFilter) -> tuple[str, Values]:
 def _select(connection: sqlite3.Connection, where: str, values: Values) -> list[tuple[int, int, int, str | None, int]]:
     return connection.execute(
         "SELECT urls.number, urls.job, urls.site, urls.fetcher, urls.priority FROM urls "  # noqa: S608 - our own words
-        f"JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site WHERE {where}",
+        f"JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site {WITH_URL} WHERE {where}",
         values,
     ).fetchall()

@@ -53,7 +53,21 @@ from .alerts import (
 from .callbacks import enter_callback, enter_secrets, read_callback, read_secrets
 from .cleanup import clear_some
 from .connection import Database
-from .queue_rows import MICROSECONDS, CountChanges, QueueRows
+from .queue_rows import (
+    IDENTITY,
+    LETTERS,
+    MICROSECONDS,
+    STATES_BY_LETTER,
+    URL,
+    WITH_URL,
+    CountChanges,
+    Extras,
+    QueueRows,
+    extras_of,
+    extras_text,
+    identity,
+    split_url,
+)
 from .sessions import SESSIONS, read_session, write_session
 from .site_orders import ORDERS, enter_order
 from .stream import SqliteStream
@@ -68,7 +82,8 @@ _COUNTED = {
 }  # fmt: skip
 Columns = tuple[Any, ...]  # Any: the types of a row are those of the schema, which is STRICT
 _TABLES = (
-    "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "spools", "standings", "purses", "schedules",
+    "incidents", "shapes", "queues", "leases", "urls", "texts", "sites", "robots", "workers", "spools", "standings",
+    "purses", "schedules",
     "sowings", "sown_sites", "forgetting", "jobs", "api_keys", "answers", "audit", "address_paces", "callbacks",
     "callback_secrets", "sessions", "site_orders",
     "alerts", "alert_notices", "alert_changes", "alert_memory", "silences",
@@ -129,26 +144,26 @@ _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
 )
 
 # The fields of a DumpedUrl as its columns have them, but for parents and incidents.
-_URL_FIELDS = tuple(
-    name for name in DumpedUrl.__struct_fields__ if name not in ("job", "site", "parent", "parent_site", "incidents")
-)
+_ELSEWHERE = ("job", "site", "url", "kind", "parent", "parent_site", "incidents", *Extras.__struct_fields__)
+_URL_FIELDS = tuple(name for name in DumpedUrl.__struct_fields__ if name not in _ELSEWHERE)
 _URLS = f"""
-SELECT urls.number, urls.job, sites.name, parent.fingerprint, home.name,
+SELECT urls.number, urls.job, sites.name, {URL}, name.text, parent.fingerprint, home.name, urls.extras,
     {", ".join(f"urls.{name}" for name in _URL_FIELDS)}
-FROM urls JOIN sites ON sites.number = urls.site
+FROM urls JOIN sites ON sites.number = urls.site {WITH_URL} JOIN texts AS name ON name.number = urls.kind
 LEFT JOIN urls AS parent ON parent.number = urls.found_on LEFT JOIN sites AS home ON home.number = parent.site
 WHERE """  # noqa: S608 - our own names
 # Both go along an index: sorting would need room for everything.
-_NOT_QUEUED = _URLS + "urls.state <> 'queued' ORDER BY urls.number"
+_NOT_QUEUED = _URLS + "urls.state <> 'q' ORDER BY urls.number"
 _QUEUED = (
-    _URLS + "urls.state = 'queued' "
-    "ORDER BY urls.job, urls.site, urls.fetcher, urls.priority DESC, urls.turn, urls.number"
+    _URLS + "urls.state = 'q' "
+    "ORDER BY urls.job, urls.site, urls.fetcher, urls.priority DESC, urls.changed_at, urls.number"
 )
 _STATES_OF_URLS = "SELECT job, state FROM urls NOT INDEXED"
 
+_FIND = f"SELECT number FROM urls WHERE {IDENTITY}"  # noqa: S608 - our own names
 _ADD_URL = f"""
-INSERT OR IGNORE INTO urls (job, site, turn, found_on, {", ".join(_URL_FIELDS)})
-VALUES ({", ".join("?" * (4 + len(_URL_FIELDS)))}) RETURNING number"""  # noqa: S608 - our own names
+INSERT INTO urls (job, site, found_on, origin, path, kind, extras, {", ".join(_URL_FIELDS)})
+VALUES ({", ".join("?" * (7 + len(_URL_FIELDS)))}) RETURNING number"""  # noqa: S608 - our own names
 
 _ADD_QUEUE = """
 INSERT INTO queues (job, site, lane, state, turn, taken) VALUES (?, ?, '', 'empty', ?, ?)
@@ -160,6 +175,7 @@ _ADOPT = """
 UPDATE urls SET found_on = parent.number FROM move_orphans
 JOIN urls AS child ON child.number = move_orphans.url
 JOIN urls AS parent ON parent.job = child.job AND parent.site = move_orphans.site
+    AND substr(parent.fingerprint, 1, 4) = substr(move_orphans.fingerprint, 1, 4)
     AND parent.fingerprint = move_orphans.fingerprint
 WHERE urls.number = move_orphans.url"""
 
@@ -176,8 +192,7 @@ class SqliteStateStream(SqliteStream):
 
     async def holders(self) -> list[str]:
         rows = await self._rows(
-            "SELECT worker FROM urls WHERE state = 'leased' AND lease_until > ?1 "
-            "UNION SELECT leader FROM scheduling WHERE until > ?1",
+            "SELECT worker FROM leases WHERE until > ?1 UNION SELECT leader FROM scheduling WHERE until > ?1",
             (self._clock.now(),),
         )
         return [name for (name,) in rows]
@@ -243,7 +258,7 @@ class SqliteStateStream(SqliteStream):
             counted.update(rows)
         states: dict[int, dict[str, int]] = {}
         for (job, state), count in counted.items():
-            states.setdefault(job, {})[state] = count
+            states.setdefault(job, {})[STATES_BY_LETTER[state].value] = count
         return states
 
     async def _incidents(self, urls: list[int]) -> dict[int, tuple[tuple[float, str], ...]]:
@@ -265,7 +280,7 @@ class SqliteStateStream(SqliteStream):
         fed: dict[tuple[int, int, str], int] = {}  # job, site and lane -> the best priority that was queued
         for item in batch:
             if isinstance(item, DumpedUrl):
-                self._add_url(connection, item, turn, changes.setdefault(item.job, CountChanges()), fed)
+                self._add_url(connection, item, changes.setdefault(item.job, CountChanges()), fed)
             else:
                 self._add(connection, item, turn)
         for (job, site, lane), priority in fed.items():
@@ -357,24 +372,25 @@ class SqliteStateStream(SqliteStream):
         self,
         connection: sqlite3.Connection,
         url: DumpedUrl,
-        turn: int,
         counts: CountChanges,
         fed: dict[tuple[int, int, str], int],
     ) -> None:
         site = self._queue_rows.site(connection, url.site)
         home = self._queue_rows.site(connection, url.parent_site or url.site)
+        if connection.execute(_FIND, identity(url.job, site, url.fingerprint)).fetchone():
+            return
         parent = None
         if url.parent is not None:
-            parent = connection.execute(
-                "SELECT number FROM urls WHERE job = ? AND site = ? AND fingerprint = ?", (url.job, home, url.parent)
-            ).fetchone()
+            parent = connection.execute(_FIND, identity(url.job, home, url.parent)).fetchone()
         columns = {name: getattr(url, name) for name in _URL_FIELDS}
-        columns |= {"state": url.state.value, "fetcher": url.fetcher or None}
-        columns["redirects"] = msgspec.json.encode(url.redirects).decode() if url.redirects else ""
+        columns |= {"state": LETTERS[url.state], "fetcher": url.fetcher or None}
+        origin, path = split_url(url.url)
+        start, kind = self._queue_rows.text(connection, origin), self._queue_rows.text(connection, url.kind)
+        extras = extras_text(Extras(url.data, url.redirects, url.proxy_pool, url.country, url.how))
         found_on = parent[0] if parent else None
-        added = connection.execute(_ADD_URL, (url.job, site, turn, found_on, *columns.values())).fetchone()
-        if added is None:
-            return
+        added = connection.execute(
+            _ADD_URL, (url.job, site, found_on, start, path, kind, extras, *columns.values())
+        ).fetchone()
         counts[url.state.value] += 1
         if url.state is UrlState.QUEUED:
             which = (url.job, site, url.fetcher or "")
@@ -400,11 +416,11 @@ def _job(row: Columns, states: dict[str, int]) -> DumpedJob:
 
 
 def _url(row: Columns, incidents: tuple[tuple[float, str], ...]) -> DumpedUrl:
-    _, job, site, parent, parent_site, *rest = row
-    columns = dict(zip(_URL_FIELDS, rest, strict=True))
-    state = UrlState(columns["state"])
+    _, job, site, url, kind, parent, parent_site, extras, *rest = row
+    columns = dict(zip(_URL_FIELDS, rest, strict=True)) | msgspec.structs.asdict(extras_of(extras))
+    state = STATES_BY_LETTER[columns["state"]]
     columns["state"] = UrlState.QUEUED if state is UrlState.LEASED else state
     columns["due_at"] = columns["due_at"] if state is UrlState.WAITING else None
-    redirects = columns["redirects"]
-    columns["redirects"] = msgspec.json.decode(redirects, type=tuple[str, ...]) if redirects else ()
-    return DumpedUrl(**columns, job=job, site=site, parent=parent, parent_site=parent_site, incidents=incidents)
+    return DumpedUrl(
+        **columns, job=job, site=site, url=url, kind=kind, parent=parent, parent_site=parent_site, incidents=incidents
+    )
