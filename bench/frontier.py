@@ -92,6 +92,7 @@ def _used_memory(server: ValkeyServer) -> int:
 
 SMALL = (10_000, 100)
 BATCH = 500
+PRODUCERS = 2  # one packs its batch while the server takes that of the other
 LEASES = 100
 TAIL = 10_000
 SETTLED = 5_000
@@ -146,13 +147,14 @@ async def measure(urls: int, sites: int, folder: Path, backend: str) -> dict[str
         queue, jobs = opened.project.state.frontier, opened.project.state.jobs
         every, deep, settle, bury = (Meter(server_cpu=opened.server_cpu) for _ in range(4))
         idle, empty = _peak_mb(), opened.memory()
-        job, _ = await jobs.open_job("bench", JobTerms(max_urls_per_pattern=200_000), fresh=True)
-        for start in range(0, urls, BATCH):
-            batch = candidates(start, sites)
-            with every.timing(BATCH), deep.timing(BATCH) if start >= urls - TAIL else Meter().timing(BATCH):
-                added = await queue.add(job.id, batch)
-            if added.queued != BATCH:
-                raise SystemExit(f"Of {BATCH} new URLs only {added.queued} were queued: {added}.")
+        job, _ = await jobs.open_job("bench", JobTerms(max_urls_per_pattern=200_000, max_queued=None), fresh=True)
+        for start in range(0, urls, BATCH * PRODUCERS):
+            batches = [candidates(start + n * BATCH, sites) for n in range(PRODUCERS)]
+            fresh = BATCH * PRODUCERS
+            with every.timing(fresh), deep.timing(fresh) if start >= urls - TAIL else Meter().timing(fresh):
+                added = await asyncio.gather(*(queue.add(job.id, batch) for batch in batches))
+            if sum(one.queued for one in added) != fresh:
+                raise SystemExit(f"Not all of {fresh} new URLs were queued: {added}.")
         per_url = (opened.memory() - empty) / urls
         await jobs.seal_seeds(job.id)
         while settle.tasks < SETTLED:

@@ -232,6 +232,22 @@ async def test_rows_that_were_settled_in_the_longer_form_are_read_and_enter_agai
         assert len((await state.frontier.lease(job.id, "w", 9)).leases) == 2
 
 
+async def test_the_row_of_a_site_grows_with_what_is_known_of_it(valkey):
+    sites, name = "gossamer:{fresh.0}:sites", b"a.test"
+    async with opened(valkey, project="fresh") as state, connection.open_server(valkey.address()) as (server, _):
+        job, _ = await state.jobs.open_job("books", JobTerms(), fresh=False)
+        await state.frontier.add(job.id, [candidate("https://a.test/1")])
+        assert len(await server.call("HGET", sites, "1")) == 36 + 1 + 2 + len(name)  # millions may be waiting
+
+        [lease] = (await state.frontier.lease(job.id, "w", 1)).leases
+        await state.frontier.complete(lease, UrlState.DONE)
+        await state.frontier.too_often("a.test", rest=timedelta(seconds=9))
+        facts = await state.queue.site("a.test")
+        assert facts is not None and facts.answered_at > 0 and facts.learned.refused_at > 0
+        await state.frontier.add(job.id, [candidate("https://a.test/2")])
+        assert await state.queue.site("a.test") == facts
+
+
 async def test_the_number_of_shards_cannot_change_while_a_project_lives(valkey):
     async with opened(valkey, project="spread", shards=3):
         pass

@@ -240,10 +240,14 @@ local function site_of(number)
     return site
 end
 
+local numbers_of_sites = {}
+
 local function number_of(name)
-    local known = call('HGET', NUMBERS, name)
-    if known then return tonumber(known) end
-    local number = call('HINCRBY', SHARD, 'sites', 1)
+    local number = numbers_of_sites[name] or tonumber(call('HGET', NUMBERS, name))
+    numbers_of_sites[name] = number
+    if number then return number end
+    number = call('HINCRBY', SHARD, 'sites', 1)
+    numbers_of_sites[name] = number
     call('HSET', NUMBERS, name, number)
     sites[number] = {
         next_at = 0, rest_until = 0, asked = -1, in_flight = 0, pace = -1, holder = '', name = name, latest = 0,
@@ -355,6 +359,24 @@ end
 
 -- writing the changed rows -----------------------------------------------------------------------------------------
 
+-- The later parts of a site's row, as far as they say anything: of a site that was never visited they do not.
+local function what_else(site)
+    local text = ''
+    if site.learned >= 0 or site.refused_at ~= 0 then text = pack(LEARNED, site.learned, site.refused_at) end
+    if text ~= '' or site.ordered >= 0 or site.ordered_rest ~= 0 then
+        text = pack(ORDER, site.ordered, site.ordered_rest) .. text
+    end
+    if text ~= '' or site.answered ~= 0 or site.away_since ~= 0 or site.given_up_until ~= 0 or site.strikes ~= 0
+        or site.away_reason ~= '' or site.away_host ~= '' then
+        text = pack(AWAY, site.answered, site.away_since, site.given_up_until, site.strikes, #site.away_reason,
+            site.away_reason, #site.away_host, site.away_host) .. text
+    end
+    if text ~= '' or site.latest ~= 0 or site.wanted ~= 0 then
+        text = pack(TURNS, site.latest, site.wanted, site.wanted_turn, site.since, site.offered) .. text
+    end
+    return text
+end
+
 local function flush()
     for number, queue in pairs(queues) do
         local at = queue.state == Q_READY and place_when_ready(queue, number) or nil
@@ -380,11 +402,7 @@ local function flush()
         if site.changed then
             call('HSET', SITES, number,
                 pack(SITE, site.next_at, site.rest_until, site.asked, site.in_flight, site.pace)
-                .. pack('>Bc0Hc0', #site.holder, site.holder, #site.name, site.name)
-                .. pack(TURNS, site.latest, site.wanted, site.wanted_turn, site.since, site.offered)
-                .. pack(AWAY, site.answered, site.away_since, site.given_up_until, site.strikes, #site.away_reason,
-                    site.away_reason, #site.away_host, site.away_host)
-                .. pack(ORDER, site.ordered, site.ordered_rest) .. pack(LEARNED, site.learned, site.refused_at))
+                .. pack('>Bc0Hc0', #site.holder, site.holder, #site.name, site.name) .. what_else(site))
         end
     end
     for name, change in pairs(counted) do
