@@ -123,8 +123,8 @@ def running_valkey(*options: str) -> Iterator[ValkeyServer]:
 
 
 @contextmanager
-def running_cluster(nodes: int = 3) -> Iterator[list[ValkeyServer]]:
-    """As many primaries as wanted, each with its share of the slots."""
+def running_cluster(nodes: int = 3, *, spare: int = 0) -> Iterator[list[ValkeyServer]]:
+    """As many primaries as wanted, each with its share of the slots; the last `spare` of them have none yet."""
     folder = Path(tempfile.mkdtemp(prefix="gossamer-valkeys-"))
     servers = [ValkeyServer(folder / str(n), cluster=True) for n in range(nodes)]
     with ExitStack() as stack:
@@ -132,9 +132,11 @@ def running_cluster(nodes: int = 3) -> Iterator[list[ValkeyServer]]:
         for server in servers:
             stack.callback(server.kill)
             server.start()
+        holders = nodes - spare
         for n, server in enumerate(servers):
-            first, last = SLOTS * n // nodes, SLOTS * (n + 1) // nodes - 1
-            server.say("CLUSTER", "ADDSLOTSRANGE", str(first), str(last))
+            if n < holders:
+                first, last = SLOTS * n // holders, SLOTS * (n + 1) // holders - 1
+                server.say("CLUSTER", "ADDSLOTSRANGE", str(first), str(last))
             server.say("CLUSTER", "SET-CONFIG-EPOCH", str(n + 1))
         for server in servers[1:]:
             servers[0].say("CLUSTER", "MEET", "127.0.0.1", str(server.port))

@@ -243,7 +243,8 @@ async def test_the_row_of_a_site_grows_with_what_is_known_of_it(valkey):
         await state.frontier.complete(lease, UrlState.DONE)
         await state.frontier.too_often("a.test", rest=timedelta(seconds=9))
         facts = await state.queue.site("a.test")
-        assert facts is not None and facts.answered_at > 0 and facts.learned.refused_at > 0
+        assert facts is not None
+        assert (facts.answered_at > 0, facts.learned.refused_at > 0) == (True, True)
         await state.frontier.add(job.id, [candidate("https://a.test/2")])
         assert await state.queue.site("a.test") == facts
 

@@ -182,7 +182,9 @@ async def open_server(
         if facts.get("cluster_enabled") == "1":
             await client.aclose()
             with translated(where):
-                client = RedisCluster.from_url(url, **_options(answer_seconds))
+                # A slot that was moved is looked up alone. Else the driver would close every connection after five of
+                # them, under the feet of those who wait for an answer.
+                client = RedisCluster.from_url(url, **_options(answer_seconds), reinitialize_steps=0)
                 await client.initialize()
             server = Server(client, where, cluster=True, time=time)
         yield server, await _trust(server, facts, oldest)
