@@ -109,12 +109,13 @@ def run(name: str, commands: list[Command], server: Server, records: Gossamer | 
     return Cost(name, pages, wall, cpu, tuple(faults))
 
 
-def crawl(folder: Path, toml: str, start: str) -> Command:
+def crawl(folder: Path, toml: str, start: str, in_flight: int = 32) -> Command:
     (folder / "gossamer.toml").write_text(toml, encoding="utf-8")
     return gossamer(
         folder,
-        "crawl", f"{ROOT / 'bench' / 'gossamer_peer.py'}:Shop", "--rate", "unlimited", "--concurrency", "32", "--quiet",
-        variables={"BENCH_START": start, "GOSSAMER_POLITENESS__CONCURRENCY": "64"},
+        "crawl", f"{ROOT / 'bench' / 'gossamer_peer.py'}:Shop", "--rate", "unlimited",
+        "--concurrency", str(in_flight), "--quiet",
+        variables={"BENCH_START": start, "GOSSAMER_POLITENESS__CONCURRENCY": str(max(64, in_flight))},
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ from typing import Any
 import uvloop
 from tests.services.valkey import ValkeyServer, running_valkey
 
+from gossamer.backends.state import State
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.task import Candidate, UrlState
 from gossamer.model.url import fingerprint
@@ -172,7 +173,7 @@ async def measure(urls: int, sites: int, folder: Path, backend: str) -> dict[str
             raise SystemExit(f"The counts do not add up: {counts}.")
         views = await look(opened, urls, sites)
         peak = _peak_mb()
-        known = await known_bytes(opened)
+        known = await known_bytes(opened.project.state, opened.memory)
     return {
         "urls": urls,
         "sites": sites,
@@ -205,16 +206,15 @@ async def look(opened: Backend, urls: int, sites: int) -> dict[str, dict[str, fl
     return prices
 
 
-async def known_bytes(opened: Backend) -> float:
+async def known_bytes(state: State, memory: Callable[[], float]) -> float:
     """What the state holds of a URL that is done: it grows by so much with a job whose every URL is settled."""
-    queue, jobs = opened.project.state.frontier, opened.project.state.jobs
-    before = opened.memory()
-    job, _ = await jobs.open_job("known", JobTerms(max_urls_per_pattern=None), fresh=True)
+    before = memory()
+    job, _ = await state.jobs.open_job("known", JobTerms(max_urls_per_pattern=None), fresh=True)
     for start in range(0, KNOWN, BATCH):
-        await queue.add(job.id, [candidate(KNOWN_FROM + n, 100) for n in range(start, start + BATCH)])
-        while (granted := await queue.lease(job.id, "bench/1/0", LEASES)).leases:
-            await asyncio.gather(*(queue.complete(lease, UrlState.DONE) for lease in granted.leases))
-    return (opened.memory() - before) / KNOWN
+        await state.frontier.add(job.id, [candidate(KNOWN_FROM + n, 100) for n in range(start, start + BATCH)])
+        while (granted := await state.frontier.lease(job.id, "bench/1/0", LEASES)).leases:
+            await asyncio.gather(*(state.frontier.complete(lease, UrlState.DONE) for lease in granted.leases))
+    return (memory() - before) / KNOWN
 
 
 def _peak_mb() -> float:

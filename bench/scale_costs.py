@@ -21,6 +21,7 @@ from tests.services.seaweed import ACCESS_KEY, SECRET_KEY
 from gossamer.backends.redis.state import open_redis_state
 from gossamer.clock import ServerClock, SystemClock
 from gossamer.frontier.contract import JobTerms
+from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.task import Candidate, UrlState
 from gossamer.model.url import fingerprint
 from gossamer.project.open import open_project
@@ -28,7 +29,7 @@ from gossamer.settings import load
 
 from .crawlers import GOSSAMER_TOML
 from .fleet import Services, crawl, services
-from .frontier import UNLIMITED, _used_memory, running_valkey
+from .frontier import _used_memory, known_bytes, running_valkey
 from .measure import Reaper
 from .server import started
 
@@ -36,6 +37,7 @@ TASKS = 12_000
 BATCH = 64  # tasks that are leased, and settled, at once
 LINKS = 3  # new links of a page in the mixed run
 SITES = 400
+IN_FLIGHT = 448  # pages of a worker, as the played day needs: the more, the larger are batches, and the cheaper a page
 OPTIONS = ("--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0")
 
 
@@ -87,11 +89,11 @@ async def verbs() -> VerbCosts:
                 await asyncio.gather(*(state.frontier.complete(one, UrlState.DONE) for one in batch))
                 leasing, settled, before = leasing + leased - settled, _cpu_on(server.pid), leased
                 settling, count = settling + settled - before, count + len(batch)
-            known = memory(server)
+            known = await known_bytes(state, lambda: float(memory(server)))
     costs = (adding / count, leasing / count, settling / count)
     measured, pages, links = await _mixed()
     foretold = costs[0] * (links + BATCH) / pages + costs[1] + costs[2]
-    return VerbCosts(*costs, (full - empty) / count, (known - empty) / count, foretold, measured)
+    return VerbCosts(*costs, (full - empty) / count, known, foretold, measured)
 
 
 async def _mixed() -> tuple[float, int, int]:
@@ -123,7 +125,7 @@ def _state(address: str) -> AsyncIterator[object]:
         ServerClock(SystemClock()),
         project="bench",
         lease_duration=timedelta(minutes=5),
-        terms_for=lambda site: UNLIMITED,
+        terms_for=lambda site: SiteTerms(interval=None, concurrency=None),
     )
 
 
@@ -157,7 +159,7 @@ def _crawl(fleet: Services, pages: int) -> _Bill:
     ):
         before = _database(fleet)
         shard = _cpu_on(fleet.valkey.pid)
-        command = crawl(Path(folder), fleet.addresses() + GOSSAMER_TOML, f"http://127.0.0.1:{server.port}/")
+        command = crawl(Path(folder), fleet.addresses() + GOSSAMER_TOML, f"http://127.0.0.1:{server.port}/", IN_FLIGHT)
         process = subprocess.Popen(
             command.arguments, cwd=folder, env=command.environment(), stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

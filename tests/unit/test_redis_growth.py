@@ -55,7 +55,7 @@ async def test_shards_go_to_a_new_node_while_work_goes_on() -> None:
 
             done: list[str] = []
             over = asyncio.Event()
-            busy = [asyncio.create_task(work(lab, job.id, f"w/{n}/0", over, done)) for n in range(4)]
+            busy = [asyncio.create_task(work(lab, job.id, f"w/{n}/0", over, done)) for n in range(12)]
             await moved(nodes, slots)
             over.set()
             await asyncio.gather(*busy)
