@@ -297,7 +297,7 @@ def _path_covers(covering: str, path: str) -> bool:
 # -- dates, by the algorithm of the RFC: any order, any separators ---------------------------------------------------
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DATE_TOKEN = re.compile(r"[0-9A-Za-z:\x7f-\U0010ffff]+")
+_DATE_TOKEN = re.compile(r"[^\x00-/;-@\[-`{-~]+")
 _TIME = re.compile(r"([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:[^0-9].*)?", re.DOTALL)
 _DAY = re.compile(r"([0-9]{1,2})(?:[^0-9].*)?", re.DOTALL)
 _YEAR = re.compile(r"([0-9]{2,4})(?:[^0-9].*)?", re.DOTALL)

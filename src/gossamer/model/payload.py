@@ -23,7 +23,7 @@ LONGEST_TIMEOUT = 3600.0
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")
-_COOKIE_VALUE = re.compile(r"[^\x00-\x20\x7f-\U0010ffff\",;\\]*|\"[^\x00-\x20\x7f-\U0010ffff\",;\\]*\"")
+_COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*|\"[!#-+\--:<-\[\]-~]*\"")
 # They belong to the connection, or say to whom it leads.
 OF_THE_CONNECTION = frozenset({
     "host", "connection", "keep-alive", "proxy-connection", "proxy-authorization", "te", "trailer",
