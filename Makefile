@@ -39,7 +39,7 @@ else
 endif
 
 # More at a time than there are cores, because much of it waits, and the long ones wait most. Tests of one file stay
-# together: they share their servers.
+# together: they share their servers. tests/conftest.py says which long ones do not.
 PYTEST := $(PYTHON) -m pytest
 SPREAD := --dist loadfile --no-loadscope-reorder
 
