@@ -39,7 +39,7 @@ def secret() -> Iterator[str]:
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
     """A folder with a short name: Chromium puts a socket below it, and names of sockets have 108 letters at most."""
-    with tempfile.TemporaryDirectory(prefix="gossamer-test-") as folder:
+    with tempfile.TemporaryDirectory(prefix="gossamer-test-", dir="/tmp") as folder:
         yield Path(folder)
 
 
