@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from quality.content import SET, Result, cases, mean, measure, word_f1
+from quality.content import SET, TYPES, Result, cases, in_published_mix, mean, measure, word_f1
 from quality.corpora import kept_aside
 from quality.fit import Example, answers_of, learn
 
@@ -91,6 +91,28 @@ def test_a_page_that_is_made_by_scripts_is_read_from_its_noscript() -> None:
 
     assert all(post in page.main_text() for post in POSTS)
     assert POSTS[0] in page.markdown()
+
+
+def test_a_page_that_only_asks_for_scripts_has_no_content() -> None:
+    notice = "<noscript><p>You need to enable JavaScript to run this app, please.</p></noscript><div id=root></div>"
+
+    assert fetched(f"<html><body>{notice}</body></html>", "https://x.example/").main_text() == ""
+
+
+def test_a_text_that_only_json_ld_has_is_read_from_there() -> None:
+    body = f'<script type="application/ld+json">{{"@type": "Article", "articleBody": "{POSTS[0]}"}}</script>'
+
+    assert fetched(f"<html><body>{body}<p>Loading</p></body></html>", "https://x.example/").main_text() == POSTS[0]
+
+
+def test_what_asks_for_consent_is_not_content() -> None:
+    asked = "These cookies are set by a range of services that we have added to the site, and they may follow you."
+    consent = f"<div class=consent-layer><h2>Your choice</h2>{f'<div><p>{asked}</p></div>' * 8}</div>"
+    posts = "".join(f"<article class=post><div class=post-message><p>{text}</p></div></article>" for text in POSTS)
+    page = page_of(f"<main><h1>Pump stops</h1>{posts}</main>{consent}", "https://x.example/threads/pump.7/")
+
+    assert asked not in page.main_text()
+    assert all(text in page.main_text() for text in POSTS)
 
 
 def test_a_noscript_beside_the_text_is_not_content() -> None:
@@ -220,6 +242,11 @@ def test_words_are_compared_as_multisets() -> None:
     assert word_f1("a", "") == 0.0
     assert word_f1("a a", "a") == pytest.approx(2 / 3)
     assert mean(Result({}, 0.0), []) == 0.0
+
+
+def test_types_count_in_the_shares_that_published_figures_have() -> None:
+    assert in_published_mix([1.0] * len(TYPES)) == pytest.approx(1)
+    assert in_published_mix([1.0, *[0.0] * (len(TYPES) - 1)]) == pytest.approx(793 / 1497)
 
 
 def test_paragraphs_that_stand_in_the_true_text_are_content() -> None:

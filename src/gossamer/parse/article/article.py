@@ -71,8 +71,8 @@ def article_of(page: Page) -> Article | None:
     facts = page.metadata()
     content = _MainContent.in_page(page, facts)
     text, markdown = ("", "") if content is None else (content.text(), content.markdown(page))
-    if len(text) < _SHORT and facts.article_body is not None and len(facts.article_body) > 2 * len(text):
-        text, markdown = _from_json_ld(facts.article_body)
+    if stated := _stated_body(text, facts):
+        text, markdown = _from_json_ld(stated)
     if len(text) < _LEAST:
         return None
     return Article(
@@ -94,7 +94,10 @@ def article_of(page: Page) -> Article | None:
 def main_text(page: Page) -> str:
     """The text of the page's main content, without menus and margins; "" for a page without prose."""
     content = _MainContent.in_page(page)
-    return content.text() if content is not None else ""
+    text = content.text() if content is not None else ""
+    if len(text) < _SHORT and (stated := _stated_body(text, metadata_of(page))):
+        return _from_json_ld(stated)[0]
+    return text
 
 
 def markdown(page: Page) -> str:
@@ -209,6 +212,12 @@ def _heading(outline: Outline, titles: frozenset[str]) -> str | None:
 def _shows_title(outline: Outline) -> bool:
     """True when an <h1> is among what is left."""
     return any(outline.tags[one.block] == "h1" and one.text(outline.struck) for one in outline.paragraphs)
+
+
+def _stated_body(shown: str, facts: Metadata) -> str | None:
+    """The body of the article in JSON-LD, if the page shows far less: scripts would make the rest."""
+    body = facts.article_body
+    return body if body is not None and len(shown) < _SHORT and len(body) > 2 * len(shown) else None
 
 
 def _from_json_ld(body: str) -> tuple[str, str]:

@@ -51,6 +51,7 @@ PICTURE = 64  # a frame around a picture
 
 _CLOSE = 8  # elements around a text among which that of the text before it is searched
 _SCRIPTED_SHARE = 0.75  # of the letters of a page; if <noscript> holds more, it holds the content
+_NOTICE = 300  # letters in <noscript> that merely ask for JavaScript
 LONGEST_NAMES = 400  # characters of names that are read; meanings are remembered, so names must not be endless
 NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SENSES = {
@@ -179,7 +180,7 @@ class Outline:
             before = bisect_right(starts, one.block) - 1
             if before >= 0 and before < len(marked) and self.within(one.block, marked[before]):
                 inside += one.letters
-        if inside < _SCRIPTED_SHARE * whole:
+        if inside < max(_SCRIPTED_SHARE * whole, _NOTICE):
             for element in marked:
                 self.strike(element)
 
