@@ -85,6 +85,25 @@ async def test_the_same_url_enters_once_from_many_producers_at_once(lab):
     assert adds_up(counts)
 
 
+async def test_pages_whose_fingerprints_begin_alike_are_told_apart(lab):
+    job = await lab.job()
+    known, other = candidate("https://a.test/1"), candidate("https://a.test/2")
+    alike = msgspec.structs.replace(other, fingerprint=known.fingerprint[:15] + bytes([known.fingerprint[15] ^ 1]))
+
+    for _ in range(2):
+        added = await lab.frontier.add(job.id, [known, alike])
+    assert (added.queued, added.duplicates) == (0, 2)
+    leases = {lease.task.url: lease for lease in (await lab.frontier.lease(job.id, "w", 9)).leases}
+    assert leases.keys() == {known.url, alike.url}
+    await lab.frontier.complete(leases[alike.url], UrlState.DONE)
+
+    for page, state in ((known, UrlState.LEASED), (alike, UrlState.DONE)):
+        [story] = await lab.queue.story("a.test", page.fingerprint)
+        assert (story.url, story.state) == (page.url, state)
+        fate = await lab.queue.fate(job.id, "a.test", page.fingerprint)
+        assert (fate.url, fate.state) == (page.url, state)
+
+
 async def test_a_url_may_enter_again_after_the_dedup_window(lab):
     job = await lab.job(dedup_window=timedelta(hours=1))
     await lab.frontier.add(job.id, [candidate("https://a.test/")])
