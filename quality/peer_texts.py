@@ -17,9 +17,11 @@ from pathlib import Path
 
 
 def _trafilatura(body: bytes) -> str:
+    """With the options that its published figures were measured with."""
     import trafilatura
 
-    return trafilatura.extract(body) or ""
+    found = trafilatura.bare_extraction(body.decode("utf-8", "replace"), include_comments=False, include_tables=True)
+    return (found.text or "") if found is not None else ""
 
 
 def _trafilatura_recall(body: bytes) -> str:

@@ -105,14 +105,28 @@ def test_a_text_that_only_json_ld_has_is_read_from_there() -> None:
     assert fetched(f"<html><body>{body}<p>Loading</p></body></html>", "https://x.example/").main_text() == POSTS[0]
 
 
-def test_what_asks_for_consent_is_not_content() -> None:
-    asked = "These cookies are set by a range of services that we have added to the site, and they may follow you."
-    consent = f"<div class=consent-layer><h2>Your choice</h2>{f'<div><p>{asked}</p></div>' * 8}</div>"
-    posts = "".join(f"<article class=post><div class=post-message><p>{text}</p></div></article>" for text in POSTS)
-    page = page_of(f"<main><h1>Pump stops</h1>{posts}</main>{consent}", "https://x.example/threads/pump.7/")
+ASKED = "These cookies are set by a range of services that we have added to the site, and they may follow you."
 
-    assert asked not in page.main_text()
-    assert all(text in page.main_text() for text in POSTS)
+
+@pytest.mark.parametrize(
+    ("frame", "is_read"),
+    [
+        ("<div class=cookie-banner><p>{}</p></div>", False),
+        ("<section id=onetrust-consent-sdk><div><p>{}</p></div></section>", False),
+        ("<div class='layer consentDialog'>{}</div>", False),
+        ("<h2 id=cookie-consent>{}</h2>", True),
+        ("<p class=cookies>{}</p>", True),
+        ("<div class=cookie-banner><p>{0}</p><p>So {0}</p><p>Or {0}</p></div>", True),
+    ],
+    ids=["named so", "by a known maker", "in one name", "a heading", "a recipe", "most of the page"],
+)
+def test_a_dialog_about_consent_is_not_read_and_a_text_about_it_is(frame: str, is_read: bool) -> None:
+    page = fetched(f"<html><body><main>{frame.format(ASKED)}<p>{POSTS[0]} {POSTS[1]}</p></main></body></html>", "x:/")
+
+    survey = survey_of(page)
+
+    assert survey is not None
+    assert any(ASKED in line.text(b"\0" * 99) for line in survey.lines) is is_read
 
 
 def test_a_noscript_beside_the_text_is_not_content() -> None:

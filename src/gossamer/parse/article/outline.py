@@ -48,9 +48,12 @@ REPLIES = 8  # comments of readers under a text
 HIDDEN = 16  # not shown to the reader
 LABEL = 32  # bylines, dates, captions, credits: small print beside a text
 PICTURE = 64  # a frame around a picture
+CONSENT = 128  # a dialog about cookies and data
 
 _CLOSE = 8  # elements around a text among which that of the text before it is searched
 _SCRIPTED_SHARE = 0.75  # of the letters of a page; if <noscript> holds more, it holds the content
+_CONSENT_SHARE = 0.5  # of the letters of a page; what holds more is no dialog
+_NO_DIALOGS = frozenset(("article", "body", "dt", "h1", "h2", "h3", "h4", "h5", "h6", "html", "li", "main", "p"))
 _NOTICE = 300  # letters in <noscript> that merely ask for JavaScript
 LONGEST_NAMES = 400  # characters of names that are read; meanings are remembered, so names must not be endless
 NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -75,6 +78,7 @@ _SENSES = {
         author authors avatar bio byline bylines caption captions copyright credit credits date dateline datetime
         figcaption legend meta metadata postdate postmeta pubdate published source timestamp updated vcard writer
     """,
+    CONSENT: "cookiebot cookieconsent onetrust usercentrics didomi",
     PICTURE: "figure gallery image images img photo photos pic pics picture pictures thumb thumbnail",
 }
 _PAIRED_SENSES = {
@@ -84,6 +88,12 @@ _PAIRED_SENSES = {
         more articles, more from, more news, more on, more stories, most popular, most read, most viewed,
         next article, next prev, next up, prev next, pull quote, read also, read more, read next, see also, sign in,
         sign up, story package, top stories, up next, you may
+    """,
+    CONSENT: """
+        consent banner, consent dialog, consent layer, consent manager, consent modal, consent popup, cookie banner,
+        cookie bar, cookie consent, cookie dialog, cookie message, cookie modal, cookie notice, cookie notification,
+        cookie popup, cookies banner, cookies bar, cookies consent, cookies notice, cookies popup, gdpr banner,
+        gdpr cookie, gdpr modal, gdpr popup
     """,
     HIDDEN: "d none, no print, print only, screen reader, sr only, visually hidden",
 }
@@ -163,26 +173,39 @@ class Outline:
             weights[parents[element]] += weights[element]
         return weights
 
-    def strike_noscript(self) -> None:
-        """Strike out what is for readers without scripts, unless it is most of the page: then scripts make the rest."""
-        marked, element, inside = [], 0, 0
-        while element < len(self.elements):
-            if self.tags[element] == "noscript":
-                marked.append(element)
-                element = self.ends[element]
-            else:
-                element += 1
-        if not marked:
+    def strike_notices(self) -> None:
+        """Strike out what asks for consent, and what is for readers without scripts; unless it is most of the page: then
+        scripts make the rest."""
+        scriptless = self._outermost([tag == "noscript" for tag in self.tags])
+        asks = [bool(flags & CONSENT) and tag not in _NO_DIALOGS for flags, tag in zip(self.flags, self.tags, strict=True)]
+        consent = self._outermost(asks)
+        if not scriptless and not consent:
             return
         whole = sum(one.letters for one in self.paragraphs)
-        starts = [*marked, len(self.elements)]
-        for one in self.paragraphs:
-            before = bisect_right(starts, one.block) - 1
-            if before >= 0 and before < len(marked) and self.within(one.block, marked[before]):
-                inside += one.letters
-        if inside < max(_SCRIPTED_SHARE * whole, _NOTICE):
-            for element in marked:
+        if self._letters_in(scriptless) < max(_SCRIPTED_SHARE * whole, _NOTICE):
+            for element in scriptless:
                 self.strike(element)
+        if self._letters_in(consent) <= _CONSENT_SHARE * whole:
+            for element in consent:
+                self.strike(element)
+
+    def _outermost(self, wanted: list[bool]) -> list[int]:
+        """The elements that are wanted and not inside of another one that is."""
+        found, element = [], 0
+        while element < len(wanted):
+            if wanted[element]:
+                found.append(element)
+            element = self.ends[element] if wanted[element] else element + 1
+        return found
+
+    def _letters_in(self, marked: list[int]) -> int:
+        """The letters of the paragraphs in these elements, which are in order and apart from each other."""
+        inside = 0
+        for one in self.paragraphs if marked else ():
+            before = bisect_right(marked, one.block) - 1
+            if before >= 0 and self.within(one.block, marked[before]):
+                inside += one.letters
+        return inside
 
     def strike(self, element: int, mark: int = GONE) -> None:
         """Strike out an element with everything in it."""
@@ -194,7 +217,7 @@ def outline_of(root: Element, size: int | None = None) -> Outline:
     """Walk the tree from `root` down. `size` is the length of its page, if it is at hand."""
     walk = _TreeWalk()
     walk.visit(root, is_huge(root, size))
-    walk.outline.strike_noscript()
+    walk.outline.strike_notices()
     return walk.outline
 
 
