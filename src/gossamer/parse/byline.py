@@ -123,9 +123,9 @@ def _names_in(outline: Outline, line: Paragraph, text: str, labelled: bool) -> t
         people = [name for name in names if _is_name(name)]
         if people and _is_name(names[0]):
             return tuple(people[:5])
-        handle = text[found.start("names") :].split()[0].rstrip(",:")
-        if shown_date(text) is not None and _is_name(handle, handle=True):
-            return (handle,)
+        word = text[found.start("names") :].split()[0].rstrip(",:")
+        if shown_date(text) is not None and _is_name(word, handle=True):
+            return (word,)
     if labelled and _is_name(text):
         return (text,)
     day, rest = split_date(text)
