@@ -95,7 +95,7 @@ def main_text(page: Page) -> str:
     """The text of the page's main content, without menus and margins; "" for a page without prose."""
     content = _MainContent.in_page(page)
     text = content.text() if content is not None else ""
-    if len(text) < _SHORT and (stated := _stated_body(text, metadata_of(page))):
+    if len(text) < _SHORT and (stated := _stated_body(text, page.metadata())):
         return _from_json_ld(stated)[0]
     return text
 
