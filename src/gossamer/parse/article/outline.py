@@ -174,11 +174,11 @@ class Outline:
         return weights
 
     def strike_notices(self) -> None:
-        """Strike out what asks for consent, and what is for readers without scripts; unless it is most of the page: then
-        scripts make the rest."""
+        """Strike out what asks for consent, and what is for readers without scripts; unless it is most of the page:
+        then scripts make the rest."""
         scriptless = self._outermost([tag == "noscript" for tag in self.tags])
-        asks = [bool(flags & CONSENT) and tag not in _NO_DIALOGS for flags, tag in zip(self.flags, self.tags, strict=True)]
-        consent = self._outermost(asks)
+        named = zip(self.flags, self.tags, strict=True)
+        consent = self._outermost([flags & CONSENT and tag not in _NO_DIALOGS for flags, tag in named])
         if not scriptless and not consent:
             return
         whole = sum(one.letters for one in self.paragraphs)
@@ -189,7 +189,7 @@ class Outline:
             for element in consent:
                 self.strike(element)
 
-    def _outermost(self, wanted: list[bool]) -> list[int]:
+    def _outermost(self, wanted: list[bool | int]) -> list[int]:
         """The elements that are wanted and not inside of another one that is."""
         found, element = [], 0
         while element < len(wanted):
