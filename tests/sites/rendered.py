@@ -48,7 +48,7 @@ def dress(site: HostileSite, canary: str) -> None:
         "/buffer-eater": BUFFER_EATER,
         "/nuisance": NUISANCE,
         "/greedy": GREEDY,
-        "/never-quiet": "<p id=here>here</p><script>fetch('/hang'); setInterval(fetch, 30, '/data.json')</script>",
+        "/never-quiet": "<p id=here>here</p><script>fetch('/hang'); setInterval(fetch, 150, '/data.json')</script>",
     }
     for path, html in pages.items():
         site.show(path, f"<!doctype html><title>{path}</title><body>{html}")
