@@ -41,8 +41,9 @@ _HAS_LONG = re.compile(r"\bmark\.long\b|\bBackends\b|\bcluster\b")
 _PLAIN = SimpleNamespace(params={})  # of a test without parameters
 # What takes longest begins first, so that nobody waits for it at the end.
 LONGEST = (
-    "journey/test_walkthrough", "journey/test_memory", "conformance/test_frontier_machine", "faults/test_alerts",
-    "server/test_killed", "journey/test_two_hundred_domains", "journey/test_wheel", "server/ui/test_frame",
+    "conformance/test_records", "faults/test_alerts", "server/ui/test_frame", "journey/test_walkthrough",
+    "server/test_firecrawl_clients", "journey/test_wheel", "server/test_killed", "conformance/test_site_turns",
+    "faults/test_autoscale", "faults/test_killed_crawlers", "conformance/test_frontier_machine",
 )  # fmt: skip
 
 
