@@ -36,6 +36,7 @@ Group = list[tuple[Write, asyncio.Future[Any], bool]]
 Answers = list[tuple[asyncio.Future[Any], Any, BaseException | None]]
 
 BUSY_TIMEOUT = timedelta(seconds=30)
+SHORTEST_WAIT, LONGEST_WAIT = 0.0003, 0.010  # seconds between two looks whether another process has had its turn
 LONG = timedelta(milliseconds=50)  # a transaction of that length should not have kept the event loop ...
 LONG_FOR = 40  # ... and for that many times its length, all is left to the thread: a slow disk has 1/40 of the loop
 # A checkpoint moves each page once, however often it was written since the last one: rarer is cheaper. The bound is on
@@ -208,15 +209,25 @@ class Database:
     def _commit(self, group: Group) -> Answers:
         """A whole transaction, by the thread: another process may have its turn for a while."""
         try:
-            self._writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT // timedelta(milliseconds=1)}")
-            try:
-                self._writer.execute("BEGIN IMMEDIATE")
-            finally:
-                self._writer.execute("PRAGMA busy_timeout = 0")
+            self._wait_for_turn()
             answers = self._transact(group, commits=True)
         except Exception as error:
             return self._failed(group, error)
         return self._checkpoint(answers) if self._wants_checkpoint else answers
+
+    def _wait_for_turn(self) -> None:
+        """Begin a transaction as soon as the other processes let us. SQLite's own wait sleeps up to a tenth of a second
+        at a time, and turns are over in a few milliseconds."""
+        deadline, pause = time.monotonic() + BUSY_TIMEOUT.total_seconds(), SHORTEST_WAIT
+        while True:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(1.5 * pause, LONGEST_WAIT)
 
     def _transact(self, group: Group, *, commits: bool) -> Answers:
         """Run the writes of a group in the transaction that has begun; what they raise is raised here, unless it is one
