@@ -39,7 +39,7 @@ ROOM = 6 << 30  # bytes; the tests of six processes need less than a fourth of i
 _LONG_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.long\b", re.MULTILINE)
 _HAS_LONG = re.compile(r"\bmark\.long\b|\bBackends\b|\bcluster\b")
 _PLAIN = SimpleNamespace(params={})  # of a test without parameters
-# What takes longest begins first, so that nobody waits for it at the end.
+# What takes longest begins first, so that nobody waits for it at the end; then files with one browser for all tests.
 LONGEST = (
     "conformance/test_records", "faults/test_alerts", "server/ui/test_frame", "journey/test_walkthrough",
     "server/test_firecrawl_clients", "journey/test_wheel", "server/test_killed", "conformance/test_site_turns",
@@ -112,7 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if not _HAS_LONG.search(path.read_text(encoding="utf-8")):
                 raise pytest.UsageError(f"{path} has long tests, and `make test-long` does not see it: see _HAS_LONG.")
     if config.option.markexpr == "long":
-        items.sort(key=lambda item: not item.nodeid.startswith(tuple(f"tests/{name}." for name in LONGEST)))
+        ranks = [tuple(f"tests/{name}." for name in LONGEST), ("tests/browser/", "tests/server/"), ""]
+        items.sort(key=lambda item: next(rank for rank, begins in enumerate(ranks) if item.nodeid.startswith(begins)))
 
 
 @pytest.fixture(scope="session")
