@@ -154,7 +154,7 @@ def settle(processes: int, seconds: float) -> tuple[float, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.processes", description=__doc__)
-    parser.add_argument("--pages", type=int, default=3000)
+    parser.add_argument("--pages", type=int, default=15_000)
     parser.add_argument("--seed", type=int, default=site.SEED)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])

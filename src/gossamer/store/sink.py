@@ -37,7 +37,7 @@ from .spool_files import Waiting
 from .spool_notes import SpoolNotes
 
 MAX_BATCH = 64  # results per batch; later ones wait for the next
-COMPANY = 0.004  # seconds that a result waits for others: an archived batch and its commit cost two syncs of the disk
+COMPANY = 0.002  # seconds that a result waits for others: an archived batch and its commit cost two syncs of the disk
 MAX_WAITING = 256  # results handed in and not yet stored; when full, `keep` waits, and with it the journey that called
 DRAIN_WITHIN = timedelta(seconds=2)  # how long the end may be put off to empty the spool
 
