@@ -32,6 +32,7 @@ TEXT = f"<p>{FIRST} {SECOND}</p>" * 3
         ("<p>by seven_of_9 » May 3, 2024</p>", ("seven_of_9",)),
         ("<p>Posted by the staff on May 3, 2024</p>", ()),
         ("<p>Posted by seven_of_9</p>", ()),
+        ("<p>Posted by on May 3, 2024</p>", ()),
         ("<p><a href=/user/login>Login</a></p>", ()),
         ("<p><a href=/team/new-england>New England</a></p>", ()),
         ("<p>May 3, 2024 in Boats</p>", ()),

@@ -42,7 +42,7 @@ _PARTICLES = frozenset(
 )
 _NO_NAMES = frozenset((
     "about", "account", "admin", "all", "and", "author", "authors", "blog", "by", "comments", "contact",
-    "follow", "guest", "home", "join", "log", "login", "more", "news", "our", "posted", "profile", "read",
+    "follow", "guest", "home", "join", "log", "login", "more", "news", "on", "our", "posted", "profile", "read",
     "register", "reply", "share", "sign", "staff", "subscribe", "team", "the", "view", "website", "written",
     "your",
 ))  # fmt: skip
