@@ -32,7 +32,7 @@ from .state_stream import SqliteStateStream
 from .workers import SqliteWorkers
 
 APPLICATION_ID = 0x676F7373  # "goss"
-LINGER = timedelta(0)  # results come from the sink in batches: what is ready in one turn of the loop shares a commit
+LINGER = timedelta(milliseconds=1)  # not less: another process that wants the same site finds its slots free in between
 
 
 @asynccontextmanager
