@@ -14,6 +14,19 @@ from .showing import LIMITS, OTHER, Show, driver_and_browser, renderers, until
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+def growing_page(show: Show) -> tuple[str, asyncio.Event]:
+    """A page that grows when its server says so: its address, and the event that lets the server say it."""
+    released = asyncio.Event()
+
+    async def answer_then(call: Call) -> None:
+        await released.wait()
+        await whole(call, b"")
+
+    show.site.shown["/later"] = answer_then
+    page = "<p id=here></p><script>fetch('/later').then(() => here.className = 'late')</script>"
+    return show.page(page), released
+
+
 async def test_what_scripts_make_is_in_the_body(show: Show) -> None:
     response = await show.get(show.url("/rendered"))
     assert b'<p class="name">Ada</p><p class="name">Grace</p>' in response.body
@@ -24,15 +37,7 @@ async def test_what_scripts_make_is_in_the_body(show: Show) -> None:
 
 
 async def test_a_page_is_waited_for_until_a_selector_is_there(show: Show) -> None:
-    # given a page that grows when its server says so
-    released = asyncio.Event()
-
-    async def answer_then(call: Call) -> None:
-        await released.wait()
-        await whole(call, b"")
-
-    show.site.shown["/later"] = answer_then
-    url = show.page("<p id=here></p><script>fetch('/later').then(() => here.className = 'late')</script>")
+    url, released = growing_page(show)
     assert b'class="late"' not in (await show.get(url, wait_until="load")).body
     waiting = asyncio.create_task(show.get(url, wait_for="#here.late"))
     await until(lambda: len(show.site.seen("/later")) == 2, "the second page asks")
@@ -66,15 +71,7 @@ async def test_a_page_longer_than_the_limit_is_cut(show: Show) -> None:
 
 
 async def test_the_browser_has_no_window_of_its_own_beside_the_page(show: Show) -> None:
-    # given a page that waits
-    released = asyncio.Event()
-
-    async def answer_then(call: Call) -> None:
-        await released.wait()
-        await whole(call, b"")
-
-    show.site.shown["/later"] = answer_then
-    url = show.page("<p id=here></p><script>fetch('/later').then(() => here.className = 'late')</script>")
+    url, released = growing_page(show)
     waiting = asyncio.create_task(show.get(url, wait_for="#here.late"))
     await until(lambda: bool(show.site.seen("/later")), "the page asks")
     (process,) = show.transport.pool.processes

@@ -23,9 +23,7 @@ GZIP = "gzip"
 _GZIP_MEMBER = b"\x1f\x8b"  # how each begins
 _GZIP_END = struct.Struct("<II")
 _SLICE = 64 * 1024
-
-
-_WRAP = -1  # level of zstd for what is packed already: a third of the time, and not a byte longer
+_WRAP = -1  # level of zstd for what is packed already: a third of the time that level 3 takes, for half a percent more
 
 
 class PagePacker:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import sqlite3
 from datetime import timedelta
 
+from ...model.task import UrlState
 from ..worker_names import is_gone
+from .queue_rows import LETTERS
 
 PORTION = 500  # rows
 FIRST_PORTION = 50  # rows, in the step that ends a job: there may be many such steps in one transaction
@@ -24,8 +26,8 @@ WHERE ending IN ('replaced', 'cancelled') AND queued + waiting > 0 AND number >=
 _DROP = {
     state: f"""
 UPDATE urls SET state = 'o', reason = ?, due_at = NULL, changed_at = ? WHERE number IN
-    (SELECT number FROM urls INDEXED BY urls_{state} WHERE job = ? AND state = '{state[0]}' LIMIT ?)"""  # noqa: S608
-    for state in ("queued", "waiting")
+    (SELECT number FROM urls INDEXED BY urls_{state} WHERE job = ? AND state = '{LETTERS[state]}' LIMIT ?)"""  # noqa: S608
+    for state in (UrlState.QUEUED, UrlState.WAITING)
 }
 
 # The newest job of a name is kept, because its schedule and the next crawl of that name may ask for it; nobody asks so

@@ -196,7 +196,7 @@ class SqliteFrontier:
             # An attempt that was answered proves that the page does not kill its worker: deliveries start anew.
             job = self._settle(
                 connection, lease, now, paced_ahead,
-                state="w", reason=reason, due_at=now + delay.total_seconds(),
+                state=LETTERS[UrlState.WAITING], reason=reason, due_at=now + delay.total_seconds(),
                 attempts=lease.task.attempt + used_up, deliveries=0 if used_up else lease.delivery - 1,
                 fetcher=lease.task.fetcher if lane is None else lane or None, keeps_note=not used_up,
             )  # fmt: skip
@@ -219,7 +219,7 @@ class SqliteFrontier:
             now = self._clock.now()
             job = self._settle(
                 connection, lease, now, paced_ahead,
-                state="x", reason=reason, message=message[:MESSAGE_LENGTH],
+                state=LETTERS[UrlState.DEAD], reason=reason, message=message[:MESSAGE_LENGTH],
                 attempts=lease.task.attempt + 1,
             )  # fmt: skip
             shared, added = SharedRows(), _NOTHING_ADDED
