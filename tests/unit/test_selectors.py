@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import pytest
@@ -182,3 +183,21 @@ def test_elements_of_the_page_are_the_same_asked_from_its_root(selector: str) ->
     root = page.xpath(".")[0]
     assert page.css(selector).getall() == root.css(selector).getall()
     assert page.css(f"{selector}").xpath("name()").getall() == root.css(selector).xpath("name()").getall()
+
+
+def test_get_takes_the_first_in_document_order_without_looking_for_the_others() -> None:
+    page = Selector.of("<p><b>inner</b>own</p><p>last</p><a>no href</a><a href=/x>x</a>")
+    assert page.css("p, b ::text").get() == page.css("p, b ::text")[0].get()
+    assert page.css("p::text, b::text").get() == "inner"  # <p> begins earlier, its own text does not
+    assert page.css("a::attr(href)").get() == "/x"  # the first <a> has none
+    assert page.css("p ::text").get() == "inner"
+    assert page.css("i::text").get("none") == "none"
+
+
+def test_a_list_can_be_changed_like_any_other() -> None:
+    found = Selector.of("<p>a</p><p>b</p>").css("p::text")
+    found += Selector.of("<p>c</p>").css("p::text")
+    assert found.getall() == ["a", "b", "c"]
+    found.reverse()
+    assert (found.get(), len(found), found[:1].getall()) == ("c", 3, ["c"])
+    assert copy(found).getall() == ["c", "b", "a"]

@@ -372,8 +372,11 @@ class Journey:
             await self._hold_back(piped)
             return
         judged = await self._judge(parsed.requests, links_only=parsed.links_only)
+        facts = self._facts(snapshot, parsed, piped)
         now = context.clock.monotonic()
         self._emit(events.Parsed, items=len(piped.records), links=len(parsed.requests), seconds=now - began)
+        stats = {**parsed.stats, UNFINISHED: 1} if self._unfinished else parsed.stats
+        del parsing, parsed  # its links need not wait for the stores: their memory is warm, and serves the next page
         for drop in piped.dropped:
             self._emit(events.ItemDropped, step=drop.step, reason=drop.reason)
         faults = piped.inspection.faults
@@ -383,7 +386,7 @@ class Journey:
         changed = await self._log.keep(
             outcome="done",
             error="; ".join(filter(None, (self._unfinished, piped.remarks()))),
-            page=self._facts(snapshot, parsed, piped),
+            page=facts,
             records=tuple(piped.records),
             schemas=piped.schemas,
             with_raw_page=True,
@@ -392,7 +395,6 @@ class Journey:
             self._emit(
                 events.Stored, items=len(piped.records), changed=changed, seconds=context.clock.monotonic() - now
             )
-        stats = {**parsed.stats, UNFINISHED: 1} if self._unfinished else parsed.stats
         added = await self._complete(UrlState.DONE, "", judged.candidates, judged.duplicates, stats=stats)
         context.confirm(judged, added)
         self._ended("done", added)

@@ -266,7 +266,7 @@ def _note_the_end(closed: asyncio.Future[None]) -> None:
 
 def _header_pairs(answer: PeerResponse | Answer, limit: int) -> tuple[tuple[str, str], ...]:
     # Names come as a subclass of str that serialisers do not take.
-    pairs = tuple([(str(name), value) for name, value in answer.headers.items()])
+    pairs = tuple(zip(map(str, answer.headers.keys()), answer.headers.values(), strict=True))
     text = "".join(chain.from_iterable(pairs))
     if len(text) > limit:
         raise BadResponse(f"The response headers are longer than the limit of {limit} bytes (fetch.max_header).")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 import msgspec
+
+_NAME, _VALUE = itemgetter(0), itemgetter(1)
 
 
 class Headers:
@@ -14,11 +17,18 @@ class Headers:
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self.pairs: tuple[tuple[str, str], ...] = tuple(pairs)
-        self._index = {name.lower(): value for name, value in reversed(self.pairs)}  # of several the first stays
+        backwards = self.pairs[::-1]  # of several with one name the first stays
+        self._index: dict[str, str] = dict(
+            zip(map(str.lower, map(_NAME, backwards)), map(_VALUE, backwards), strict=True)
+        )
 
     def get(self, name: str, default: str = "") -> str:
         """The first value of `name`, or `default`."""
         return self._index.get(name.lower(), default)
+
+    def has_any(self, names: Iterable[str]) -> bool:
+        """Is one of those names, written in lower case, among them?"""
+        return not self._index.keys().isdisjoint(names)
 
     def getall(self, name: str) -> list[str]:
         wanted = name.lower()

@@ -73,6 +73,22 @@ class CssQuery:
             return list(document.strings)
         return self._taken(document.select(self._native), document)
 
+    def first_of_document(self, document: turbohtml.Document) -> Found | None:
+        """The first that matches in a document, where it can be had without looking for the others; else None."""
+        native, take = self._native, self._take
+        element = document.select_one(native) if native is not None else None
+        if element is None or take is None:
+            return None
+        if take == "node":
+            return element
+        if take == "texts":
+            return next(iter(element.strings), None)
+        if take[0] == "@":
+            return element.attr(take[1:])
+        # What an element begins with comes before the text of any match inside it.
+        begins = next(iter(element.children), None)
+        return begins.data if isinstance(begins, turbohtml.Text) else None
+
     def of_element(self, element: turbohtml.Element) -> list[Found]:
         """All that matches inside an element, itself included, in document order."""
         if self._take == "texts" and self._native == "*":

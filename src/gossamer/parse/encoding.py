@@ -18,6 +18,7 @@ _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?\s*([^\s;"']+)""", re.IGNORECAS
 # markup, such a frame holds everything up to its end, which is the rest of the page.
 _OPEN_FRAME = re.compile(rb"(<noscript[^>]{0,500}>\s{0,100}<iframe\b[^>]{0,2000})/>(?=\s{0,100}</noscript)")
 _MARKS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
+_UTF_8 = frozenset({"utf-8", "utf8", "UTF-8", "UTF8"})  # as servers write it
 
 
 @lru_cache(maxsize=256)
@@ -28,7 +29,7 @@ def charset_label(content_type: str) -> str | None:
 
 
 def parse_html(body: bytes, content_type: str = "") -> turbohtml.Document:
-    """The page's tree. Its `encoding` tells how the bytes were read."""
+    """The page's tree. Its `encoding` tells how the bytes were read; None is UTF-8."""
     tree = _tree_of(body, content_type)
     # Told by the tree, because to search the bytes of every page takes longer.
     if tree.find("iframe") is not None and _OPEN_FRAME.search(body):
@@ -38,6 +39,8 @@ def parse_html(body: bytes, content_type: str = "") -> turbohtml.Document:
 
 def _tree_of(body: bytes, content_type: str) -> turbohtml.Document:
     label = charset_label(content_type)
+    if label in _UTF_8 and not body.startswith(_MARKS):
+        return turbohtml.parse(body.decode("utf-8", "replace"), positions=False)  # the same, and sooner
     if label is not None:
         try:
             return turbohtml.parse(body, encoding=label, detect_encoding=True, positions=False)

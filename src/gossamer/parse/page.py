@@ -190,7 +190,7 @@ class Page(PageFiles):
         """Select by CSS: `css("a::attr(href)")`. Raises BadSelector."""
         tree = self.tree
         query = compile_css(selector)
-        return SelectorList(map(Selector, query.of_document(tree))) if tree is not None else SelectorList()
+        return SelectorList.of_query(query, tree) if tree is not None else SelectorList()
 
     def xpath(self, expression: str, **variables: XPathVariable) -> SelectorList:
         """Select by XPath: `xpath("//a[@rel=$rel]/@href", rel="next")`. Raises BadSelector."""

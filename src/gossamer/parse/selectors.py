@@ -7,16 +7,17 @@ finds nothing. XPath numbers come as "3.0" and truth values as "1" or "0".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections import UserList
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from re import Pattern
 from types import SimpleNamespace
-from typing import Any, SupportsIndex, TypeAlias, overload
+from typing import Any, TypeAlias
 
 import turbohtml
 from turbohtml import Document, Element, Node, XPath
 
-from .css import BadSelector, Found, compile_css
+from .css import BadSelector, CssQuery, Found, compile_css
 
 XPathVariable: TypeAlias = str | float | bool | Element
 
@@ -43,12 +44,8 @@ class Selector:
         query = compile_css(selector)
         root = self.root
         if isinstance(root, Document):
-            found = query.of_document(root)
-        elif isinstance(root, Element):
-            found = query.of_element(root)
-        else:
-            return SelectorList()
-        return SelectorList(map(Selector, found))
+            return SelectorList.of_query(query, root)
+        return SelectorList(map(Selector, query.of_element(root)) if isinstance(root, Element) else ())
 
     def xpath(self, expression: str, **variables: XPathVariable) -> SelectorList:
         """Select by XPath 1.0 with `has-class()`, `re:test()` and $variables. Raises BadSelector."""
@@ -126,18 +123,41 @@ class Selector:
         return f"Selector({self.get()[:60]!r})"
 
 
-class SelectorList(list[Selector]):
-    """What a query found, in document order. Queries on the list run on each of its selectors."""
+class SelectorList(UserList[Selector]):
+    """What a query finds, in document order. Queries on the list run on each of its selectors.
 
-    __slots__ = ()
+    A document is searched when the list is first looked at, and `get` searches it for no more than the first.
+    """
 
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> Selector: ...
-    @overload
-    def __getitem__(self, index: slice) -> SelectorList: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> Selector | SelectorList:
-        found = super().__getitem__(index)
-        return SelectorList(found) if isinstance(found, list) else found
+    _query: CssQuery
+    _document: Document
+
+    def __init__(self, found: Iterable[Selector] = ()) -> None:
+        self._found: list[Selector] | None = list(found)
+
+    @classmethod
+    def of_query(cls, query: CssQuery, document: Document) -> SelectorList:
+        """What the query finds in the document."""
+        found = cls.__new__(cls)
+        found._found = None
+        found._query, found._document = query, document
+        return found
+
+    @property
+    def data(self) -> list[Selector]:  # where UserList looks for it
+        if self._found is None:
+            self._found = list(map(Selector, self._query.of_document(self._document)))
+        return self._found
+
+    @data.setter
+    def data(self, found: list[Selector]) -> None:
+        self._found = found
+
+    def __copy__(self) -> SelectorList:
+        return SelectorList(self.data)
+
+    def __iter__(self) -> Iterator[Selector]:
+        return iter(self.data)
 
     def css(self, selector: str) -> SelectorList:
         return SelectorList(found for each in self for found in each.css(selector))
@@ -147,7 +167,9 @@ class SelectorList(list[Selector]):
 
     def get(self, default: str | None = None) -> MaybeText:
         """The first one's text or HTML, or `default`."""
-        for first in self:
+        if self._found is None and (only := self._query.first_of_document(self._document)) is not None:
+            return only if isinstance(only, str) else only.html
+        for first in self.data:
             return first.get()
         return default
 

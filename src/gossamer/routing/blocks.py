@@ -118,6 +118,8 @@ def judge_redirect(url: str, to: str) -> Block | None:
 
 def _by_headers(headers: Headers, status: int) -> Signature | None:
     """The sign that a header gives. Hints of headers stand on ordinary answers too: they need a refusal."""
+    if not headers.has_any(_SIGNS_BY_HEADER):
+        return None
     for name, signs in _SIGNS_BY_HEADER.items():
         if value := headers.get(name):
             seen = value.lower().encode(errors="replace")
