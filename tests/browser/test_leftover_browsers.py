@@ -19,7 +19,7 @@ from .showing import born_at
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where this process puts its folders."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(chromium, "_home", lambda: str(tmp_path))
     return tmp_path
 
 
@@ -27,6 +27,20 @@ def abandon(folder: Path) -> None:
     """As if its worker were gone, and its id given to another process since."""
     pid, _, here = (folder / "worker").read_text().split()
     (folder / "worker").write_text(f"{pid} 1 {here}")
+
+
+def test_where_temporary_files_have_long_paths_the_folder_is_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 80)))
+    folder = chromium.new_folder()
+    try:
+        socket = folder / ".org.chromium.Chromium.abcdef" / "SingletonSocket"
+        assert len(str(socket)) <= 107
+    finally:
+        abandon(folder)
+        chromium.sweep()
+    assert not folder.exists()
 
 
 def test_only_a_folder_whose_worker_is_surely_gone_is_removed(place: Path) -> None:

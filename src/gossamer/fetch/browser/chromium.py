@@ -140,6 +140,9 @@ def family_memory(family: Iterable[int]) -> tuple[int, dict[int, int]]:
 
 
 PREFIX = "gossamer-browser-"
+# Chromium makes a socket below its folder, and Linux lets the path of a socket have 107 bytes. In a longer one the
+# browser would start and never open a page.
+_LONGEST_HOME = 107 - len(f"/{PREFIX}12345678/.org.chromium.Chromium.123456/SingletonSocket")
 _OWNER = "worker"
 _KILL_PATIENCE = 5.0  # seconds for the kernel to bury what was killed
 Family = dict[int, int]  # processes, each with the moment it was born: ids are used again
@@ -161,10 +164,16 @@ def family_of(root: int) -> Family:
 
 def new_folder() -> Path:
     """A folder for one browser of this process."""
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_home()))
     own = os.getpid()
     (folder / _OWNER).write_text(f"{own} {born_at(own)} {_namespace()}", encoding="ascii")
     return folder
+
+
+def _home() -> str:
+    """The folder for temporary files, or /tmp where its path is too long."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) <= _LONGEST_HOME else "/tmp"  # noqa: S108 - mkdtemp makes names of its own
 
 
 def kill(known: Family) -> None:
@@ -188,7 +197,7 @@ def clear(folder: Path, known: Family) -> None:
 
 def sweep() -> None:
     """Clear the folders of workers that are gone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for folder in Path(_home()).glob(f"{PREFIX}*"):
         if _is_ours(folder) and _is_orphan(folder):
             clear(folder, {})
 
