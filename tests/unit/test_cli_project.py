@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import subprocess
@@ -270,13 +271,27 @@ def test_a_terminal_gets_colour_and_words_that_are_not_broken(project):
     assert "jsessionid" in folded
 
 
-def test_the_installed_command_ends_quietly_when_its_reader_leaves(project):
-    process = subprocess.run(
-        f"{COMMAND} settings | head -1", shell=True, cwd=project.folder, capture_output=True, text=True, check=True
-    )
+def test_what_does_not_fit_into_a_narrow_terminal_is_told_in_paragraphs(project):
+    project.fill(crawl_half)
 
-    assert process.stdout.split() == ["SETTING", "VALUE", "FROM"]
-    assert process.stderr == ""
+    said = on_a_terminal(project.folder, "why", "https://shop.example/broken", columns=60)
+    empty = on_a_terminal(project.folder, "schedule", "list", columns=60)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", said + empty)
+
+    assert max(map(len, plain.splitlines())) <= 60
+    assert re.search(r"\n    job books-1  try \d+  status \d+  latency \d+ ms", plain.replace("\r", ""))
+    assert "so does a\r\ntable [schedules.NAME]" in plain
+
+
+@pytest.mark.parametrize("words", [["settings"], ["settings", "--json"], ["version"]], ids=" ".join)
+def test_the_installed_command_ends_quietly_when_its_reader_leaves(project, words):
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    process = subprocess.run([COMMAND, *words], cwd=project.folder, stdout=writer, stderr=subprocess.PIPE, check=False)
+
+    os.close(writer)
+    assert (process.returncode, process.stderr) == (0, b"")
 
 
 def home_of(command) -> str:

@@ -191,7 +191,7 @@ def test_learning_that_is_off_is_told(learned: ProjectFolder) -> None:
 
 def test_on_a_narrow_terminal_what_matters_stays(learned: ProjectFolder) -> None:
     wide = on_a_terminal(learned.folder, "routes", columns=120)
-    narrow = on_a_terminal(learned.folder, "routes", columns=60)
+    narrow = on_a_terminal(learned.folder, "routes", columns=80)
 
     assert "BLOCKS" in wide
     assert "in 1 h" in wide

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import gc
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from ..errors import GossamerError, Misconfigured
 from ..settings import Settings, load
 from ..units import parse_duration, visible
-from .verbs import VerbList, only, register
+from .verbs import ReaderLeft, VerbList, only, register
 
 if TYPE_CHECKING:
     from ..project.open import Project
@@ -53,8 +55,47 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class Output(Console):
+    """Standard output or standard error. On a terminal, sentences go on in the next line between two words; what is
+    laid out already is printed with `soft_wrap=True`."""
+
+    def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:  # Any: as rich has it
+        if soft_wrap is None and self.is_terminal:
+            objects = tuple(self._wrapped(one, options) for one in objects)
+        super().print(*objects, soft_wrap=True, **options)
+
+    def _wrapped(self, words: Any, options: dict[str, Any]) -> Any:
+        if isinstance(words, str):
+            words = Text.from_markup(words) if options.get("markup", True) else Text(words)
+        if not isinstance(words, Text):
+            return words
+        lines = []
+        for line in words.split("\n", allow_blank=True):
+            margin = " " * (len(line.plain) - len(line.plain.lstrip()))
+            for number, part in enumerate(line.divide(word_breaks(line.plain, self.width))):
+                part.rstrip()
+                lines.append(Text.assemble(margin, part) if number else part)
+        return Text("\n").join(lines)
+
+    def on_broken_pipe(self) -> None:
+        if not self.stderr:
+            raise ReaderLeft  # rich would end with exit code 1
+        super().on_broken_pipe()
+
+
+def word_breaks(text: str, width: int) -> list[int]:
+    """Where to break a text into lines of about `width`; no word is broken."""
+    offsets, start = [], 0
+    for word in re.finditer(r"\S+\s*", text):
+        if word.start() > start and cell_len(text[start : word.end()].rstrip()) > width:
+            start = word.start()
+            offsets.append(start)
+    return offsets
+
+
+out = Output(highlight=False)
+err = Output(stderr=True, highlight=False)
 
 
 def print_version(wanted: bool) -> None:
@@ -85,8 +126,8 @@ def run() -> None:
         fail(str(error))
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output has left; Python must not complain about it again while it closes stdout.
+    except ReaderLeft:
+        # Python must not complain about it again while it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
@@ -107,7 +148,7 @@ def run() -> None:
 def fail(message: str, code: int = 1) -> NoReturn:
     """End the command with one line."""
 
-    err.print("[bold red]gossamer:[/]", Text(visible(" ".join(message.split()))))
+    err.print(Text.assemble(("gossamer: ", "bold red"), visible(" ".join(message.split()))))
     sys.exit(code)
 
 
@@ -155,7 +196,7 @@ async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
 
     async with open_to_look(settings) as project:
         for warning in project.old_copies:
-            err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
+            err.print(Text(f"Warning: {visible(warning)}", style="yellow"))
         yield project
 
 

@@ -54,4 +54,4 @@ def restore_verb(file: Annotated[Path, typer.Argument(help="A file that `gossame
 
 def _warn(warnings: Sequence[str]) -> None:
     for warning in warnings:
-        err.print(Text(visible(warning), style="yellow"), soft_wrap=True)
+        err.print(Text(visible(warning), style="yellow"))

@@ -132,7 +132,7 @@ def crawl_verb(
     outcome = report.job.outcome
     if outcome is not None and (code := EXIT_CODES[outcome.outcome]):
         if quiet:  # else the summary has said it
-            err.print(Text(visible(f"{report.job.id}: {outcome.in_words}")), soft_wrap=True)
+            err.print(Text(visible(f"{report.job.id}: {outcome.in_words}")))
         raise typer.Exit(code)
 
 

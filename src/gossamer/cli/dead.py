@@ -85,7 +85,7 @@ def _print_page(page: DeadLetterPage, now: float) -> None:
     letters = page.letters
     print_table(
         (Column("ID", "cyan", right=True), Column("DIED"), Column("JOB", spare=True), Column("REASON", "red"),
-         Column("TRIES", right=True), Column("URL")),
+         Column("TRIES", right=True), Column("URL", fold=True)),
         [
             (letter.id, distance(letter.died_at, now) if out.is_terminal else moment(letter.died_at),
              ", ".join(letter.jobs), letter.reason, letter.attempts, letter.url)

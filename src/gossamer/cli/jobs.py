@@ -179,7 +179,7 @@ def _print_detail(job: JobDetail, now: float) -> None:
 
 def _warn(words: str | None) -> None:
     if words:
-        err.print(Text(visible(words), style="yellow"), soft_wrap=True)
+        err.print(Text(visible(words), style="yellow"))
 
 
 def _because(job: JobView | JobStatus) -> Text | str:

@@ -6,7 +6,6 @@ Texts from the net are shown with their control characters made visible: a page 
 from __future__ import annotations
 
 import json
-import re
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..units import visible, visible_lines
-from .app import err, out
+from .app import err, out, word_breaks
 
 GAP = "  "
 MIN_FOLD = 24  # columns; a narrower text cannot be read
@@ -53,14 +52,18 @@ def print_table(
 ) -> None:
     """A table without lines. In a pipe nothing is wrapped or left out, and no cell is empty.
 
-    On a terminal words stay whole, so that an address can be copied even where it is longer than the line.
+    On a terminal words stay whole, so that an address can be copied even where it is longer than the line. Where the
+    columns do not fit beside each other, each row becomes a paragraph.
     """
     width = console.width - indent if console.is_terminal else None
     lines = [[_cell(value, "" if width else NOTHING) for value in row] for row in rows]
     lines.insert(0, [column.title for column in columns])
     if width is not None:
-        columns, lines = _without_spare(columns, lines, width)
-        lines = _folded(columns, lines, width)
+        kept, cut = _without_spare(columns, lines, width)
+        if _narrowest(kept, cut) > width:
+            _print_paragraphs(columns, lines[1:], width, console, indent)
+            return
+        columns, lines = kept, _folded(kept, cut, width)
     widths = _widths(lines)
     for number, line in enumerate(lines):
         text = Text(" " * indent)
@@ -103,9 +106,46 @@ def _foldable(columns: Sequence[Column], lines: list[list[str]]) -> int:
     )
 
 
+def _narrowest(columns: Sequence[Column], lines: list[list[str]]) -> int:
+    """How wide the table is with its folding column as narrow as can be. What stands last may run over the edge: it
+    pushes nothing away."""
+    widths = _widths(lines)
+    index = _folding(columns)
+    if index is None:
+        return _total(lines)
+    words = (cell_len(word) for line in lines for word in line[index].split())
+    least = MIN_FOLD if index == len(columns) - 1 else max(MIN_FOLD, *words)
+    return _total(lines) - max(widths[index] - least, 0)
+
+
+def _folding(columns: Sequence[Column]) -> int | None:
+    return next((index for index, column in enumerate(columns) if column.fold), None)
+
+
+def _print_paragraphs(
+    columns: Sequence[Column], rows: list[list[str]], width: int, console: Console, indent: int
+) -> None:
+    """Each row with its first cell as the heading, then `name value` pairs, as many in a line as fit."""
+    room = max(width - len(GAP), MIN_FOLD)
+    for first, *others in rows:
+        console.print(Text.assemble(" " * indent, (first, columns[0].style or "bold")), soft_wrap=True)
+        lines = [Text()]
+        for column, cell in zip(columns[1:], others, strict=True):
+            if not cell:
+                continue
+            name = f"{column.title.lower()} "
+            begin, *further = wrap(cell, room - len(name))
+            if lines[-1] and lines[-1].cell_len + len(GAP) + cell_len(name + begin) > room:
+                lines.append(Text())
+            lines[-1].append(GAP).append(name, "dim").append(begin, column.style)
+            lines += [Text(GAP + part, column.style) for part in further]
+        for line in lines:
+            console.print(Text.assemble(" " * indent, line), soft_wrap=True)
+
+
 def _folded(columns: Sequence[Column], lines: list[list[str]], width: int) -> list[list[str]]:
     """The lines with the folding column wrapped into further lines."""
-    index = next((index for index, column in enumerate(columns) if column.fold), None)
+    index = _folding(columns)
     excess = _total(lines) - width
     if index is None or excess <= 0:
         return lines
@@ -131,22 +171,12 @@ def print_facts(facts: Sequence[tuple[str, object]], *, console: Console = out, 
     room = console.width - indent - width - len(GAP)
     for name, value in shown:
         text = value if isinstance(value, Text) else Text(visible(str(value)))
-        parts = list(text.divide(_breaks(text.plain, max(room, MIN_FOLD)))) if console.is_terminal else [text]
+        parts = list(text.divide(word_breaks(text.plain, max(room, MIN_FOLD)))) if console.is_terminal else [text]
         for at, part in enumerate(parts):
             label = name if at == 0 else ""
             line = Text.assemble(" " * indent, (label.ljust(width), "dim"), GAP, part)
             line.rstrip()
             console.print(line, soft_wrap=True)
-
-
-def _breaks(text: str, width: int) -> list[int]:
-    """Where to break a text into lines of about `width`; no word is broken."""
-    offsets, start = [], 0
-    for word in re.finditer(r"\S+\s*", text):
-        if word.start() > start and cell_len(text[start : word.end()].rstrip()) > width:
-            start = word.start()
-            offsets.append(start)
-    return offsets
 
 
 def print_message(message: str, *, console: Console = out, indent: int = 4) -> None:
@@ -178,7 +208,7 @@ def advise(*tips: tuple[str, str], console: Console = out) -> None:
     width = min(MAX_TIP, max(len(command) for command, _ in tips))
     console.print()
     for command, meaning in tips:
-        console.print(Text.assemble("  ", (command.ljust(width), "cyan"), "  ", (meaning, "dim")), soft_wrap=True)
+        console.print(Text.assemble("  ", (command.ljust(width), "cyan"), "  ", (meaning, "dim")))
 
 
 def print_json(value: Any) -> None:  # Any: whatever can be JSON

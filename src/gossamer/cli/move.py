@@ -84,8 +84,8 @@ def show(part: Part, *, dry_run: bool) -> None:
 def complain(report: MoveReport, advice: str) -> None:
     err.print(Text(f"\nThe two sides are not the same ({many(len(report.problems), 'difference')}):", style="bold red"))
     for problem in report.problems[:20]:
-        err.print(Text(f"  {visible(problem)}"), soft_wrap=True)
-    err.print(Text(advice), soft_wrap=True)
+        err.print(Text(f"  {visible(problem)}"))
+    err.print(Text(advice))
 
 
 def _settle(
@@ -103,7 +103,7 @@ def _settle(
     else:
         out.print(f"Now write this at the top of {visible(str(file))} (or run with --write next time):\n", markup=False)
         for name, value in wanted.items():
-            out.print(f'{name} = "{visible(shown(value))}"', markup=False)
+            out.print(f'{name} = "{visible(shown(value))}"', markup=False, soft_wrap=True)
         if any(shown(value) != value for value in wanted.values()):
             out.print("\n*** stands for the password, which is not printed.", markup=False)
     for role in addresses:

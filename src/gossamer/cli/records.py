@@ -155,7 +155,7 @@ class DifferenceLines:
     def show(self, difference: RecordDifference) -> None:
         self.counts[difference.kind] += 1
         if self._as_json:
-            out.print(json.dumps(msgspec.to_builtins(difference), ensure_ascii=False), markup=False)
+            out.print(json.dumps(msgspec.to_builtins(difference), ensure_ascii=False), markup=False, soft_wrap=True)
         elif self.counts.total() <= self._limit:
             sign, style = SIGNS[difference.kind]
             name = (visible(difference.type), "bold")

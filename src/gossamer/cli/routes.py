@@ -279,7 +279,7 @@ def _show_pools(pools: Sequence[PoolView]) -> None:
     )  # fmt: skip
     for one in pools:
         if one.trouble is not None:
-            err.print(Text(visible(one.trouble), style="yellow"), soft_wrap=True)
+            err.print(Text(visible(one.trouble), style="yellow"))
 
 
 def _show_exits(pool: PoolView, now: float, limit: int) -> None:

@@ -142,7 +142,7 @@ def _print_notes_of(name: str, notes: Sequence[ScheduleNote], about: set[str]) -
 
 
 def _note(words: str, style: str = "yellow") -> None:
-    err.print(Text(visible(words), style=style), soft_wrap=True)
+    err.print(Text(visible(words), style=style))
 
 
 @schedule_app.command("show")
@@ -250,7 +250,7 @@ def next_verb(
         out.print("Nothing is due any more." if found.schedules else "No schedules.")
     _print_notes(found, {"file", "withdrawn", "trouble"}, leader=False)
     if paused and found.ticks:
-        err.print(Text(visible(f"Left out, because paused: {', '.join(paused)}."), style="dim"), soft_wrap=True)
+        err.print(Text(visible(f"Left out, because paused: {', '.join(paused)}."), style="dim"))
 
 
 # -- changing ----------------------------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def add_verb(
     for job in done.going:
         out.print(f"{visible(job)} goes on under the terms with which it began.", markup=False)
     for warning in done.warnings:
-        err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
+        err.print(Text(f"Warning: {visible(warning)}", style="yellow"))
     advise(
         ("gossamer up", "a scheduler and a worker on this machine"),
         (f"gossamer schedule show {shlex.quote(name)}", "where it stands"),

@@ -53,17 +53,15 @@ def serve_verb(
     def welcome(at: Listening) -> None:
         voice.welcome(f"Listening on {at.address} for", "Ctrl-C ends it", at.project)
         if supervised and not quiet:
-            err.print(Text(f"The server listens on {at.address}"), soft_wrap=True)
+            err.print(Text(f"The server listens on {at.address}"))
         if at.token is not None and json_logs:
             told = {"level": "info", "event": "OneTimeToken", "address": at.address, "token": at.token}
             print(msgspec.json.encode(told).decode(), file=sys.stderr, flush=True)
         elif at.token is not None:
-            err.print(
-                Text.assemble("There is no key yet. Until this server ends, use: ", (at.token, "bold")), soft_wrap=True
-            )
+            err.print(Text.assemble("There is no key yet. Until this server ends, use: ", (at.token, "bold")))
         if not json_logs and not quiet:
             entry = f"{at.address}/ui/sign-in#{at.token}" if at.token is not None else f"{at.address}/"
-            err.print(Text(f"The dashboard: {entry}"), soft_wrap=True)
+            err.print(Text(f"The dashboard: {entry}"))
 
     try:
         run_async(serve(settings, welcome=welcome, tell=voice.tell, pulse=pulse))

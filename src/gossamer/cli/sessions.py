@@ -146,6 +146,6 @@ def login_verb(
     for one in made:
         words = f"{one.name} is logged in." if one.logged_in else f"{one.name} cannot log in: {one.error}"
         if not as_json:
-            (out if one.logged_in else err).print(Text(visible(words)), soft_wrap=True)
+            (out if one.logged_in else err).print(Text(visible(words)))
     if not all(one.logged_in for one in made):
         raise typer.Exit(1)

@@ -173,4 +173,4 @@ def _tell(order: OrderView, as_json: bool) -> None:
     if as_json:
         print_json(order)
     else:
-        out.print(Text(f"{visible(order.site)} {visible(order.in_words)}."), soft_wrap=True)
+        out.print(Text(f"{visible(order.site)} {visible(order.in_words)}."))

@@ -107,7 +107,7 @@ def run_replay(
     counts = done.crawl.counts
     if not quiet:
         for failure in done.failures:
-            err.print(Text(f"  {failure.reason}  {visible(failure.message)}", style="yellow"), soft_wrap=True)
+            err.print(Text(f"  {failure.reason}  {visible(failure.message)}", style="yellow"))
         if counts.dead > len(done.failures):
             err.print(f"  and {counts.dead - len(done.failures):,} more")
         records = many(done.crawl.records or 0, "record")

@@ -99,9 +99,7 @@ def drain_verb() -> None:
     out.print(f"{many(drained.stored, 'result')} stored. Nothing waits on this machine.")
     if drained.jobs:
         names = ", ".join(drained.jobs)
-        err.print(
-            Text(f"A worker ends {visible(names)} now: gossamer worker --until-idle", style="dim"), soft_wrap=True
-        )
+        err.print(Text(f"A worker ends {visible(names)} now: gossamer worker --until-idle", style="dim"))
 
 
 @spool_app.command("forget")

@@ -123,6 +123,10 @@ GROUPS = {
 }
 
 
+class ReaderLeft(Exception):
+    """Nobody reads our output any more: `gossamer status | head`."""
+
+
 class VerbList(TyperGroup):
     """The verbs in the order of GROUPS. Those whose home is not imported are there for the list alone."""
 
@@ -138,6 +142,12 @@ class VerbList(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:  # Any: its class depends on the version of typer
         return list(self.commands)
+
+    def invoke(self, ctx: Any) -> Any:  # Any: as above
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # typer would end with exit code 1
+            raise ReaderLeft from None
 
 
 def register(arguments: list[str]) -> None:

@@ -55,7 +55,7 @@ def why_verb(
     elif story.known:
         _print_story(story, now)
     if story.trouble and not as_json:
-        err.print(Text(f"Attempts and records are left out. {visible(story.trouble)}", style="yellow"), soft_wrap=True)
+        err.print(Text(f"Attempts and records are left out. {visible(story.trouble)}", style="yellow"))
     if not story.known:
         compared = f" (compared as {visible(story.canonical)})" if story.canonical != url else ""
         err.print(
@@ -133,7 +133,7 @@ def _print_story(story: Story, now: float) -> None:
         out.print()
         heading("Archived copies", "gossamer shell REF opens one")
         print_table(
-            (Column("FETCHED"), Column("STATUS", right=True), Column("JOB"), Column("REF", "cyan")),
+            (Column("FETCHED"), Column("STATUS", right=True, spare=2), Column("JOB", spare=1), Column("REF", "cyan")),
             [(moment(visit.fetched_at), visit.status, visit.job, visit.archive_ref) for visit in story.visits],
             indent=2,
         )
@@ -174,11 +174,11 @@ def _print_job(one: JobStory, now: float) -> None:
 
 def print_attempts(attempts: Sequence[AttemptView], *, told: Set[str] = frozenset(), urls: bool = False) -> None:
     """The log of attempts of a URL; with `urls`, of many. Errors that were `told` before are named by their reason."""
-    which = Column("URL", fold=True) if urls else Column("JOB", spare=True)
+    which = Column("URL", fold=True) if urls else Column("JOB", spare=2)
     print_table(
         (Column("TIME"), which, Column("TRY", right=True), Column("STATUS", right=True),
          Column("LATENCY", right=True), Column("BYTES", right=True), Column("ROUTE", fold=True),
-         Column("COST", spare=True, right=True), Column("OUTCOME"),
+         Column("COST", spare=2, right=True), Column("OUTCOME"),
          Column("ERROR", "red", fold=True)),
         [
             (moment(one.at), one.url if urls else one.job, one.attempt, one.status or "",

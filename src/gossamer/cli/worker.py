@@ -87,7 +87,7 @@ class Voice:
             return
         settings = project.settings
         for warning in project.warnings:
-            err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
+            err.print(Text(f"Warning: {visible(warning)}", style="yellow"))
         name = visible(settings.project or str(settings.root))
         note = visible(note.format(place=place_of(settings, "state")))
         err.print(Text.assemble(f"{text} ", (name, "bold"), (f" ({note})", "dim")))
@@ -104,7 +104,7 @@ class Voice:
                 self._say(f"{event.job} is paused" if event.paused else f"{event.job} goes on")
 
     def _say(self, words: str, style: str = "") -> None:
-        err.print(Text(f"{self._before}{visible(words)}", style=style), soft_wrap=True)
+        err.print(Text(f"{self._before}{visible(words)}", style=style))
 
     def tell(self, words: str) -> None:
         """A line of the supervisor."""
@@ -361,9 +361,9 @@ def list_verb(as_json: WorkersJson = False) -> None:
         out.print("No workers. `gossamer worker` starts one; a `gossamer crawl` counts as one, too.")
     for left in (one for one in spools if not one.in_hand and not one.given_up):
         words = f"{many(left.results, 'result')} wait on {left.host}, and no worker is at work there: gossamer spool"
-        err.print(Text(visible(words), style="yellow"), soft_wrap=True)
+        err.print(Text(visible(words), style="yellow"))
     if scheduler is not None and (words := _scheduler_words(scheduler)):
-        err.print(Text(visible(words), style="dim"), soft_wrap=True)
+        err.print(Text(visible(words), style="dim"))
 
 
 def _scheduler_words(scheduler: SchedulerView) -> str:

@@ -183,10 +183,10 @@ README = """\
 
 A Gossamer project that crawls {url}
 
-    gossamer crawl {names.spider} -o {names.module}.jsonl    # Ctrl-C stops; the same command goes on
-    gossamer status                      # where it stands
-    gossamer dead list                   # pages that failed, and why
-    gossamer export -o {names.module}.csv    # all records as a table
+    gossamer crawl {names.spider} -o {names.module}.jsonl  # Ctrl-C stops; the same command goes on
+    gossamer status  # where it stands
+    gossamer dead list  # pages that failed, and why
+    gossamer export -o {names.module}.csv  # all records as a table
 
 - `spiders/{names.module}.py` says what is collected. `gossamer shell {url}` lets you try selectors.
 - `gossamer.toml` holds the settings; `gossamer settings` lists all of them.
