@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import resource
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from gossamer.backends.redis.connection import open_server
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import SystemClock
-from gossamer.errors import BackendUnavailable, ConnectFailed
-from gossamer.fetch.addresses import AddressGuard
+from gossamer.errors import BackendUnavailable, ConnectFailed, DnsFailed
+from gossamer.fetch.addresses import AddressGuard, GuardedResolver
 from gossamer.fetch.contract import TransportRequest
 from gossamer.model.route import Exit
 from gossamer.process import limits as openfiles
@@ -58,6 +60,19 @@ async def test_a_proxy_that_cannot_be_dialled_for_want_of_files_is_not_to_blame(
         assert failure.value.says_nothing_of_the_site
         with no_more_files(), pytest.raises(ConnectFailed, match="ulimit -n"):
             await transport.fetch(TransportRequest(url="http://no-such-name.example/"))
+
+
+async def test_a_name_that_cannot_be_asked_for_is_not_called_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_answer(*_: object, **__: object) -> NoReturn:  # as glibc does at times
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", no_answer)
+    resolver = GuardedResolver(AddressGuard())
+    with no_more_files(), pytest.raises(ConnectFailed, match="ulimit -n"):
+        await resolver.resolve("shop.example", 80)
+    with pytest.raises(DnsFailed):
+        await resolver.resolve("shop.example", 80)
+    await resolver.close()
 
 
 def read_spider() -> None:

@@ -21,6 +21,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from ..errors import AddressRefused, ConnectFailed, DnsFailed
 from ..model.url import authority_of, bad_port_of
+from ..process.limits import USED_UP, are_used_up
 
 # What `is_global` lets through, or judges differently from one Python to the next.
 _CLOSED = tuple(
@@ -159,9 +160,6 @@ def _plain(host: str) -> str:
 _LOOPBACK = ("127.0.0.1", "::1")
 
 
-USED_UP = (errno.EMFILE, errno.ENFILE)  # no file can be opened any more, and a socket is one
-
-
 def no_file_left(where: str) -> ConnectFailed:
     """For what cannot be reached, or looked up, because of us."""
     failure = ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
@@ -259,7 +257,9 @@ def _look_up(name: str) -> tuple[str, ...]:
     try:
         answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     except socket.gaierror as error:
-        if error.errno in _NO_SUCH_NAME:
-            return ()
-        raise
+        if error.errno not in _NO_SUCH_NAME:
+            raise
+        if are_used_up():  # whoever cannot open a socket to ask may hear this, too
+            raise OSError(errno.EMFILE, "too many open files") from error
+        return ()
     return tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))

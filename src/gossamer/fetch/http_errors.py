@@ -25,7 +25,8 @@ from ..errors import (
 )
 from ..model.payload import SAFE_METHODS
 from ..model.route import Exit
-from .addresses import USED_UP, no_file_left
+from ..process.limits import USED_UP
+from .addresses import no_file_left
 from .contract import Limits
 from .exits import proxy_failed, refused_credentials, shown, without_login
 

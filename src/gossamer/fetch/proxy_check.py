@@ -14,7 +14,8 @@ from datetime import timedelta
 
 from ..errors import ProxyFailed
 from ..model.route import Exit
-from .addresses import USED_UP, AddressGuard, GuardedResolver, no_file_left
+from ..process.limits import USED_UP
+from .addresses import AddressGuard, GuardedResolver, no_file_left
 from .exits import addresses_of, authorization, proxy_failed, refused_credentials
 from .socks import ask_for_line
 
