@@ -59,7 +59,7 @@ def _let_go(connection: sqlite3.Connection, job: int, reason: str, now: float) -
     A living worker may still send the requests that its pacer holds: paced sites are left alone for that time.
     """
     held = connection.execute(
-        "SELECT number, site, worker FROM leases JOIN urls ON urls.number = leases.url WHERE job = ?", (job,)
+        "SELECT number, site, worker FROM leases CROSS JOIN urls ON urls.number = leases.url WHERE job = ?", (job,)
     ).fetchall()
     if not held:
         return
