@@ -164,41 +164,41 @@ def wrap(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def print_facts(facts: Sequence[tuple[str, object]], *, console: Console = out, indent: int = 2) -> None:
+def print_facts(facts: Sequence[tuple[str, object]], *, indent: int = 2) -> None:
     """`name  value` lines; what has no value is left out. On a terminal long sentences go on below their beginning."""
     shown = [(name, value) for name, value in facts if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
-    room = console.width - indent - width - len(GAP)
+    room = out.width - indent - width - len(GAP)
     for name, value in shown:
         text = value if isinstance(value, Text) else Text(visible(str(value)))
-        parts = list(text.divide(word_breaks(text.plain, max(room, MIN_FOLD)))) if console.is_terminal else [text]
+        parts = list(text.divide(word_breaks(text.plain, max(room, MIN_FOLD)))) if out.is_terminal else [text]
         for at, part in enumerate(parts):
             label = name if at == 0 else ""
             line = Text.assemble(" " * indent, (label.ljust(width), "dim"), GAP, part)
             line.rstrip()
-            console.print(line, soft_wrap=True)
+            out.print(line, soft_wrap=True)
 
 
-def print_message(message: str, *, console: Console = out, indent: int = 4) -> None:
+def print_message(message: str) -> None:
     """The further lines of an error's message: a traceback, say. What its first line says already is left out."""
     first, _, rest = message.partition("\n")
     lines = visible_lines(rest.strip("\n")).split("\n")
     if all(line.strip() in first for line in lines):
         return
     for line in lines:
-        console.print(Text(" " * indent + line, style="dim"), soft_wrap=True)
+        out.print(Text(f"    {line}", style="dim"), soft_wrap=True)
 
 
-def print_failures(failures: Sequence[tuple[str, str]], *, console: Console = err) -> None:
+def print_failures(failures: Sequence[tuple[str, str]]) -> None:
     """The first pages that failed, with their messages, one line each."""
     for url, message in failures[:FAILURES_SHOWN]:
-        console.print(Text(f"  {visible(message if url in message else f'{url}: {message}')}", style="red"))
+        err.print(Text(f"  {visible(message if url in message else f'{url}: {message}')}", style="red"))
     if len(failures) > FAILURES_SHOWN:
-        console.print(Text("  and others; gossamer why URL tells more", style="dim"))
+        err.print(Text("  and others; gossamer why URL tells more", style="dim"))
 
 
-def heading(text: str, note: str = "", *, console: Console = out) -> None:
-    console.print(Text.assemble((visible(text), "bold"), ("  " + visible(note) if note else "", "dim")))
+def heading(text: str, note: str = "") -> None:
+    out.print(Text.assemble((visible(text), "bold"), ("  " + visible(note) if note else "", "dim")))
 
 
 def advise(*tips: tuple[str, str], console: Console = out) -> None:
@@ -226,9 +226,9 @@ def write_bytes(content: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def number(count: int, *, console: Console = out) -> str:
+def number(count: int) -> str:
     """Thousands apart on a terminal; bare digits in a pipe."""
-    return f"{count:,}" if console.is_terminal else str(count)
+    return f"{count:,}" if out.is_terminal else str(count)
 
 
 def _cell(value: object, nothing: str) -> str:

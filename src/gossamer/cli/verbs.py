@@ -140,10 +140,7 @@ class VerbList(TyperGroup):
                 command.rich_help_panel, command.short_help = group, words
                 self.commands[verb] = command
 
-    def list_commands(self, ctx: Any) -> list[str]:  # Any: its class depends on the version of typer
-        return list(self.commands)
-
-    def invoke(self, ctx: Any) -> Any:  # Any: as above
+    def invoke(self, ctx: Any) -> Any:  # Any: its class depends on the version of typer
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # typer would end with exit code 1
