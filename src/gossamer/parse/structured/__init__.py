@@ -33,7 +33,6 @@ __all__ = [
     "microdata_items",
     "open_graph",
     "structured_data",
-    "uniform_microdata",
 ]
 
 _SCHEMA_ORG = "http://schema.org"
@@ -71,7 +70,7 @@ def extracted(source: Page | Document | None, base_url: str = "", *, uniform: bo
     microdata, opengraph = microdata_items(document, base_url), open_graph(document)
     return {
         "json-ld": json_ld_items(document),
-        "microdata": uniform_microdata(microdata) if uniform else microdata,
+        "microdata": [_flat_item(item, with_context=True) for item in microdata] if uniform else microdata,
         "opengraph": _uniform_open_graph(opengraph) if uniform else opengraph,
         "dublincore": dublin_core(document),
     }
@@ -129,13 +128,6 @@ def _plain_value(value: Any) -> Any:
     return _plain_item(value) if is_item else value
 
 
-def uniform_microdata(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Microdata in the form of JSON-LD: properties at the top, @type and @context. Any: a value is a text, an item, or
-    a list of them.
-    """
-    return [_flat_item(item, with_context=True) for item in items]
-
-
 def _uniform_open_graph(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Open Graph in the form of JSON-LD: of every property the first value that is not empty. Any: the context is a
     mapping, the values are texts.
@@ -154,6 +146,7 @@ def _uniform_open_graph(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _flat_item(item: dict[str, Any], *, with_context: bool) -> dict[str, Any]:
+    """An item of microdata in the form of JSON-LD: properties at the top, @type and @context."""
     kind = item.get("type")
     if not kind:
         return item

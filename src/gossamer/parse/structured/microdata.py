@@ -9,7 +9,7 @@ therefore paid from one `_Allowance`, and when it is spent, further texts are em
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urljoin
 
 from turbohtml import Document, Element, Node, Text
@@ -40,42 +40,28 @@ def microdata_items(
     document: Document,
     base_url: str = "",
     *,
-    nested: bool = True,
     strict: bool = False,
-    with_text: bool = False,
-    with_nodes: bool = False,
     with_value: bool = True,
 ) -> list[dict[str, Any]]:
     """The items of the page, in order. Any: a value is a text, an item, or a list of them.
 
-    `nested=False` lists every item by itself, numbered by `iid`, with an `iid_ref` in place of an inner item. `strict`
-    gives lists even for one type and one value. `with_text` adds `textContent`, `with_nodes` adds `htmlNode`;
-    `with_value=False` leaves out the text of an item without properties.
+    `strict` gives lists even for one type and one value; `with_value=False` leaves out the text of an item without
+    properties.
     """
-    form = _ItemForm(nested, strict, with_text, with_nodes, with_value)
-    return _MicrodataReader(document, base_url, form).items()
-
-
-class _ItemForm(NamedTuple):
-    """The options of `microdata_items`."""
-
-    nested: bool
-    strict: bool
-    with_text: bool
-    with_nodes: bool
-    with_value: bool
+    return _MicrodataReader(document, base_url, strict, with_value).items()
 
 
 class _MicrodataReader:
     """Reads the items of one page."""
 
-    def __init__(self, document: Document, base_url: str, form: _ItemForm) -> None:
+    def __init__(self, document: Document, base_url: str, strict: bool, with_value: bool) -> None:
         self._document = document
         self._base_url = base_url
-        self._form = form
+        self._strict = strict
+        self._with_value = with_value
         self._allowance = _Allowance()
         self._scopes = document.select("[itemscope]")
-        self._numbers = {scope: number for number, scope in enumerate(self._scopes, start=1)}
+        self._items = frozenset(self._scopes)
         self._scope_of: dict[Element, Element | None] = {}  # of every property
         self._properties: dict[Element, list[Element]] = {}  # of every scope, in order
         self._by_id: dict[str, Element] | None = None
@@ -94,28 +80,22 @@ class _MicrodataReader:
 
     def _item(self, scope: Element, level: int) -> dict[str, Any] | None:
         """The item; None when it was given already as part of another one, or is nested too deeply."""
-        if self._form.nested:
-            if scope in self._seen or level > DEEPEST:
-                return None
-            self._seen.add(scope)
-        item: dict[str, Any] = {} if self._form.nested else {"iid": self._numbers[scope]}
+        if scope in self._seen or level > DEEPEST:
+            return None
+        self._seen.add(scope)
+        item: dict[str, Any] = {}
         types = (scope.attr("itemtype") or "").split()
         if types:
-            item["type"] = types if self._form.strict or len(types) > 1 else types[0]
+            item["type"] = types if self._strict or len(types) > 1 else types[0]
             if name := (scope.attr("itemid") or "").strip():
                 item["id"] = name
         properties = self._properties_of(scope, level)
         if properties:
             item["properties"] = {
-                name: values if self._form.strict or len(values) > 1 else values[0]
-                for name, values in properties.items()
+                name: values if self._strict or len(values) > 1 else values[0] for name, values in properties.items()
             }
-        elif self._form.with_value:
+        elif self._with_value:
             item["value"] = self._plain_value(scope)
-        if self._form.with_text and (text := _visible_text(scope, self._allowance)):
-            item["textContent"] = text
-        if self._form.with_nodes:
-            item["htmlNode"] = scope
         return item
 
     def _properties_of(self, scope: Element, level: int) -> dict[str, list[Any]]:
@@ -142,18 +122,16 @@ class _MicrodataReader:
         if target is None or not self._allowance.pay(_PROPERTY_PRICE):
             return []
         own = [target] if target in self._scope_of else []
-        if own and target in self._numbers:
+        if own and target in self._items:
             return own  # a whole item, with properties of its own
-        scope = target if target in self._numbers else _above(target, "[itemscope]")
+        scope = target if target in self._items else _above(target, "[itemscope]")
         inner = target.select("[itemprop]")
         if not self._allowance.pay(len(inner)):
             return []
         return own + [element for element in inner if element is not target and self._scope_of[element] == scope]
 
     def _value(self, element: Element, level: int) -> Any:
-        if element not in self._numbers:
-            return self._plain_value(element)
-        return self._item(element, level + 1) if self._form.nested else {"iid_ref": self._numbers[element]}
+        return self._item(element, level + 1) if element in self._items else self._plain_value(element)
 
     def _plain_value(self, element: Element) -> Any:
         tag = element.tag
@@ -196,8 +174,8 @@ def _absolute(base_url: str, link: str) -> str:
 class _Allowance:
     """How much of a page may still be read: a character costs about one, a node twenty."""
 
-    def __init__(self, total: int = 10_000_000) -> None:
-        self.left = total
+    def __init__(self) -> None:
+        self.left = 10_000_000
 
     def pay(self, price: int) -> bool:
         """True while something is left. A price that cannot be paid in full spends the rest."""
