@@ -11,21 +11,25 @@ How it recovers: the same command again. It clears what it had begun, and copies
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
+from hashlib import sha256
+from pathlib import Path
 
 import msgspec
 
 from ...backends.state import State
 from ...clock import Clock, SystemClock
-from ...errors import Misconfigured
+from ...errors import BadState, Misconfigured
 from ...frontier.learned_pace import LearnedPace, longest
 from ...frontier.politeness import TermsFor
 from ...frontier.state_rows import DumpedSite, DumpedUrl, StateRow
 from ...model.stream import MoveMark, MoveStatus, Row, RowStream
 from ...settings import Settings
 from ...settings.effective import site_terms
-from .files import copy_files
+from ...store.contract import WholeArchive
 from .proof import RecordSample, StateSample, compare_pages, compare_segments, differing_counts
 from .stores import (
     ROLES,
@@ -137,7 +141,7 @@ class _Move:
                 await target.write_segment(segment.name, await source.read_segment(segment.name))
             done += segment.size
             self._watch("archive", done, total)
-        await copy_files(source, target)
+        await _copy_files(source, target)
 
     async def _copy_records(self) -> None:
         source, target = self._source.records, self._target.records
@@ -239,3 +243,20 @@ def in_time(row: StateRow, shift: float, now: float, terms_for: TermsFor) -> Sta
     if row.in_hand and spacing is not None:
         next_at = max(next_at, now + spacing)
     return msgspec.structs.replace(row, next_at=next_at, rest_until=rest_until, refused_at=refused_at, in_hand=0)
+
+
+async def _copy_files(source: WholeArchive, target: WholeArchive) -> None:
+    """Copy the files that the target lacks, piece by piece. Raises BadState for a damaged one, BackendUnavailable."""
+    there = {one.name async for one in target.files()}
+    async for file in source.files():
+        if file.name in there:
+            continue
+        with tempfile.TemporaryDirectory(prefix="gossamer-move-") as folder:
+            path, digest = Path(folder) / file.name, sha256()
+            with await asyncio.to_thread(open, path, "wb") as copy:
+                async for piece in source.read_file(file.name):
+                    digest.update(piece)
+                    await asyncio.to_thread(copy.write, piece)
+            if digest.hexdigest() != file.name:
+                raise BadState(f"The file {file.name} in the archive is damaged. Delete it there, and move again.")
+            await target.put_file(path, file.name)
