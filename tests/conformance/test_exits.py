@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gossamer.backends.redis.state import open_redis_state
-from gossamer.backends.sqlite.connection import schema_scripts, statements_of
+from gossamer.backends.sqlite.connection import numbered_scripts, statements_of
 from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.clock import ServerClock, SystemClock
 from gossamer.model.route import ExitOutcome
@@ -289,7 +289,7 @@ async def test_a_state_file_of_an_older_version_gets_the_new_tables(tmp_path):
     """Given a file as the first version made it, when it is opened, then exits can be counted in it."""
     file = tmp_path / "state.db"
     with sqlite3.connect(file) as connection:
-        for statement in statements_of(schema_scripts("state")[0]):
+        for statement in statements_of(numbered_scripts("state")[0][1]):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("PRAGMA user_version = 1")

@@ -266,7 +266,7 @@ class FrontierMachine(RuleBasedStateMachine):
             assert seen[url] is state, url
         counts = self.do(self.lab.jobs.counts(self.job))
         for state in UrlState:
-            assert counts.in_state(state) == sum(one is state for one in seen.values()), state
+            assert getattr(counts, state.value) == sum(one is state for one in seen.values()), state
         assert counts.discovered == self.discovered
         assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
         loads = self.do(self.lab.queue.sites(self.job))

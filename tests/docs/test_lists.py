@@ -15,7 +15,7 @@ import typer
 
 import gossamer
 from gossamer import Page, Spider
-from gossamer.backends.sqlite.connection import schema_scripts, statements_of
+from gossamer.backends.sqlite.connection import numbered_scripts, statements_of
 from gossamer.cli.app import app
 from gossamer.cli.verbs import HOMES
 from gossamer.model.task import DropReason, UrlState
@@ -167,7 +167,7 @@ def test_options_of_the_command_itself_are_documented():
 @pytest.mark.parametrize("database", ["records", "state"])
 def test_tables_and_views_are_as_documented(database):
     connection = sqlite3.connect(":memory:")
-    for script in schema_scripts(database):
+    for _, script in numbered_scripts(database):
         for statement in statements_of(script):
             connection.execute(statement)
     there = connection.execute("SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()

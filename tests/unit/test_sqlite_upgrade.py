@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.backends.sqlite.connection import numbered_scripts, schema_scripts, statements_of
+from gossamer.backends.sqlite.connection import numbered_scripts, statements_of
 from gossamer.backends.sqlite.state import APPLICATION_ID, open_sqlite_state
 from gossamer.clock import VirtualClock
 from gossamer.errors import BadState
@@ -22,7 +22,7 @@ TERMS = SiteTerms(interval=None, burst=1, concurrency=None)
 def written_by_version(version: int, file: Path) -> None:
     """The file as that version left it, with one job."""
     connection = sqlite3.connect(file)
-    for script in schema_scripts("state")[:version]:
+    for _, script in numbered_scripts("state")[:version]:
         for statement in statements_of(script):
             connection.execute(statement)
     connection.execute(

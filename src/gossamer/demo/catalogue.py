@@ -160,11 +160,11 @@ class Catalogue:
     def of(self, category: Category) -> tuple[Ware, ...]:
         return self._shelves[category.slug]
 
-    def beside(self, ware: Ware, count: int = 4) -> tuple[Ware, ...]:
+    def beside(self, ware: Ware) -> tuple[Ware, ...]:
         """Wares of the same category to show under this one, the same ones each time."""
         shelf = self._shelves[ware.category]
         place = shelf.index(ware)
-        return tuple(shelf[(place + 1 + ware.seed % 7 + 9 * n) % len(shelf)] for n in range(count))
+        return tuple(shelf[(place + 1 + ware.seed % 7 + 9 * n) % len(shelf)] for n in range(4))
 
 
 def category_of(slug: str) -> Category | None:

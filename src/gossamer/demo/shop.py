@@ -79,12 +79,6 @@ class Shop:
     def outlet_url(self) -> str:
         return f"http://{OUTLET_HOST}:{self.port}/"
 
-    @property
-    def readable_wares(self) -> tuple[Ware, ...]:
-        """Every ware that a patient crawler can bring home, the outlet's included."""
-        shop = tuple(ware for ware in self.catalogue.wares if ware.sku != BROKEN)
-        return shop + self.catalogue.outlet
-
     def same_page_links(self) -> tuple[str, str, str]:
         """One page, written in three ways: plain, other order and tracked, with a fragment."""
         ware = next(ware for ware in self.catalogue.wares if ware.sku == MANY_NAMED)

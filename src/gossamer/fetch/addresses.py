@@ -158,6 +158,7 @@ def _plain(host: str) -> str:
 
 
 _LOOPBACK = ("127.0.0.1", "::1")
+KEPT = 60.0  # seconds, for an answer
 
 
 def no_file_left(where: str) -> ConnectFailed:
@@ -171,13 +172,12 @@ class GuardedResolver(AbstractResolver):
     """Names to addresses that the guard permits.
 
     Look-ups run in threads of its own (the loop's pool is small, and dead names hold a thread for seconds). Answers
-    are kept for `ttl` seconds, names that do not exist for a tenth of it; beyond `max_names` the oldest go. Equal
+    are kept for a minute, names that do not exist for a tenth of it; beyond `max_names` the oldest go. Equal
     look-ups at the same time are one. How it fails: DnsFailed, AddressRefused.
     """
 
-    def __init__(self, guard: AddressGuard, *, ttl: float = 60.0, max_names: int = 4096, threads: int = 32) -> None:
+    def __init__(self, guard: AddressGuard, *, max_names: int = 4096, threads: int = 32) -> None:
         self._guard = guard
-        self._ttl = ttl
         self._max_names = max_names
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gossamer-dns")
         self._known: OrderedDict[str, tuple[float, tuple[str, ...]]] = OrderedDict()
@@ -243,7 +243,7 @@ class GuardedResolver(AbstractResolver):
         if look_up.cancelled() or look_up.exception() is not None:
             return
         found = look_up.result()
-        self._known[name] = (time.monotonic() + (self._ttl if found else self._ttl / 10), found)
+        self._known[name] = (time.monotonic() + (KEPT if found else KEPT / 10), found)
         self._known.move_to_end(name)
         while len(self._known) > self._max_names:
             self._known.popitem(last=False)

@@ -7,7 +7,7 @@ counted as duplicates here without asking it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 
 import msgspec
 
@@ -105,7 +105,6 @@ class Admission:
         priority: int = 0,
         site: str = "",
         links_only: bool = False,
-        encode: Callable[[object], bytes] = msgspec.json.encode,
     ) -> Judged:
         """Judge requests found at `depth`; `priority` is for those that name none. `links_only`: they are plain, and
         none is forced.
@@ -124,7 +123,7 @@ class Admission:
                 duplicates += 1
                 continue
             try:
-                candidate = self._candidate(request, plain, depth, priority, encode)
+                candidate = self._candidate(request, plain, depth, priority)
             except InvalidUrl:
                 candidate = _invalid(request, site, depth)
             if candidate.fingerprint in seen and not request.force:
@@ -135,9 +134,7 @@ class Admission:
             offered.append(request.url if plain else "")
         return Judged(candidates=tuple(candidates), offered=tuple(offered), duplicates=duplicates)
 
-    def _candidate(
-        self, request: Request, plain: bool, depth: int, priority: int, encode: Callable[[object], bytes]
-    ) -> Candidate:
+    def _candidate(self, request: Request, plain: bool, depth: int, priority: int) -> Candidate:
         href = parse_url(request.url if plain else request.address()).partition("#")[0]
         href = href if self._keep_user else without_user(href)
         authority = authority_of(href)
@@ -154,7 +151,7 @@ class Admission:
             kind=request.kind,
             priority=priority if request.priority is None else request.priority,
             depth=depth,
-            data=encode(request.data).decode() if request.data else "",
+            data=msgspec.json.encode(request.data).decode() if request.data else "",
             dropped=self._verdict(request, href, site, authority.partition(":")[0], depth),
             force=request.force,
             fetcher=request.fetcher or self._fetcher,

@@ -11,7 +11,6 @@ import msgspec
 
 from ..errors import Permanent
 from .outcome import Expectations, JobOutcome, implied
-from .task import UrlState
 
 
 class JobState(StrEnum):
@@ -178,10 +177,6 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def settled(self) -> int:
         return self.done + self.unchanged + self.dead
-
-    def in_state(self, state: UrlState) -> int:
-        value: int = getattr(self, state.value)
-        return value
 
 
 def stopped_terms(terms: JobTerms, used: int, reason: str) -> JobTerms:

@@ -50,9 +50,9 @@ async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int
     return await _collected(spider, kind, page, max_yields)
 
 
-async def run_errback(spider: Spider, name: str, failure: Failure, *, max_yields: int = MAX_YIELDS) -> ParsedPage:
+async def run_errback(spider: Spider, name: str, failure: Failure) -> ParsedPage:
     """Call the spider's errback with the failure and collect what it gives, like a callback. Raises ParseFailed."""
-    return await _collected(spider, name, failure, max_yields)
+    return await _collected(spider, name, failure, MAX_YIELDS)
 
 
 async def run_hook(spider: Spider, name: str, job: str, *arguments: object) -> None:

@@ -292,9 +292,9 @@ class SitemapReader:
         return loc
 
 
-def sitemap_of(page: Page, *, max_bytes: int = MOST_BYTES) -> Sitemap:
+def sitemap_of(page: Page) -> Sitemap:
     """A fetched page as a sitemap. Raises ParseFailed."""
-    reader = SitemapReader(page.url, max_bytes=max_bytes, now=datetime.fromtimestamp(page.fetched_at, UTC))
+    reader = SitemapReader(page.url, now=datetime.fromtimestamp(page.fetched_at, UTC))
     urls: list[SitemapEntry] = []
     children: list[ChildSitemap] = []
     for entries in (reader.feed(page.body), reader.close()):

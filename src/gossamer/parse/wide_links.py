@@ -52,19 +52,19 @@ _TYPE = re.compile(r';\s*type\s*=\s*"?([^\s;,"]+)', re.IGNORECASE)
 _CONTROLS = "input[name], select[name], textarea[name], button[name]"
 
 
-def documents(tree: Document, headers: Headers, *, nofollow: bool = True) -> Iterator[str]:
-    """The hrefs that lead to other pages; `nofollow=False` leaves out those marked so."""
+def documents(tree: Document, headers: Headers) -> Iterator[str]:
+    """The hrefs that lead to other pages."""
     yield from _from_headers(headers)
     for element in tree.select(_DOCUMENTS)[:MOST_ELEMENTS]:
-        yield from _to_documents(element, nofollow)
+        yield from _to_documents(element, nofollow=True)
 
 
-def everything(tree: Document, headers: Headers, *, nofollow: bool = True) -> Iterator[str]:
-    """All hrefs of the page, and those of the files that it loads."""
+def everything(tree: Document, headers: Headers, *, nofollow: bool) -> Iterator[str]:
+    """All hrefs of the page, and those of the files that it loads; `nofollow=False` leaves out those marked so."""
     yield from _from_headers(headers)
     yield from headers.getall("content-location")
     for element in tree.select(f"{_DOCUMENTS}, {_OTHERS}")[:MOST_ELEMENTS]:
-        yield from _to_documents(element, nofollow)
+        yield from _to_documents(element, nofollow=nofollow)
         for name in (*_ATTRIBUTES["*"], *_ATTRIBUTES.get(element.tag, ())):
             value = element.attr(name)
             if value:
@@ -84,7 +84,7 @@ def _from_headers(headers: Headers) -> Iterator[str]:
                 yield href
 
 
-def _to_documents(element: Element, nofollow: bool) -> Iterator[str]:
+def _to_documents(element: Element, *, nofollow: bool) -> Iterator[str]:
     tag, rel = element.tag, element.attr("rel") or ""
     if not nofollow and "nofollow" in rel.lower().split():
         return

@@ -21,6 +21,7 @@ from .wire_jobs import BadWish, CrawlWish, begin_crawl, wanted_pages
 
 JobSort = Literal["-started", "started", "name", "-name", "-dead", "dead", "-open", "open", "-done", "done"]
 _OF_COUNTS = ("dead", "open", "done")
+RUNNING_SHOWN = 20
 
 
 class JobWanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,10 +82,10 @@ async def job_table(
     )
 
 
-async def running_rows(project: Project, caller: Caller, *, limit: int = 20) -> tuple[list[JobRow], int]:
-    """The jobs that run now, the newest first, and how many there are."""
+async def running_rows(project: Project, caller: Caller) -> tuple[list[JobRow], int]:
+    """The newest of the jobs that run now, and how many there are."""
     seen = [job for job in await project.state.jobs.running_jobs() if caller.sees(job)]
-    return await rows_of(project, seen[::-1][:limit]), len(seen)
+    return await rows_of(project, seen[::-1][:RUNNING_SHOWN]), len(seen)
 
 
 async def rows_of(project: Project, jobs: list[Job]) -> list[JobRow]:

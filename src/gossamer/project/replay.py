@@ -29,7 +29,7 @@ from ..parse.spider import Spider
 from ..settings import COMMAND_LINE, Settings
 from ..settings.tables import RouterTable
 from ..units import Rate
-from .crawl import Attend, CrawlReport, crawl
+from .crawl import CrawlReport, crawl
 from .export import outputs_of, write_outputs
 from .open import Project, open_crawled
 
@@ -114,7 +114,6 @@ async def replay(
     *,
     name: str | None = None,
     events: EventSink,
-    attend: Attend | None = None,
     output: Sequence[str] | None = None,
 ) -> ReplayReport:
     """Crawl from the archive of the project, and write the records to `output`. Raises Misconfigured where nothing has
@@ -133,7 +132,6 @@ async def replay(
                 _apart(settings, Path(folder)),
                 name=name,
                 events=EventHub(events, failures),
-                attend=attend,
                 after=write,
                 transports=Transports({kind: lambda: nullcontext(transport) for kind in kinds}),
             )

@@ -345,12 +345,6 @@ def site_named(domain: str) -> str:
 # -- orders --------------------------------------------------------------------------------------------------------
 
 
-async def site_orders(project: Project) -> list[OrderView]:
-    """Every order that holds, by site."""
-    now = project.clock.now()
-    return [order_view(one, now) for one in await project.state.orders.orders() if one.holds(now)]
-
-
 async def slow_site(project: Project, domain: str, rate: str, *, by: str) -> OrderView:
     """Visit the site no faster than `rate` (6/m), whatever the settings say. A rest that was ordered goes on. Raises
     Misconfigured."""

@@ -63,7 +63,7 @@ class TopView(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None
 
 
-async def top_view(project: Project, *, sites: int = SITES, jobs: int = JOBS) -> TopView:
+async def top_view(project: Project) -> TopView:
     """Look at everything once."""
     running = await project.state.jobs.running_jobs()
     views = sorted(await views_of(project, running), key=lambda one: (-one.open, one.id))
@@ -77,9 +77,9 @@ async def top_view(project: Project, *, sites: int = SITES, jobs: int = JOBS) ->
     return TopView(
         at=iso_time(project.clock.now()),
         pace=pace,
-        jobs=views[:jobs],
+        jobs=views[:JOBS],
         running_jobs=len(running),
-        queue=await queue_by_site(project, limit=sites),
+        queue=await queue_by_site(project, limit=SITES),
         workers=workers,
         workers_by_state=dict(Counter("missing" if one.missing else one.state for one in workers).most_common()),
         alerts=sorted(

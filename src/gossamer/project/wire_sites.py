@@ -39,6 +39,7 @@ from .wire_jobs import (
 from .wire_views import weight_of
 
 AT_ONCE = 4  # pages that are read for one answer
+MOST_ERRORS = 1000  # of a job that are listed, of each kind
 LONGEST_TERMS = 20_000  # characters of what a job keeps
 
 
@@ -151,13 +152,13 @@ class JobErrors(msgspec.Struct, frozen=True, kw_only=True):
     robots: list[str]
 
 
-async def job_errors(project: Project, job: Job, *, limit: int = 1000) -> JobErrors:
-    """At most `limit` of each."""
-    letters = await project.state.queue.dead(DeadFilter(job=job.id), limit)
+async def job_errors(project: Project, job: Job) -> JobErrors:
+    """The first of each."""
+    letters = await project.state.queue.dead(DeadFilter(job=job.id), MOST_ERRORS)
     robots: list[str] = []
     async for url, _, reason in project.state.queue.urls(job.id, UrlState.DROPPED):
         if reason == DropReason.ROBOTS.value:
             robots.append(url)
-        if len(robots) >= limit:
+        if len(robots) >= MOST_ERRORS:
             break
     return JobErrors(letters=letters, robots=robots)

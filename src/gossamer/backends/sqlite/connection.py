@@ -380,11 +380,6 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def schema_scripts(name: str) -> list[str]:
-    """The migrations of a file, in order."""
-    return [script for _, script in numbered_scripts(name)]
-
-
 def numbered_scripts(name: str) -> list[tuple[int, str]]:
     """The migrations `schema/<name>-001.sql`, `-002.sql`, ... with their numbers, in order.
 

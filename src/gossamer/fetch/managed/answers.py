@@ -243,7 +243,6 @@ def page_of(
     request: TransportRequest,
     *,
     around: Tree = None,
-    seconds: float = 0.0,
 ) -> Response:
     """The page in an answer. `tree` is the part of its JSON that holds it, `around` is the job around that part.
 
@@ -266,7 +265,6 @@ def page_of(
         body=vendor.hide_in_body(body[:limit], cut=cut),
         cut=cut,
         wire_bytes=answer.wire if answer is not None else len(body),
-        seconds=seconds,
         note=vendor.hide(answer.note) if answer is not None and as_it_came else "",
         cost=_cost_of(vendor, answer, tree, around),
     )

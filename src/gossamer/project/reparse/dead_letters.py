@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import redirect_stdout
 from datetime import timedelta
 
@@ -62,8 +62,6 @@ async def revive(
     *,
     spider: str | None = None,
     crawled_as: str | None = None,
-    processes: int | None = None,
-    tell: Callable[[Revival], None] = lambda revival: None,
 ) -> Revival:
     """Parse these letters again. `spider` is the file of one that is not in the project's folder, `crawled_as` what it
     was called when it crawled.
@@ -72,9 +70,7 @@ async def revive(
     """
     revival = Revival()
     desk = _Desk(project, {job.id: job for job in await project.state.jobs.jobs()}, revival)
-    pool = ParserPool(
-        project.clock.now(), size=processes or cores(), patience=patience_of(project), usual=await usual_of(project)
-    )
+    pool = ParserPool(project.clock.now(), size=cores(), patience=patience_of(project), usual=await usual_of(project))
     waiting: dict[int, DeadLetter] = {}
     pages = _pages(project, which, Finder(project.settings, spider, crawled_as), desk, waiting)
     async for outcomes in pool.parse(pages):
@@ -93,7 +89,6 @@ async def revive(
         revival.changed += sum(await store(project, outcomes))
         revival.records += sum(len(outcome.records) for _, outcome in good)
         await asyncio.gather(*(desk.settle(letter, outcome) for letter, outcome in good))
-        tell(revival)
     return revival
 
 

@@ -149,8 +149,9 @@ def lane(label: str, times: Sequence[float], begin: float, end: float) -> Markup
     return Markup('<svg class="lane" role="img" aria-label="{}: {}">{}</svg>').format(label, len(times), marks)
 
 
-def hours(begin: float, end: float, step: float = 3 * HOUR) -> Markup:
+def hours(begin: float, end: float) -> Markup:
     """The clock above lanes."""
+    step = 3 * HOUR
     first = math.ceil(begin / step) * step
     marks = [first + n * step for n in range(int((end - first) / step) + 1)]
     return Markup('<svg class="hours" aria-hidden="true">{}</svg>').format(

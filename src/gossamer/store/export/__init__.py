@@ -85,13 +85,13 @@ class FormatWriter(Protocol):
     def close(self) -> None: ...
 
 
-def probe_destination(target: Path | Destination, format: str | None = None) -> None:
+def probe_destination(target: Path | Destination) -> None:
     """Find out now, and not after hours of crawling, whether `target` can be written. Blocks.
 
     Raises Misconfigured, BackendUnavailable.
     """
     place = destination_at(target)
-    if format_of(place.name, format).format == "parquet":
+    if format_of(place.name, None).format == "parquet":
         arrow()
     place.probe()
 
