@@ -41,6 +41,9 @@ class Services:
     postgres: PostgresServer
     s3: Seaweed
 
+    def pids(self) -> tuple[int, ...]:
+        return self.valkey.pid, self.postgres.pid, self.s3.process.pid
+
     def addresses(self) -> str:
         """The head of a gossamer.toml for a project that nobody else has."""
         project = f"bench-{uuid4().hex[:12]}"

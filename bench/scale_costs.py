@@ -31,7 +31,7 @@ from .crawlers import GOSSAMER_TOML
 from .fleet import Services, crawl, services
 from .frontier import _used_memory, known_bytes, running_valkey
 from .measure import Reaper
-from .server import started
+from .server import cpu_of, started
 
 TASKS = 12_000
 ROUNDS = 3
@@ -95,15 +95,15 @@ async def _alone() -> tuple[float, float, float, float]:
     with running_valkey(*OPTIONS) as server:
         async with _state(server.address()) as state:
             job, _ = await state.jobs.open_job("verbs", JobTerms(max_urls_per_pattern=None), fresh=True)
-            began, empty = _cpu_on(server.pid), _used_memory(server)
+            began, empty = cpu_of(server.pid), _used_memory(server)
             for start in range(0, TASKS, BATCH):
                 await state.frontier.add(job.id, [candidate(n) for n in range(start, start + BATCH)])
-            settled, full = _cpu_on(server.pid), _used_memory(server)
+            settled, full = cpu_of(server.pid), _used_memory(server)
             adding, leasing, settling, count = settled - began, 0.0, 0.0, 0
             while batch := (await state.frontier.lease(job.id, f"bench/{count % 7}/0", BATCH)).leases:
-                leased = _cpu_on(server.pid)
+                leased = cpu_of(server.pid)
                 await asyncio.gather(*(state.frontier.complete(one, UrlState.DONE) for one in batch))
-                leasing, settled, before = leasing + leased - settled, _cpu_on(server.pid), leased
+                leasing, settled, before = leasing + leased - settled, cpu_of(server.pid), leased
                 settling, count = settling + settled - before, count + len(batch)
     return adding / count, leasing / count, settling / count, (full - empty) / count
 
@@ -113,7 +113,7 @@ async def _mixed() -> tuple[float, int, int]:
     with running_valkey(*OPTIONS) as server:
         async with _state(server.address()) as state:
             job, _ = await state.jobs.open_job("mixed", JobTerms(max_urls_per_pattern=None), fresh=True)
-            began, number, pages, links = _cpu_on(server.pid), BATCH, 0, 0
+            began, number, pages, links = cpu_of(server.pid), BATCH, 0, 0
             await state.frontier.add(job.id, [candidate(n) for n in range(BATCH)])
             while batch := (await state.frontier.lease(job.id, f"bench/{pages % 7}/0", BATCH)).leases:
                 settling = []
@@ -123,12 +123,7 @@ async def _mixed() -> tuple[float, int, int]:
                     settling.append(state.frontier.complete(lease, UrlState.DONE, discovered=found))
                 await asyncio.gather(*settling)
                 pages += len(batch)
-            return (_cpu_on(server.pid) - began) / pages, pages, links
-
-
-def _cpu_on(pid: int) -> float:
-    """Seconds that all threads of a process were on a core: to the nanosecond, where clock ticks are 10 ms."""
-    return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+            return (cpu_of(server.pid) - began) / pages, pages, links
 
 
 def _state(address: str) -> AsyncIterator[object]:
@@ -170,7 +165,7 @@ def _crawl(fleet: Services, pages: int) -> _Bill:
         tempfile.TemporaryDirectory(prefix="bench-scale-") as folder,
     ):
         before = _database(fleet)
-        shard = _cpu_on(fleet.valkey.pid)
+        shard = cpu_of(fleet.valkey.pid)
         command = crawl(Path(folder), fleet.addresses() + GOSSAMER_TOML, f"http://127.0.0.1:{server.port}/", IN_FLIGHT)
         process = subprocess.Popen(
             command.arguments, cwd=folder, env=command.environment(), stdin=subprocess.DEVNULL,
@@ -188,7 +183,7 @@ def _crawl(fleet: Services, pages: int) -> _Bill:
         archive, objects = asyncio.run(_archive(Path(folder)))
         return _Bill(
             end.usage.ru_utime + end.usage.ru_stime,
-            _cpu_on(fleet.valkey.pid) - shard,
+            cpu_of(fleet.valkey.pid) - shard,
             *(late - early for early, late in zip(before, after, strict=True)),
             archive,
             objects,
@@ -200,8 +195,7 @@ def _database(fleet: Services) -> tuple[float, float, float]:
     wal, size = fleet.postgres.sql(
         "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn", "SELECT sum(pg_database_size(oid)) FROM pg_database"
     )
-    assert fleet.postgres._process is not None
-    return cpu_of_tree(fleet.postgres._process.pid), float(wal), float(size)
+    return cpu_of_tree(fleet.postgres.pid), float(wal), float(size)
 
 
 def cpu_of_tree(pid: int) -> float:

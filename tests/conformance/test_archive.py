@@ -103,6 +103,25 @@ async def test_each_page_of_a_batch_has_its_own_reference(archive: Archive) -> N
     assert [await archive.get(ref) for ref in reversed(refs)] == pages[::-1]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "{name}#{start}+99999999", "{name}#99999999+{length}", "{name}#{start}+0", "{name}#{inside}+{length}",
+        "2027-01-15/nobody-1.zst#0+10", "{name}", "",
+    ],
+)  # fmt: skip
+async def test_of_many_pages_one_that_cannot_be_had_fails_alone(archive: Archive, wrong: str) -> None:
+    pages = [snap(f"page {n}".encode() * 9_000, f"https://shop.example/{n}") for n in range(6)]
+    refs = await archive.put(pages)
+    name, _, place = refs[2].partition("#")
+    start, length = map(int, place.split("+"))
+    bad = wrong.format(name=name, start=start, length=length, inside=start + 3)
+    wanted = [refs[4], refs[0], bad, refs[1], refs[4], refs[2]]
+    came = await archive.get_many(wanted)
+    assert isinstance(came.pop(2), Permanent)
+    assert came == [pages[4], pages[0], pages[1], pages[4], pages[2]]
+
+
 async def test_an_empty_batch_gives_no_references(archive: Archive) -> None:
     assert await archive.put([]) == []
 

@@ -63,6 +63,11 @@ class PostgresServer:
         subprocess.run(["cp", "-a", _new_data(), self._data], check=True, cwd=self._folder)
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def _data(self) -> Path:
         return self._folder / "data"
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -173,6 +173,7 @@ class Doorman:
     def __init__(self, server: Seaweed) -> None:
         self._port = int(server.endpoint.rpartition(":")[2])
         self.failing = False
+        self.reads = 0  # requests with a range that were let through
         self._guests: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Doorman:
@@ -209,16 +210,23 @@ class Doorman:
                 return
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._port)
             try:
-                await asyncio.gather(_forward(reader, inner_writer), _forward(inner_reader, writer))
+                await asyncio.gather(_forward(reader, inner_writer, self._count), _forward(inner_reader, writer))
             finally:
                 inner_writer.close()
         finally:
             self._guests.discard(task)
             writer.close()
 
+    def _count(self, chunk: bytes) -> None:
+        self.reads += chunk.lower().count(b"\r\nrange: bytes=")
 
-async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+
+async def _forward(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tell: Callable[[bytes], None] | None = None
+) -> None:
     while chunk := await reader.read(65536):
+        if tell is not None:
+            tell(chunk)
         writer.write(chunk)
         await writer.drain()
     writer.close()
@@ -248,9 +256,10 @@ async def test_every_verb_translates_a_500(s3: Seaweed) -> None:
     async with Doorman(s3) as door:
         address = f"s3://pages/{uuid.uuid4().hex}?endpoint=http://127.0.0.1:{door.port}&region=us-east-1"
         async with opened(address) as archive:
-            [ref] = await archive.put([snap(1)])
+            ref, other = await archive.put([snap(1), snap(2)])
             await door.fail()
-            for call in (archive.put([snap(2)]), archive.get(ref), archive.prune(timedelta(days=1))):
+            verbs = archive.put([snap(2)]), archive.get(ref), archive.get_many([ref, other])
+            for call in (*verbs, archive.prune(timedelta(days=1))):
                 with pytest.raises(GossamerError) as caught:
                     await call
                 assert isinstance(caught.value, BackendUnavailable)
@@ -258,6 +267,16 @@ async def test_every_verb_translates_a_500(s3: Seaweed) -> None:
                 assert caught.value.__cause__ is not None
             door.failing = False
             assert await archive.get(ref) == snap(1)
+
+
+async def test_neighbours_are_read_by_one_request(s3: Seaweed) -> None:
+    async with Doorman(s3) as door:
+        address = f"s3://pages/{uuid.uuid4().hex}?endpoint=http://127.0.0.1:{door.port}&region=us-east-1"
+        async with opened(address) as archive:
+            pages = [snap(n) for n in range(12)]
+            refs = [*await archive.put(pages[:8]), *await archive.put(pages[8:])]
+            assert await archive.get_many(refs[::-1]) == pages[::-1]
+    assert door.reads == 2  # there are two objects
 
 
 async def test_a_crawl_goes_on_while_s3_answers_500(s3: Seaweed, tmp_path: Path) -> None:

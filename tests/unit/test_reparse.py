@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 
-from gossamer.errors import Misconfigured, SpiderNotFound
+from gossamer.errors import Misconfigured, Permanent, SpiderNotFound
 from gossamer.model.job import Job, JobState, JobTerms
+from gossamer.model.page import Snapshot
 from gossamer.project.records import is_reparse
 from gossamer.project.reparse.archive_job import REPARSE, ReparseTerms, entering, is_reparse_job, terms_of
-from gossamer.project.reparse.messages import PageOrder
+from gossamer.project.reparse.messages import Order, PageOrder
 from gossamer.project.reparse.parser_pool import PORTION_BYTES, ParserDesk, _portions, size_of
+from gossamer.project.reparse.parser_process import ArchiveParser
 from gossamer.schedule.spider_loader import Spiders
-from gossamer.settings import load
+from gossamer.settings import Settings, load
 from tests.unit.archived import SHOP, archived_visit, crawled
 from tests.unit.commandline import ProjectFolder, Said
 from tests.unit.commandline import project as project
+
+if TYPE_CHECKING:
+    from gossamer.store.contract import Archive
 
 SPIDER = """
 from gossamer import Item, Page, Spider
@@ -327,3 +333,28 @@ async def test_a_desk_answers_each_caller_and_outlives_what_one_of_them_did(tmp_
 
     assert [one.wanted.url for one in outcomes] == [f"{SHOP}/{n}" for n in range(20)]
     assert {one.failure for one in outcomes} == {again.failure} == {"lost"}
+
+
+class CountedReads:
+    """An archive that has lost every page, and remembers how many it was asked for at a time."""
+
+    def __init__(self) -> None:
+        self.reads: list[int] = []
+
+    async def get_many(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
+        self.reads.append(len(refs))
+        return [Permanent(ref) for ref in refs]
+
+
+async def test_the_next_pages_are_on_their_way_while_some_are_parsed() -> None:
+    archive = CountedReads()
+    pages = tuple(
+        PageOrder(run="r", ref=f"{n}", fingerprint=b"", body_hash=b"", url="", job="", spider="") for n in range(20)
+    )
+    parser = ArchiveParser(Settings(), cast("Archive", archive))
+    answers = parser.work(Order(reparsed_at=0.0, pages=pages))
+    first = await anext(answers)
+    assert archive.reads == [8, 8]
+    rest = [one async for one in answers]
+    assert [one.outcome.wanted for one in (first, *rest) if one.outcome is not None] == list(pages)
+    assert sum(archive.reads) == 20

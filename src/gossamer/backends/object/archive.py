@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 OBJECT_BYTES = 32 * 1024 * 1024  # a batch that compresses to more is spread over several objects
 MAX_READS = 16  # at the same time
+GAP = 256 * 1024  # bytes between two pages of an object that are read along rather than asking twice
+DAMAGED = (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError)
 
 _NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
 _SEGMENT = re.compile(_NAME)
@@ -119,22 +121,52 @@ class ObjectArchive(ObjectFiles):
         frame = await self._read(ref, key, offset, length) if length else b""
         try:
             return await asyncio.to_thread(unpack_page, frame)
-        except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
+        except DAMAGED as error:
             raise Permanent(
                 f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
             ) from error
 
     async def get_many(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
         room = asyncio.Semaphore(MAX_READS)
+        objects: dict[str, list[str]] = {}
+        for ref in dict.fromkeys(refs):
+            objects.setdefault(ref.partition("#")[0], []).append(ref)
 
-        async def one(ref: str) -> Snapshot | Permanent:
+        async def of_one_object(wanted: list[str]) -> list[Snapshot | Permanent]:
             async with room:
-                try:
-                    return await self.get(ref)
-                except Permanent as error:
-                    return error
+                return await self._neighbours(wanted) or [await self._get_or_why(ref) for ref in wanted]
 
-        return await asyncio.gather(*map(one, refs))
+        answers = await asyncio.gather(*map(of_one_object, objects.values()))
+        found: dict[str, Snapshot | Permanent] = {}
+        for wanted, pages in zip(objects.values(), answers, strict=True):
+            found.update(zip(wanted, pages, strict=True))
+        return [found[ref] for ref in refs]
+
+    async def _get_or_why(self, ref: str) -> Snapshot | Permanent:
+        try:
+            return await self.get(ref)
+        except Permanent as error:
+            return error
+
+    async def _neighbours(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
+        """Pages of one object, those that lie close together by one request. Empty where one of them cannot be had:
+        asked for alone, each says why."""
+        places = [match for match in map(_REF.fullmatch, refs) if match is not None]
+        starts, lengths = ([int(match[part]) for match in places] for part in (2, 3))
+        if len(places) < max(2, len(refs)) or not all(lengths):
+            return []
+        try:
+            frames = await self._store.get_ranges_async(places[0][1], starts=starts, lengths=lengths, coalesce=GAP)
+        except Exception as error:
+            if missing(error) or beyond_end(error):
+                return []
+            raise unavailable(error, self._place) from error
+        if [len(frame) for frame in frames] != lengths:
+            return []
+        try:
+            return await asyncio.to_thread(lambda: [unpack_page(bytes(frame)) for frame in frames])
+        except DAMAGED:
+            return []
 
     async def _read(self, ref: str, key: str, offset: int, length: int) -> bytes:
         try:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -40,7 +41,8 @@ from ..pipelines import pipeline_of
 from .messages import HEAD, Order, Outcome, PageOrder, ParserAnswer, frame, read_order
 from .spider_refs import BadArguments, load
 
-READ_AT_ONCE = 8  # raw pages in memory
+READ_AT_ONCE = 8  # raw pages; as many again are on their way
+STEPS_TO_SEND = 2  # of the event loop, until they are asked for: a callback has the thread to itself
 
 
 QUALITY = "quality"
@@ -69,14 +71,29 @@ class ArchiveParser:
     async def work(self, order: Order) -> AsyncIterator[ParserAnswer]:
         """What came of each page, one after the other."""
         try:
-            for start in range(0, len(order.pages), READ_AT_ONCE):
-                part = order.pages[start : start + READ_AT_ONCE]
-                snapshots = await self._archive.get_many([page.ref for page in part])
-                snapshots.reverse()
-                for wanted in part:
-                    yield ParserAnswer(outcome=await self._parse(order, wanted, snapshots.pop()))
+            async with aclosing(self._read(order.pages)) as pages:
+                async for wanted, snapshot in pages:
+                    yield ParserAnswer(outcome=await self._parse(order, wanted, snapshot))
         except GossamerError as error:  # a spider that does not load, an archive that does not answer
             yield ParserAnswer(refusal=str(error), passes=isinstance(error, Transient))
+
+    async def _read(self, pages: Sequence[PageOrder]) -> AsyncGenerator[tuple[PageOrder, Snapshot | Permanent], None]:
+        """The pages with their raw copies. The next few are on their way while these are parsed."""
+        ahead = self._begin_to_read(pages[:READ_AT_ONCE])
+        try:
+            for start in range(0, len(pages), READ_AT_ONCE):
+                end = start + READ_AT_ONCE
+                snapshots = await ahead
+                ahead = self._begin_to_read(pages[end : end + READ_AT_ONCE])
+                for _ in range(STEPS_TO_SEND):
+                    await asyncio.sleep(0)
+                for wanted, snapshot in zip(pages[start:end], snapshots, strict=True):
+                    yield wanted, snapshot
+        finally:
+            ahead.cancel()
+
+    def _begin_to_read(self, pages: Sequence[PageOrder]) -> asyncio.Task[list[Snapshot | Permanent]]:
+        return asyncio.create_task(self._archive.get_many([page.ref for page in pages]), name="read ahead")
 
     async def _parse(self, order: Order, wanted: PageOrder, snapshot: Snapshot | Permanent) -> Outcome:
         if isinstance(snapshot, Permanent):
