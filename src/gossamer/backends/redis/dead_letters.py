@@ -274,7 +274,7 @@ class RedisDeadLetters:
         for shard, numbers in wanted.items():
             packed = await self._server.call("HMGET", self._keys.in_shard(shard, "sites"), *numbers)
             for number, text in zip(numbers, packed, strict=True):
-                names[shard, number] = rows.read_site(text)[1]
+                names[shard, number] = rows.site_name(text)
         return names
 
     async def _parents_of(self, found: Sequence[Dead], sites: dict[tuple[int, int], str]) -> list[str | None]:

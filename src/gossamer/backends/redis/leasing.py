@@ -257,7 +257,7 @@ class TaskDispatcher:
             if len(known) + len(unknown) > NAMES_CACHED:
                 known.clear()
             packed = await self._server.call("HMGET", self._keys.in_shard(shard, "sites"), *unknown)
-            asked = {site: rows.read_site(row)[1] for site, row in zip(unknown, packed, strict=True)}
+            asked = {site: rows.site_name(row) for site, row in zip(unknown, packed, strict=True)}
             known.update(asked)
             names.update(asked)
         return names

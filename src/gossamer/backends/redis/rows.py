@@ -321,6 +321,11 @@ def read_site(packed: bytes) -> tuple[SiteRow, str]:
     ), name
 
 
+def site_name(packed: bytes) -> str:
+    """The name alone of a site's row."""
+    return _string(packed, _SITE.size + 1 + packed[_SITE.size], 2)[0]  # behind the holder
+
+
 def waits_for_slot(packed: bytes) -> bool:
     """Does a site's queue wait for a slot, because other queues have the site?"""
     return packed[0] in _SLOTLESS

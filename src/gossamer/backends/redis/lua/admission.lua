@@ -94,7 +94,7 @@ local function admit(text, terms)
         offered = offered + 1
         if reason == 0 and terms.given_up then reason = terms.given_up end
         if reason == 0 and terms.room >= 0 and queued >= terms.room then reason = FULL end
-        local row = call('HEXISTS', URLS, c.fingerprint) == 1 and read_row(c.fingerprint) or nil
+        local row = is_known(c.fingerprint) and read_row(c.fingerprint) or nil
         if row then
             duplicates = duplicates + 1
             if reason == 0 and may_return(row, c, terms) then

@@ -9,7 +9,7 @@ for i = 2, #ARGV do
     row.fingerprint, row.state, row.priority, row.attempts, row.deliveries, row.depth, row.max_attempts, row.at,
         row.created, row.changed, site, row.reason, row.message, incidents, place =
         unpack_from('>c16Bi4I4I4I4I4dddHc0Hc0Hc0I4c0', ARGV[i])
-    if call('HEXISTS', URLS, row.fingerprint) == 0 then
+    if not is_known(row.fingerprint) then
         row.tail = string.sub(ARGV[i], place)
         row.site = number_of(site)
         row.id = next_sequence()

@@ -7,4 +7,5 @@ local row = read_row(fingerprint)
 if not row or row.state ~= IN_HAND or row.token ~= token or row.at <= now then return 0 end
 row.reason = ARGV[3] == '1' and SENT or ''
 write_row(row)
+flush()
 return 1

@@ -23,6 +23,39 @@ local function insist()
     call('HDEL', SHARD, '')
 end
 
+-- many with one call -------------------------------------------------------------------------------------------
+-- A call costs more than what it does to one member of a set, or one field of a hash.
+
+local MOST_ARGUMENTS = 500
+
+local function in_parts(command, key, arguments)
+    for first = 1, #arguments, MOST_ARGUMENTS do
+        call(command, key, unpack(arguments, first, math.min(#arguments, first + MOST_ARGUMENTS - 1)))
+    end
+end
+
+local batches = {ZADD = {}, ZREM = {}, HSET = {}}
+
+-- Do this in flush(), together with others of its kind. Nobody may rely on it before.
+local function later(command, key, one, other)
+    local batch = batches[command][key]
+    if not batch then
+        batch = {}
+        batches[command][key] = batch
+    end
+    batch[#batch + 1] = one
+    if other then batch[#batch + 1] = other end
+end
+
+-- The values of these fields, each given to `use` with its field; false for a field that is not there.
+local function read_many(key, fields, use)
+    for first = 1, #fields, MOST_ARGUMENTS do
+        local last = math.min(#fields, first + MOST_ARGUMENTS - 1)
+        local values = call('HMGET', key, unpack(fields, first, last))
+        for i = first, last do use(fields[i], values[i - first + 1]) end
+    end
+end
+
 -- restarts ------------------------------------------------------------------------------------------------------
 -- A server that comes back may have lost its last writes: leases that workers go by, and when requests left. So nothing is
 -- handed out until every worker has renewed its leases, and has heard which of them are lost; see leasing.py.
@@ -82,8 +115,8 @@ end
 -- A row that is settled has neither `sequence` nor `at`, and shorter counts (MOST_SHORT at most): most rows of a large job
 -- are, and they are kept that way. Their state is written with SHORT added.
 
-local ROW = '>BI4i4ddI4I4I4I4I4ddd'
-local SHORT, SHORT_ROW = 16, '>BI4i4dHHI4HHdd'
+local ROW = '>BI4i4ddI4I4I4I4I4dddBc0Hc0Hc0'
+local SHORT, SHORT_ROW = 16, '>BI4i4dHHI4HHddBc0Hc0Hc0'
 local MOST_SHORT = 65535
 
 local LANE_FOLLOWS = 0xC1  -- no MessagePack begins with it
@@ -94,45 +127,55 @@ local function lane_of(tail)
     return unpack_from('>Hc0', tail, 2)
 end
 
+-- Tables are made with all their fields at once: one that grows field by field is moved five times.
 local function parse_row(fingerprint, text)
-    local row, place = {fingerprint = fingerprint}
+    local state, site, priority, sequence, id, attempts, deliveries, token, depth, max_attempts, at, created, changed,
+        worker, reason, message, place
     local first = byte(text)
     if first > SHORT and first <= SHORT + BURIED then
-        row.state, row.site, row.priority, row.id, row.attempts, row.deliveries, row.token, row.depth,
-            row.max_attempts, row.created, row.changed, place = unpack_from(SHORT_ROW, text)
-        row.state, row.sequence, row.at = row.state - SHORT, 0, 0
+        state, site, priority, id, attempts, deliveries, token, depth, max_attempts, created, changed, worker, reason,
+            message, place = unpack_from(SHORT_ROW, text)
+        state, sequence, at = state - SHORT, 0, 0
     else
-        row.state, row.site, row.priority, row.sequence, row.id, row.attempts, row.deliveries, row.token, row.depth,
-            row.max_attempts, row.at, row.created, row.changed, place = unpack_from(ROW, text)
+        state, site, priority, sequence, id, attempts, deliveries, token, depth, max_attempts, at, created, changed,
+            worker, reason, message, place = unpack_from(ROW, text)
     end
-    row.worker, row.reason, row.message, place = unpack_from('>Bc0Hc0Hc0', text, place)
-    row.tail = string.sub(text, place)
-    if byte(row.tail) == LANE_FOLLOWS then lane_of(row.tail) end  -- fails where a lane should follow and does not
-    return row
+    local tail = string.sub(text, place)
+    if byte(tail) == LANE_FOLLOWS then lane_of(tail) end  -- fails where a lane should follow and does not
+    return {
+        fingerprint = fingerprint, state = state, site = site, priority = priority, sequence = sequence, id = id,
+        attempts = attempts, deliveries = deliveries, token = token, depth = depth, max_attempts = max_attempts, at = at,
+        created = created, changed = changed, worker = worker, reason = reason, message = message, tail = tail,
+    }
+end
+
+local written = {}  -- by fingerprint: rows that flush() is going to write
+
+local function is_known(fingerprint)
+    return written[fingerprint] ~= nil or call('HEXISTS', URLS, fingerprint) == 1
 end
 
 -- The row of a URL, or nil: when it is unknown, or when the value is not a row of ours.
-local function read_row(fingerprint)
-    local text = call('HGET', URLS, fingerprint)
+local function read_row(fingerprint, text)
+    text = text or written[fingerprint] or call('HGET', URLS, fingerprint)
     if not text then return nil end
     local readable, row = pcall(parse_row, fingerprint, text)
     return readable and row or nil
 end
 
 local function write_row(row)
-    local numbers
+    local worker, reason, message, text = row.worker, row.reason, row.message
     if row.state >= DONE then
         local at_most, most = math.min, MOST_SHORT
-        numbers = pack(SHORT_ROW, row.state + SHORT, row.site, row.priority, row.id, at_most(row.attempts, most),
+        text = pack(SHORT_ROW, row.state + SHORT, row.site, row.priority, row.id, at_most(row.attempts, most),
             at_most(row.deliveries, most), row.token, at_most(row.depth, most), at_most(row.max_attempts, most),
-            row.created, row.changed)
+            row.created, row.changed, #worker, worker, #reason, reason, #message, message)
     else
-        numbers = pack(ROW, row.state, row.site, row.priority, row.sequence, row.id, row.attempts, row.deliveries,
-            row.token, row.depth, row.max_attempts, row.at, row.created, row.changed)
+        text = pack(ROW, row.state, row.site, row.priority, row.sequence, row.id, row.attempts, row.deliveries,
+            row.token, row.depth, row.max_attempts, row.at, row.created, row.changed, #worker, worker, #reason, reason,
+            #message, message)
     end
-    call('HSET', URLS, row.fingerprint, numbers
-        .. pack('>Bc0Hc0Hc0', #row.worker, row.worker, #row.reason, row.reason, #row.message, row.message)
-        .. row.tail)
+    written[row.fingerprint] = text .. row.tail
 end
 
 -- Best priority first: what is lower in the index goes first.
@@ -212,32 +255,40 @@ end
 -- `learned`, `refused_at`: the pace that the site has taught, as in frontier/learned_pace.py; -1 and 0 stand for none.
 -- `latest`, `wanted`, `wanted_turn`, `since`, `offered`: how jobs take turns, see frontier/turns.py. 0 stands for none.
 
-local SITE, TURNS, AWAY, ORDER, LEARNED = '>dddI4d', '>I4I4ddd', '>dddI4Hc0Hc0', '>dd', '>dd'
+local SITE, TURNS, AWAY, ORDER, LEARNED = '>dddI4dBc0Hc0', '>I4I4ddd', '>dddI4Hc0Hc0', '>dd', '>dd'
 local sites = {}
+
+local function parse_site(text)
+    local next_at, rest_until, asked, in_flight, pace, holder, name, place = unpack_from(SITE, text)
+    local latest, wanted, wanted_turn, since, offered = 0, 0, 0, 0, 0
+    local answered, away_since, given_up_until, strikes, away_reason, away_host = 0, 0, 0, 0, '', ''
+    local ordered, ordered_rest, learned, refused_at = -1, 0, -1, 0
+    if place <= #text then latest, wanted, wanted_turn, since, offered, place = unpack_from(TURNS, text, place) end
+    if place <= #text then
+        answered, away_since, given_up_until, strikes, away_reason, away_host, place = unpack_from(AWAY, text, place)
+    end
+    if place <= #text then ordered, ordered_rest, place = unpack_from(ORDER, text, place) end
+    if place <= #text then learned, refused_at = unpack_from(LEARNED, text, place) end
+    return {
+        next_at = next_at, rest_until = rest_until, asked = asked, in_flight = in_flight, pace = pace, holder = holder,
+        name = name, latest = latest, wanted = wanted, wanted_turn = wanted_turn, since = since, offered = offered,
+        answered = answered, away_since = away_since, given_up_until = given_up_until, strikes = strikes,
+        away_reason = away_reason, away_host = away_host, ordered = ordered, ordered_rest = ordered_rest,
+        learned = learned, refused_at = refused_at, changed = false,
+    }
+end
 
 local function site_of(number)
     local site = sites[number]
     if site then return site end
-    local text = call('HGET', SITES, number)
-    local place
-    site = {}
-    site.next_at, site.rest_until, site.asked, site.in_flight, site.pace, place = unpack_from(SITE, text)
-    site.holder, site.name, place = unpack_from('>Bc0Hc0', text, place)
-    site.latest, site.wanted, site.wanted_turn, site.since, site.offered = 0, 0, 0, 0, 0
-    if place <= #text then
-        site.latest, site.wanted, site.wanted_turn, site.since, site.offered, place = unpack_from(TURNS, text, place)
-    end
-    site.answered, site.away_since, site.given_up_until, site.strikes, site.away_reason, site.away_host = 0, 0, 0, 0, '', ''
-    if place <= #text then
-        site.answered, site.away_since, site.given_up_until, site.strikes, site.away_reason, site.away_host, place =
-            unpack_from(AWAY, text, place)
-    end
-    site.ordered, site.ordered_rest = -1, 0
-    if place <= #text then site.ordered, site.ordered_rest, place = unpack_from(ORDER, text, place) end
-    site.learned, site.refused_at = -1, 0
-    if place <= #text then site.learned, site.refused_at = unpack_from(LEARNED, text, place) end
+    site = parse_site(call('HGET', SITES, number))
     sites[number] = site
     return site
+end
+
+-- Read these sites at once; those that are read already stay as they are.
+local function load_sites(numbers)
+    read_many(SITES, numbers, function(number, text) sites[number] = sites[number] or parse_site(text) end)
 end
 
 local numbers_of_sites = {}
@@ -276,6 +327,8 @@ local function is_back(site)
     site.answered, site.strikes, site.given_up_until, site.changed = now, 0, 0, true
 end
 
+local is_parked  -- whether a queue of any site waits for a slot; nil until somebody asks
+
 -- A lease of the site has ended: free its slot, and wake the queues of all jobs that wait for one.
 local function free_slot(number, next_at)
     local site = site_of(number)
@@ -283,7 +336,8 @@ local function free_slot(number, next_at)
     site.next_at = math.max(site.next_at, next_at)
     if site.in_flight == 0 then site.holder = '' end
     site.changed = true
-    if call('SREM', PARKED, number) == 1 then
+    if is_parked == nil then is_parked = call('EXISTS', PARKED) == 1 end
+    if is_parked and call('SREM', PARKED, number) == 1 then
         call('ZADD', FREED, call('HINCRBY', SHARD, 'freed', 1), number)
     end
 end
@@ -292,7 +346,7 @@ end
 -- `taken` is counted in the site's queue without a lane. `refused` (a byte at the end, when it is 1): a worker has asked
 -- for the queue in vain since it was served last.
 
-local ROW_OF_QUEUE = '>Bi4ddI4I4I4I4'
+local ROW_OF_QUEUE = '>Bi4ddI4I4I4I4Bc0'
 local queues = {}
 
 local function place_when_ready(queue, number)
@@ -304,29 +358,41 @@ local function place_when_held(holder, number)
     return holder .. '\0' .. string.format('%.0f', number)
 end
 
+local function parse_queue(number, text)
+    local state, priority, turn, wake_at, taken, queued, waiting, leased, held_for, place =
+        unpack_from(ROW_OF_QUEUE, text)
+    local queue = {
+        state = state, priority = priority, turn = turn, wake_at = wake_at, taken = taken, queued = queued,
+        waiting = waiting, leased = leased, held_for = held_for, refused = place <= #text, was = state,
+        was_held_for = held_for, was_at = false,
+    }
+    if state == Q_READY then queue.was_at = place_when_ready(queue, number) end
+    return queue
+end
+
 -- The queue's row, or nil.
 local function find_queue(number)
-    local queue, place = queues[number]
+    local queue = queues[number]
     if queue then return queue end
     local text = call('HGET', QUEUES, number)
     if not text then return nil end
-    queue = {}
-    queue.state, queue.priority, queue.turn, queue.wake_at, queue.taken, queue.queued, queue.waiting,
-        queue.leased, place = unpack_from(ROW_OF_QUEUE, text)
-    queue.held_for, place = unpack_from('>Bc0', text, place)
-    queue.refused = place <= #text
-    queue.was = queue.state
-    queue.was_held_for = queue.held_for
-    if queue.state == Q_READY then queue.was_at = place_when_ready(queue, number) end
+    queue = parse_queue(number, text)
     queues[number] = queue
     return queue
+end
+
+-- Read these queues at once, as far as there are any.
+local function load_queues(numbers)
+    read_many(QUEUES, numbers, function(number, text)
+        queues[number] = queues[number] or text and parse_queue(number, text) or nil
+    end)
 end
 
 local function queue_of(number)
     local queue = find_queue(number)
     if queue then return queue end
     queue = {state = Q_EMPTY, priority = 0, turn = math.floor(now * 1000000), wake_at = 0, taken = 0, queued = 0,
-        waiting = 0, leased = 0, held_for = '', refused = false, was = Q_EMPTY, was_held_for = ''}
+        waiting = 0, leased = 0, held_for = '', refused = false, was = Q_EMPTY, was_held_for = '', was_at = false}
     queues[number] = queue
     return queue
 end
@@ -344,7 +410,7 @@ end
 local function enqueue(row)
     row.sequence = next_sequence()
     local number = queue_number(row)
-    call('ZADD', QUEUE, 0, place_in_queue(row, number))
+    later('ZADD', QUEUE, 0, place_in_queue(row, number))
     local queue = queue_of(number)
     queue.queued = queue.queued + 1
     feed(queue, row.priority)
@@ -378,32 +444,36 @@ local function what_else(site)
 end
 
 local function flush()
+    -- What grows comes first: a server that is out of memory refuses it, and then nothing is written.
+    for fingerprint, text in pairs(written) do later('HSET', URLS, fingerprint, text) end
     for number, queue in pairs(queues) do
-        local at = queue.state == Q_READY and place_when_ready(queue, number) or nil
+        local at = queue.state == Q_READY and place_when_ready(queue, number)
         if queue.was_at ~= at then
-            if queue.was_at then call('ZREM', READY, queue.was_at) end
-            if at then call('ZADD', READY, 0, at) end
+            if queue.was_at then later('ZREM', READY, queue.was_at) end
+            if at then later('ZADD', READY, 0, at) end
         end
         if queue.state == Q_SLEEPING then
-            call('ZADD', SLEEPING, queue.wake_at, number)
+            later('ZADD', SLEEPING, queue.wake_at, number)
         elseif queue.was == Q_SLEEPING then
-            call('ZREM', SLEEPING, number)
+            later('ZREM', SLEEPING, number)
         end
         if queue.was == Q_HELD and (queue.state ~= Q_HELD or queue.held_for ~= queue.was_held_for) then
-            call('ZREM', HELD, place_when_held(queue.was_held_for, number))
+            later('ZREM', HELD, place_when_held(queue.was_held_for, number))
         end
-        if queue.state == Q_HELD then call('ZADD', HELD, 0, place_when_held(queue.held_for, number)) end
-        call('HSET', QUEUES, number,
-            pack(ROW_OF_QUEUE, queue.state, queue.priority, queue.turn, queue.wake_at, queue.taken, queue.queued,
-                queue.waiting, queue.leased) .. pack('>Bc0', #queue.held_for, queue.held_for)
-            .. (queue.refused and '\1' or ''))
+        if queue.state == Q_HELD then later('ZADD', HELD, 0, place_when_held(queue.held_for, number)) end
+        local text = pack(ROW_OF_QUEUE, queue.state, queue.priority, queue.turn, queue.wake_at, queue.taken,
+            queue.queued, queue.waiting, queue.leased, #queue.held_for, queue.held_for)
+        later('HSET', QUEUES, number, queue.refused and text .. '\1' or text)
     end
     for number, site in pairs(sites) do
         if site.changed then
-            call('HSET', SITES, number,
-                pack(SITE, site.next_at, site.rest_until, site.asked, site.in_flight, site.pace)
-                .. pack('>Bc0Hc0', #site.holder, site.holder, #site.name, site.name) .. what_else(site))
+            later('HSET', SITES, number,
+                pack(SITE, site.next_at, site.rest_until, site.asked, site.in_flight, site.pace, #site.holder,
+                    site.holder, #site.name, site.name) .. what_else(site))
         end
+    end
+    for _, command in ipairs({'HSET', 'ZREM', 'ZADD'}) do
+        for key, arguments in pairs(batches[command]) do in_parts(command, key, arguments) end
     end
     for name, change in pairs(counted) do
         if change ~= 0 then call('HINCRBY', COUNTS, name, change) end

@@ -9,10 +9,11 @@ for i = 3, #ARGV do
     if row and row.state == IN_HAND and row.token == token and row.at > now then
         row.at = till
         write_row(row)
-        call('ZADD', LEASED, till, fingerprint)
+        later('ZADD', LEASED, till, fingerprint)
         answer[#answer + 1] = 1
     else
         answer[#answer + 1] = 0
     end
 end
+flush()
 return answer

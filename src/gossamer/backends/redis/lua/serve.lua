@@ -17,16 +17,23 @@ if limit >= 0 then
 end
 
 -- The sites, each with its terms and with those of its queues that are named.
-local named, by_number, place = {}, {}, 1
+local named, by_number, place, all_sites, all_queues = {}, {}, 1, {}, {}
 while place <= #ARGV[9] do
     local lane, site, interval, burst, concurrency
     lane, site, interval, burst, concurrency, place = unpack_from('>I4I4dI4I4', ARGV[9], place)
     local terms = by_number[site]
     if not terms then
         terms = {number = site, interval = interval, burst = burst, concurrency = concurrency, all = {}}
-        named[#named + 1], by_number[site] = terms, terms
+        named[#named + 1], by_number[site], all_sites[#all_sites + 1] = terms, terms, site
     end
-    terms.all[#terms.all + 1] = {prefix = prefix_of(lane), queue = queue_of(lane * SITES_OF_A_LANE + site)}
+    local queue = lane * SITES_OF_A_LANE + site
+    all_queues[#all_queues + 1] = queue
+    terms.all[#terms.all + 1] = {prefix = prefix_of(lane), number = queue}
+end
+load_sites(all_sites)
+load_queues(all_queues)
+for _, terms in ipairs(named) do
+    for _, entry in ipairs(terms.all) do entry.queue = queue_of(entry.number) end
 end
 
 -- Note which queues of the site are ready, and the best priority among them. False when no queue is ready.
@@ -142,7 +149,7 @@ local function give(row, site, interval, burst, buries)
     row.state, row.token, row.deliveries = IN_HAND, row.token + 1, row.deliveries + 1
     row.worker, row.at, row.changed = worker, now + duration, now
     write_row(row)
-    call('ZADD', LEASED, row.at, row.fingerprint)
+    later('ZADD', LEASED, row.at, row.fingerprint)
     hold(worker, 1)
     local ahead = 0
     if interval >= 0 then
@@ -168,6 +175,13 @@ local function bury_stranger(fingerprint, number, priority)
     })
     call('ZADD', DEAD, now, fingerprint)
     move(QUEUED, BURIED)
+end
+
+local gone = {}  -- places in the queue that are still to be removed
+
+local function remove_gone()
+    in_parts('ZREM', QUEUE, gone)
+    gone = {}
 end
 
 -- Up to n places of the site's queue in a lane, best first, without the prefix of the lane.
@@ -239,7 +253,7 @@ local function serve(terms, n, floor)
         local entry = #ready == 1 and ready[1] or first_of(ready)
         local place = entry.places[entry.gone + 1]
         if not place or (floor and priority_at(place) < floor) then break end
-        call('ZREM', QUEUE, entry.prefix .. place)
+        gone[#gone + 1] = entry.prefix .. place
         entry.gone = entry.gone + 1
         local fingerprint = string.sub(place, 15)
         local row = read_row(fingerprint)
@@ -253,7 +267,10 @@ local function serve(terms, n, floor)
     for _, entry in ipairs(ready) do
         local queue, rest = entry.queue, entry.places[entry.gone + 1]
         -- All the entries that were read are foreign: there may be tasks behind them.
-        if not rest and entry.gone > entry.given then rest = places(entry, number, 1)[1] end
+        if not rest and entry.gone > entry.given then
+            remove_gone()
+            rest = places(entry, number, 1)[1]
+        end
         queue.state = rest and Q_READY or Q_EMPTY
         queue.priority = rest and priority_at(rest) or 0
         queue.turn, queue.refused = math.floor(now * 1000000), false
@@ -271,6 +288,7 @@ local function serve(terms, n, floor)
 end
 
 while wanted > 0 do
+    remove_gone()  -- a site may be served again
     local able, best = {}, nil
     for _, terms in ipairs(named) do
         if look_at(terms) then
@@ -296,6 +314,7 @@ while wanted > 0 do
         end
     end
 end
+remove_gone()
 flush()
 if ARGV[8] == '*' then
     answer[1] = call('ZCARD', READY) > 0 and 1 or 0

@@ -34,13 +34,16 @@ local function add_stats(packed)
     end
 end
 
+local rows = {}  -- by fingerprint, until they are settled
+
 local function settle(text)
     local verb, fingerprint, token, state, redirected, delay, ahead, duplicates, lost, reason, message, stats, place =
         unpack_from('>Bc16I4BBddI4I4Hc0Hc0Hc0', text)
-    local row = read_row(fingerprint)
+    local row = rows[fingerprint] or read_row(fingerprint)
+    rows[fingerprint] = nil
     if not row or row.state ~= IN_HAND or row.token ~= token or row.at <= now then return {-1} end
 
-    call('ZREM', LEASED, fingerprint)
+    later('ZREM', LEASED, fingerprint)
     local queue = queue_of(queue_number(row))
     queue.leased = queue.leased - 1
     hold(row.worker, -1)
@@ -90,15 +93,20 @@ local function settle(text)
 end
 
 -- What cannot be read fails here, before anything is written: a script that breaks off is not undone.
+local all_urls, all_sites, all_queues = {}, {}, {}
 for i = 9, #ARGV do
     local _, fingerprint, _, _, _, _, _, _, _, _, _, stats = unpack_from('>Bc16I4BBddI4I4Hc0Hc0Hc0', ARGV[i])
     if #stats > 0 then cmsgpack.unpack(stats) end
-    local row = read_row(fingerprint)
-    if row then
-        queue_of(queue_number(row))
-        site_of(row.site)
-    end
+    all_urls[#all_urls + 1] = fingerprint
 end
+read_many(URLS, all_urls, function(fingerprint, text)
+    local row = text and read_row(fingerprint, text)
+    if row then
+        rows[fingerprint], all_sites[#all_sites + 1], all_queues[#all_queues + 1] = row, row.site, queue_number(row)
+    end
+end)
+load_sites(all_sites)
+load_queues(all_queues)
 for i = 9, #ARGV do answers[#answers + 1] = settle(ARGV[i]) end
 flush()
 return answers
