@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gossamer.errors import TimedOut
+from gossamer.errors import FetchRefused, TimedOut
 from gossamer.fetch.browser import page_actions
 from gossamer.model.route import Action
 from tests.sites.hostile import Call, whole
@@ -50,6 +50,37 @@ async def test_a_button_is_clicked_until_it_is_gone(site: Show, end: str) -> Non
     url = site.page(MORE % (4, end))
     response = await site.get(url, actions=(Action(do="click", selector="#more", until="gone"),))
     assert (response.body.count(b"<li"), response.unfinished) == (20, "")
+
+
+@pytest.mark.parametrize(
+    "button", ["<a id=more href=#>More</a>", "<div id=more>More</div>", "<a id=more role=button href=#>More</a>"]
+)
+async def test_what_is_clicked_need_not_be_a_button(site: Show, button: str) -> None:
+    end = "more.setAttribute('aria-disabled', 'true')" if "role" in button else "more.remove()"
+    html = (MORE % (3, end)).replace('<button id=more onclick="go()">More</button>', button)
+    url = site.page(html.replace("</script>", "more.onclick = event => { event.preventDefault(); go(); };</script>"))
+    response = await site.get(url, actions=(Action(do="click", selector="#more", until="gone"),))
+    assert (response.body.count(b"<li"), response.unfinished) == (15, "")
+
+
+@pytest.mark.parametrize(
+    ("off", "on"), [("more.disabled = true", "more.disabled = false"), ("more.hidden = true", "more.hidden = false")]
+)
+async def test_a_button_that_is_off_while_it_loads_is_not_gone(site: Show, off: str, on: str) -> None:
+    html = (MORE % (3, "more.remove()")).replace(
+        "const go = () =>", f"const go = () => {{ {off}; setTimeout(load, 500) }}, load = () =>"
+    )
+    url = site.page(html.replace("more.remove();", f"more.remove(); else {on};"))
+    response = await site.get(url, actions=(Action(do="click", selector="#more", until="gone", seconds=5),))
+    assert (response.body.count(b"<li"), response.unfinished) == (15, "")
+
+
+async def test_an_action_that_cannot_be_done_is_named(site: Show) -> None:
+    url = site.page("<input id=tick type=checkbox><select id=who><option>Ada</select>")
+    with pytest.raises(TimedOut, match=r"there was no element #none within 0\.3 s"):
+        await site.get(url, actions=(Action(do="wait", selector="#none", seconds=0.3),))
+    with pytest.raises(FetchRefused, match=r"an action does not fit its element .fill: .*checkbox"):
+        await site.get(url, actions=(Action(do="fill", selector="#tick", text="x"),))
 
 
 async def test_a_page_is_scrolled_until_nothing_new_comes(site: Show) -> None:

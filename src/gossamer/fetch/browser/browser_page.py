@@ -67,6 +67,11 @@ class BrowserPage:
         self._given: list[Cookie] = []  # cookies of the site that the browser has taken
         self._left: tuple[Cookie, ...] = ()  # cookies that the page has changed
 
+    @property
+    def waits_for(self) -> str:
+        """What is waited for just now, of what the spider wished for."""
+        return self._traffic.waits_for if self._traffic is not None else ""
+
     async def run(self) -> Response:
         """Raises FetchFailed, FetchRefused, Playwright's Error."""
         unknown = [kind for kind in self._block if kind not in KINDS]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,7 @@ class Traffic:
         self._kept: dict[int, Request] = {}  # holding a request keeps its id its own
         self._last_change = time.monotonic()
         self.requests = 0
+        self.waits_for = ""  # what is waited for or done just now, where the spider wished for it
         self.done: list[str] = []  # addresses of requests that have ended; no more than MAX_REQUESTS are listened to
         page.on("request", self._began)
         page.on("requestfinished", self._ended)
@@ -147,12 +148,14 @@ async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float
         if not render.wait_for and not await _settled(page, traffic, settle, _LONGEST_SETTLING):
             notes.append(f"not quiet after {_LONGEST_SETTLING:g} s")
     if render.wait_for:
+        traffic.waits_for = f"wait_for {render.wait_for}"
         await page.wait_for_selector(_css(render.wait_for), state="attached", timeout=0)
     if render.wait > 0:
         await asyncio.sleep(render.wait)
     since = 0
     for action in render.actions:
         before = len(traffic.done)
+        traffic.waits_for = _told(action)
         notes.append(await _act(page, traffic, action, settle, since))
         since = before
     if render.actions:
@@ -173,12 +176,14 @@ async def _settled(page: Page, traffic: Traffic, settle: float, longest: float) 
 async def _act(page: Page, traffic: Traffic, action: Action, settle: float, since: int) -> str:
     """Do it. Returns why it did not come to its end. `since`: how many requests had ended before the action before."""
     if action.until:
-        once = _click_if_there if action.do == "click" else _scroll_on
-        for _ in range(action.most):
-            if not await once(page, traffic, action, settle):
+        for times in range(action.most):
+            if action.do == "scroll":
+                more = await _scroll_on(page, traffic, action, settle)
+            else:
+                more = await _click_if_there(page, traffic, action, settle, clicked=times > 0)
+            if not more:
                 return ""
-        what = f"{action.do} {action.selector}".strip()
-        return f"{what} until {action.until}: not after {action.most} times"
+        return f"{_told(action)} until {action.until}: not after {action.most} times"
     for _ in range(max(1, action.times)):
         if action.do == "click":
             await page.locator(_css(action.selector)).first.click(timeout=0)
@@ -203,10 +208,25 @@ async def _act(page: Page, traffic: Traffic, action: Action, settle: float, sinc
         elif action.text:
             await _request_ended(page, traffic, action, since)
         elif action.selector:
-            await page.wait_for_selector(_css(action.selector), state="attached", timeout=action.seconds * 1000)
+            await _element_came(page, action)
         else:
             await asyncio.sleep(action.seconds)
     return ""
+
+
+def _told(action: Action) -> str:
+    return " ".join(filter(None, (action.do, action.selector)))[:200]
+
+
+async def _element_came(page: Page, action: Action) -> None:
+    from playwright.async_api import TimeoutError as NotInTime
+
+    try:
+        await page.wait_for_selector(_css(action.selector), state="attached", timeout=action.seconds * 1000)
+    except NotInTime as error:
+        raise TimedOut(
+            f"{page.url[:200]}: there was no element {action.selector[:200]} within {action.seconds:g} s."
+        ) from error
 
 
 async def _request_ended(page: Page, traffic: Traffic, action: Action, since: int) -> None:
@@ -218,12 +238,19 @@ async def _request_ended(page: Page, traffic: Traffic, action: Action, since: in
         raise TimedOut(f"{url}: no request to {action.text[:200]!r} ended within {action.seconds:g} s.") from error
 
 
-async def _click_if_there(page: Page, traffic: Traffic, action: Action, settle: float) -> bool:
-    """Click the element. False when it is gone: not there, not to be seen, or disabled."""
+async def _click_if_there(page: Page, traffic: Traffic, action: Action, settle: float, *, clicked: bool) -> bool:
+    """Click the element. False when it is gone: not there, not to be seen, or disabled. After a click that may be so
+    for a while only, as long as it loads."""
     from playwright.async_api import TimeoutError as NotInTime
 
     element = page.locator(_css(action.selector)).first
-    if not await element.is_visible() or not await page.locator(f"{_css(action.selector)}:enabled").count():
+
+    async def can_be_clicked() -> bool:
+        with suppress(NotInTime):  # it went between the two questions
+            return await element.is_visible() and await element.is_enabled(timeout=_CLICKED)
+        return False
+
+    if not await can_be_clicked() and not (clicked and await _comes(traffic, action, settle, can_be_clicked)):
         return False
     with suppress(NotInTime):  # it went while it was aimed at, or something lies over it: the next look tells
         await element.click(timeout=_CLICKED)
@@ -237,16 +264,28 @@ async def _scroll_on(page: Page, traffic: Traffic, action: Action, settle: float
     if action.selector:
         await page.locator(_css(action.selector)).last.hover(timeout=0)
     await page.mouse.wheel(0, _FAR)
+
+    async def has_grown() -> bool:
+        return await _size(page) != before
+
+    if not await _comes(traffic, action, settle, has_grown):
+        return False
+    await _settled(page, traffic, settle, _SCROLL_SETTLING)
+    return True
+
+
+async def _comes(traffic: Traffic, action: Action, settle: float, is_so: Callable[[], Awaitable[bool]]) -> bool:
+    """Look until it is so; False when it was not for the seconds of the action, or longer while requests are under
+    way."""
     now = time.monotonic()
     till, latest = now + (action.seconds or _STILL), now + _LONGEST_SETTLING
-    while await _size(page) == before:
+    while not await is_so():
         now = time.monotonic()
         if traffic.busy:  # what is asked for may be slow
             till = max(till, min(now + settle, latest))
         if now > till:
             return False
         await asyncio.sleep(_LOOK)
-    await _settled(page, traffic, settle, _SCROLL_SETTLING)
     return True
 
 
@@ -292,6 +331,8 @@ async def take_picture(page: Page) -> bytes:
     return await page.screenshot(full_page=True, timeout=0, clip=whole)
 
 
+# What Playwright says where no page and no patience would help: a checkbox cannot be filled.
+_NOT_TO_BE_DONE = re.compile(r"Locator\.(fill|select_option|press|type|press_sequentially): Error: ([^\n]{1,160})")
 _NET_ERROR = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 _WORDS: tuple[tuple[str, type[FetchFailed] | type[FetchRefused], str], ...] = (
     ("ERR_CERT_", TlsFailed, "no safe connection"),
@@ -338,5 +379,7 @@ def translated(said: str, url: str, gate_pass: Pass) -> GossamerError:
             return kind(f"{where}: {words} ({code}).")
     if "is not a valid selector" in said or "parsing css selector" in said:
         return FetchRefused(f"{where}: a selector of render or its actions is not valid CSS.")
+    if refused := _NOT_TO_BE_DONE.search(said):
+        return FetchRefused(f"{where}: an action does not fit its element ({refused[1]}: {refused[2]}).")
     first = said.strip().splitlines()[0][:200] if said.strip() else "it does not say why"
     return ConnectionDropped(f"{where}: the browser could not show the page ({first}).")

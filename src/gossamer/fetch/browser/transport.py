@@ -152,7 +152,7 @@ class BrowserTransport:
                 return msgspec.structs.replace(response, seconds=time.perf_counter() - started - gate_pass.waited)
             if gone.done():
                 raise _BrowserGoneError(process.why_gone)
-            raise self._too_late(request.url, patience, limits.total)
+            raise self._too_late(page, request.url, patience, limits.total)
         except (GossamerError, _BrowserGoneError):
             raise
         except Exception as error:
@@ -185,9 +185,10 @@ class BrowserTransport:
             if not process.gone.is_set():  # a driver that is gone has words of its own, of no known type
                 raise
 
-    def _too_late(self, url: str, patience: timedelta, total: timedelta) -> TimedOut:
+    def _too_late(self, page: BrowserPage, url: str, patience: timedelta, total: timedelta) -> TimedOut:
         setting = "fetch.total_timeout" if total <= self._settings.page_timeout else "browser.page_timeout"
-        return TimedOut(f"{url[:200]}: the page was not ready within {patience.total_seconds():g} s ({setting}).")
+        at = f" It was still at: {page.waits_for}." if page.waits_for else ""
+        return TimedOut(f"{url[:200]}: the page was not ready within {patience.total_seconds():g} s ({setting}).{at}")
 
 
 def _check(settings: BrowserSettings) -> None:
