@@ -30,6 +30,27 @@ TEXT = f"<p>{FIRST} {SECOND}</p>" * 3
         ("<p>by Ann Lee ● December 23, 2025 ● 6 min read</p>", ("Ann Lee",)),
         ("<p>Posted by seven_of_9 on Friday May 3, 2024</p>", ("seven_of_9",)),
         ("<p>by seven_of_9 » May 3, 2024</p>", ("seven_of_9",)),
+        ("<p>By Ann Lee May 3, 2024</p>", ("Ann Lee",)),
+        ("<p>By Ann Lee on May 3, 2024</p>", ("Ann Lee",)),
+        ("<p>Posted on May 3, 2024 by Ann Lee</p>", ("Ann Lee",)),
+        ("<p>By Ann Lee for the Harbour News</p>", ("Ann Lee",)),
+        ("<p>Von Anna Müller und Jörg Weiß</p>", ("Anna Müller", "Jörg Weiß")),
+        ("<p>Autorin: Anna Müller</p>", ("Anna Müller",)),
+        ("<p>Text: Anna Müller</p>", ("Anna Müller",)),
+        ("<p>Publié par Émilie Zola le 3 mai 2024</p>", ("Émilie Zola",)),
+        ("<p>Escrito por María José Pérez</p>", ("María José Pérez",)),
+        ("<p>di Mario Rossi</p>", ("Mario Rossi",)),
+        ("<p>Scritto da Mario Rossi</p>", ("Mario Rossi",)),
+        ("<p>Door Jan de Vries, 3 mei 2024</p>", ("Jan de Vries",)),
+        ("<p>Av Anna Svensson</p>", ("Anna Svensson",)),
+        ("<p>Autor: Jan Kowalski</p>", ("Jan Kowalski",)),
+        ("<p>Автор:</p><p>Иван Петров</p>", ("Иван Петров",)),
+        ("<p>Иван Петров, 3 мая 2024 г.</p>", ("Иван Петров",)),
+        ("<p>作者：王小明</p>", ("王小明",)),
+        ("<p>文／王小明　2024年5月3日</p>", ("王小明",)),
+        ("<p>Photos by Ann Lee</p>", ()),
+        ("<p>Medically reviewed by Ann Lee</p>", ()),
+        ("<p>By Price Range</p>", ()),
         ("<p>Posted by the staff on May 3, 2024</p>", ()),
         ("<p>Posted by seven_of_9</p>", ()),
         ("<p>Posted by on May 3, 2024</p>", ()),
@@ -63,6 +84,10 @@ def test_the_author_in_the_lines_around_the_title(lines: str, authors: tuple[str
             None,
         ),
         ("<p>by Ann Lee - 2024-05-03<br>Updated: 2024-05-04</p>", datetime(2024, 5, 3), datetime(2024, 5, 4)),
+        ("<p>Mis à jour le 4 mai 2024</p>", None, datetime(2024, 5, 4)),
+        ("<p>Zuletzt geändert am 4. Mai 2024</p>", None, datetime(2024, 5, 4)),
+        ("<p>Pubblicato il 3 maggio 2024, aggiornato</p>", None, datetime(2024, 5, 3)),
+        ("<p>3 мая 2024</p><p>Обновлено 4 мая 2024</p>", datetime(2024, 5, 3), datetime(2024, 5, 4)),
         ("<p>3/5/2024</p>", None, None),
         ("<p>May 2024</p>", None, None),
         ("<p>Chapter 3 May 20245</p>", None, None),
@@ -142,6 +167,31 @@ def test_the_time_of_a_change_is_not_that_of_the_publication(footer: str) -> Non
     assert page_of(f"<h1>The harbour</h1>{TEXT}{footer}").metadata().published is None
 
 
-@pytest.mark.parametrize("text", ["", "99 May 2024", "May 32, 2024", "3 Mayhem 2024x", "12 people 2024"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3 May 2024", "3rd of May 2024", "3-May-2024", "Fri May 3 2024", "2024-05-03T10:00:00Z", "2024/05/03",
+        "3.5.2024", "03.05.2024, 14:30 Uhr", "3. Mai 2024", "le 3 mai 2024 à 10h30", "el 3 de mayo de 2024",
+        "3 maggio 2024", "3 de maio de 2024", "3 mei 2024", "3 maja 2024", "3. května 2024", "3 maj 2024", "3. toukokuuta 2024",
+        "3 Mayıs 2024", "2024. május 3.", "3 мая 2024 г.", "3 травня 2024", "3 Μαΐου 2024", "2024年5月3日",
+        "2024년 5월 3일", "2024. 5. 3.", "3 مايو 2024",
+    ],
+)  # fmt: skip
+def test_a_day_in_many_languages(text: str) -> None:
+    assert shown_date(text) == datetime(2024, 5, 3)
+
+
+@pytest.mark.parametrize("text", ["25/12/2024", "12/25/2024", "25.12.2024", "1er janvier 2024", "15 août 2024"])
+def test_a_day_above_twelve_is_no_month(text: str) -> None:
+    assert shown_date(text) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "99 May 2024", "May 32, 2024", "3 Mayhem 2024x", "12 people 2024", "12 decades 2024", "5 juniors 2024",
+        "3/5/2024", "version 2024.1.3", "1.2.3.2024", "3. listopada 2024", "25/25/2024",
+    ],
+)  # fmt: skip
 def test_what_is_no_date(text: str) -> None:
     assert shown_date(text) is None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from turbohtml import Document
@@ -25,12 +25,23 @@ _BEFORE, _AFTER = 5, 14  # lines around the title
 _SHORT = 100  # letters of a line with a date or a name
 _TITLE = 12  # letters of a title in a line that is no <h1>
 _FIRM = 200  # letters of a paragraph of the text itself
+# "By" in many languages: alone, behind a verb ("scritto da"), or as a noun ("Autorin:").
+_BY_WORDS = (
+    r"(?:(?:article|story|words|post|posted|written|published|authored|geschrieben|verfasst|veröffentlicht|écrit|rédigé|publié|"
+    r"escrito|redactado|publicado|geschreven|geplaatst|skrevet|skriven|skrivet|napisał|a cura)\s+)?"
+    r"(?:by|von|par|por|di|door|av|af)|(?:scritto|pubblicato|inserito)\s+da|(?:text|tekst|texte|texto|testo)\s*:|"
+    r"author|autor(?:in|a|e|es|ka)?|aut(?:eur|eure|rice|hor)s?|författare|forfatter|kirjoittaja|toimittaja|szerző|"
+    r"автор(?:\s+(?:текста|статьи))?|yazar|yazan|συντάκτης|penulis"
+)
 _BY = re.compile(
-    r"(?:^|[|·•●・–—-]\s*)(?:(?:article|story|words|post|posted|written|published|authored)\s+)?"
-    r"(?:by|author|von|par|por)\b\s*:?\s+(?P<names>[^|·•●・»–—:;()\[\]\d]{3,80})",
+    rf"(?:^|[|·•●・–—-]\s*)(?:{_BY_WORDS})(?:\s*:\s*|\s+)(?P<names>[^|·•●・»–—:;()\[\]\d]{{3,80}})",
     re.IGNORECASE,
 )
-_LABEL = re.compile(r"(?:(?:written|posted|published|authored)\s+)?(?:by|author|von|par|por)\s*:?", re.IGNORECASE)
+_BY_HAN = re.compile(
+    r"(?:^|[|\s])(?:作者|著者|筆者|執筆者?|撰文|記者|记者|文|글)\s*[:：/／]\s*"
+    r"(?P<name>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af・]{2,10})(?=$|[\s|(（])"
+)
+_LABEL = re.compile(rf"(?:{_BY_WORDS})\s*:?", re.IGNORECASE)
 _NAMED = re.compile(r"(?:^|[\W_])(?:author|byline|writer|username|poster)(?:$|[\W_]|s\b|name|link)", re.IGNORECASE)
 _HANDLE = re.compile(r"user[-_]?name|(?:^|\s)user(?:$|\s)", re.IGNORECASE)
 _NOT_NAMED = re.compile(r"avatar|bio|box|date|time|image|count|title|role|job", re.IGNORECASE)
@@ -41,10 +52,10 @@ _PARTICLES = frozenset(
     ("al", "bin", "da", "de", "del", "den", "der", "di", "dos", "du", "el", "la", "le", "van", "von")
 )
 _NO_NAMES = frozenset((
-    "about", "account", "admin", "all", "and", "author", "authors", "blog", "by", "comments", "contact",
-    "follow", "guest", "home", "join", "log", "login", "more", "news", "on", "our", "posted", "profile", "read",
-    "register", "reply", "share", "sign", "staff", "subscribe", "team", "the", "view", "website", "written",
-    "your",
+    "about", "account", "admin", "all", "and", "author", "authors", "blog", "by", "category", "comments", "contact",
+    "date", "follow", "guest", "home", "join", "log", "login", "more", "news", "on", "our", "posted", "price",
+    "profile", "read", "register", "reply", "share", "sign", "staff", "subscribe", "team", "the", "view", "website",
+    "written", "your",
 ))  # fmt: skip
 _MOST_DAYS = 2  # around a title; with more, the lines are entries of a list
 
@@ -118,17 +129,19 @@ def _until_text(lines: list[Paragraph]) -> list[Paragraph]:
 
 
 def _names_in(outline: Outline, line: Paragraph, text: str, labelled: bool) -> tuple[str, ...]:
-    if found := _BY.search(text):
-        names = re.split(r"\s*(?:,|&|\band\b|\bund\b|\bet\b)\s*", found["names"].strip(" -"))
-        people = [name for name in names if _is_name(name)]
-        if people and _is_name(names[0]):
-            return tuple(people[:5])
-        word = text[found.start("names") :].split()[0].rstrip(",:")
-        if shown_date(text) is not None and _is_name(word, handle=True):
+    day, rest = split_date(text)
+    if found := _BY.search(rest):
+        names = re.split(r"\s*(?:,|&|\b(?:and|und|et|y|e|en|och|og|i|a|и|та|ve)\b)\s*", found["names"].strip(" -"))
+        first, *others = map(_leading_name, names)
+        if _is_name(first):
+            return (first, *(name for name in others if _is_name(name)))[:5]
+        word = rest[found.start("names") :].split()[0].rstrip(",:")
+        if day is not None and _is_name(word, handle=True):
             return (word,)
+    if found := _BY_HAN.search(rest):
+        return (found["name"],)
     if labelled and _is_name(text):
         return (text,)
-    day, rest = split_date(text)
     if day is not None and _is_name(rest := rest.strip(" ,|·•●・–—-")):
         return (rest,)
     block = line.block
@@ -150,6 +163,14 @@ def _names_in(outline: Outline, line: Paragraph, text: str, labelled: bool) -> t
             if (handle or _NAMED.search(called)) and not _NOT_NAMED.search(called) and _is_name(piece, handle=handle):
                 return (piece,)
     return ()
+
+
+def _leading_name(text: str) -> str:
+    """The words up to the first that is no part of a name: "Ann Lee on", "Ann Lee for the News"."""
+    words = list(takewhile(lambda word: word[0].isupper() or word.lower() in _PARTICLES, text.split()))
+    while words and words[-1].lower() in _PARTICLES:
+        words.pop()
+    return " ".join(words)
 
 
 def _is_name(text: str, *, handle: bool = False) -> bool:

@@ -1,11 +1,11 @@
 """Dates as the web writes them. Machine forms first: ISO 8601 in its many spellings, RFC 822 with all its misspellings,
-seconds since 1970. Words in some languages are read only where a recipe asks for a date.
+seconds since 1970. Words are read where readers see them, and where a recipe asks for a date.
 
     feed_date   feeds and sitemaps. A date without a zone is UTC: nothing better is known, and a day more or less is
                 better than no date
     page_date   what a page says about itself: between 1900 and 2100, with a zone only where one is written
-    shown_date  a line that readers see: the first day in it that has a month in words and a year. CHANGE tells
-                whether the line speaks of a change and not of the first publication
+    shown_date  a line that readers see, in some twenty languages: the first day in it that has a month and a year.
+                CHANGE tells whether the line speaks of a change and not of the first publication
     moment_of   a field of a recipe: always with a zone, which is the written one, else the recipe's, else UTC. Day,
                 month and year must be written, or follow from words that count from today ("yesterday")
 
@@ -39,12 +39,53 @@ _AMERICAN = re.compile(
     r"(?:[^\W\d]{2,12}\.?,?\s{1,3})?([^\W\d]{3,12})\.?\s{1,3}([0-9]{1,2})(?:st|nd|rd|th)?,?\s{1,3}(.{0,60}?)([0-9]{4})(.{0,40})",
     re.DOTALL,
 )
+# Days as readers see them. The groups are named by what they hold, with a number for the form.
 _SHOWN = re.compile(
-    r"\b(?:[0-9]{4}-[0-9]{2}-[0-9]{2}\b"
-    r"|[0-9]{1,2}(?:st|nd|rd|th)?\.?\s{1,2}[^\W\d]{3,10}\.?,?\s{1,2}[0-9]{4}\b"
-    r"|[^\W\d]{3,10}\.?\s{1,2}[0-9]{1,2}(?:st|nd|rd|th)?,?\s{1,2}[0-9]{4}\b)"
+    r"(?<![\w/.:-])(?:"
+    r"(?P<y1>[0-9]{4})(?P<mark>[-/.])(?P<m1>[0-9]{2})(?P=mark)(?P<d1>[0-9]{2})(?![0-9/-]|\.[0-9])"
+    r"|(?P<y2>[0-9]{4})(?:\. |\s?[年년]\s?)(?P<m2>[0-9]{1,2})(?:\. |\s?[月월]\s?)(?P<d2>[0-9]{1,2})(?:\.|\s?[日일])"
+    r"|(?P<d3>[0-9]{1,2})(?:st|nd|rd|th|er|[.ºª°])?[\s-]{1,2}(?:(?:de|of)\s)?(?P<n3>[^\W\d_]{3,14})\.?,?[\s-]{1,2}"
+    r"(?:del?\s)?(?P<y3>[0-9]{4})\b(?:\s(?:г\.?|года|р\.|року)(?!\w))?"
+    r"|(?P<n4>[^\W\d_]{3,14})\.?\s{1,2}(?P<d4>[0-9]{1,2})(?:st|nd|rd|th)?,?\s{1,2}(?P<y4>[0-9]{4})\b"
+    r"|(?P<y5>[0-9]{4})\.\s(?P<n5>[^\W\d_]{3,14})\.?\s(?P<d5>[0-9]{1,2})\."
+    r"|(?P<d6>[0-9]{1,2})(?P<dot>[./])(?P<m6>[0-9]{1,2})(?P=dot)(?P<y6>[0-9]{4})(?![\w/]|\.[0-9])"
+    r")"
 )
-CHANGE = re.compile(r"updat|modifi|revis|review|edited|copyright|©|aktualisiert|mis à jour|actualizado", re.IGNORECASE)
+# Lines about a later change, in the languages of the months below.
+CHANGE = re.compile(
+    r"updat|modifi|revis|review|edited|copyright|©|aktualis|geändert|überarbeitet|\bstand:|mis à jour|actualiz|"
+    r"atualiza|aggiorna|bijgewerkt|gewijzigd|uppdater|opdater|oppdater|ändrad|endret|päivitetty|muokattu|aktualiz|"
+    r"zmodyfik|upraven|frissít|módosít|обновл|измен|редакт|оновл|змінен|güncel|ενημερ|更新|修正|수정|업데이트|diperbarui|تحديث",
+    re.IGNORECASE,
+)
+# Months as readers see them, whole and short, in the case that dates have: "3 maja", "3. května".
+_SHOWN_MONTH_NAMES = (
+    "jan january januar januari janvier janv enero ene gennaio gen janeiro stycznia sty ledna led januára január "
+    "января янв січня ocak oca tammikuuta ianuarie ian jänner jän ιανουαρίου ιαν يناير",
+    "feb february februar februari février févr fév febrero febbraio fevereiro fev lutego lut února úno februára "
+    "február febr февраля фев февр лютого şubat şub helmikuuta februarie feber φεβρουαρίου φεβ فبراير",
+    "mar march märz mrz mär mars marzo março maart mrt marca března bře марта мар март березня mart maaliskuuta "
+    "martie március márc marec maret μαρτίου μαρ مارس",
+    "apr april avril avr abril abr aprile kwietnia kwi dubna dub apríla апреля апр квітня nisan nis huhtikuuta "
+    "aprilie április ápr απριλίου απρ أبريل إبريل",
+    "may mai mayo maggio mag maio mei maj maja května kvě mája мая май травня mayıs toukokuuta május máj μαΐου "
+    "μαΐ مايو",
+    "jun june juni juin junio giugno giu junho czerwca cze června čvn júna июня июн червня haziran haz kesäkuuta "
+    "iunie június jún ιουνίου ιουν يونيو",
+    "jul july juli juillet juil julio luglio lug julho lipca lip července čvc júla июля июл липня temmuz tem "
+    "heinäkuuta iulie július júl ιουλίου ιουλ يوليو",
+    "aug august augusti août agosto ago augustus sierpnia sie srpna srp augusta августа авг серпня ağustos ağu "
+    "elokuuta augusztus agustus αυγούστου αυγ أغسطس",
+    "sep sept september septembre septiembre setiembre settembre set setembro września wrz září zář septembra "
+    "сентября сен сент вересня eylül eyl syyskuuta septembrie szeptember szept σεπτεμβρίου σεπ سبتمبر",
+    "oct okt october oktober octobre octubre ottobre ott outubro out października paź října říj októbra октября "
+    "окт жовтня ekim eki lokakuuta octombrie október οκτωβρίου οκτ أكتوبر",
+    "nov november novembre noviembre novembro listopada lis listopadu novembra ноября ноя нояб листопада kasım "
+    "kas marraskuuta noiembrie νοεμβρίου νοε نوفمبر",
+    "dec dez december dezember desember décembre déc diciembre dic dicembre dezembro grudnia gru prosince pro "
+    "decembra декабря дек грудня aralık ara joulukuuta decembrie δεκεμβρίου δεκ ديسمبر",
+)  # fmt: skip
+_SHOWN_MONTHS = {name: number for number, names in enumerate(_SHOWN_MONTH_NAMES, 1) for name in names.split()}
 _MONTH_NAMES = (
     "jan", "feb", "mar mär", "apr avr", "may mai", "jun", "jul", "aug aou", "sep", "oct okt", "nov",
     "dec dez déc",
@@ -96,19 +137,41 @@ def page_date(value: object) -> datetime | None:
 
 
 def shown_date(text: str) -> datetime | None:
-    """The first day that a line of text names with month and year: "by Ann, 3 May 2024". The month must be a word, or
-    the form ISO 8601: nobody knows whether 3/5 is in March or in May."""
+    """The first day that a line of text names with month and year: "by Ann, 3 May 2024", "3 de mayo de 2024".
+
+    A month that is a number must be told from the day: the year stands before both, there are points between them, as
+    only those write who begin with the day (3.5.2024), or one of them is above 12. Nobody knows whether 3/5 is in March
+    or in May.
+    """
     found, _ = split_date(text)
     return found
 
 
 def split_date(text: str) -> tuple[datetime | None, str]:
-    """The day that `shown_date` finds in a line, and the line without it."""
+    """The day that `shown_date` finds in a line, and the line with a bar in its place."""
     for match in _SHOWN.finditer(text[:_LONGEST]):
-        found = _iso(match[0]) if match[0][:4].isdigit() else _rfc(match[0])
-        if found is not None and 1900 <= found.year <= 2100:
-            return found, f"{text[: match.start()]} {text[match.end() :]}"
+        found = _shown(match)
+        if found is not None:
+            return found, f"{text[: match.start()]} | {text[match.end() :]}"
     return None, text
+
+
+def _shown(match: re.Match[str]) -> datetime | None:
+    form = {name[0]: value for name, value in match.groupdict().items() if value is not None and name[1:].isdigit()}
+    year, day = int(form["y"]), int(form["d"])
+    if "n" in form:
+        name = form["n"].lower()
+        month = _SHOWN_MONTHS.get(name)
+        # In Poland and Bohemia it is November; Croats, who write a point behind the day, mean October.
+        if month is None or (name == "listopada" and match[0].lstrip("0123456789")[:1] == "."):
+            return None
+    else:
+        month = int(form["m"])
+        if match["dot"] == "/":
+            if (day > 12) == (month > 12):
+                return None
+            day, month = max(day, month), min(day, month)
+    return _moment(year, month, day, (None, None, None), "") if 1900 <= year <= 2100 else None
 
 
 def moment_of(
