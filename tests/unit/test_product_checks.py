@@ -6,6 +6,8 @@ from decimal import Decimal
 
 import pytest
 
+from gossamer.parse.product import Availability
+
 from .productpages import json_ld, kettle, offer, read, shop
 
 BUY = "<button>Add to cart</button>"
@@ -62,3 +64,90 @@ def test_the_lower_price_beside_a_struck_one_beats_the_struck_one_of_the_data() 
     assert product.price.amount == Decimal("39.00")
     assert product.regular_price is not None
     assert product.regular_price.amount == Decimal("49.00")
+
+
+GONE = [
+    "Sold out",
+    "Ausverkauft",
+    "En rupture de stock",
+    "Agotado",
+    "Wyprzedane",
+    "Нет в наличии",
+    "売り切れ",
+    "Stock: 0",
+]
+
+
+@pytest.mark.parametrize("words", [*GONE, "Notify me when available", "Benachrichtigen, sobald verfügbar"])
+@pytest.mark.parametrize("html", ["<p class=stock>{}</p>", "<p>{}</p>", "<button disabled>{}</button>"])
+def test_what_the_page_says_is_gone_is_gone_though_the_data_has_it(words: str, html: str) -> None:
+    data = json_ld(kettle(offers=offer("9.00", availability="https://schema.org/InStock")))
+
+    product = read(shop("<p class=price>9,00 €</p>" + html.format(words), data))
+
+    assert product.availability is Availability.OUT_OF_STOCK
+
+
+def test_what_the_page_sells_is_there_though_the_data_has_sold_it() -> None:
+    data = json_ld(kettle(offers=offer("9.00", availability="https://schema.org/OutOfStock")))
+
+    product = read(shop("<p class=price>9,00 €</p><p class=stock>In stock</p>" + BUY, data))
+
+    assert product.availability is Availability.IN_STOCK
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<p>Sold out</p>" + BUY,  # of a size, perhaps: the button says more
+        "<ul><li>S <span class=stock>Sold out</span></li><li>M</li></ul>",
+        "<p>Sold out? Tell us your size.</p>",
+        "<p>Not available for collection</p>",
+    ],
+)
+def test_words_about_something_else_contradict_no_data(html: str) -> None:
+    data = json_ld(kettle(offers=offer("9.00", availability="https://schema.org/InStock")))
+
+    assert read(shop("<p class=price>9,00 €</p>" + html, data)).availability is Availability.IN_STOCK
+
+
+@pytest.mark.parametrize(
+    ("script", "sku", "brand"),
+    [
+        (
+            "dataLayer.push({'products': [{'name': 'Blue Kettle', 'id': 'KX-481', 'brand': 'Zorvex'}]})",
+            "KX-481",
+            "Zorvex",
+        ),
+        (
+            "gtag('event', 'view', {items: [{item_id: 'KX-481', item_name: 'Blue Kettle', item_brand: 'Zorvex'}]})",
+            "KX-481",
+            "Zorvex",
+        ),
+        ('var product = {"sku": 778812, "title": "Blue Kettle", "brand": {"name": "Zorvex"}};', "778812", "Zorvex"),
+    ],
+)
+def test_data_in_scripts_is_read_where_the_page_shows_a_price_and_no_number(script: str, sku: str, brand: str) -> None:
+    product = read(shop(f"<p class=price>9,00 €</p>{BUY}<script>{script}</script>"), "https://shop.example/blue-kettle")
+
+    assert (product.sku, product.brand) == (sku, brand)
+
+
+def test_the_number_in_an_attribute_of_the_button_counts_if_it_is_the_only_one() -> None:
+    html = shop("<p class=price>9,00 €</p><button data-product_sku=KX-481>Add to cart</button>")
+
+    assert read(html, "https://shop.example/blue-kettle").sku == "KX-481"
+    two = html.replace("</body>", "<div data-sku=KX-482></div></body>")
+    assert read(two, "https://shop.example/blue-kettle").sku is None
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "<a href=/brands/zorvex>Zorvex</a>",
+        "<a href=/marken/zorvex/><b>Zorvex</b></a>",
+        "<a href=/s>Visit the Zorvex Store</a>",
+    ],
+)
+def test_a_link_to_the_page_of_a_brand_names_it(link: str) -> None:
+    assert read(shop(f"{link}<p class=price>9,00 €</p>{BUY}")).brand == "Zorvex"

@@ -176,3 +176,18 @@ def test_letters_of_a_model_are_no_currency() -> None:
     assert product.price == Money(Decimal(5), "EUR")
     unpriced = read(shop(f"<p>AMD R5 1600</p><p>TOP 10</p><p>Product code: K-100</p><p>In stock</p>{BUY}"))
     assert unpriced.price is None
+
+
+@pytest.mark.parametrize(
+    ("label", "field", "value"),
+    [
+        ("Best.-Nr.", "sku", "KX-481"), ("Kód zboží", "sku", "KX-481"), ("Artikkelnummer", "sku", "KX-481"),
+        ("Nº de artículo", "sku", "KX-481"), ("Mã hàng", "sku", "KX-481"), ("Teilenummer", "mpn", "AB-77120"),
+        ("Réf. fabricant", "mpn", "AB-77120"), ("Kod kreskowy", "gtin", "4006381333931"),
+        ("バーコード", "gtin", "4006381333931"), ("Hersteller / Marke", "brand", "Zorvex"), ("Gamintojas", "brand", "Zorvex"),
+    ],
+)  # fmt: skip
+def test_labels_of_many_languages(label: str, field: str, value: str) -> None:
+    product = read(shop(f"<p>9,90 €</p>{BUY}<table><tr><th>{label}</th><td>{value}</td></tr></table>"))
+
+    assert getattr(product, field) == value

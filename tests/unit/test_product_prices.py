@@ -135,3 +135,36 @@ def test_sign_in_data_means_the_currency_at_home_too() -> None:
 def test_code_in_data_counts_more_than_the_country() -> None:
     html = shop(f'<p class="price">$5.00</p>{BUY}', json_ld(kettle(offers={"price": "5.00", "priceCurrency": "USD"})))
     assert read(html, "https://shop.com.au/p").currency == "USD"
+
+
+FEES = [
+    "Shipping: 4,90 €", "zzgl. 4,90 € Versand", "Frais de port : 4,90 €", "Livraison 4,90 €", "Toimitus 4,90 €",
+    "Wysyłka 4,90 zł", "送料 500円", "배송비 3,000원", "Szállítás 990 Ft", "Free delivery over £20", "Pfand 0,25 €",
+    "Du sparst 10,00 €", "41,24 € zzgl. MwSt.", "Sin IVA 41,24 €", "40 € hors TVA", "税抜 4,536円", "Installation 20 €",
+    "Niedrigster Preis der letzten 30 Tage: 45,90 €", "Prix le plus bas des 30 derniers jours : 45,90 €",
+    "4 interest-free payments of $12.48",
+]  # fmt: skip
+UNITS = [
+    "2,50 €/kg", "(2,50 € / 100 g)", "1 kg = 2,50 €", "100 g: 2,50 €", "2,50 € per liter", "€2.50 each",
+    "£0.25 per 100g", "2,50 € le kg", "2,50 € / m²", "Prix au kilo : 2,50 €", "2,50 € je Stück", "0,25 zł / szt.",
+    "$0.25/fl oz", "$2.50/ct", "Grundpreis: 2,50 € pro 100 ml", "Precio por unidad 2,50 €", "unit price $2.50",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("other", [*FEES, *UNITS])
+def test_what_stands_beside_the_price_is_not_the_price_and_does_not_hide_it(other: str) -> None:
+    for body in (f"<p>49,90 €</p><p>{other}</p>", f"<p>{other}</p><p>49,90 €</p>"):
+        price = read(shop(body + BUY)).price
+
+        assert price is not None
+        assert (price.amount, price.currency) == (Decimal("49.90"), "EUR"), body
+
+
+def test_cents_in_an_element_of_their_own_are_read_beside_a_price_for_blind_readers() -> None:
+    html = "<p class=price><span class=sr-only>Price $49.90</span><span aria-hidden=true>$49</span><sup>90</sup></p>"
+
+    assert read(shop(html + BUY)).price == Money(Decimal("49.90"), "USD")
+
+
+def test_arabic_marks_are_read() -> None:
+    assert Money.parse("١٬٢٩٩٫٩٠ ر.س") == Money(Decimal("1299.90"), "SAR")

@@ -19,6 +19,7 @@ from .currencies import AFTER_ONLY, CODES, SHARED, SIGNS, SMALL_CODES, THREE_DEC
 
 GAPS = " \u00a0\u2009\u202f'’"  # characters between groups of three digits
 _NO_GAPS = str.maketrans("", "", GAPS)
+_ARABIC_MARKS = str.maketrans("٫٬", ".,")
 _LONGEST = 300  # characters of a text that are read; a price stands near its beginning
 _LONGEST_SIGN = max(map(len, SIGNS))
 _FIRST_CHARS = frozenset(sign[0] for sign in (*SIGNS, *CODES, *SMALL_CODES))
@@ -96,7 +97,7 @@ class PriceInText(NamedTuple):
 
 def prices_in(text: str, wish: str | None = None, home: tuple[str, ...] = ()) -> Iterator[PriceInText]:
     """The numbers of a text that may be prices, in order, without percentages and dates."""
-    text = text[:_LONGEST]
+    text = text[:_LONGEST].translate(_ARABIC_MARKS)
     for match in _NUMBER.finditer(text):
         before, after = text[: match.start()], text[match.end() : match.end() + 40]
         if after.lstrip().startswith("%") or _DATE.fullmatch(match[0]):

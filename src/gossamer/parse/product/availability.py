@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from turbohtml import Document, Element
 
-from .claims import Claims, Source
+from .claims import Claim, Claims, Source
 from .visible_page import Place, VisiblePage, names_of, text_of, with_parents
 
 
@@ -101,6 +101,10 @@ _OUT_OF_STOCK_WORDS = (
     "暫無庫存", "暂无库存", "暂时缺货", "暫時缺貨", "已售罄", "已售空", "재고 없음", "재고없음", "일시 품절",
     "หมดสต็อก", "tạm hết hàng", "stok kosong", "غير متاح", "نفدت الكمية", "نفذت الكمية", "غير متوفر حاليا", "נגמר במלאי",
     "נגמר המלאי", "אזל המלאי", "אזל במלאי", "אזל", "חסר במלאי", "אין במלאי", "לא זמין", "nėra sandėlyje", "pole laos",
+    "wyprzedane", "wyprzedana", "notify me when", "email me when", "tell me when", "back in stock", "sobald verfügbar",
+    "sobald der artikel verfügbar", "wieder verfügbar", "m'alerter", "prévenez-moi", "être alerté", "avísame",
+    "avisarme", "avvisami", "avise-me", "powiadom o dostępności", "hlídat dostupnost", "strážiť dostupnosť",
+    "сообщить о поступлении", "уведомить о поступлении", "再入荷", "到貨通知", "到货通知", "재입고",
 )  # fmt: skip
 
 _BACK_ORDER_WORDS = (
@@ -126,6 +130,12 @@ _STATED = {each.value.lower(): each for each in Availability} | {
     "onbackorder": Availability.BACK_ORDER,
     "pending": Availability.PRE_ORDER,
 }
+# What the data must not say where the page says this.
+_TO_BE_HAD = frozenset((Availability.IN_STOCK, Availability.LIMITED, Availability.ONLINE_ONLY))
+_CONTRADICTED: dict[Availability, frozenset[Availability]] = {
+    Availability.OUT_OF_STOCK: _TO_BE_HAD,
+    Availability.IN_STOCK: frozenset((Availability.OUT_OF_STOCK, Availability.SOLD_OUT)),
+}
 _LAST = re.compile(r"[^/#:]*$")
 _MARKS = re.compile(r"[\W_]+")
 _CART = re.compile(
@@ -143,11 +153,15 @@ _STOCK = '[class*="stock" i], [id*="stock" i], [class*="availab" i], [id*="avail
 _MOST = 120  # buttons, forms or elements about stock that are examined
 
 
+_QUESTION = re.compile(r"[?？؟]")
+
+
 def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{'|'.join(re.escape(word) for word in sorted(words, key=len, reverse=True))})(?!\w)")
 
 
-_OUT = _pattern(_OUT_OF_STOCK_WORDS)
+# What follows such a word may be what alone cannot be had: "not available for collection".
+_OUT = re.compile(rf"{_pattern(_OUT_OF_STOCK_WORDS).pattern}(?! (?:for|at|on your|in your)(?!\w))")
 _IN = _pattern(_IN_STOCK_WORDS)
 _PRE = _pattern(_PRE_ORDER_WORDS)
 _BACK = _pattern(_BACK_ORDER_WORDS)
@@ -157,6 +171,11 @@ _DOUBT = re.compile(
     r"quando|lorsque|cuando|show|only show|filter|check|where|kein|keine|brak|nincs|nem|"
     r"nema|nije|ne|ei|ej|yok|нема|немає|нету|няма|відсутн\w{0,4}|отсутств\w{0,5}|δεν|μη|tidak|không|غير|ليس|לא|אין|נגמר|אזל|"
     r"חסר|pole|nėra|nav)(?!\w)"
+)
+# "0 in stock", "Stock: 0".
+_NONE_LEFT = re.compile(
+    r"(?<![\d.,])0 (?:in stock|left|available|auf lager|verfügbar|en stock|disponib\w{1,5}|op voorraad|i lager)"
+    r"|(?:stock|lager|bestand|voorraad|disponibilità|existencias|varasto|остаток|在庫|库存|庫存|재고)\s?[:：]\s?0(?![\d.,])"
 )
 _NOT_IN = re.compile(r"n['’]t (?:\w{1,10} )?(?:in stock|available)(?!\w)")
 
@@ -173,7 +192,9 @@ def availability_of(text: str) -> Availability | None:
 def spoken_availability(text: str) -> Availability | None:
     """The availability that the words of a short text express; None when they express none."""
     text = text.casefold()
-    if _OUT.search(text) or _NOT_IN.search(text):
+    if _QUESTION.search(text):
+        return None  # "Sold out? Tell us your size" is said to those for whom it is
+    if _OUT.search(text) or _NOT_IN.search(text) or _NONE_LEFT.search(text):
         return Availability.OUT_OF_STOCK
     if _BACK.search(text):
         return Availability.BACK_ORDER
@@ -206,10 +227,13 @@ def has_buy_form(tree: Document) -> bool:
 def claim_stock(claims: Claims, visible: VisiblePage, *, button: bool, form: bool, has_price: bool) -> bool:
     """Claim whether the product can be had, as the visible page says it. True when a text says so.
 
-    A visible button says more than a form, which some shops leave in the page when all is sold.
+    A visible button says more than a form, which some shops leave in the page when all is sold. Data that the page
+    contradicts is stale: the words count where the button agrees with them.
     """
     said = _from_stock_elements(visible) or _from_texts(visible)
     gone = said is not None and said[0] is Availability.OUT_OF_STOCK
+    if said is not None and button != gone:
+        _distrust(claims, _CONTRADICTED.get(said[0], frozenset()))
     if said is not None:
         claims.add("availability", said[0], Source.PAGE, said[1] * (0.75 if gone and button else 1.0))
     if button or form:
@@ -217,6 +241,12 @@ def claim_stock(claims: Claims, visible: VisiblePage, *, button: bool, form: boo
     elif has_price and not gone:
         claims.add("availability", Availability.IN_STOCK, Source.PAGE, 0.3)
     return said is not None
+
+
+def _distrust(claims: Claims, stated: frozenset[Availability]) -> None:
+    claims.revise(
+        "availability", lambda one: Claim(one.value, one.source, one.confidence * (0.3 if one.value in stated else 1.0))
+    )
 
 
 def _from_stock_elements(visible: VisiblePage) -> tuple[Availability, float] | None:

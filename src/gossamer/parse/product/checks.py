@@ -17,7 +17,9 @@ from .identifiers import without_label
 from .identity import PageIdentity
 
 _SEEN = (Source.PAGE, Source.SCRIPT)
-_SKU_IN_SCRIPT = re.compile(rb"""["']?\bsku["']?\s{0,3}:\s{0,3}["']([A-Za-z0-9][A-Za-z0-9_./-]{2,40})["']""")
+_SKU_IN_SCRIPT = re.compile(
+    rb"""["']?\bsku["']?\s{0,3}:\s{0,3}(?:["']([A-Za-z0-9][A-Za-z0-9_./-]{2,40})["']|([0-9]{3,20})\b)"""
+)
 _MOST_SOURCE = 3_000_000  # bytes of a page in which such a number is searched
 _WORDS = re.compile(r"\w+")
 _SURE_LABEL = 0.79  # confidence of a number with a clear label close to the title
@@ -67,7 +69,8 @@ def _check_number(claims: Claims, identity: PageIdentity, source: bytes) -> None
     ):
         claims.add("sku", labelled[0].value, Source.PAGE, settled.confidence + 0.01)
     if claims.surest("sku") < 0.5:
-        numbers = {found.decode("ascii") for found in _SKU_IN_SCRIPT.findall(source, 0, _MOST_SOURCE)}
+        found = _SKU_IN_SCRIPT.findall(source, 0, _MOST_SOURCE)
+        numbers = {(quoted or bare).decode("ascii") for quoted, bare in found}
         if len(numbers) == 1:
             claims.add("sku", numbers.pop(), Source.SCRIPT, 0.55)
 

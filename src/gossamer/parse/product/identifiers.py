@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from turbohtml import Element
+
 from .claims import Claims, Source
-from .identity import PageIdentity
+from .identity import PageIdentity, looks_like_number
 from .things import plain_text
 from .visible_page import Place, VisiblePage, names_of
 
@@ -43,14 +45,18 @@ _SKU_LABELS = (
     "ilan no", "model kodu", "品番", "商品番号", "商品コード", "型番", "管理番号", "商品編號", "商品编号", "商品代碼",
     "商品貨號", "貨號", "货号", "商品編碼", "品號", "商品id", "料號", "상품번호", "상품코드", "품번", "รหัสสินค้า",
     "mã sản phẩm", "mã sp", "kode produk", "رقم المنتج", "رمز المنتج", 'מק"ט', "מקט", "מק״ט", "رقم الصنف", "kodas",
-    "prekės kodas", "tootekood", "preces kods",
+    "prekės kodas", "tootekood", "preces kods", "αρ. προϊόντος", "κωδ", "κωδ. προϊόντος", "cód. ref", "ref. artículo",
+    "nº de artículo", "n.º de artículo", "č. artiklu", "číslo zboží", "kód zboží", "symbol produktu", "tuote nro",
+    "artikkelnummer", "artikkelnr", "vörunr", "best.-nr", "best.nr", "mã hàng", "รหัส",
 )  # fmt: skip
 
 _GTIN_LABELS = (
     "ean", "gtin", "upc", "ean code", "ean-code", "barcode", "ean13", "ean-13", "gtin-13", "isbn", "isbn-13",
     "isbn13", "isbn/ean", "ean/gtin", "gtin/ean", "ean nummer", "ean-nummer", "code ean", "codice ean",
     "código de barras", "code-barres", "код ean", "штрихкод", "штрих-код", "ean kód", "kod ean", "jan", "janコード",
-    "strichcode", "vonalkód", "čiarový kód", "čárový kód", "gtin13", "upc code",
+    "strichcode", "vonalkód", "čiarový kód", "čárový kód", "gtin13", "upc code", "ean 13", "ean kod", "código ean",
+    "kod kreskowy", "strekkode", "streckkod", "stregkode", "viivakoodi", "barkod", "code barre", "codice a barre",
+    "バーコード", "条码", "條碼", "바코드",
 )  # fmt: skip
 
 _MPN_LABELS = (
@@ -63,7 +69,9 @@ _MPN_LABELS = (
     "número de modelo del producto", "referencia del fabricante", "fabrikantnummer", "modelnummer", "kod producenta",
     "kód výrobce", "kód výrobcu", "part no.", "p/n", "pn", "gyártói cikkszám", "cod producator",
     "артикул производителя", "код производителя", "модель", "型番", "型號", "型号", "メーカー型番",
-    "item part number",
+    "item part number", "réf. fabricant", "ref. fabricante", "mfr. no", "mfr no", "mfg part", "mfr. part no",
+    "mfr part no", "oem", "oem number", "oem-nummer", "teilenummer", "produsentnr", "produsentnummer",
+    "tillverkarens artikelnummer",
 )  # fmt: skip
 
 _BRAND_LABELS = (
@@ -73,7 +81,8 @@ _BRAND_LABELS = (
     "producător", "proizvajalec", "znamka", "blagovna znamka", "proizvođač", "бренд", "производитель", "марка",
     "торговая марка", "виробник", "производител", "κατασκευαστής", "μάρκα", "üretici", "ブランド", "メーカー", "品牌",
     "廠商", "브랜드", "제조사", "ยี่ห้อ", "แบรนด์", "thương hiệu", "merek", "العلامة التجارية", "الماركة", "מותג",
-    "יצרן",
+    "יצרן", "торгова марка", "hersteller / marke", "marke / hersteller", "brand / manufacturer", "tootja", "gamintojas",
+    "prekės ženklas", "ražotājs", "zīmols", "vörumerki", "framleiðandi", "fabbricante",
 )  # fmt: skip
 
 _NUMBER = re.compile(r"[#№]?\s{0,2}([0-9A-Za-z][\w./+-]{1,40}(?: [\w./-]{2,20}){0,2}?)(?=$|\s|[,;|)(])")
@@ -103,6 +112,13 @@ _NUMBER_NAMES = re.compile(
     r"|reference|adno|offer-?id",
     re.IGNORECASE,
 )
+_BRAND_PAGE = re.compile(
+    r"/(?:brands?|marken?|hersteller|marques?|fabricants?|marc(?:a|he|as)|produttori|merken?|manufacturers?|producen\w{1,3}|"
+    r"znack[ay]|vyrobc[ei]|brend\w{0,2}|stores?/[^/]{1,60}/page)/[^/]",
+    re.IGNORECASE,
+)
+_STORE = re.compile(r"visit the (.{2,40}) store", re.IGNORECASE)
+_SKU_ATTRIBUTES = ("data-sku", "data-product-sku", "data-product_sku", "data-product-code", "data-item-number")
 _BRAND_NAMES = re.compile(r"(?<![a-z])(?<!navbar-)brand(?!ing|ed|s)|manufacturer|(?<![a-z])vendor", re.IGNORECASE)
 _BARE_NUMBER = re.compile(r"(?:[^\W\d_]{1,20}[\s.:#°№-]{1,4}){0,3}((?=[^\s]*\d)[A-Za-z0-9][\w./-]{2,30})\W{0,2}")
 _BEFORE, _AFTER = 40, 160
@@ -199,6 +215,9 @@ def claim_named(claims: Claims, visible: VisiblePage, identity: PageIdentity) ->
         if not 2 <= len(text) <= 50:
             continue
         called = _field_named(names_of(run.element))
+        store = _STORE.fullmatch(text)
+        if store is not None or (not called and _leads_to_brand(run.element)):
+            called, text = "brand", store[1] if store is not None else text
         if not called or visible.place(run.element) & Place.OTHERS or visible.of_another(run.element):
             continue
         if called == "brand":
@@ -212,6 +231,24 @@ def claim_named(claims: Claims, visible: VisiblePage, identity: PageIdentity) ->
             claims.add("sku", match[1], Source.PAGE, 0.85 if identity.names_number(match[1]) else 0.7)
             count += 1
     return count
+
+
+def _leads_to_brand(element: Element) -> bool:
+    """True for the text of a link to the page of a brand."""
+    link = element if element.tag == "a" else element.parent
+    href = link.attr("href") if isinstance(link, Element) and link.tag == "a" else None
+    return href is not None and _BRAND_PAGE.search(href[:300]) is not None
+
+
+def claim_attributes(claims: Claims, visible: VisiblePage) -> None:
+    """Claim the number in the attributes of the page's own buttons and boxes, if there is only one."""
+    numbers: set[str] = set()
+    for element in visible.tree.select(", ".join(f"[{name}]" for name in _SKU_ATTRIBUTES))[:_MOST_PLACES]:
+        if not visible.place(element) & Place.OTHERS and not visible.of_another(element):
+            values = (element.attr(name) or "" for name in _SKU_ATTRIBUTES)
+            numbers |= {value.strip() for value in values if looks_like_number(value.strip())}
+    if len(numbers) == 1:
+        claims.add("sku", numbers.pop(), Source.PAGE, 0.6)
 
 
 @lru_cache(maxsize=4096)

@@ -60,21 +60,33 @@ _MARK = re.compile(r"(?<=\d)\s{0,3}([.,])\s{0,3}(?=\d)")
 # Texts beside a number that is not the present price of this product.
 _NOT_THE_PRICE = re.compile(
     # shipping
-    r"shipping|delivery|postage|versand|liefer|livraison|spedizion|envío|envio|verzend|frakt|doprav|dostaw|доставк|kargo|運費|운송|"
+    r"shipping|delivery|postage|versand|liefer|livraison|frais de port|spedizion|envío|envio|portes\s{0,2}:|verzend|"
+    r"frakt|toimitus|doprav|dostaw|wysyłk|доставк|szállít|livrare|kargo|運費|送料|배송|운송|"
+    # what is paid on top
+    r"pfand|consigne|statiegeld|kaucja|gift wrap|geschenkverpackung|protection plan|warranty|insurance|versicherung|"
+    r"assurance|assembly|installation|montage|trade.in|"
     # instalments
     r"per month|/month|/mo\b|monthly|monat|par mois|al mes|al mese|/ ?mes\b|měsíčně|mesačne|miesięcznie|в месяц|мес\.|"
     r"installment|instalment|rate[n ]|mensualit|cuotas|splátk|рассрочк|кредит|分期|每期|期|juros|parcelas|"
     r"(?<![\d.,])\d{1,2} ?[x×] ?(?:(?:de|of|à|a|von|di|за|po) )?(?=[^\W\d_]{0,3}[$€£¥]|\d+[.,]\d\d)|"
     r"payments? of|pay in \d|interest.free|sans frais|senza interessi|sin intereses|"
     # savings
-    r"save|you save|sparen|ersparnis|économi|risparmi|ahorra|poupa|oszczęd|ušetř|ušetrí|экономия|скидка|現省|"
+    r"save|you save|sparen|sparst|ersparnis|économi|risparmi|ahorra|poupa|oszczęd|ušetř|ušetrí|экономия|скидка|現省|"
     # the old price, or the recommended one
     r"rrp|uvp|msrp|was |list price|statt|instead of|prezzo consigliato|precio recomendado|listenpreis|prix conseillé|"
     r"old price|regular price|původní|pôvodn|stara cena|redna cena|старая цена|原價|定價|市價|建議售價|"
+    # the lowest price of some days, which the law wants beside a sale
+    r"lowest price|niedrigster? preis|najniższa cena|prix le plus bas|prezzo più basso|precio más bajo|"
+    r"preço mais baixo|laagste prijs|lägsta pris|laveste pris|nejnižší cena|najnižšia cena|"
+    # the price of one unit
+    r"unit price|grundpreis|prix (?:au|à la|unitaire)|precio (?:por|unitario)|prezzo (?:al|unitario)|jednostkow|"
+    r"jämförpris|jmf.?pris|"
     # rewards and conditions
     r"cashback|voucher|gift card|bonus|bonn?i|points|over |from orders|minimum|off\b|deposit|"
     # without tax
-    r"ohne mwst|bez dph|brez ddv|bez pdv|bez vat|excl|ex\.? vat|without vat|netto|hors taxe|\bht\b|iva esclusa|без ндс",
+    r"ohne mwst|zzgl\.? (?:\d+ ?% )?(?:mwst|ust)|bez dph|brez ddv|bez pdv|bez vat|excl|exkl|ekskl|ex\.? vat|\+ ?vat|"
+    r"without (?:vat|tax)|ex\.? (?:tax|btw)|netto|hors t(?:axe|va)|\bht\b|iva esclusa|sin iva|alv 0|kdv hariç|без ндс|"
+    r"税抜|税別|不含税",
     re.IGNORECASE,
 )
 # Words before the old price, and before the new one.
@@ -95,11 +107,18 @@ _NEW_PRICE = re.compile(
     r"τώρα|μόνο|şimdi|sadece)(?!\w)|特價|特价|優惠價|現在價格|セール価格|今なら|할인가",
     re.IGNORECASE,
 )
+_UNIT = (
+    r"(?:kg|g|mg|l|ml|cl|dl|m|m²|m2|m³|cm|mm|100|units?|each|pieces?|pcs?|stück|stk|st|szt|ks|pz|pezzo|uds?|unidad|"
+    r"unité|pièce|litre|liter|litro|kilo|кг|г|л|мл|шт|fl oz|oz|lbs?|pound|sheet|count|ct|wash|dose|tab|tablet|"
+    r"capsule)(?!\w)"
+)
+# Behind an amount: it is the price of a unit ("/ 100 g", "pro Liter"). Before one: "1 kg =", "100 g:".
 _UNIT_PRICE = re.compile(
-    r"^\s{0,3}(?:/|per |pro |je |par |al |por |za )\s{0,3}(?:\d{1,4}\s{0,2})?"
-    r"(?:kg|g|l|ml|cl|m|m²|m2|cm|100|unit|each|stück|stk|litre|liter|kilo|unité|кг|л|шт|oz|lb|sheet|count|wash)\b",
+    rf"[^\w/]{{0,3}}(?:/|(?:per|pro|je|par|al|au|le|la|por|za)\s)\s{{0,3}}(?:\d{{1,4}}\s{{0,2}})?{_UNIT}|[^\w/]{{0,3}}each(?!\w)",
     re.IGNORECASE,
 )
+_PRICE_OF_UNIT = re.compile(rf"\W{{0,2}}\d{{1,4}}(?:[.,]\d{{1,3}})?\s?{_UNIT}\s{{0,2}}[=:]", re.IGNORECASE)
+_CENTS = re.compile(r"cent|decimal|fraction", re.IGNORECASE)
 
 
 class _Candidate(NamedTuple):
@@ -253,6 +272,9 @@ def _whole_price(visible: VisiblePage, at: int) -> tuple[str, Element]:
 def _with_cents(visible: VisiblePage, at: int) -> tuple[str, Element]:
     """A price with a sign, completed by the cents in the element beside it: "$12" and "50"."""
     text, element = visible.runs[at]
+    after = visible.runs[at + 1] if at + 1 < len(visible.runs) else None
+    if after is not None and len(after.text) == 2 and after.text.isdecimal() and _is_for_cents(after.element):
+        return f"{text}.{after.text}", element
     own = first_price(text)
     for here, joined in _around(visible, element):
         read = first_price(joined)
@@ -261,6 +283,10 @@ def _with_cents(visible: VisiblePage, at: int) -> tuple[str, Element]:
         if own[0] < read[0] < own[0] + 1:
             return joined, here
     return text, element
+
+
+def _is_for_cents(element: Element) -> bool:
+    return element.tag == "sup" or _CENTS.search(names_of(element)) is not None
 
 
 def _around(visible: VisiblePage, element: Element) -> Iterator[tuple[Element, str]]:
@@ -323,14 +349,29 @@ def _points(
     points -= 0.7 if place & Place.LIST else 0
     points -= 2 if place & Place.CHOICE else 0
     points -= 3.5 if another else 0
-    around = text if len(text) > 12 or len(before) > 40 else f"{before} {text}"
+    around = f"{before} {text}" if len(text) <= 12 and len(before) <= 40 and _is_label(before) else text
     after = visible.runs[at + 1].text if at + 1 < len(visible.runs) else ""
-    beside = len(after) < 30 and after[-1:] not in ":："
+    # What has a number of its own is about that: "Shipping: 4.90".
+    beside = len(after) < 30 and after[-1:] not in ":：" and not _DIGIT.search(after)
     points -= 3 if _NOT_THE_PRICE.search(around) or (beside and _NOT_THE_PRICE.match(after)) else 0
-    points -= 2.5 if _UNIT_PRICE.match(after[:30]) or re.search(r"/\s{0,2}(?:kg|l|100|m|g|ml|st)\b", text) else 0
+    points -= 2.5 if _UNIT_PRICE.match(after[:30]) or _is_of_unit(text) else 0
     points -= 1 if len(text) > 24 else 0
     points -= 2 if text[:1] in "+-−(" and len(text) < 20 else 0
     return points
+
+
+def _is_label(text: str) -> bool:
+    """True for a text that may be about the number behind it: it has none of its own, or ends with a colon."""
+    return not _DIGIT.search(text) or text[-1:] in ":："
+
+
+def _is_of_unit(text: str) -> bool:
+    """True for the price of a unit: "2,50 € / 100 g", "1 kg = 2,50 €"."""
+    if _PRICE_OF_UNIT.match(text):
+        return True
+    price = next((each for each in prices_in(text) if each.sign), None)
+    # Behind the number its sign may stand: "2,50 €/kg", "2,50 zł za kg".
+    return price is not None and any(_UNIT_PRICE.match(text, start) for start in range(price.end, price.end + 6))
 
 
 @lru_cache(maxsize=4096)

@@ -27,7 +27,7 @@ from .availability import Availability, buy_buttons, claim_stock, has_buy_form
 from .checks import check_claims
 from .claims import Claims, FoundValue, Source
 from .details import claim_details
-from .identifiers import claim_address, claim_labels, claim_named
+from .identifiers import claim_address, claim_attributes, claim_labels, claim_named
 from .identity import PageIdentity
 from .meta_values import claim_loose_microdata, claim_metas
 from .prices import claim_prices
@@ -124,9 +124,10 @@ def _signs_on_page(claims: Claims, tree: Document, source: bytes, identity: Page
     known = str(currency.value) if currency is not None else None
     priced = claim_prices(claims, visible, buttons, known, identity.home)
     numbers = claim_labels(claims, visible, identity) + claim_named(claims, visible, identity)
+    claim_attributes(claims, visible)
     confirmed = claim_address(claims, identity, source)
     claim_details(claims, visible, identity)
-    if claims.surest("price") < 0.7:
+    if claims.surest("price") < 0.7 or claims.surest("sku") < 0.5 or claims.surest("brand") < 0.4:
         signs += 1.0 if claim_scripts(claims, tree, identity) else 0.0
     said = claim_stock(claims, visible, button=bool(buttons), form=form, has_price=bool(claims.of("price")))
     signs += 1.5 if priced else 0.0

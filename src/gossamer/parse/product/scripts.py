@@ -52,7 +52,8 @@ _STOCK = (
     "availability", "stockstatus", "stock_status", "instock", "in_stock", "isinstock", "available", "isavailable",
     "product_stock", "availabilitystatus", "stock",
 )  # fmt: skip
-_GTIN = ("gtin", "gtin13", "ean", "ean13", "upc", "barcode", "eancode")
+_GTIN = ("gtin", "gtin13", "gtin14", "gtin12", "gtin8", "ean", "ean13", "upc", "barcode", "eancode")
+_MPN = ("mpn", "manufacturerpartnumber", "manufacturer_part_number", "mfrpartnumber", "mpnumber")
 
 
 def claim_scripts(claims: Claims, tree: Document, identity: PageIdentity) -> bool:
@@ -160,6 +161,7 @@ def _claim(claims: Claims, node: dict[str, Any], identity: PageIdentity) -> bool
     if number and any(char.isdigit() for char in number) and len(number) <= 40:
         claims.add("sku", number, Source.SCRIPT, (0.5 if identity.names_number(number) else 0.35) * sure)
     claims.add("gtin", gtin_of(_text(keys, _GTIN)), Source.SCRIPT, 0.6 * sure)
+    claims.add("mpn", _text(keys, _MPN)[:80], Source.SCRIPT, 0.5 * sure)
     stock = _first(keys, _STOCK)
     if isinstance(stock, bool):
         stated = Availability.IN_STOCK if stock else Availability.OUT_OF_STOCK
