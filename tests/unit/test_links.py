@@ -40,6 +40,19 @@ def page_of(markup: str, *headers: tuple[str, str]) -> Page:
         ("<link rel=CANONICAL href=/x>", []),
         ("<form action=/x><button>Go on</button></form>", []),
         ("<form method=GET action=/x><input type=submit value=Go></form>", []),
+        ("<form action=/x><input type=hidden name=off disabled><button formaction=/x>Go</button></form>", []),
+        ("<form action=/y><button formaction=/x>Go</button></form>", []),
+        ("<iframe srcdoc='<a href=/x>x</a>'></iframe>", []),
+        ("<object data=/x type=text/html></object>", []),
+        ("<embed src=/x type=text/html>", []),
+        ("""<a href="javascript:window.location='/x'">x</a>""", []),
+        ("<button onclick='location.href = `/x`'>x</button>", []),
+        ("""<body onload="location.replace('/x')">""", []),
+        ("<select onchange='location = this.value'><option value=/x>x</select>", []),
+        (
+            "<select onchange='location.href=this.options[this.selectedIndex].value'><option value=/x>x</select>",
+            [],
+        ),
         ("""<div onclick="location.href = '/x'">x</div>""", []),
         ("""<button onclick='if (ready) window.location="/x"; return false'>x</button>""", []),
         ("""<li onclick="window.location.assign('/x')">x</li>""", []),
@@ -93,6 +106,12 @@ def test_what_a_page_loads_or_mentions_is_there_where_it_is_asked_for(
         "<form action=/x><input name=q></form>",
         "<form action=/x><select name=s></select></form>",
         "<form><button>Here again</button></form>",
+        "<form action=/x><button formmethod=post>Buy</button></form>",
+        "<form id=f action=/x></form><input form=f name=q>",
+        "<form action=/x><button name=do value=a>A</button><button name=do value=b>B</button></form>",
+        "<select onchange='show(this.value)'><option value=/x>x</select>",
+        "<select onchange=\"location = '/list?by=' + this.value\"><option value=/x>x</select>",
+        "<iframe srcdoc='<iframe srcdoc=&quot;<a href=/x>x</a>&quot;></iframe>'></iframe>",
         "<meta http-equiv=refresh content=30>",
         "<meta http-equiv=content-type content='0; url=/x'>",
         "<link rel=preconnect href=/x>",
@@ -114,6 +133,24 @@ def test_hidden_fields_of_a_form_are_its_query() -> None:
     page = page_of("<form action='/x?old=1'><input type=hidden name=p value='2 3'><input type=submit></form>")
 
     assert page.document_links() == [f"{X}?p=2+3"]
+
+
+@pytest.mark.parametrize(
+    ("form", "url"),
+    [
+        ("<form action=/x><input type=submit name=go value=Go></form>", f"{X}?go=Go"),
+        ("<form action=/x><input type=hidden name=a value=1><button name=b value=2>Go</button></form>", f"{X}?a=1&b=2"),
+        ("<form action=/x><input type=image name=i src=/i.png></form>", X),
+        ("<form><input type=hidden name=page value=2><button>Next</button></form>", f"{HERE}?page=2"),
+    ],
+)
+def test_the_one_button_of_a_form_is_pressed(form: str, url: str) -> None:
+    assert page_of(form).document_links() == [url]
+
+
+def test_a_parameter_of_the_link_header_that_speaks_of_rel_is_none() -> None:
+    assert page_of("", ("Link", '</x>; title="a; rel=next"')).document_links() == []
+    assert page_of("", ("Link", "</x>; rel=next; rel=stylesheet")).document_links() == [X]
 
 
 def test_links_marked_nofollow_can_be_left_out() -> None:
@@ -145,6 +182,11 @@ def test_a_crawl_of_a_site_follows_them_and_stays_on_the_site() -> None:
         ("/a.jpg", ["/a.jpg"]),
         ("/a.jpg 1x, /b.jpg 2x", ["/a.jpg", "/b.jpg"]),
         ("/a,w_100.jpg 100w, /a,w_200.jpg 200w", ["/a,w_100.jpg", "/a,w_200.jpg"]),
+        ("a.jpg 1x,b.jpg 2x", ["a.jpg", "b.jpg"]),
+        ("a.jpg, b.jpg 2x", ["a.jpg", "b.jpg"]),
+        ("a.jpg 1x (x, y), b.jpg 2x", ["a.jpg", "b.jpg"]),
+        ("data:image/png;base64,AA 1x, /b.jpg 2x,", ["data:image/png;base64,AA", "/b.jpg"]),
+        ("/a,b,c 1x", ["/a,b,c"]),
         ("", []),
         (" , ", []),
     ],
@@ -156,6 +198,8 @@ def test_the_addresses_of_a_srcset(srcset: str, addresses: list[str]) -> None:
 def test_hostile_headers_and_pages_cost_little() -> None:
     began = time.thread_time()
     list(refresh_target(" " * 1_000_000))
+    for srcset in ("," * 100_000, "a," * 50_000, "a (" * 30_000, "(" * 100_000):
+        list(addresses_of_set(srcset))
     page = page_of("<form action=/x>" + "<input name=a type=hidden>" * 50_000, ("Link", "<" * 100_000 + '"' * 100_000))
 
     page.document_links()

@@ -184,7 +184,8 @@ def test_letters_of_a_model_are_no_currency() -> None:
         ("Best.-Nr.", "sku", "KX-481"), ("Kód zboží", "sku", "KX-481"), ("Artikkelnummer", "sku", "KX-481"),
         ("Nº de artículo", "sku", "KX-481"), ("Mã hàng", "sku", "KX-481"), ("Teilenummer", "mpn", "AB-77120"),
         ("Réf. fabricant", "mpn", "AB-77120"), ("Kod kreskowy", "gtin", "4006381333931"),
-        ("バーコード", "gtin", "4006381333931"), ("Hersteller / Marke", "brand", "Zorvex"), ("Gamintojas", "brand", "Zorvex"),
+        ("バーコード", "gtin", "4006381333931"), ("Hersteller / Marke", "brand", "Zorvex"),
+        ("Gamintojas", "brand", "Zorvex"),
     ],
 )  # fmt: skip
 def test_labels_of_many_languages(label: str, field: str, value: str) -> None:

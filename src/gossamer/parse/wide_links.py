@@ -1,9 +1,10 @@
 """Every address that a page leads to, not only its <a> and <area>.
 
 `documents` are what a browser or a search engine would go to from the page: links, redirects by <meta> and by header,
-frames, forms that ask nothing, clicks whose address is written out, <link> and the Link header for the pages beside
-this one. `everything` adds what a page loads or only mentions: pictures, scripts, films, citations, data-href. Both
-give hrefs in the order of the document, those of the headers first.
+frames (also those that stand in the page itself, as srcdoc), forms that ask nothing, clicks whose address is written
+out, menus that lead to what is chosen, <link> and the Link header for the pages beside this one. `everything` adds what
+a page loads or only mentions: pictures, scripts, films, citations, data-href. Both give hrefs in the order of the
+document, those of the headers first.
 
 How it fails: it does not. What is no address is left to the caller, who joins them; of a page with more than
 MOST_ELEMENTS such elements the rest is not looked at.
@@ -15,6 +16,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
+import turbohtml
 from turbohtml import Document, Element
 
 from ..model.page import Headers
@@ -26,7 +28,10 @@ _PAGES = frozenset((
     "next", "prev", "previous", "first", "last", "start", "up", "index", "contents", "canonical", "alternate",
     "amphtml",
 ))  # fmt: skip
-_DOCUMENTS = "a[href], svg a, area[href], meta[http-equiv], frame[src], iframe[src], form, link[rel][href], [onclick]"
+_DOCUMENTS = (
+    "a[href], svg a, area[href], meta[http-equiv], frame[src], iframe[src], iframe[srcdoc], form, link[rel][href], "
+    '[onclick], body[onload], select[onchange], object[data][type*="html" i], embed[src][type*="html" i]'
+)
 _ATTRIBUTES = {  # what else holds an address, by tag; "*" is any tag
     "*": ("data-href", "data-url", "data-src", "data-link", "background", "cite", "longdesc"),
     "a": ("ping",), "audio": ("src",), "button": ("formaction",), "embed": ("src",), "frame": ("longdesc",),
@@ -44,19 +49,22 @@ _REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(.*)", re.IGNORECASE
 # A click that leads to another page, written out in the element: onclick="location.href = '/next'".
 _CLICK = re.compile(
     r"""(?:\blocation(?:\.href)?\s{0,9}=(?!=)\s{0,9}|\blocation\.(?:assign|replace)\(\s{0,9}|\bwindow\.open\(\s{0,9})"""
-    r"""(['"])([^'"<>\s]{1,2000})\1"""
+    r"""(['"`])([^'"`<>\s$]{1,2000})\1"""
 )
+_CHOICE = re.compile(r"\blocation(?:\.href)?\s{0,9}=\s{0,9}(?:this\.|event\.target\.)?(?:value|options\[)")
 _LINK_VALUE = re.compile(r'<([^<>]*)>((?:[^,<>"]|"[^"]*")*)')
-_REL = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]+))', re.IGNORECASE)
-_TYPE = re.compile(r';\s*type\s*=\s*"?([^\s;,"]+)', re.IGNORECASE)
-_CONTROLS = "input[name], select[name], textarea[name], button[name]"
+_PARAMETER = re.compile(r';\s*([\w*-]+)\s*=\s*(?:"([^"]*)"|([^\s;,"]+))')
+_MOST_CONTROLS = 100  # of a form that is read, and options of a menu
+_LONGEST_FRAME = 200_000  # characters of a srcdoc
+# An entry of a srcset: an address that ends with a comma, or one with descriptors up to a comma outside of brackets.
+_ENTRY = re.compile(r"[\s,]*+(?:(\S*[^\s,]),++(?!\S)|(\S++)(?:[^,(]++|\([^)]*+\)?)*+)")
 
 
 def documents(tree: Document, headers: Headers) -> Iterator[str]:
     """The hrefs that lead to other pages."""
     yield from _from_headers(headers)
     for element in tree.select(_DOCUMENTS)[:MOST_ELEMENTS]:
-        yield from _to_documents(element, nofollow=True)
+        yield from _to_documents(tree, element, nofollow=True)
 
 
 def everything(tree: Document, headers: Headers, *, nofollow: bool) -> Iterator[str]:
@@ -64,7 +72,7 @@ def everything(tree: Document, headers: Headers, *, nofollow: bool) -> Iterator[
     yield from _from_headers(headers)
     yield from headers.getall("content-location")
     for element in tree.select(f"{_DOCUMENTS}, {_OTHERS}")[:MOST_ELEMENTS]:
-        yield from _to_documents(element, nofollow=nofollow)
+        yield from _to_documents(tree, element, nofollow=nofollow)
         for name in (*_ATTRIBUTES["*"], *_ATTRIBUTES.get(element.tag, ())):
             value = element.attr(name)
             if value:
@@ -78,22 +86,32 @@ def _from_headers(headers: Headers) -> Iterator[str]:
         yield from refresh_target(value)
     for value in headers.getall("link"):
         for href, parameters in _LINK_VALUE.findall(value[:_LONGEST_HEADER]):
-            rel = _REL.search(parameters)
-            kind = _TYPE.search(parameters)
-            if rel and _is_page(rel[1] or rel[2], kind[1] if kind else ""):
+            told: dict[str, str] = {}
+            for name, quoted, bare in _PARAMETER.findall(parameters):
+                told.setdefault(name.lower(), quoted or bare)  # of several the first counts
+            if _is_page(told.get("rel", ""), told.get("type", "")):
                 yield href
 
 
-def _to_documents(element: Element, *, nofollow: bool) -> Iterator[str]:
+def _to_documents(tree: Document, element: Element, *, nofollow: bool) -> Iterator[str]:
     tag, rel = element.tag, element.attr("rel") or ""
     if not nofollow and "nofollow" in rel.lower().split():
         return
     if clicked := element.attr("onclick"):
-        yield from (found[2] for found in _CLICK.finditer(clicked[:_LONGEST_HEADER]))
+        yield from _clicked(clicked)
     if tag in ("a", "area"):
-        yield element.attr("href") or element.attr("xlink:href") or ""  # the second in old drawings
+        href = element.attr("href") or element.attr("xlink:href") or ""  # the second in old drawings
+        yield from _clicked(href) if href[:11].lower() == "javascript:" else (href,)
     elif tag in ("frame", "iframe"):
-        yield element.attr("src") or ""
+        if source := element.attr("srcdoc"):
+            inner = turbohtml.parse(source[:_LONGEST_FRAME])
+            for one in inner.select(_DOCUMENTS)[:MOST_ELEMENTS]:
+                if one.tag != "iframe":  # a frame in a frame in a page is where it ends
+                    yield from _to_documents(inner, one, nofollow)
+        else:
+            yield element.attr("src") or ""
+    elif tag in ("object", "embed"):
+        yield element.attr("data" if tag == "object" else "src") or ""
     elif tag == "meta":
         if (element.attr("http-equiv") or "").strip().lower() == "refresh":
             yield from refresh_target(element.attr("content") or "")
@@ -101,7 +119,16 @@ def _to_documents(element: Element, *, nofollow: bool) -> Iterator[str]:
         if _is_page(rel, element.attr("type") or ""):
             yield element.attr("href") or ""
     elif tag == "form":
-        yield from _form_target(element)
+        yield from _form_target(tree, element)
+    elif tag == "body":
+        yield from _clicked(element.attr("onload") or "")
+    elif tag == "select" and _CHOICE.search((element.attr("onchange") or "")[:_LONGEST_HEADER]):
+        yield from (one.attr("value") or "" for one in element.select("option[value]")[:_MOST_CONTROLS])
+
+
+def _clicked(script: str) -> Iterator[str]:
+    """The addresses that a script of an element leads to, where it writes them out."""
+    yield from (found[2] for found in _CLICK.finditer(script[:_LONGEST_HEADER]))
 
 
 def _is_page(rel: str, media_type: str) -> bool:
@@ -120,20 +147,43 @@ def refresh_target(content: str) -> Iterator[str]:
         yield target
 
 
-def _form_target(form: Element) -> Iterator[str]:
-    """Where a form leads that asks nothing: it is sent by GET, and all its fields are hidden ones."""
-    action = (form.attr("action") or "").strip()
-    if not action or (form.attr("method") or "get").strip().lower() != "get":
+def _form_target(tree: Document, form: Element) -> Iterator[str]:
+    """Where a form leads that asks nothing: it is sent by GET, its fields are hidden ones, and one button sends it."""
+    controls = [one for one in form.select("button, input, select, textarea")[:_MOST_CONTROLS] if not _is_off(one)]
+    kinds = {one: _kind(one) for one in controls}
+    buttons = [one for one in controls if kinds[one] in ("submit", "image")]
+    if any(one.attr("name") and kinds[one] not in ("hidden", "submit", "image", "button", "reset") for one in controls):
         return
-    controls = form.select(_CONTROLS)[:100]
-    if all(one.tag == "input" and (one.attr("type") or "").lower() == "hidden" for one in controls):
-        query = urlencode([(one.attr("name") or "", one.attr("value") or "") for one in controls])
+    if any(one.attr("name") or one.attr("formaction") for one in buttons[1:]):
+        return  # which of them to press is a question
+    if form.attr("id") and _has_fields_elsewhere(tree, form.attr("id") or ""):
+        return
+    button = buttons[0] if buttons else form
+    method = button.attr("formmethod") or form.attr("method") or "get"
+    action = (button.attr("formaction") or form.attr("action") or "").strip()
+    sent = [one for one in controls if one.attr("name") and (kinds[one] == "hidden" or one is button)]
+    query = urlencode([(one.attr("name") or "", one.attr("value") or "") for one in sent if kinds[one] != "image"])
+    if method.strip().lower() == "get" and (action or query):
         yield f"{action.partition('#')[0].partition('?')[0]}?{query}" if query else action
 
 
+def _kind(control: Element) -> str:
+    """What a control is: the type of an <input> or <button>, else its tag."""
+    usual = {"input": "text", "button": "submit"}.get(control.tag)
+    return (control.attr("type") or usual).strip().lower() if usual else control.tag
+
+
+def _is_off(control: Element) -> bool:
+    return control.attr("disabled") is not None or control.closest("fieldset[disabled]") is not None
+
+
+def _has_fields_elsewhere(tree: Document, name: str) -> bool:
+    """True when a field outside of the form of that id belongs to it."""
+    outside = tree.select("input[form][name], select[form][name], textarea[form][name]")[:_MOST_CONTROLS]
+    return any(one.attr("form") == name and _kind(one) != "hidden" for one in outside)
+
+
 def addresses_of_set(srcset: str) -> Iterator[str]:
-    """The addresses of a srcset: "/a.jpg 1x, /b.jpg 2x". Commas inside an address stay."""
-    for part in re.split(r",\s+|\s*,\s*(?=https?:|/)", srcset[:_LONGEST_HEADER].strip()):
-        words = part.split()
-        if words and words[0].strip(","):
-            yield words[0].strip(",")
+    """The addresses of a srcset: "/a.jpg 1x, /b.jpg 2x". Commas inside an address stay, as the standard has it."""
+    for found in _ENTRY.finditer(srcset[:_LONGEST_HEADER].rstrip()):
+        yield found[1] or found[2]
