@@ -226,6 +226,77 @@ def test_entries_of_a_list_without_classes_are_blocks():
     assert [field.name for field in blocks.fields] == ["title", "text", "span"]
 
 
+LONG = "words that go on for a while"
+
+
+@pytest.mark.parametrize(
+    ("block", "selector", "names"),
+    [
+        (
+            "<div class='css-{n}ab'><blockquote class='q_{n}x'>Thought {n} of "
+            + LONG
+            + "</blockquote><cite>Author {n}</cite></div>",
+            "main > div > div",
+            ["text", "author"],
+        ),
+        (
+            "<x-card><a href=/p/{n}>Lamp model {n} of " + LONG + "</a><span class=price>${n}0.00</span></x-card>",
+            "x-card",
+            ["link", "price", "title"],
+        ),
+        (
+            "<a class=tile href=/p/{n}><strong>Vase {n} of " + LONG + "</strong><em>£{n}5.99</em></a>",
+            "a.tile",
+            ["link", "strong", "price"],
+        ),
+    ],
+)
+def test_blocks_without_names_that_a_person_gave(block, selector, names):
+    page = page_of(f"<main><h1>List</h1><div>{''.join(block.format(n=n) for n in range(1, 11))}</div></main>")
+
+    blocks = best_blocks(page)
+
+    assert blocks is not None
+    assert (blocks.selector, blocks.count) == (selector, 10)
+    assert [field.name for field in blocks.fields] == names
+
+
+def test_the_blocks_in_groups_are_the_blocks():
+    groups = "".join(
+        f"<section class=group><h2>Group {g}</h2>"
+        + "".join(f"<div class=entry><h3>Entry {g}-{n}</h3><p>Details of {g}-{n} follow</p></div>" for n in range(4))
+        + "</section>"
+        for g in range(3)
+    )
+
+    blocks = best_blocks(page_of(groups))
+
+    assert blocks is not None
+    assert (blocks.selector, blocks.count, blocks.key) == ("div.entry", 12, "title")
+
+
+def test_what_is_no_block_among_blocks_is_left_out():
+    items = "".join(
+        f"<div class=item><h3><a href=/x{n}>Item {n}</a></h3><p>{LONG} {n}</p></div>"
+        + ("<div class=item><b>Advertisement: buy now</b></div>" if n % 3 == 0 else "")
+        for n in range(10)
+    )
+
+    blocks = best_blocks(page_of(f"<div class=list>{items}</div>"))
+
+    assert blocks is not None
+    assert (blocks.selector, blocks.count, blocks.key) == ("div.item:has(h3)", 10, "link")
+
+
+def test_heads_of_columns_with_marks_are_names():
+    rows = "".join(f"<tr><td>Hafen {n}</td><td>{n}00</td></tr>" for n in range(5))
+
+    blocks = best_blocks(page_of(f"<table><tr><th>Hafen<th>Größe (m²)</tr>{rows}</table>"))
+
+    assert blocks is not None
+    assert [field.name for field in blocks.fields] == ["hafen", "grosse_m"]
+
+
 def test_tags_are_a_field_though_they_repeat():
     blocks = "".join(
         f"<div class=quote><q class=text>Thought number {n}</q><i class=tag>t{n % 2}</i><i class=tag>x</i></div>"

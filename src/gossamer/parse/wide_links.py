@@ -101,7 +101,10 @@ def _to_documents(tree: Document, element: Element, *, nofollow: bool) -> Iterat
         yield from _clicked(clicked)
     if tag in ("a", "area"):
         href = element.attr("href") or element.attr("xlink:href") or ""  # the second in old drawings
-        yield from _clicked(href) if href[:11].lower() == "javascript:" else (href,)
+        if href[:11].lower() == "javascript:":
+            yield from _clicked(href)
+        else:
+            yield href
     elif tag in ("frame", "iframe"):
         if source := element.attr("srcdoc"):
             inner = turbohtml.parse(source[:_LONGEST_FRAME])

@@ -1,10 +1,11 @@
 """The blocks that repeat on a page (quotes, cards, rows of results) and what each of them shows.
 
 A block is one of at least three elements with the same tag and the same class, side by side or each in a frame of its
-own; without a class, entries of a list and rows of a table are blocks, too. The blocks that hold most of the page's
-text are the ones that the page is there for. What stands in the same place of most blocks, and is not the same
-everywhere, is a field: named after its class, its tag, the head of its column or what it is (a link, a picture, a
-price).
+own; without a class that a person gave, entries of a list, rows of a table and boxes in the same box are blocks, too.
+The blocks that hold most of the page's text are the ones that the page is there for; where those are groups of blocks,
+what is in the groups. Others among them, such as advertisements, are told apart by what they lack. What stands in the
+same place of most blocks, and is not the same everywhere, is a field: named after its class, its tag, the head of its
+column or what it is (a link, a picture, a price).
 
 How it fails: None where nothing repeats, or where no field tells the blocks apart. The work is bounded by the number of
 elements and blocks that are looked at.
@@ -15,6 +16,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
+from unicodedata import combining, normalize
 
 import msgspec
 from turbohtml import Element
@@ -40,7 +43,13 @@ _PLAIN = {
     "small",
     "span",
 }  # without a class they count where they hold a price, or are alone
+_BLOCKS = frozenset(
+    ("a", "article", "blockquote", "div", "dl", "li", "section", "tr")
+)  # and elements of the site's own
 _UNNAMED = ("article", "blockquote", "dl", "li", "tr")  # blocks that need no class
+_BEST = 8  # candidates that are looked at closely
+_INNER = 0.7  # share of the text of groups that blocks in them must hold
+_MANY = 0.5  # share of like elements that must be blocks, where some are not
 _WORD = re.compile(r"[a-z]+")
 _COLUMN = re.compile(r"td:nth-child\((\d+)\)")
 
@@ -65,39 +74,92 @@ class Blocks(msgspec.Struct, frozen=True):
         return "link" if "link" in unique else unique[0] if unique else None
 
 
+class _Group(msgspec.Struct, frozen=True):
+    """Elements that are alike, and how much text they hold."""
+
+    selector: str
+    elements: tuple[Element, ...]
+    letters: float
+
+    @property
+    def rank(self) -> tuple[float, bool]:
+        return self.letters, "." in self.selector.rpartition(" ")[2]
+
+
 def best_blocks(page: Page) -> Blocks | None:
     """The blocks that the page is most likely there for; None when nothing repeats."""
-    groups: dict[tuple[Element, str], list[Element]] = {}
-    for found in page.css("article, div, li, section, tr, blockquote, dl")[:_MOST_ELEMENTS]:
-        element = found.root
-        if isinstance(element, Element) and isinstance(element.parent, Element):
+    groups = sorted(_groups(page), key=lambda group: group.rank, reverse=True)[:_BEST]
+    for group in groups:
+        inner = [other for other in groups if _is_inside(other, group)]
+        for candidate in (*inner, group):
+            blocks = _blocks(page, candidate)
+            if blocks is not None:
+                return blocks
+    return None
+
+
+def _groups(page: Page) -> Iterator[_Group]:
+    tree = page.tree
+    if tree is None:
+        return
+    alike: dict[tuple[Element, str], list[Element]] = {}
+    likely = (one for one in tree.select("*") if one.tag in _BLOCKS or "-" in one.tag)
+    for element in islice(likely, _MOST_ELEMENTS):
+        if isinstance(element.parent, Element):
             for selector in _block_selectors(element):
-                groups.setdefault((element.parent, selector), []).append(element)
+                alike.setdefault((element.parent, selector), []).append(element)
                 if isinstance(element.parent.parent, Element):
-                    groups.setdefault((element.parent.parent, selector), []).append(element)
-    ranked = []
-    for (_, selector), elements in groups.items():
+                    alike.setdefault((element.parent.parent, selector), []).append(element)
+    for (_, selector), elements in alike.items():
         if len(elements) >= _FEWEST and not in_margin(elements[0]):
             sizes = [len(" ".join(one.text[: 2 * _LONGEST].split())) for one in elements[:_MOST_BLOCKS]]
             fewest = _SHORTEST_ROW if elements[0].tag == "tr" else _SHORTEST
             if max(sizes) <= _LONGEST and sum(sizes) / len(sizes) >= fewest:
-                named = "." in selector.rpartition(" ")[2]
-                ranked.append((sum(sizes) / len(sizes) * len(elements), named, selector, elements))
-    for _, _, selector, elements in sorted(ranked, key=lambda one: one[:2], reverse=True)[:5]:
-        everywhere = len(page.css(selector))
-        if everywhere > 1.2 * len(elements):
-            continue
-        blocks = Blocks(selector, everywhere, tuple(_fields(elements[:_MOST_BLOCKS])))
-        if len(blocks.fields) >= 2 and blocks.key is not None:
-            return blocks
+                yield _Group(selector, tuple(elements), sum(sizes) / len(sizes) * len(elements))
+
+
+def _is_inside(inner: _Group, outer: _Group) -> bool:
+    """True when the outer elements are groups of the inner ones: they hold several each, and most of the text."""
+    if len(inner.elements) < 2 * len(outer.elements) or inner.letters < _INNER * outer.letters:
+        return False
+    around = set(outer.elements)
+    return all(any(one in around for one in islice(each.ancestors, 6)) for each in inner.elements[:_MOST_BLOCKS])
+
+
+def _blocks(page: Page, group: _Group) -> Blocks | None:
+    """The elements as blocks: all of them, or those that have what most of them have; None where no field tells them
+    apart."""
+    blocks = _told_apart(page, group.selector, group.elements)
+    if blocks is not None:
+        return blocks
+    elements = group.elements[:_MOST_BLOCKS]
+    held = Counter(selector for one in elements for selector in dict.fromkeys(_selectors_in(one)))
+    for selector, count in held.most_common(_BEST):
+        if _MANY * len(elements) <= count < len(elements) and count >= _FEWEST:
+            some = tuple(one for one in group.elements if one.select_one(selector) is not None)
+            blocks = _told_apart(page, f"{group.selector}:has({selector})", some)
+            if blocks is not None:
+                return blocks
     return None
+
+
+def _told_apart(page: Page, selector: str, elements: tuple[Element, ...]) -> Blocks | None:
+    everywhere = len(page.css(selector))
+    if everywhere > 1.2 * len(elements):
+        return None
+    blocks = Blocks(selector, everywhere, tuple(_fields(list(elements[:_MOST_BLOCKS]))))
+    return blocks if len(blocks.fields) >= 2 and blocks.key is not None else None
 
 
 def _block_selectors(element: Element) -> list[str]:
     """Selectors of elements like this one: by its class, else by its tag and the nearest name around it."""
+    if "-" in element.tag:
+        return [element.tag]
     if names := stable_classes(element)[:3]:
         return [f"{element.tag}.{name}" for name in names]
-    if element.tag not in _UNNAMED or (element.tag == "tr" and element.select_one("td") is None):
+    if element.tag not in _UNNAMED:
+        return [path] if element.tag != "a" and (path := _path(element)) else []
+    if element.tag == "tr" and element.select_one("td") is None:
         return []
     own = "tr:has(td)" if element.tag == "tr" else element.tag
     around = element.parent
@@ -108,9 +170,24 @@ def _block_selectors(element: Element) -> list[str]:
     return [own]
 
 
+def _path(element: Element) -> str:
+    """The way to boxes without a name, from the nearest element that has one: "main > div > div"; "" if that is far."""
+    steps, around = [element.tag], element.parent
+    while isinstance(around, Element) and len(steps) <= 4:
+        names = stable_classes(around)
+        if names or around.tag in ("main", "body"):
+            return " > ".join([f".{names[0]}" if names else around.tag, *reversed(steps)])
+        steps.append(around.tag)
+        around = around.parent
+    return ""
+
+
 def _fields(blocks: list[Element]) -> Iterator[BlockField]:
     """The fields of the blocks, in the order in which the first block has them."""
     columns = _heads(blocks[0]) if blocks[0].tag == "tr" else []
+    if blocks[0].tag == "a":  # the block itself is the link
+        links = {one.attr("href") for one in blocks}
+        yield BlockField("link", '{ css = ":scope::attr(href)", type = "url" }', len(links - {None}) == len(blocks))
     selectors = Counter(selector for block in blocks for selector in dict.fromkeys(_selectors_in(block)))
     taken: set[str] = set()
     shown: set[tuple[str, ...]] = set()
@@ -137,6 +214,9 @@ def _fields(blocks: list[Element]) -> Iterator[BlockField]:
         taken.add(name)
         shown.add(tuple(values))
         yield BlockField(name, _rule(selector, attribute, told, many=many), distinct == len(blocks) and not many)
+    texts = tuple(_value(block.select("a")[:1], None) for block in blocks)
+    if "title" not in taken and texts not in shown and all(texts) and len(set(texts)) >= _DIFFERENT * len(texts):
+        yield BlockField("title", '{ css = "a" }', len(set(texts)) == len(texts))
 
 
 def _heads(row: Element) -> list[str]:
@@ -148,7 +228,12 @@ def _heads(row: Element) -> list[str]:
         return []
     first = next((one for one in table.select("tr")[:3] if one.select_one("th") is not None), None)
     cells = first.select("th")[:50] if first is not None else []
-    return ["_".join(_WORD.findall(cell.text[:60].lower())[:3]) for cell in cells]
+    return ["_".join(_WORD.findall(_plain(cell.text[:60]))[:3]) for cell in cells]
+
+
+def _plain(text: str) -> str:
+    """Small letters without marks: "Größe" gives "grosse"."""
+    return "".join(char for char in normalize("NFKD", text.casefold()) if not combining(char))
 
 
 def _selectors_in(block: Element) -> Iterator[str]:
