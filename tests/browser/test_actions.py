@@ -8,7 +8,9 @@ import pytest
 
 from gossamer.errors import FetchRefused, TimedOut
 from gossamer.fetch.browser import page_actions
+from gossamer.model.page import Snapshot
 from gossamer.model.route import Action
+from gossamer.parse.page import Page
 from tests.sites.hostile import Call, whole
 
 from .showing import Show
@@ -73,6 +75,25 @@ async def test_a_button_that_is_off_while_it_loads_is_not_gone(site: Show, off: 
     url = site.page(html.replace("more.remove();", f"more.remove(); else {on};"))
     response = await site.get(url, actions=(Action(do="click", selector="#more", until="gone", seconds=5),))
     assert (response.body.count(b"<li"), response.unfinished) == (15, "")
+
+
+async def test_where_clicks_would_lead_is_collected(site: Show) -> None:
+    url = site.page(
+        "<li>one</li><li>two</li><li>three</li><li>four</li><form id=f method=post action=/post></form><script>"
+        "const ways = [() => location.href = '/one', () => open('/two'), () => history.pushState({}, '', '/three'),"
+        "  () => f.submit()];"
+        "document.querySelectorAll('li').forEach((li, at) => li.addEventListener('click', ways[at]));</script>"
+    )
+    site.forget()
+    response = await site.get(url, actions=(Action(do="collect", selector="li"),))
+    page = Page(
+        Snapshot(url=url, requested_url=url, status=200, headers=response.headers, body=response.body, fetched_at=0)
+    )
+    assert page.links() == [site.url(path) for path in ("/one", "/two", "/three")]
+    assert (response.url, response.unfinished) == (url, "")
+    assert [call.path for call in site.site.log] == ["/page"]
+    few = await site.get(url, actions=(Action(do="collect", selector="li", times=2),))
+    assert few.unfinished == "collect li: more than 2 elements"
 
 
 async def test_an_action_that_cannot_be_done_is_named(site: Show) -> None:

@@ -10,7 +10,7 @@ from .download import Download
 from .payload import SAFE_METHODS, Body, Pairs
 from .secret_text import Text, is_secret
 
-ACTIONS = ("click", "fill", "type", "select", "press", "scroll", "wait")
+ACTIONS = ("click", "fill", "type", "select", "press", "scroll", "collect", "wait")
 UNTIL = {"click": "gone", "scroll": "end"}
 MOST_UNTIL = 100  # times that something is done until then, where `times` does not say
 MOMENTS = ("load", "domcontentloaded", "networkidle")
@@ -82,12 +82,14 @@ class ExitOutcome(StrEnum):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing to do on a page before it is read: click, fill, type, select, press, scroll or wait.
+    """One thing to do on a page before it is read: click, fill, type, select, press, scroll, collect or wait.
 
     `selector` names the element; `text` is what is filled in or typed, the option that is selected, the key that is
     pressed, or a part of the address of the request that is waited for; `times` repeats; `seconds` is how long `wait`
     waits (for `selector` or a request at most, where one is named). With `until` a click is made again until its
     element is "gone", and a scroll until the "end", when nothing new came for `seconds`; `times` is the bound then.
+    `collect` clicks every element that `selector` finds, `times` at most, stays on the page, and puts the addresses
+    that the clicks would have led to at its end, as links.
     """
 
     do: str
@@ -100,7 +102,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if self.do not in ACTIONS:
             raise ValueError(f"There is no action {self.do!r}; there is {', '.join(ACTIONS)}.")
-        if self.do in ("click", "fill", "type", "select") and not self.selector:
+        if self.do in ("click", "fill", "type", "select", "collect") and not self.selector:
             raise ValueError(f"The action {self.do} needs a selector: on which element?")
         if self.do in ("type", "select", "press") and not self.text:
             raise ValueError(f"The action {self.do} needs a text.")
@@ -113,7 +115,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def most(self) -> int:
         """How many times it is done at most."""
-        return MOST_UNTIL if self.until and self.times == 1 else self.times
+        return MOST_UNTIL if (self.until or self.do == "collect") and self.times == 1 else self.times
 
 
 class Render(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

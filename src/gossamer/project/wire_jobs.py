@@ -80,7 +80,7 @@ class NoWorker(Transient):
 
 
 class PageAction(Action, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """click, type, press, scroll or wait, as spiders have them."""
+    """click, fill, type, select, press, scroll, collect or wait, as spiders have them."""
 
 
 class PageWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -52,6 +52,40 @@ _READ_PAGE = """(limit => {
 })"""
 
 
+# Where the clicks on elements would lead, as links at the end of the page. To another document nobody goes; an address
+# that scripts put in place of this one is noted, and left again before the next click.
+_COLLECT = """async ([selector, most]) => {
+  const here = location.href, found = new Set(), wait = time => new Promise(done => setTimeout(done, time));
+  const note = url => { const to = new URL(url, document.baseURI);
+    if (/^https?:$/.test(to.protocol) && to.href.split("#")[0] !== here.split("#")[0]) found.add(to.href); };
+  const stay = event => { if (event.destination.sameDocument || !event.cancelable) return;
+    if (!event.formData) note(event.destination.url);
+    event.preventDefault(); };
+  const open = window.open;
+  window.open = url => { note(url); return null; };
+  navigation.addEventListener("navigate", stay);
+  const count = document.querySelectorAll(selector).length;
+  for (let at = 0; at < Math.min(count, most); at++) {
+    document.querySelectorAll(selector)[at]?.click();
+    await wait(20);
+    if (location.href === here) continue;
+    note(location.href);
+    history.back();
+    for (let looks = 0; looks < 50; looks++) {
+      await wait(20);
+      if (location.href === here && document.querySelectorAll(selector).length >= count) break;
+    }
+  }
+  await wait(100);
+  navigation.removeEventListener("navigate", stay);
+  window.open = open;
+  const list = document.createElement("nav");
+  for (const url of found) list.append(Object.assign(document.createElement("a"), {href: url, textContent: url}));
+  document.body.append(list);
+  return count > most;
+}"""
+
+
 class Traffic:
     """How many requests a page has under way, and how many it made. Beyond MAX_REQUESTS it gets no more.
 
@@ -184,6 +218,8 @@ async def _act(page: Page, traffic: Traffic, action: Action, settle: float, sinc
             if not more:
                 return ""
         return f"{_told(action)} until {action.until}: not after {action.most} times"
+    if action.do == "collect":
+        return await _collect(page, action)
     for _ in range(max(1, action.times)):
         if action.do == "click":
             await page.locator(_css(action.selector)).first.click(timeout=0)
@@ -212,6 +248,11 @@ async def _act(page: Page, traffic: Traffic, action: Action, settle: float, sinc
         else:
             await asyncio.sleep(action.seconds)
     return ""
+
+
+async def _collect(page: Page, action: Action) -> str:
+    more = await page.evaluate(_COLLECT, [action.selector, action.most])
+    return f"{_told(action)}: more than {action.most} elements" if more is True else ""
 
 
 def _told(action: Action) -> str:
