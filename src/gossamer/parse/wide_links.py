@@ -110,7 +110,7 @@ def _to_documents(tree: Document, element: Element, *, nofollow: bool) -> Iterat
             inner = turbohtml.parse(source[:_LONGEST_FRAME])
             for one in inner.select(_DOCUMENTS)[:MOST_ELEMENTS]:
                 if one.tag != "iframe":  # a frame in a frame in a page is where it ends
-                    yield from _to_documents(inner, one, nofollow)
+                    yield from _to_documents(inner, one, nofollow=nofollow)
         else:
             yield element.attr("src") or ""
     elif tag in ("object", "embed"):
