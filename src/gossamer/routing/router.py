@@ -235,9 +235,9 @@ class PageRoute:
 
     def paid(self, before_send: BeforeSend) -> BeforeSend:
         """What is awaited before every request of the present attempt: the tokens are taken first, then it gets its
-        gate. The direct route takes none."""
+        gate."""
         budget = self._router.budget
-        if budget is None or self.route is DIRECT:
+        if budget is None:
             return before_send
 
         async def pay_first(asked: timedelta | None, elsewhere: str | None = None) -> Gate | None:
@@ -260,8 +260,6 @@ class PageRoute:
 
     async def settle_cost(self, response: Response | None) -> None:
         """The present attempt is over, well or not: what it cost is known now."""
-        if not self._receipts:
-            return
         receipts, self._receipts = self._receipts, []
         received, self._received = self._received, []
         gates, self._gates = self._gates, []
