@@ -27,7 +27,7 @@ from ..project.alerts import (
 )
 from ..project.open import is_crawled, open_project
 from ..units import distance, moment, parse_duration, visible
-from .app import app, err, fail, open_crawled, out, run_async, settings_with
+from .app import app, ask, ask_at, err, fail, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
 
 alerts_app = typer.Typer(help="What is amiss: list, explain, silence; try channels out.", no_args_is_help=True)
@@ -43,15 +43,10 @@ def list_verb(
     as_json: JsonOption = False,
 ) -> None:
     """List the alerts that fire, are pending, or were resolved within a day; and the silences."""
-    settings = settings_with()
-
-    async def find() -> tuple[AlertList, float]:
-        if not is_crawled(settings):
-            return AlertList(watched=False, alerts=[], silences=[], channels=list(settings.channels)), 0.0
-        async with open_crawled(settings) as project:
-            return await list_alerts(project, state), project.clock.now()
-
-    found, now = run_async(find())
+    found, now = ask_at(
+        lambda project: list_alerts(project, state),
+        empty=lambda settings: AlertList(watched=False, alerts=[], silences=[], channels=list(settings.channels)),
+    )
     if as_json:
         print_json(found)
         return
@@ -168,13 +163,7 @@ def unsilence_verb(
     id: Annotated[str, typer.Argument(metavar="ID", help="As `gossamer alerts list` shows it.")],
 ) -> None:
     """End a silence. What fires is told."""
-    settings = settings_with()
-
-    async def work() -> None:
-        async with open_crawled(settings) as project:
-            await unsilence(project, id)
-
-    run_async(work())
+    ask(lambda project: unsilence(project, id))
     out.print(f"{id} is ended.", markup=False)
 
 

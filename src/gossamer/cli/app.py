@@ -8,7 +8,7 @@ import gc
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ..clock import SystemClock
 from ..errors import GossamerError, Misconfigured
 from ..settings import Settings, load
 from ..units import parse_duration, visible
@@ -198,6 +199,27 @@ async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
         for warning in project.old_copies:
             err.print(Text(f"Warning: {visible(warning)}", style="yellow"))
         yield project
+
+
+def ask_at(work: Callable[[Project], Awaitable[T]], *, empty: Callable[[Settings], T] | None = None) -> tuple[T, float]:
+    """What `work` returns for the project that is here, and the time by its clock. Where nothing has been crawled yet,
+    `empty` makes the answer, and no file; without it Misconfigured is raised."""
+    settings = settings_with()
+
+    async def asked() -> tuple[T, float]:
+        from ..project.open import is_crawled
+
+        if empty is not None and not is_crawled(settings):
+            return empty(settings), SystemClock().now()
+        async with open_crawled(settings) as project:
+            return await work(project), project.clock.now()
+
+    return run_async(asked())
+
+
+def ask(work: Callable[[Project], Awaitable[T]], *, empty: Callable[[Settings], T] | None = None) -> T:
+    """As `ask_at`, without the time."""
+    return ask_at(work, empty=empty)[0]
 
 
 def settings_with(**flags: Any) -> Settings:

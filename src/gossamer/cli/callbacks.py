@@ -11,7 +11,6 @@ from ..errors import Misconfigured
 from ..project.alert_channels import OWNER as ALERTS_OWNER
 from ..project.callbacks import (
     MESSAGES,
-    CallbackDetail,
     CallbackState,
     CallbackView,
     SecretView,
@@ -22,8 +21,8 @@ from ..project.callbacks import (
     show_callback,
 )
 from ..project.keys import LOCAL, list_keys
-from ..project.open import Project, is_crawled
-from .app import app, err, open_crawled, out, run_async, settings_with
+from ..project.open import Project
+from .app import app, ask, err, open_crawled, out, run_async, settings_with
 from .layout import Column, number, print_json, print_table
 
 callbacks_app = typer.Typer(help="Callbacks of jobs: list, show, send again.", no_args_is_help=True)
@@ -40,15 +39,7 @@ def list_verb(
     as_json: JsonOption = False,
 ) -> None:
     """List callbacks: open ones first, then the newest."""
-    settings = settings_with()
-
-    async def find() -> list[CallbackView]:
-        if not is_crawled(settings):
-            return []
-        async with open_crawled(settings) as project:
-            return await list_callbacks(project, state=state, limit=limit)
-
-    found = run_async(find())
+    found = ask(lambda project: list_callbacks(project, state=state, limit=limit), empty=lambda settings: [])
     if as_json:
         print_json(found)
         return
@@ -69,13 +60,7 @@ def _answer(one: CallbackView) -> str | None:
 @callbacks_app.command("show")
 def show_verb(id: IdArgument) -> None:
     """Show a callback with what is sent, as JSON."""
-    settings = settings_with()
-
-    async def find() -> CallbackDetail | None:
-        async with open_crawled(settings) as project:
-            return await show_callback(project, id)
-
-    found = run_async(find())
+    found = ask(lambda project: show_callback(project, id))
     if found is None:
         raise Misconfigured(f"There is no callback {id}. `gossamer callbacks list` lists them.")
     print_json(found)
@@ -84,13 +69,7 @@ def show_verb(id: IdArgument) -> None:
 @callbacks_app.command("replay")
 def replay_verb(id: IdArgument, as_json: JsonOption = False) -> None:
     """Send a callback again, with the same id. A running server delivers it."""
-    settings = settings_with()
-
-    async def again() -> CallbackView:
-        async with open_crawled(settings) as project:
-            return await replay_callback(project, id)
-
-    found = run_async(again())
+    found = ask(lambda project: replay_callback(project, id))
     if as_json:
         print_json(found)
         return

@@ -22,10 +22,9 @@ from ..project.dead_letters import (
     replay_letters,
     show_letters,
 )
-from ..project.open import is_crawled
 from ..project.story import tries
 from ..units import distance, many, moment, visible
-from .app import app, err, open_crawled, out, run_async, settings_with
+from .app import app, ask, ask_at, err, open_crawled, out, run_async, settings_with
 from .layout import (
     Column,
     advise,
@@ -63,16 +62,12 @@ def list_verb(
     as_json: JsonOption = False,
 ) -> None:
     """List dead letters, and how many there are for each reason."""
-    settings = settings_with()
     choice = DeadLetterChoice(job=job, reason=reason, domain=domain)
 
-    async def find() -> tuple[DeadLetterPage, float]:
-        if not is_crawled(settings):
-            return DeadLetterPage(total=0, by_reason={}, letters=[]), 0.0
-        async with open_crawled(settings) as project:
-            return await list_letters(project, choice, limit=limit), project.clock.now()
-
-    page, now = run_async(find())
+    page, now = ask_at(
+        lambda project: list_letters(project, choice, limit=limit),
+        empty=lambda settings: DeadLetterPage(total=0, by_reason={}, letters=[]),
+    )
     if as_json:
         print_json(page)
     elif page.letters:
@@ -177,13 +172,7 @@ def replay_verb(
 ) -> None:
     """Try dead letters again. Pages that could not be parsed are parsed from the archive, the others are queued."""
     choice = _chosen("replay", target, reason, domain, job, everything)
-    settings = settings_with()
-
-    async def replay() -> Replayed:
-        async with open_crawled(settings) as project:
-            return await replay_letters(project, choice, fetch=fetch, spider=spider, crawled_as=crawled_as)
-
-    replayed = run_async(replay())
+    replayed = ask(lambda project: replay_letters(project, choice, fetch=fetch, spider=spider, crawled_as=crawled_as))
     if not replayed.matched:
         _nothing_matches()
     _print_replayed(replayed)
@@ -247,23 +236,13 @@ def purge_verb(
 ) -> None:
     """Forget dead letters for good. Their raw pages and attempts stay in the store."""
     choice = _chosen("purge", target, reason, domain, job, everything)
-    settings = settings_with()
-
-    async def count() -> int:
-        async with open_crawled(settings) as project:
-            return await count_letters(project, choice)
-
-    async def purge() -> int:
-        async with open_crawled(settings) as project:
-            return await purge_letters(project, choice)
-
-    meant = run_async(count())
+    meant = ask(lambda project: count_letters(project, choice))
     if not meant:
         _nothing_matches()
     if not yes and sys.stdin.isatty() and not typer.confirm(f"Forget {many(meant, 'dead letter')} for good?", err=True):
         err.print("Nothing was changed.")
         raise typer.Exit(1)
-    out.print(f"{many(run_async(purge()), 'dead letter')} forgotten.")
+    out.print(f"{many(ask(lambda project: purge_letters(project, choice)), 'dead letter')} forgotten.")
 
 
 def _chosen(

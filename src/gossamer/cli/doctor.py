@@ -13,9 +13,9 @@ from rich.text import Text
 
 from ..errors import Misconfigured
 from ..project.open import migrate_records
-from ..project.retention import PruneAges, Pruned, count_prunable_jobs, prune
+from ..project.retention import PruneAges, count_prunable_jobs, prune
 from ..units import many, parse_duration, size, visible
-from .app import app, err, open_crawled, out, run_async, settings_with
+from .app import app, ask, err, out, run_async, settings_with
 from .layout import print_json
 
 if TYPE_CHECKING:
@@ -93,7 +93,6 @@ def prune_verb(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before jobs are forgotten.")] = False,
 ) -> None:
     """Make room: forget attempts, raw pages and jobs of some age. Records and their history stay."""
-    settings = settings_with()
     ages = PruneAges(
         attempts=_age("--attempts", attempts),
         pages=_age("--pages", pages),
@@ -103,20 +102,12 @@ def prune_verb(
     if ages == PruneAges():
         raise Misconfigured("Say what may go: gossamer prune --attempts 90d --pages 30d --jobs 30d")
 
-    async def count() -> int:
-        async with open_crawled(settings) as project:
-            return await count_prunable_jobs(project, ages)
-
-    async def work() -> Pruned:
-        async with open_crawled(settings) as project:
-            return await prune(project, ages)
-
     if (ages.jobs is not None or ages.dead is not None) and not yes and sys.stdin.isatty():
-        meant = run_async(count())
+        meant = ask(lambda project: count_prunable_jobs(project, ages))
         if meant and not typer.confirm(f"Forget {many(meant, 'job')} for good? Records stay.", err=True):
             err.print("Nothing was changed.")
             raise typer.Exit(1)
-    pruned = run_async(work())
+    pruned = ask(lambda project: prune(project, ages))
     if pruned.attempts is not None:
         what = many(pruned.attempts, "attempt or visit", "attempts and visits")
         out.print(f"attempts  {what} older than {attempts} deleted", markup=False)

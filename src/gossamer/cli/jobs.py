@@ -28,11 +28,11 @@ from ..project.jobs import (
     view_of,
     window_words,
 )
-from ..project.open import is_crawled, nothing_crawled
+from ..project.open import nothing_crawled
 from ..project.status import SITES_SHOWN, JobDetail, JobStatus, ProjectStatus, SiteStatus, job_status, project_status
 from ..settings import Settings
 from ..units import distance, many, moment, span, visible
-from .app import app, err, open_crawled, out, run_async, settings_with
+from .app import app, ask, ask_at, err, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, in_words, number, print_facts, print_json, print_table
 
 JOBS_SHOWN = 20
@@ -57,24 +57,15 @@ def status_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Where every job stands; with JOB, everything about that one."""
-    settings = settings_with()
-
-    async def find_all() -> tuple[ProjectStatus, float]:
-        if not is_crawled(settings):
-            return ProjectStatus(jobs=[], total=0), 0.0
-        async with open_crawled(settings) as project:
-            return await project_status(project, limit=_shown(limit, as_json)), project.clock.now()
-
-    async def find(wanted: str) -> tuple[JobDetail, float]:
-        async with open_crawled(settings) as project:
-            return await job_status(project, wanted), project.clock.now()
-
     if job is not None:
-        detail, now = run_async(find(job))
+        detail, now = ask_at(lambda project: job_status(project, job))
         print_json(detail) if as_json else _print_detail(detail, now)
         return
-    status, now = run_async(find_all())
-    print_json(status.jobs) if as_json else _print_status(settings, status, now)
+    status, now = ask_at(
+        lambda project: project_status(project, limit=_shown(limit, as_json)),
+        empty=lambda settings: ProjectStatus(jobs=[], total=0),
+    )
+    print_json(status.jobs) if as_json else _print_status(settings_with(), status, now)
 
 
 def _shown(limit: int | None, as_json: bool) -> int | None:
@@ -252,14 +243,10 @@ def list_verb(
     """List the jobs, with what came of each and how fast it was."""
     settings = settings_with()
 
-    async def find() -> tuple[JobPage, float]:
-        if not is_crawled(settings):
-            return JobPage([], 0), 0.0
-        async with open_crawled(settings) as project:
-            page = await list_jobs(project, schedule=schedule, limit=_shown(limit, as_json))
-            return page, project.clock.now()
-
-    page, now = run_async(find())
+    page, now = ask_at(
+        lambda project: list_jobs(project, schedule=schedule, limit=_shown(limit, as_json)),
+        empty=lambda settings: JobPage([], 0),
+    )
     if as_json:
         print_json(page.jobs)
     elif page.jobs:
@@ -305,13 +292,7 @@ def rate_words(per_second: float) -> str:
 @job_app.command("show")
 def show_verb(job: JobArgument, as_json: JsonOption = False) -> None:
     """Show one job: its counts, how fast it is, and how long it may still take."""
-    settings = settings_with()
-
-    async def find() -> tuple[JobView, float]:
-        async with open_crawled(settings) as project:
-            return await show_job(project, job), project.clock.now()
-
-    view, now = run_async(find())
+    view, now = ask_at(lambda project: show_job(project, job))
     if as_json:
         print_json(view)
     else:
@@ -375,34 +356,24 @@ def _time_to_go(job: JobView) -> str:
 @job_app.command("pause")
 def pause_verb(job: JobArgument) -> None:
     """Hand out nothing more of a job, to any worker. Pages in hand are finished."""
-    settings = settings_with()
-
-    async def pause() -> str:
-        async with open_crawled(settings) as project:
-            done = await pause_job(project, job)
-        if not done.changed:
-            return f"{done.id} is paused already."
-        return (
+    done = ask(lambda project: pause_job(project, job))
+    words = f"{done.id} is paused already."
+    if done.changed:
+        words = (
             f"{done.id} is paused. {many(done.counts.leased, 'page')} in hand will be finished, "
             f"{done.counts.queued + done.counts.waiting:,} wait. Go on with: gossamer job resume {done.id}"
         )
-
-    out.print(visible(run_async(pause())), markup=False)
+    out.print(visible(words), markup=False)
 
 
 @job_app.command("resume")
 def resume_verb(job: JobArgument) -> None:
     """Let a paused job go on."""
-    settings = settings_with()
-
-    async def resume() -> str:
-        async with open_crawled(settings) as project:
-            done = await resume_job(project, job)
-        if not done.changed:
-            return f"{done.id} is not paused."
-        return f"{done.id} goes on, with {many(done.counts.open, 'open page')}. Workers take it up within seconds."
-
-    out.print(visible(run_async(resume())), markup=False)
+    done = ask(lambda project: resume_job(project, job))
+    words = f"{done.id} is not paused."
+    if done.changed:
+        words = f"{done.id} goes on, with {many(done.counts.open, 'open page')}. Workers take it up within seconds."
+    out.print(visible(words), markup=False)
 
 
 @job_app.command("cancel")
@@ -422,13 +393,10 @@ def cancel_verb(
         err.print("Nothing was changed.")
         raise typer.Exit(1)
 
-    async def cancel() -> str:
-        async with open_crawled(settings) as project:
-            done = await cancel_job(project, view.id)
-        rest = f", {done.counts.open:,} of them by workers beside their work" if done.counts.open else ""
-        return (
-            f"{done.id} is cancelled: {done.counts.settled:,} of {many(view.total, 'page')} had been settled, "
-            f"the others are dropped{rest}. What it has stored stays."
-        )
-
-    out.print(visible(run_async(cancel())), markup=False)
+    done = ask(lambda project: cancel_job(project, view.id))
+    rest = f", {done.counts.open:,} of them by workers beside their work" if done.counts.open else ""
+    words = (
+        f"{done.id} is cancelled: {done.counts.settled:,} of {many(view.total, 'page')} had been settled, "
+        f"the others are dropped{rest}. What it has stored stays."
+    )
+    out.print(visible(words), markup=False)

@@ -16,7 +16,6 @@ from ..project.records import (
     FaultyRecord,
     FieldChange,
     ItemShape,
-    QualityScore,
     RecordDifference,
     RecordVersion,
     RecordVersions,
@@ -30,7 +29,7 @@ from ..project.records import (
 )
 from ..settings import Settings
 from ..units import many, moment, visible
-from .app import app, err, open_crawled, out, run_async, settings_with
+from .app import app, ask, err, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, print_json, print_table
 
 RECORDS_SHOWN = 10
@@ -55,13 +54,8 @@ def history_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Show every version of a record: when it changed, in which job, and what."""
-    settings = settings_with()
-
-    async def find() -> list[RecordVersions]:
-        async with open_crawled(settings) as project:
-            return await history(project, key, type=type, site=site, limit=None if as_json else RECORDS_SHOWN + 1)
-
-    found = run_async(find())
+    most = None if as_json else RECORDS_SHOWN + 1
+    found = ask(lambda project: history(project, key, type=type, site=site, limit=most))
     if as_json:
         print_json(found)
     else:
@@ -205,11 +199,7 @@ def quality_verb(
         _list_faulty(settings, spider, days, as_json)
         return
 
-    async def find() -> list[QualityScore]:
-        async with open_crawled(settings) as project:
-            return await quality(project, spider, days=days)
-
-    scores = run_async(find())
+    scores = ask(lambda project: quality(project, spider, days=days))
     if as_json:
         print_json(scores)
         return
@@ -278,13 +268,7 @@ def schemas_verb(
     as_json: JsonOption = False,
 ) -> None:
     """List the shapes that items had over time: which fields, of which types."""
-    settings = settings_with()
-
-    async def find() -> list[ItemShape]:
-        async with open_crawled(settings) as project:
-            return await schemas(project, type)
-
-    found = run_async(find())
+    found = ask(lambda project: schemas(project, type))
     if as_json:
         print_json(found)
         return

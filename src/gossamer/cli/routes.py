@@ -13,12 +13,11 @@ from typer.core import TyperGroup
 from ..clock import SystemClock
 from ..errors import InvalidUrl, Misconfigured
 from ..model.url import site_of, typed_url
-from ..project.open import is_crawled
 from ..project.proxies import ExitTrial, ExitView, PoolView, proxy_pools, reset_exits, try_exits, untouched_pools
 from ..project.routes import BudgetView, RouteReport, SiteRoute, reset_routes, route_report, untouched_routes
 from ..settings import Settings
 from ..units import distance, many, moment, seconds_of, setting_text, size, span, visible
-from .app import allow_local, app, err, open_crawled, out, run_async, settings_with
+from .app import allow_local, app, ask, ask_at, err, out, run_async, settings_with
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
 
 SITES_SHOWN = 50
@@ -55,22 +54,16 @@ def show_routes_verb(
     as_json: JsonOption = False,
 ) -> None:
     """The route that the pages of each site begin with and why, and what was spent of the budgets."""
-    settings = settings_with()
     wanted = _typed_site(site) if site is not None else None
-
-    async def find() -> tuple[RouteReport, float]:
-        if not is_crawled(settings):  # looking must not create files
-            now = SystemClock().now()
-            return untouched_routes(settings, wanted, now=now), now
-        async with open_crawled(settings) as project:
-            return await route_report(project, wanted, limit=limit), project.clock.now()
-
-    found, now = run_async(find())
+    found, now = ask_at(
+        lambda project: route_report(project, wanted, limit=limit),
+        empty=lambda settings: untouched_routes(settings, wanted, now=SystemClock().now()),
+    )
     if as_json:
         print_json(found)
         return
     if wanted is not None:
-        _show_site(settings, wanted, found, now)
+        _show_site(settings_with(), wanted, found, now)
     else:
         _show_sites(found, now)
     _show_budgets(found)
@@ -87,14 +80,9 @@ def reset_routes_verb(
     """Forget what was learned: the next pages begin at the cheapest route again. Budgets stay as they are."""
     if (site is None) != everything:
         raise Misconfigured("Say which: gossamer routes reset SITE, or --all for every site.")
-    settings = settings_with()
     wanted = _typed_site(site) if site is not None else None
 
-    async def reset() -> int:
-        async with open_crawled(settings) as project:
-            return await reset_routes(project, wanted)
-
-    count = run_async(reset())
+    count = ask(lambda project: reset_routes(project, wanted))
     if not count:
         which = wanted or "any site"
         err.print(f"Nothing was learned about {which}. `gossamer routes` shows what there is.", markup=False)
@@ -205,15 +193,9 @@ def show_proxies_verb(
     as_json: JsonOption = False,
 ) -> None:
     """The health of every exit: does it rest, how often did it succeed, what did it carry, and what did that cost?"""
-    settings = settings_with()
-
-    async def find() -> tuple[list[PoolView], float]:
-        if not is_crawled(settings):  # looking must not create files
-            return untouched_pools(settings, pool), SystemClock().now()
-        async with open_crawled(settings) as project:
-            return await proxy_pools(project, pool), project.clock.now()
-
-    pools, now = run_async(find())
+    pools, now = ask_at(
+        lambda project: proxy_pools(project, pool), empty=lambda settings: untouched_pools(settings, pool)
+    )
     if as_json:
         print_json(pools)
         return
@@ -256,13 +238,8 @@ def check_proxies_verb(
 @proxies_app.command("reset")
 def reset_proxies_verb(pool: PoolArgument = None) -> None:
     """End the rests of all exits and forget their health; workers that run notice it within seconds."""
-    settings = settings_with()
-
-    async def reset() -> int:
-        async with open_crawled(settings) as project:
-            return await reset_exits(project, pool)
-
-    out.print(f"{many(run_async(reset()), 'exit')} forgotten: all are as good as new.", markup=False)
+    count = ask(lambda project: reset_exits(project, pool))
+    out.print(f"{many(count, 'exit')} forgotten: all are as good as new.", markup=False)
 
 
 def _show_pools(pools: Sequence[PoolView]) -> None:

@@ -12,10 +12,10 @@ import typer
 from rich.text import Text
 
 from ..errors import Misconfigured
-from ..project.keys import AuditView, KeyView, NewKey, add_key, audit_lines, list_keys, revoke_key
-from ..project.open import is_crawled, open_project
+from ..project.keys import NewKey, add_key, audit_lines, list_keys, revoke_key
+from ..project.open import open_project
 from ..units import many, parse_duration, visible
-from .app import app, err, fail, open_crawled, out, run_async, settings_with
+from .app import app, ask, err, fail, out, run_async, settings_with
 from .layout import Column, print_json, print_table
 from .worker import JsonLogsOption, QuietOption, Voice
 
@@ -117,15 +117,7 @@ def _span(text: str | None) -> timedelta | None:
 @keys_app.command("list")
 def list_verb(as_json: JsonOption = False) -> None:
     """List the keys, without their secrets."""
-    settings = settings_with()
-
-    async def find() -> list[KeyView]:
-        if not is_crawled(settings):
-            return []
-        async with open_crawled(settings) as project:
-            return await list_keys(project)
-
-    found = run_async(find())
+    found = ask(list_keys, empty=lambda settings: [])
     if as_json:
         print_json(found)
         return
@@ -148,13 +140,7 @@ def revoke_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Make a key open nothing any more, from now on."""
-    settings = settings_with()
-
-    async def revoke() -> KeyView:
-        async with open_crawled(settings) as project:
-            return await revoke_key(project, key)
-
-    done = run_async(revoke())
+    done = ask(lambda project: revoke_key(project, key))
     if as_json:
         print_json(done)
         return
@@ -171,15 +157,7 @@ def audit_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Who changed what over HTTP, the newest first."""
-    settings = settings_with()
-
-    async def find() -> list[AuditView]:
-        if not is_crawled(settings):
-            return []
-        async with open_crawled(settings) as project:
-            return await audit_lines(project, key=key, limit=limit)
-
-    found = run_async(find())
+    found = ask(lambda project: audit_lines(project, key=key, limit=limit), empty=lambda settings: [])
     if as_json:
         print_json(found)
         return

@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..project.open import is_crawled
-from ..project.sessions import SessionDetail, SessionView, clear_sessions, list_sessions, session_detail
+from ..project.sessions import SessionView, clear_sessions, list_sessions, session_detail
 from ..units import distance, many, visible
-from .app import allow_local, app, err, fail, open_crawled, out, run_async, settings_with
+from .app import allow_local, app, ask, ask_at, err, fail, out, run_async, settings_with
 from .layout import Column, heading, number, print_json, print_table
 from .progress import Warnings
 
@@ -36,15 +35,7 @@ def list_verb(
     as_json: JsonOption = False,
 ) -> None:
     """List the sessions: who is logged in, how often, and whose login fails."""
-    settings = settings_with()
-
-    async def find() -> tuple[list[SessionView], float]:
-        if not is_crawled(settings):
-            return [], 0.0
-        async with open_crawled(settings) as project:
-            return await list_sessions(project, spider), project.clock.now()
-
-    sessions, now = run_async(find())
+    sessions, now = ask_at(lambda project: list_sessions(project, spider), empty=lambda settings: [])
     if as_json:
         print_json(sessions)
         return
@@ -75,13 +66,7 @@ def show_verb(
     wanted: Annotated[str, typer.Argument(metavar="SESSION", help=WANTED)], as_json: JsonOption = False
 ) -> None:
     """Show one session: its login, the names of its cookies and headers. Values are never shown."""
-    settings = settings_with()
-
-    async def find() -> SessionDetail:
-        async with open_crawled(settings) as project:
-            return await session_detail(project, wanted)
-
-    found = run_async(find())
+    found = ask(lambda project: session_detail(project, wanted))
     if as_json:
         print_json(found)
         return
@@ -113,17 +98,12 @@ def clear_verb(
     """Forget sessions with all their cookies. The next page of each begins as a new visitor, and logs in."""
     if (wanted is None) != every:
         fail("Name a session or a spider, or say --all.", 2)
-    settings = settings_with()
     question = f"Forget {'every session' if wanted is None else visible(wanted)} with all cookies?"
     if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
         err.print("Nothing was changed.")
         raise typer.Exit(1)
 
-    async def clear() -> list[str]:
-        async with open_crawled(settings) as project:
-            return await clear_sessions(project, wanted)
-
-    gone = run_async(clear())
+    gone = ask(lambda project: clear_sessions(project, wanted))
     out.print(visible(f"{many(len(gone), 'session')} cleared."), markup=False)
 
 

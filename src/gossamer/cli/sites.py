@@ -7,13 +7,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..project.open import is_crawled
 from ..project.sites import (
     CAUSES,
     SORTS,
     OrderView,
     QueuePage,
-    SiteView,
     queue_by_site,
     rest_site,
     resume_site,
@@ -21,7 +19,7 @@ from ..project.sites import (
     slow_site,
 )
 from ..units import distance, many, span, visible
-from .app import app, err, open_crawled, out, run_async, settings_with
+from .app import app, ask, ask_at, err, out
 from .layout import Column, heading, number, print_facts, print_json, print_table
 
 site_app = typer.Typer(help="The queue by site, and why it waits; slow a site down, let it rest, let it go on.")
@@ -49,20 +47,16 @@ def list_verb(
     as_json: JsonOption = False,
 ) -> None:
     """List the sites with open pages of running jobs: how many, and why they wait."""
-    settings = settings_with()
-
-    async def find() -> tuple[QueuePage | None, float]:
-        if not is_crawled(settings):
-            return None, 0.0
-        async with open_crawled(settings) as project:
-            found = await queue_by_site(project, job=job, cause=cause, search=search, sort=sort, limit=limit)
-            return found, project.clock.now()
-
-    page, now = run_async(find())
+    page, now = ask_at(
+        lambda project: queue_by_site(project, job=job, cause=cause, search=search, sort=sort, limit=limit),
+        empty=lambda settings: QueuePage(
+            sites=[], total=0, open=0, queued=0, waiting=0, leased=0, by_cause={}, next=None
+        ),
+    )
     if as_json:
-        print_json(page or QueuePage(sites=[], total=0, open=0, queued=0, waiting=0, leased=0, by_cause={}, next=None))
+        print_json(page)
         return
-    if page is None or not page.sites:
+    if not page.sites:
         out.print("No site has open pages of a running job.")
         return
     print_table(
@@ -81,13 +75,7 @@ def list_verb(
 @site_app.command("show")
 def show_verb(domain: DomainArgument, as_json: JsonOption = False) -> None:
     """Show all that is known of a site: its pace, its queue, its robots.txt, learned routes, orders."""
-    settings = settings_with()
-
-    async def find() -> tuple[SiteView, float]:
-        async with open_crawled(settings) as project:
-            return await site_view(project, domain), project.clock.now()
-
-    view, now = run_async(find())
+    view, now = ask_at(lambda project: site_view(project, domain))
     if as_json:
         print_json(view)
         return
@@ -129,13 +117,7 @@ def slow_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Slow a site down on all workers, whatever the settings say, until `gossamer site resume`."""
-    settings = settings_with()
-
-    async def change() -> OrderView:
-        async with open_crawled(settings) as project:
-            return await slow_site(project, domain, rate, by=BY)
-
-    _tell(run_async(change()), as_json)
+    _tell(ask(lambda project: slow_site(project, domain, rate, by=BY)), as_json)
 
 
 @site_app.command("rest")
@@ -145,25 +127,13 @@ def rest_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Let a site rest: no worker asks it for anything for that time. Pages in hand are finished."""
-    settings = settings_with()
-
-    async def change() -> OrderView:
-        async with open_crawled(settings) as project:
-            return await rest_site(project, domain, duration, by=BY)
-
-    _tell(run_async(change()), as_json)
+    _tell(ask(lambda project: rest_site(project, domain, duration, by=BY)), as_json)
 
 
 @site_app.command("resume")
 def resume_verb(domain: DomainArgument) -> None:
     """Withdraw what was ordered for a site, and forget the pace that it has taught. Exit code 1 when neither was."""
-    settings = settings_with()
-
-    async def change() -> bool:
-        async with open_crawled(settings) as project:
-            return await resume_site(project, domain)
-
-    if not run_async(change()):
+    if not ask(lambda project: resume_site(project, domain)):
         err.print(Text(f"Nothing was ordered for {visible(domain)}, and no pace was learned."))
         raise typer.Exit(1)
     out.print(Text(f"{visible(domain)} goes on as the settings say."))

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..project.open import is_crawled
 from ..project.spools import SpoolFiles, SpoolView, forget_spools, list_spools, spool_files
 from ..units import distance, many, size, visible
-from .app import app, err, fail, open_crawled, out, run_async, settings_with
+from .app import app, ask, ask_at, err, fail, out, run_async, settings_with
 from .layout import Column, heading, number, print_json, print_table
 from .progress import Warnings
 
@@ -33,14 +33,7 @@ def spool_verb(context: typer.Context) -> None:
 def list_verb(as_json: JsonOption = False) -> None:
     """List the results that wait: where, how many, of which jobs. Also the files of this machine."""
     settings = settings_with()
-
-    async def find() -> tuple[list[SpoolView], float]:
-        if not is_crawled(settings):
-            return [], 0.0
-        async with open_crawled(settings) as project:
-            return await list_spools(project), project.clock.now()
-
-    spools, now = run_async(find())
+    spools, now = ask_at(list_spools, empty=lambda settings: [])
     files = spool_files(settings, (one.name for one in spools))
     if as_json:
         print_json({"waiting": spools, "files": files})
@@ -108,13 +101,7 @@ def forget_verb(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Give up the results of a machine that will not come back. Their jobs can end then, and mark nothing as gone."""
-    settings = settings_with()
-
-    async def find() -> list[SpoolView]:
-        async with open_crawled(settings) as project:
-            return await list_spools(project)
-
-    wanted = [one for one in run_async(find()) if lost in (one.name, one.host, one.worker) and not one.given_up]
+    wanted = [one for one in ask(list_spools) if lost in (one.name, one.host, one.worker) and not one.given_up]
     results = sum(one.results for one in wanted)
     question = (
         f"Give up {many(results, 'result')} on {visible(lost)}? Their pages count as done, and are not fetched again."
@@ -123,11 +110,7 @@ def forget_verb(
         err.print("Nothing was changed.")
         raise typer.Exit(1)
 
-    async def forget() -> list[SpoolView]:
-        async with open_crawled(settings) as project:
-            return await forget_spools(project, lost)
-
-    given_up = run_async(forget())
+    given_up = ask(lambda project: forget_spools(project, lost))
     jobs = ", ".join(sorted({job for one in given_up for job in one.jobs}))
     count = many(sum(one.results for one in given_up), "result")
     out.print(

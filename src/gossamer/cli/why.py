@@ -11,10 +11,10 @@ from rich.text import Text
 from ..model.secret_text import secrets_marked
 from ..model.task import UrlState
 from ..model.url import typed_url
-from ..project.attempts import AttemptFilter, AttemptList, list_attempts
+from ..project.attempts import AttemptFilter, list_attempts
 from ..project.story import RECORDS_SHOWN, AttemptView, JobStory, Story, story_of
 from ..units import many, moment, size, visible
-from .app import app, err, open_crawled, out, run_async, settings_with
+from .app import app, ask, ask_at, err, out
 from .layout import Column, heading, print_facts, print_json, print_message, print_table
 from .request_flags import request_of
 
@@ -42,14 +42,9 @@ def why_verb(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Tell the whole story of a URL, or of one request for it. Exit code 1 when no job knows it."""
-    settings = settings_with()
     request = request_of(typed_url(url), method, header, data, json_data, form, read=secrets_marked)
 
-    async def find() -> tuple[Story, float]:
-        async with open_crawled(settings) as project:
-            return await story_of(project, url, request), project.clock.now()
-
-    story, now = run_async(find())
+    story, now = ask_at(lambda project: story_of(project, url, request))
     if as_json:
         print_json(story)
     elif story.known:
@@ -94,16 +89,11 @@ def attempts_verb(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """List what was tried, the newest first: every attempt for every page, by which route and with what outcome."""
-    settings = settings_with()
     wanted = AttemptFilter(
         job=job, domain=domain, route=route, outcome=outcome, reason=reason, since=since, until=until
     )
 
-    async def find() -> AttemptList:
-        async with open_crawled(settings) as project:
-            return await list_attempts(project, wanted, limit=limit, after=after)
-
-    found = run_async(find())
+    found = ask(lambda project: list_attempts(project, wanted, limit=limit, after=after))
     if as_json:
         print_json(found)
     elif found.attempts:

@@ -21,7 +21,7 @@ from ..model import events
 from ..model.events import EventHub
 from ..monitor.logs import JsonLog
 from ..project.open import Project, is_crawled
-from ..project.scaling import Scaling, bounds_of, scaling
+from ..project.scaling import bounds_of, scaling
 from ..project.spools import SpoolView, list_spools
 from ..project.status import place_of
 from ..project.timetable import SKIPPED
@@ -36,7 +36,7 @@ from ..project.workers import (
     list_workers,
 )
 from ..units import distance, many, moment, size, span, visible
-from .app import app, err, fail, open_crawled, out, run_async, settings_with
+from .app import app, ask, err, fail, open_crawled, out, run_async, settings_with
 from .layout import Column, number, print_json, print_table
 from .progress import Alarms, Warnings
 
@@ -326,13 +326,7 @@ def drain_verb(
     as_json: WorkersJson = False,
 ) -> None:
     """Let a worker finish what it has in hand and end, wherever it runs. No other takes its place."""
-    settings = settings_with()
-
-    async def ask() -> WorkerView:
-        async with open_crawled(settings) as project:
-            return await drain_worker(project, worker)
-
-    asked = run_async(ask())
+    asked = ask(lambda project: drain_worker(project, worker))
     if as_json:
         print_json(asked)
     else:
@@ -400,13 +394,7 @@ def _print_workers(workers: list[WorkerView], now: float) -> None:
 @app.command("scaling")
 def scaling_verb(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
     """Tell what can be fetched now, and how many workers that takes. `gossamer up --autoscale` goes by it."""
-    settings = settings_with()
-
-    async def find() -> Scaling:
-        async with open_crawled(settings) as project:
-            return await scaling(project)
-
-    found = run_async(find())
+    found = ask(scaling)
     if as_json:
         print_json(found)
         return
