@@ -46,7 +46,7 @@ def ticks_of(progress: ScheduleProgress, now: float) -> Iterator[Tick]:
     trigger, first = trigger_of(progress.schedule), progress.created_at
     at: float | None
     match decided(progress, trigger, now):
-        case Fire(due, _):
+        case Fire(due):
             at = due
         case Wait(until, _):
             at = until

@@ -81,7 +81,7 @@ def look(progress: ScheduleProgress, trigger: Trigger, now: float) -> Rest | Ste
     if not progress.paused and _pauses(progress, now):
         return Rest(progress.retry_at)
     match decided(progress, trigger, now):
-        case Fire(due, _, missed):
+        case Fire(due, missed):
             return skipped(progress, progress.waiting_due or due, "paused") if progress.paused else Due(due, missed)
         case Wait(_, since) if since is not None:
             return Step(msgspec.structs.replace(progress, since=since), TickOutcome.NOTED)

@@ -89,7 +89,6 @@ class Fire(msgspec.Struct, frozen=True):
     more than MOST_COUNTED are not told apart."""
 
     due: float
-    next_due: float | None
     missed: int = 0
 
 
@@ -157,9 +156,8 @@ def decide(
     missed = 0
     if following is not None and following <= now:
         earliest, due = due, _latest(trigger, following, now, first, floor)
-        following = _next(trigger, due, first, floor)
         missed = _count(trigger, earliest, due, first, floor)
-    return Fire(due, following, missed)
+    return Fire(due, missed)
 
 
 def is_past(trigger: Trigger, *, last_due: float | None, now: float) -> bool:
