@@ -20,7 +20,7 @@ help: ## this list
 	@echo
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## make .venv with everything: all extras, the tools for tests and types (some 850 MB)
+setup: $(STAMP) ## make .venv with everything: all extras, the tools for tests and types (about 1 GB)
 	@:
 
 $(RUNNABLE): pyproject.toml requirements.lock scripts/setup
