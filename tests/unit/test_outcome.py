@@ -63,6 +63,11 @@ def test_the_worst_that_is_found_gives_the_word_and_all_of_it_is_told(facts, out
     assert all(reason.message for reason in found.reasons)
 
 
+def test_dead_links_are_told_apart_from_pages_that_failed():
+    found = outcome_of(JobFacts(**{**FINE, "dead": {"http-404": 5, "http-410": 1, "parse": 1}}))
+    assert found.reasons[0].message == "1 of 107 pages ended as dead letters (1 parse), beside 6 dead links"
+
+
 def test_some_endings_tell_the_outcome_alone():
     for ending in ("cancelled", "replaced", "limit"):
         told = implied(ending)

@@ -236,8 +236,12 @@ def _dead(facts: JobFacts) -> list[Reason]:
     if not count or facts.failure or (most is not None and count <= most * tried):
         return []
     named = ", ".join(f"{n:,} {reason}" for reason, n in sorted(dead.items(), key=lambda one: -one[1])[:MOST_NAMED])
-    allowed = f", and {most:.3g} of them may" if most is not None else ""
-    return [Reason("dead-letters", f"{count:,} of {many(tried, 'page')} ended as dead letters ({named}){allowed}")]
+    missing = sum(facts.dead.get(reason, 0) for reason in NOT_FOUND)
+    if most is not None:
+        note = f", and {most:.3g} of them may"
+    else:
+        note = f", beside {many(missing, 'dead link')}" if missing else ""
+    return [Reason("dead-letters", f"{count:,} of {many(tried, 'page')} ended as dead letters ({named}){note}")]
 
 
 def _change(facts: JobFacts) -> list[Reason]:
