@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from typing import Annotated, TypeVar
 
 import typer
@@ -43,7 +42,7 @@ from ..project.schedules import (
 )
 from ..project.timetable import SKIPPED, UNREAD, in_zone
 from ..settings import FILE_NAME, ScheduleTable, Settings
-from ..units import Size, distance, many, moment, parse_duration, parse_size, seconds_of, visible
+from ..units import distance, many, moment, parse_duration, parse_size, seconds_of, visible
 from .app import (
     ArgumentOption,
     MaxChangeOption,
@@ -51,6 +50,8 @@ from .app import (
     MinPagesOption,
     MinRecordsOption,
     app,
+    ask,
+    ask_at,
     err,
     out,
     run_async,
@@ -76,7 +77,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 @schedule_app.command("list")
 def list_verb(as_json: JsonOption = False) -> None:
     """List the schedules: what, when, and where each stands."""
-    found = run_async(_list(settings_with()))
+    found = _list()
     if as_json:
         print_json(found.entries)
         return
@@ -103,11 +104,11 @@ def list_verb(as_json: JsonOption = False) -> None:
     _print_notes(found, {"file", "ignored", "withdrawn", "trouble", "last run"})
 
 
-async def _list(settings: Settings, name: str | None = None, *, ticks: int = 0) -> ScheduleList:
-    if not is_crawled(settings):  # looking must not create files
-        return unstarted_schedules(settings, SystemClock().now(), name, ticks=ticks)
-    async with open_project(settings, to_look=True) as project:
-        return await list_schedules(project, name, ticks=ticks)
+def _list(name: str | None = None, *, ticks: int = 0) -> ScheduleList:
+    return ask(
+        lambda project: list_schedules(project, name, ticks=ticks),
+        empty=lambda settings: unstarted_schedules(settings, SystemClock().now(), name, ticks=ticks),
+    )
 
 
 def _next(one: ScheduleView, now: float) -> str:
@@ -148,21 +149,15 @@ def _note(words: str, style: str = "yellow") -> None:
 @schedule_app.command("show")
 def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show one schedule: its definition, where it stands, its last runs and its next ticks."""
-    settings = settings_with()
-
-    async def find() -> tuple[ScheduleDetail, float]:
-        if not is_crawled(settings):
-            now = SystemClock().now()
-            return unstarted_schedule(settings, now, name), now
-        async with open_project(settings, to_look=True) as project:
-            return await show_schedule(project, name), project.clock.now()
-
-    one, now = run_async(find())
+    one, now = ask_at(
+        lambda project: show_schedule(project, name),
+        empty=lambda settings: unstarted_schedule(settings, SystemClock().now(), name),
+    )
     if as_json:
         print_json(one)
         return
     heading(one.name, one.state)
-    print_facts(_facts(settings, one, now))
+    print_facts(_facts(settings_with(), one, now))
     if one.last_runs:
         out.print()
         heading("Last runs")
@@ -229,7 +224,7 @@ def next_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Show the coming ticks, of all schedules in their order."""
-    found = run_async(_list(settings_with(), name, ticks=count))
+    found = _list(name, ticks=count)
     if as_json:
         print_json(found.ticks)
         return
@@ -381,8 +376,8 @@ def add_verb(
         file=file,
         command=command if shell else _words("--command", command),
         shell=True if shell else None,
-        timeout=_duration("--timeout", timeout),
-        max_output=_size("--max-output", max_output),
+        timeout=_value("--timeout", timeout, parse_duration),
+        max_output=_value("--max-output", max_output, parse_size),
         format=form,
         sitemap=sitemap,
         feed=feed,
@@ -392,11 +387,11 @@ def add_verb(
         kind=kind or "",
         arguments=tuple(argument or ()),
         priority=priority,
-        min_age=_duration("--min-age", min_age),
+        min_age=_value("--min-age", min_age, parse_duration),
         limit=limit,
         budget=budget,
-        min_interval=_duration("--min-interval", min_interval),
-        max_interval=_duration("--max-interval", max_interval),
+        min_interval=_value("--min-interval", min_interval, parse_duration),
+        max_interval=_value("--max-interval", max_interval, parse_duration),
         min_records=min_records,
         min_pages=min_pages,
         max_dead_share=max_dead_share,
@@ -450,16 +445,9 @@ def _words(option: str, text: str | None) -> tuple[str, ...] | None:
         raise Misconfigured(f"{option} cannot be taken apart into words: {error}. Mend its quotes.") from error
 
 
-def _duration(option: str, text: str | None) -> timedelta | None:
+def _value(option: str, text: str | None, read: Callable[[str], T]) -> T | None:
     try:
-        return parse_duration(text) if text is not None else None
-    except ValueError as error:
-        raise Misconfigured(f"{option}: {error}.") from error
-
-
-def _size(option: str, text: str | None) -> Size | None:
-    try:
-        return parse_size(text) if text is not None else None
+        return read(text) if text is not None else None
     except ValueError as error:
         raise Misconfigured(f"{option}: {error}.") from error
 
