@@ -114,7 +114,7 @@ def _narrowest(columns: Sequence[Column], lines: list[list[str]]) -> int:
     if index is None:
         return _total(lines)
     words = (cell_len(word) for line in lines for word in line[index].split())
-    least = MIN_FOLD if index == len(columns) - 1 else max(MIN_FOLD, *words)
+    least = MIN_FOLD if index == len(columns) - 1 else max([MIN_FOLD, *words])
     return _total(lines) - max(widths[index] - least, 0)
 
 
