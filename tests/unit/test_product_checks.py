@@ -32,6 +32,11 @@ def test_a_labelled_number_beats_the_number_of_the_group_in_the_address() -> Non
     assert read(html).sku == "77120345"
 
 
+@pytest.mark.parametrize("sku", ["KX-481", "SKU: KX-481", "Ref. KX-481", "Item #KX-481"])
+def test_a_label_is_not_part_of_a_number(sku: str) -> None:
+    assert read(shop(BUY, json_ld(kettle(sku=sku, offers=offer("9.00"))))).sku == "KX-481"
+
+
 def test_the_number_of_the_address_stays_where_a_label_confirms_it() -> None:
     data = json_ld(kettle(sku="48213", offers=offer("9.00")))
 

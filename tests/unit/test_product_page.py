@@ -62,6 +62,7 @@ def test_struck_price_is_the_regular_price() -> None:
     ("html", "sku"),
     [
         ("<p>SKU: AB-1234</p>", "AB-1234"),
+        ("<p>Item #AB-1234</p>", "AB-1234"),
         ("<p>Artikelnummer <b>991 </b></p>", "991"),
         ("<table><tr><th>Item no.</th><td>77-120</td></tr></table>", "77-120"),
         ("<p>Код товара: 73556</p>", "73556"),

@@ -142,7 +142,7 @@ FEES = [
     "Wysyłka 4,90 zł", "送料 500円", "배송비 3,000원", "Szállítás 990 Ft", "Free delivery over £20", "Pfand 0,25 €",
     "Du sparst 10,00 €", "41,24 € zzgl. MwSt.", "Sin IVA 41,24 €", "40 € hors TVA", "税抜 4,536円", "Installation 20 €",
     "Niedrigster Preis der letzten 30 Tage: 45,90 €", "Prix le plus bas des 30 derniers jours : 45,90 €",
-    "4 interest-free payments of $12.48",
+    "4 interest-free payments of $12.48", "2 for 89,90 €", "Clubprijs € 44,90", "Ord. pris 59,90 €",
 ]  # fmt: skip
 UNITS = [
     "2,50 €/kg", "(2,50 € / 100 g)", "1 kg = 2,50 €", "100 g: 2,50 €", "2,50 € per liter", "€2.50 each",

@@ -69,7 +69,7 @@ _MPN_LABELS = (
     "número de modelo del producto", "referencia del fabricante", "fabrikantnummer", "modelnummer", "kod producenta",
     "kód výrobce", "kód výrobcu", "part no.", "p/n", "pn", "gyártói cikkszám", "cod producator",
     "артикул производителя", "код производителя", "модель", "型番", "型號", "型号", "メーカー型番",
-    "item part number", "réf. fabricant", "ref. fabricante", "mfr. no", "mfr no", "mfg part", "mfr. part no",
+    "item part number", "réf. fabricant", "ref. fabricante", "mfr. no", "mfr no", "mfg part", "model #", "mfr. part no",
     "mfr part no", "oem", "oem number", "oem-nummer", "teilenummer", "produsentnr", "produsentnummer",
     "tillverkarens artikelnummer",
 )  # fmt: skip
@@ -164,6 +164,7 @@ def claim_labels(claims: Claims, visible: VisiblePage, identity: PageIdentity) -
 def without_label(text: str, field: str) -> str:
     """A value without the label that its author wrote into it: "Marca: Acme" is "Acme"."""
     label, rest, clear = _label_of(text)
+    clear = clear or (" " not in rest and any(char.isdigit() for char in rest))
     return rest if rest and clear and _FIELDS[label] == field else text
 
 
@@ -173,6 +174,8 @@ def _label_of(text: str) -> tuple[str, str, bool]:
         head, found, rest = text.partition(mark)
         if found:
             label = head.strip(_MARKS + "()").casefold()
+            if mark == "#" and f"{label} #" in _FIELDS:
+                label = f"{label} #"
             if label in _FIELDS:
                 return label, rest.lstrip(_MARKS).rstrip(), True
     if len(text) <= 40 and text.strip(_MARKS).casefold() in _FIELDS:

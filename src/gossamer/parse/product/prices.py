@@ -21,6 +21,7 @@ from .visible_page import Place, VisiblePage, names_of, with_parents
 
 _BEFORE, _AFTER = 40, 160  # runs before and after a title in which prices are searched
 _MOST = 150  # candidates
+_NEAR = 12  # runs between an old price and the new one
 _LONGEST = 120  # characters of a text that may be a price
 _PRICE = re.compile(r"pric|preis|prix|precio|prezzo|pre[cç]o|cena|hinta|pris(?![a-z])|amount|цена|fiyat", re.IGNORECASE)
 _GOOD = re.compile(
@@ -28,7 +29,7 @@ _GOOD = re.compile(
     re.IGNORECASE,
 )
 _OLD = re.compile(
-    r"(?<![a-z])(?:old|was|before|rrp|msrp|uvp|stary)(?![a-z])|old-?price|was-?price|list-?price|price-?old|regular|strike"
+    r"(?<![a-z])(?:old|was|before|rrp|msrp|uvp|stary)(?![a-z])|old-?price|was-?price|list-?price|price-?old|regular|strike|struck"
     r"|crossed|original|compare|previous|retail|line-?through|basis-?price|barre",
     re.IGNORECASE,
 )
@@ -81,7 +82,8 @@ _NOT_THE_PRICE = re.compile(
     # the price of one unit
     r"unit price|grundpreis|prix (?:au|à la|unitaire)|precio (?:por|unitario)|prezzo (?:al|unitario)|jednostkow|"
     r"jämförpris|jmf.?pris|"
-    # rewards and conditions
+    # rewards and conditions, more than one piece
+    r"(?<![\d.,])\d{1,2} (?:for|für|pour|por|voor|för) \D{0,4}\d|club.?pri|members?\b|mitglieder|adhérent|"
     r"cashback|voucher|gift card|bonus|bonn?i|points|over |from orders|minimum|off\b|deposit|"
     # without tax
     r"ohne mwst|zzgl\.? (?:\d+ ?% )?(?:mwst|ust)|bez dph|brez ddv|bez pdv|bez vat|excl|exkl|ekskl|ex\.? vat|\+ ?vat|"
@@ -144,7 +146,7 @@ def claim_prices(
     for each in prices:
         if each.points >= 1:
             said[each.money.amount] = said.get(each.money.amount, 0) + 1
-    best = max(prices, key=lambda each: (each.points + min(0.5 * (said.get(each.money.amount, 1) - 1), 1.0), -each.at))
+    best = max(prices, key=lambda each: (_worth(each, prices, said.get(each.money.amount, 1)), -each.at))
     if best.points < 1:
         return False
     sure = 0.75 if best.points >= 6 else 0.65 if best.points >= 4.5 else 0.5 if best.points >= 3 else 0.35
@@ -153,11 +155,19 @@ def claim_prices(
     old = [
         each
         for each in candidates
-        if (each.struck or each.old) and abs(each.at - best.at) <= 12 and each.money.amount > best.money.amount
+        if (each.struck or each.old) and abs(each.at - best.at) <= _NEAR and each.money.amount > best.money.amount
     ]
     if old:
         claims.add("regular_price", min(old, key=lambda each: abs(each.at - best.at)).money, Source.PAGE, sure * 0.8)
     return best.points >= 2.5
+
+
+def _worth(candidate: _Candidate, prices: list[_Candidate], times: int) -> float:
+    """The points of a candidate among the others: what is said several times counts more, and what is called old less
+    where a lower price stands near it."""
+    near = (each for each in prices if not each.old and abs(each.at - candidate.at) <= _NEAR)
+    beaten = candidate.old and any(each.points >= 1 and each.money.amount < candidate.money.amount for each in near)
+    return candidate.points + min(0.5 * (times - 1), 1.0) - (3.0 if beaten else 0.0)
 
 
 def _candidates(
