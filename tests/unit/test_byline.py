@@ -48,6 +48,11 @@ TEXT = f"<p>{FIRST} {SECOND}</p>" * 3
         ("<p>Иван Петров, 3 мая 2024 г.</p>", ("Иван Петров",)),
         ("<p>作者：王小明</p>", ("王小明",)),
         ("<p>文／王小明　2024年5月3日</p>", ("王小明",)),
+        ("<p>Text von Anna Müller, Fotos von Bernd Maier</p>", ("Anna Müller",)),
+        ("<p>Publié le 03/05/2024 à 10:00 par Jean Dupont</p>", ("Jean Dupont",)),
+        ("<div class=byline>By <a href=/a>Ann Lee</a>, <a href=/b>Bo Dyk</a></div>", ("Ann Lee", "Bo Dyk")),
+        ("<p><span>Ann Lee</span> · <time datetime=2024-05-03>3 May</time></p>", ("Ann Lee",)),
+        ("<p>Von der Redaktion</p>", ()),
         ("<p>Photos by Ann Lee</p>", ()),
         ("<p>Medically reviewed by Ann Lee</p>", ()),
         ("<p>By Price Range</p>", ()),
@@ -88,6 +93,10 @@ def test_the_author_in_the_lines_around_the_title(lines: str, authors: tuple[str
         ("<p>Zuletzt geändert am 4. Mai 2024</p>", None, datetime(2024, 5, 4)),
         ("<p>Pubblicato il 3 maggio 2024, aggiornato</p>", None, datetime(2024, 5, 3)),
         ("<p>3 мая 2024</p><p>Обновлено 4 мая 2024</p>", datetime(2024, 5, 3), datetime(2024, 5, 4)),
+        ("<p>Published: May 3, 2024, Updated: May 4, 2024</p>", datetime(2024, 5, 3), datetime(2024, 5, 4)),
+        ("<p>Updated May 4, 2024 | Published May 3, 2024</p>", datetime(2024, 5, 3), datetime(2024, 5, 4)),
+        ("<p>投稿日：2024年5月3日 更新日：2024年5月4日</p>", datetime(2024, 5, 3), datetime(2024, 5, 4)),
+        ("<p>3 May 2024 – 5 May 2024</p>", None, None),
         ("<p>3/5/2024</p>", None, None),
         ("<p>May 2024</p>", None, None),
         ("<p>Chapter 3 May 20245</p>", None, None),
@@ -179,6 +188,22 @@ def test_the_time_of_a_change_is_not_that_of_the_publication(footer: str) -> Non
 )  # fmt: skip
 def test_a_day_in_many_languages(text: str) -> None:
     assert shown_date(text) == datetime(2024, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("language", "day"),
+    [
+        ("fr", datetime(2024, 5, 3)),
+        ("en-GB", datetime(2024, 5, 3)),
+        ("en-US", datetime(2024, 3, 5)),
+        ("en", None),
+        ("", None),
+    ],
+)
+def test_the_language_of_the_page_tells_days_from_months(language: str, day: datetime | None) -> None:
+    html = f"<html lang='{language}'><body><article><h1>The harbour</h1><p>03/05/2024</p>{TEXT}</article></body></html>"
+
+    assert page_of(html).metadata().published == day
 
 
 @pytest.mark.parametrize("text", ["25/12/2024", "12/25/2024", "25.12.2024", "1er janvier 2024", "15 août 2024"])

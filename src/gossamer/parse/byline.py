@@ -1,10 +1,11 @@
 """Who wrote a page and when, as readers see it: in the short lines around its title.
 
 Read only where the page's metadata is silent. A date must have day, month and year, a line with it must be short and
-must not speak of a change ("updated"); a name must follow "by", stand beside the date with nothing else, stand in an
-element that is called after authors, or link to the page of an author or user. "By" and one word are a user's name
-where the line has a date. The title is the <h1>, or the first line that the page gives as its title. Lines far from it,
-and lists of dated entries, are not read: nothing is better than a wrong name.
+must not speak of a change ("updated"), where it has several dates not before this one; a name must follow "by", stand
+beside the date with nothing else, stand in an element that is called after authors, or link to the page of an author or
+user. "By" and one word are a user's name where the line has a date. The title is the <h1>, or the first line that the
+page gives as its title. Lines far from it, and lists of dated entries, are not read: nothing is better than a wrong
+name.
 
 How it fails: what is not found is None or empty; nothing raises. Costs grow with the size of the page.
 """
@@ -12,14 +13,15 @@ How it fails: what is not found is None or empty; nothing raises. Costs grow wit
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import datetime
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 
 from turbohtml import Document
 
 from .article.outline import Outline, Paragraph, outline_of
-from .dates import CHANGE, page_date, shown_date, split_date
+from .dates import CHANGE, page_date, shown_dates, without_dates
 
 _BEFORE, _AFTER = 5, 14  # lines around the title
 _SHORT = 100  # letters of a line with a date or a name
@@ -28,13 +30,13 @@ _FIRM = 200  # letters of a paragraph of the text itself
 # "By" in many languages: alone, behind a verb ("scritto da"), or as a noun ("Autorin:").
 _BY_WORDS = (
     r"(?:(?:article|story|words|post|posted|written|published|authored|geschrieben|verfasst|veröffentlicht|écrit|rédigé|publié|"
-    r"escrito|redactado|publicado|geschreven|geplaatst|skrevet|skriven|skrivet|napisał|a cura)\s+)?"
+    r"text|texte|escrito|redactado|publicado|geschreven|geplaatst|skrevet|skriven|skrivet|napisał|a cura)\s+)?"
     r"(?:by|von|par|por|di|door|av|af)|(?:scritto|pubblicato|inserito)\s+da|(?:text|tekst|texte|texto|testo)\s*:|"
-    r"author|autor(?:in|a|e|es|ka)?|aut(?:eur|eure|rice|hor)s?|författare|forfatter|kirjoittaja|toimittaja|szerző|"
+    r"author|autor(?:in|en|a|e|es|ka)?|aut(?:eur|eure|rice|hor)s?|författare|forfatter|kirjoittaja|toimittaja|szerző|"
     r"автор(?:\s+(?:текста|статьи))?|yazar|yazan|συντάκτης|penulis"
 )
 _BY = re.compile(
-    rf"(?:^|[|·•●・–—-]\s*)(?:{_BY_WORDS})(?:\s*:\s*|\s+)(?P<names>[^|·•●・»–—:;()\[\]\d]{{3,80}})",
+    rf"(?:^|[|·•●・–—-]\s*|(?<=\d)\s+(?:uhr,?\s+)?)(?:{_BY_WORDS})(?:\s*:\s*|\s+)(?P<names>[^|·•●・»–—:;()\[\]\d]{{3,80}})",
     re.IGNORECASE,
 )
 _BY_HAN = re.compile(
@@ -52,9 +54,10 @@ _PARTICLES = frozenset(
     ("al", "bin", "da", "de", "del", "den", "der", "di", "dos", "du", "el", "la", "le", "van", "von")
 )
 _NO_NAMES = frozenset((
-    "about", "account", "admin", "all", "and", "author", "authors", "blog", "by", "category", "comments", "contact",
-    "date", "follow", "guest", "home", "join", "log", "login", "more", "news", "on", "our", "posted", "price",
-    "profile", "read", "register", "reply", "share", "sign", "staff", "subscribe", "team", "the", "view", "website",
+    "about", "account", "admin", "all", "and", "author", "authors", "bilder", "blog", "by", "category", "comments",
+    "contact", "date", "follow", "foto", "fotos", "guest", "home", "join", "log", "login", "more", "news", "on",
+    "our", "photo", "photos", "posted", "price", "profile", "read", "redacción", "redactie", "redaktion",
+    "redazione", "register", "reply", "share", "sign", "staff", "subscribe", "team", "the", "view", "website",
     "written", "your",
 ))  # fmt: skip
 _MOST_DAYS = 2  # around a title; with more, the lines are entries of a list
@@ -66,9 +69,9 @@ class Byline(NamedTuple):
     modified: datetime | None = None
 
 
-def byline_of(tree: Document, titles: frozenset[str] = frozenset()) -> Byline:
+def byline_of(tree: Document, titles: frozenset[str] = frozenset(), language: str = "") -> Byline:
     """What stands around the title of the page. `titles` are those that it states, for pages without an <h1>: each in
-    lower case, with one space between words.
+    lower case, with one space between words. `language` is that of the page ("en-US"), which tells days from months.
     """
     root = tree.root
     if root is None:
@@ -82,18 +85,18 @@ def byline_of(tree: Document, titles: frozenset[str] = frozenset()) -> Byline:
     heading = lines[title].text(outline.struck)
     shown = [(one, text) for one in near if one.letters <= _SHORT and (text := one.text(outline.struck)) != heading]
     texts = [(one, part) for one, text in shown for part in text.split("\n")]
-    dates = [(text, found) for one, text in texts if (found := shown_date(text) or _time_in(outline, one)) is not None]
-    published = modified = None
-    if len({found.date() for _, found in dates}) > _MOST_DAYS:
+    dates: list[tuple[datetime, bool]] = []  # and whether it is that of a change
+    before = ""
+    for one, text in texts:
+        dates += _dates_in(outline, one, before, text, language)
+        before = text
+    if len({found.date() for found, _ in dates}) > _MOST_DAYS:
         return Byline()
-    if dates:
-        before = {text: lead for (_, lead), (_, text) in pairwise([(None, ""), *texts])}
-        changes = [(found, CHANGE.search(f"{before[text]} {text}") is not None) for text, found in dates]
-        published = next((found for found, changed in changes if not changed), None)
-        modified = next((found for found, changed in changes if changed), None)
+    published = next((found for found, changed in dates if not changed), None)
+    modified = next((found for found, changed in dates if changed), None)
     labelled = False  # the line before was "Written by:"
     for one, text in texts:
-        names = _names_in(outline, one, text, labelled)
+        names = _names_in(outline, one, text, language, labelled=labelled, single=len(dates) == 1)
         if names:
             return Byline(names, published, modified)
         labelled = _LABEL.fullmatch(text) is not None
@@ -113,6 +116,21 @@ def _title_at(outline: Outline, lines: list[Paragraph], titles: frozenset[str]) 
     return next(iter([*(at for at in stated if at in headings), *firm, *stated, *headings]), None)
 
 
+def _dates_in(
+    outline: Outline, line: Paragraph, before: str, text: str, language: str
+) -> Iterator[tuple[datetime, bool]]:
+    """The days in a line, and of each whether it is that of a change. Of several, the words before each tell that."""
+    found = shown_dates(text, language)
+    if len(found) > 1:
+        starts = [0, *(one.end for one in found)]
+        yield from (
+            (one.day, CHANGE.search(text, start, one.start) is not None)
+            for one, start in zip(found, starts, strict=False)
+        )
+    elif day := found[0].day if found else _time_in(outline, line):
+        yield day, CHANGE.search(f"{before} {text}") is not None
+
+
 def _time_in(outline: Outline, line: Paragraph) -> datetime | None:
     """The moment of a <time> in the line, which may read "3 hours ago"."""
     for element, _ in line.pieces[:8]:
@@ -128,24 +146,32 @@ def _until_text(lines: list[Paragraph]) -> list[Paragraph]:
     return lines[: firm[1]] if len(firm) > 1 else lines
 
 
-def _names_in(outline: Outline, line: Paragraph, text: str, labelled: bool) -> tuple[str, ...]:
-    day, rest = split_date(text)
+def _names_in(
+    outline: Outline, line: Paragraph, text: str, language: str, *, labelled: bool, single: bool
+) -> tuple[str, ...]:
+    """The names in a line. `labelled`: the one before it ends in "by:"; `single`: only one line around has a date."""
+    rest = without_dates(text, language)
+    dated = rest != text
     if found := _BY.search(rest):
         names = re.split(r"\s*(?:,|&|\b(?:and|und|et|y|e|en|och|og|i|a|и|та|ve)\b)\s*", found["names"].strip(" -"))
         first, *others = map(_leading_name, names)
         if _is_name(first):
             return (first, *(name for name in others if _is_name(name)))[:5]
         word = rest[found.start("names") :].split()[0].rstrip(",:")
-        if day is not None and _is_name(word, handle=True):
+        if dated and _is_name(word, handle=True):
             return (word,)
     if found := _BY_HAN.search(rest):
         return (found["name"],)
     if labelled and _is_name(text):
         return (text,)
-    if day is not None and _is_name(rest := rest.strip(" ,|·•●・–—-")):
+    if dated and _is_name(rest := rest.strip(" ,|·•●・–—-")):
         return (rest,)
     block = line.block
     pieces = [(element, " ".join(piece.split())) for element, piece in line.pieces[:8] if piece.strip()]
+    if single and _time_in(outline, line) is not None:
+        others = [piece for element, piece in pieces if outline.tags[element] != "time" and _WORD.search(piece)]
+        if len(others) == 1 and _is_name(others[0]):
+            return (others[0],)
     for element, piece in [*pieces, (block, text)]:
         if outline.tags[element] == "a" and _is_name(piece):
             href = outline.elements[element].attr("href") or ""
@@ -179,6 +205,8 @@ def _is_name(text: str, *, handle: bool = False) -> bool:
     if handle and len(words) == 1:
         return 2 <= len(text) <= 30 and text.lower() not in _NO_NAMES
     if not 2 <= len(words) <= 5 or len(text) > 50 or any(word.lower().strip(".,") in _NO_NAMES for word in words):
+        return False
+    if sum(word[0].isupper() for word in words) < 2:
         return False
     return all(
         _WORD.fullmatch(word.rstrip(",")) and (word[0].isupper() or word.lower() in _PARTICLES) for word in words

@@ -18,7 +18,8 @@ import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from ..errors import MissingExtra
@@ -51,6 +52,9 @@ _SHOWN = re.compile(
     r"|(?P<d6>[0-9]{1,2})(?P<dot>[./])(?P<m6>[0-9]{1,2})(?P=dot)(?P<y6>[0-9]{4})(?![\w/]|\.[0-9])"
     r")"
 )
+_RANGE = re.compile(r"\s*(?:[-–—]|to|until|bis|au|al|a|tot|till|til|do|по|до|～|~)\s*")
+# Countries of English that write the day first; Americans do not, and plain English says nothing.
+_DAY_FIRST = frozenset(("au", "gb", "ie", "in", "nz", "za"))
 # Lines about a later change, in the languages of the months below.
 CHANGE = re.compile(
     r"updat|modifi|revis|review|edited|copyright|©|aktualis|geändert|überarbeitet|\bstand:|mis à jour|actualiz|"
@@ -136,27 +140,45 @@ def page_date(value: object) -> datetime | None:
     return found if found is not None and 1900 <= found.year <= 2100 else None
 
 
-def shown_date(text: str) -> datetime | None:
-    """The first day that a line of text names with month and year: "by Ann, 3 May 2024", "3 de mayo de 2024".
+class ShownDay(NamedTuple):
+    """A day in a line of text, and where it stands there."""
+
+    start: int
+    end: int
+    day: datetime
+
+
+def shown_date(text: str, language: str = "") -> datetime | None:
+    """The first of the `shown_dates`."""
+    return next((found.day for found in shown_dates(text, language)), None)
+
+
+def shown_dates(text: str, language: str = "") -> list[ShownDay]:
+    """The days that a line of text names with month and year: "by Ann, 3 May 2024", "3 de mayo de 2024".
 
     A month that is a number must be told from the day: the year stands before both, there are points between them, as
-    only those write who begin with the day (3.5.2024), or one of them is above 12. Nobody knows whether 3/5 is in March
-    or in May.
+    only those write who begin with the day (3.5.2024), or one of them is above 12. Whether 3/5 is in March or in May is
+    told by the `language` of the page where that has one custom, and by nothing in plain English. Days from one to
+    another are those of an event, and none of them counts.
     """
-    found, _ = split_date(text)
+    found = [
+        ShownDay(match.start(), match.end(), day)
+        for match in _SHOWN.finditer(text[:_LONGEST])
+        if (day := _shown(match, language)) is not None
+    ]
+    if any(_RANGE.fullmatch(text, before.end, after.start) for before, after in pairwise(found)):
+        return []
     return found
 
 
-def split_date(text: str) -> tuple[datetime | None, str]:
-    """The day that `shown_date` finds in a line, and the line with a bar in its place."""
-    for match in _SHOWN.finditer(text[:_LONGEST]):
-        found = _shown(match)
-        if found is not None:
-            return found, f"{text[: match.start()]} | {text[match.end() :]}"
-    return None, text
+def without_dates(text: str, language: str = "") -> str:
+    """The line with a bar in the place of each day."""
+    for found in reversed(shown_dates(text, language)):
+        text = f"{text[: found.start]} | {text[found.end :]}"
+    return text
 
 
-def _shown(match: re.Match[str]) -> datetime | None:
+def _shown(match: re.Match[str], language: str) -> datetime | None:
     form = {name[0]: value for name, value in match.groupdict().items() if value is not None and name[1:].isdigit()}
     year, day = int(form["y"]), int(form["d"])
     if "n" in form:
@@ -168,10 +190,16 @@ def _shown(match: re.Match[str]) -> datetime | None:
     else:
         month = int(form["m"])
         if match["dot"] == "/":
-            if (day > 12) == (month > 12):
+            if month > 12 or (day <= 12 and language.lower() == "en-us"):
+                day, month = month, day
+            elif day <= 12 and not _begins_with_day(language):
                 return None
-            day, month = max(day, month), min(day, month)
     return _moment(year, month, day, (None, None, None), "") if 1900 <= year <= 2100 else None
+
+
+def _begins_with_day(language: str) -> bool:
+    name, _, country = language.lower().partition("-")
+    return country in _DAY_FIRST if name == "en" else bool(name)
 
 
 def moment_of(

@@ -166,7 +166,8 @@ class _MetadataReader:
         site = {name.casefold() for name in (*self._head.all(*_SITE_TAGS), *self._json_ld.organisations)}
         if stated and not all(name.casefold() in site for name in stated):
             return stated
-        return self._byline.authors or stated if stated else _people(self._shown_authors()) or self._byline.authors
+        marked, seen = stated or _people(self._shown_authors()), self._byline.authors
+        return seen if seen and (stated or set(marked) <= set(seen)) else marked
 
     @cached_property
     def _byline(self) -> Byline:
@@ -175,7 +176,8 @@ class _MetadataReader:
 
         stated = [self._page.title or "", *self._head.all("og:title", "twitter:title")]
         parts = [part for title in stated for part in (title, *re.split(r"\s[|–—·»:-]\s", title[:1000]))]
-        return byline_of(self._tree, frozenset(" ".join(part.lower().split()) for part in parts if part))
+        titles = frozenset(" ".join(part.lower().split()) for part in parts if part)
+        return byline_of(self._tree, titles, self._language() or "")
 
     def _shown_authors(self) -> Iterator[str]:
         """The first byline on the page that is short enough to be a name, and not that of a part of the page."""
