@@ -83,6 +83,12 @@ def test_what_a_browser_or_a_search_engine_would_follow(markup: str, headers: li
         ("<embed src=/x>", []),
         ("<blockquote cite=/x>So</blockquote>", []),
         ("<body background=/x>", []),
+        ("<p style='background: url(\"/x\")'>So</p>", []),
+        ("<style>@font-face { src: url(/x) }</style>", []),
+        ("<style>@import '/x';</style>", []),
+        ("<form method=post action=/x><button>Buy</button></form>", []),
+        ("<img data-original=/x>", []),
+        ("<html manifest=/x>", []),
         ("<button formaction=/x>Go</button>", []),
         ("<svg><image href=/x /></svg>", []),
         ("<a ping='/x'>x</a>", []),
@@ -198,6 +204,7 @@ def test_the_addresses_of_a_srcset(srcset: str, addresses: list[str]) -> None:
 def test_hostile_headers_and_pages_cost_little() -> None:
     began = time.thread_time()
     list(refresh_target(" " * 1_000_000))
+    page_of("<style>" + "url(" * 100_000 + "</style>").links(wide=True)
     for srcset in ("," * 100_000, "a," * 50_000, "a (" * 30_000, "(" * 100_000):
         list(addresses_of_set(srcset))
     page = page_of("<form action=/x>" + "<input name=a type=hidden>" * 50_000, ("Link", "<" * 100_000 + '"' * 100_000))

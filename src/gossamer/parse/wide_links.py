@@ -3,8 +3,8 @@
 `documents` are what a browser or a search engine would go to from the page: links, redirects by <meta> and by header,
 frames (also those that stand in the page itself, as srcdoc), forms that ask nothing, clicks whose address is written
 out, menus that lead to what is chosen, <link> and the Link header for the pages beside this one. `everything` adds what
-a page loads or only mentions: pictures, scripts, films, citations, data-href. Both give hrefs in the order of the
-document, those of the headers first.
+a page loads or only mentions: pictures, scripts, films, style sheets and what those in the page load, citations,
+data-href, forms that are posted. Both give hrefs in the order of the document, those of the headers first.
 
 How it fails: it does not. What is no address is left to the caller, who joins them; of a page with more than
 MOST_ELEMENTS such elements the rest is not looked at.
@@ -33,17 +33,24 @@ _DOCUMENTS = (
     '[onclick], body[onload], select[onchange], object[data][type*="html" i], embed[src][type*="html" i]'
 )
 _ATTRIBUTES = {  # what else holds an address, by tag; "*" is any tag
-    "*": ("data-href", "data-url", "data-src", "data-link", "background", "cite", "longdesc"),
-    "a": ("ping",), "audio": ("src",), "button": ("formaction",), "embed": ("src",), "frame": ("longdesc",),
+    "*": (
+        "data-href", "data-url", "data-src", "data-link", "data-original", "data-lazy-src", "data-bg",
+        "data-background", "background", "cite", "longdesc",
+    ),
+    "a": ("ping",), "applet": ("archive", "codebase"), "area": ("ping",), "audio": ("src",),
+    "button": ("formaction",), "embed": ("src",), "form": ("action",),
+    "frame": ("longdesc",), "head": ("profile",), "html": ("manifest",),
     "image": ("href", "xlink:href"), "img": ("src", "lowsrc", "dynsrc"), "input": ("src", "formaction"),
     "link": ("href",), "object": ("data", "codebase"), "script": ("src", "href", "xlink:href"), "source": ("src",),
     "track": ("src",), "use": ("href", "xlink:href"), "video": ("src", "poster"),
 }  # fmt: skip
 _SETS = ("srcset", "imagesrcset", "data-srcset")
+_IN_STYLE = re.compile(r"""url\(\s{0,9}(['"]?)([^'"()\s]{1,2000})\1\s{0,9}\)|@import\s{1,9}(['"])([^'"\s]{1,2000})\3""")
+_LONGEST_STYLE = 200_000  # characters of a <style>
 _OTHERS = ", ".join([
     *(f"{tag.strip('*')}[{name}]" for tag, names in _ATTRIBUTES.items() for name in names if ":" not in name),
     *(f"[{name}]" for name in _SETS),
-    "image", "script", "use",
+    "image", "script", "use", "style", '[style*="url("]',
 ])  # fmt: skip
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
 # A click that leads to another page, written out in the element: onclick="location.href = '/next'".
@@ -79,6 +86,8 @@ def everything(tree: Document, headers: Headers, *, nofollow: bool) -> Iterator[
                 yield from value.split() if name == "ping" else (value,)
         for name in _SETS:
             yield from addresses_of_set(element.attr(name) or "")
+        style = element.text[:_LONGEST_STYLE] if element.tag == "style" else element.attr("style") or ""
+        yield from (found[2] or found[4] for found in _IN_STYLE.finditer(style[:_LONGEST_STYLE]))
 
 
 def _from_headers(headers: Headers) -> Iterator[str]:
