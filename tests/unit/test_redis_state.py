@@ -364,6 +364,21 @@ async def test_out_of_memory_stops_producers_and_lets_workers_go_on():
         assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
 
 
+async def test_out_of_memory_a_refused_url_leaves_its_queue_where_it_was():
+    with running_valkey("--maxmemory-policy", "noeviction") as server:
+        async with opened(server) as state:
+            job, _ = await state.jobs.open_job("books", JobTerms(max_urls_per_pattern=None), fresh=False)
+            await state.frontier.add(job.id, [candidate("https://a.test/1")])
+            server.say("CONFIG", "SET", "maxmemory", "1mb")
+            with pytest.raises(FrontierFull, match="out of memory"):
+                await state.frontier.add(job.id, [candidate("https://a.test/2", priority=5)])
+            server.say("CONFIG", "SET", "maxmemory", "0")
+
+            (lease,) = (await state.frontier.lease(job.id, "w", 9)).leases
+            assert lease.task.url == "https://a.test/1"
+            assert (await state.jobs.counts(job.id)).discovered == 1
+
+
 async def test_out_of_memory_a_project_can_still_be_opened():
     with running_valkey("--maxmemory-policy", "noeviction") as server:
         async with opened(server, project="books") as state:
