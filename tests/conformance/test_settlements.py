@@ -43,6 +43,33 @@ async def test_a_dead_letter_and_what_takes_its_place_are_one_step(lab):
     assert story.found_on == "https://a.test/gone"
 
 
+async def test_a_link_that_comes_several_times_at_once_is_queued_once(lab):
+    job, leases = await leased(lab, "https://a.test/1", "https://a.test/2")
+    links = [candidate("https://a.test/copy")] * 2
+
+    await asyncio.gather(*(lab.frontier.complete(lease, UrlState.DONE, "", links) for lease in leases))
+    added = await lab.frontier.add(job.id, [candidate("https://a.test/seed")] * 2)
+
+    assert (added.queued, added.duplicates) == (1, 1)
+    counts = await lab.jobs.counts(job.id)
+    assert (counts.queued, counts.duplicates, counts.discovered) == (2, 4, 8)
+    again = await lab.frontier.lease(job.id, "w", 9)
+    assert sorted(one.task.url for one in again.leases) == ["https://a.test/copy", "https://a.test/seed"]
+
+
+async def test_a_page_that_is_wanted_again_while_it_is_settled_is_queued_again(lab):
+    job, (lease, other) = await leased(lab, "https://a.test/1", "https://a.test/2")
+    wish = candidate("https://a.test/1", force=True)
+
+    await asyncio.gather(
+        lab.frontier.complete(lease, UrlState.DONE), lab.frontier.complete(other, UrlState.DONE, "", [wish])
+    )
+
+    assert [one.task.url for one in (await lab.frontier.lease(job.id, "w", 9)).leases] == ["https://a.test/1"]
+    counts = await lab.jobs.counts(job.id)
+    assert (counts.done, counts.leased, counts.duplicates) == (1, 1, 1)
+
+
 async def test_a_lost_lease_adds_neither_links_nor_counts(lab):
     job, (lease, other) = await leased(lab, "https://a.test/1", "https://a.test/2")
     lab.clock.advance(LEASE.total_seconds() + 1)
