@@ -119,6 +119,18 @@ async def test_a_url_may_enter_again_after_the_dedup_window(lab):
     assert await urls_of(await lab.frontier.lease(job.id, "w", 9)) == ["https://a.test/"]
 
 
+async def test_sites_with_tasks_of_several_priorities_give_all_of_them_at_once(lab):
+    job = await lab.job()
+    urls = [f"https://{site}.test/{priority}" for priority in (9, 5, 0) for site in ("a", "b")]
+    await lab.frontier.add(job.id, [candidate(url, priority=int(url[-1])) for url in urls])
+
+    batch = await lab.frontier.lease(job.id, "w", 9)
+
+    assert sorted(lease.task.url for lease in batch.leases) == sorted(urls)
+    counts = await lab.jobs.counts(job.id)
+    assert (counts.leased, counts.dead, counts.open) == (6, 0, 6)
+
+
 async def test_a_forced_url_enters_again_but_never_twice_at_once(lab):
     job = await lab.job()
     await lab.frontier.add(job.id, [candidate("https://a.test/")])
