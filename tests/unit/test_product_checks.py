@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from gossamer.parse.product import Availability
+from gossamer.parse.product.availability import spoken_availability
 
 from .productpages import json_ld, kettle, offer, read, shop
 
@@ -156,3 +157,13 @@ def test_the_number_in_an_attribute_of_the_button_counts_if_it_is_the_only_one()
 )
 def test_a_link_to_the_page_of_a_brand_names_it(link: str) -> None:
     assert read(shop(f"{link}<p class=price>9,00 €</p>{BUY}")).brand == "Zorvex"
+
+
+@pytest.mark.parametrize("words", ["Back in stock!", "Wieder verfügbar", "再入荷しました"])
+def test_what_is_back_can_be_had(words: str) -> None:
+    assert spoken_availability(words) is not Availability.OUT_OF_STOCK
+
+
+@pytest.mark.parametrize("words", ["Notify me when back in stock", "再入荷お知らせ", "Tell me when it is here"])
+def test_who_is_to_be_told_cannot_have_it_now(words: str) -> None:
+    assert spoken_availability(words) is Availability.OUT_OF_STOCK

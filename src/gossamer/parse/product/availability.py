@@ -101,10 +101,11 @@ _OUT_OF_STOCK_WORDS = (
     "暫無庫存", "暂无库存", "暂时缺货", "暫時缺貨", "已售罄", "已售空", "재고 없음", "재고없음", "일시 품절",
     "หมดสต็อก", "tạm hết hàng", "stok kosong", "غير متاح", "نفدت الكمية", "نفذت الكمية", "غير متوفر حاليا", "נגמר במלאי",
     "נגמר המלאי", "אזל המלאי", "אזל במלאי", "אזל", "חסר במלאי", "אין במלאי", "לא זמין", "nėra sandėlyje", "pole laos",
-    "wyprzedane", "wyprzedana", "notify me when", "email me when", "tell me when", "back in stock", "sobald verfügbar",
-    "sobald der artikel verfügbar", "wieder verfügbar", "m'alerter", "prévenez-moi", "être alerté", "avísame",
-    "avisarme", "avvisami", "avise-me", "powiadom o dostępności", "hlídat dostupnost", "strážiť dostupnosť",
-    "сообщить о поступлении", "уведомить о поступлении", "再入荷", "到貨通知", "到货通知", "재입고",
+    "wyprzedane", "wyprzedana", "notify me when", "email me when", "tell me when", "when back in stock",
+    "sobald verfügbar", "sobald der artikel verfügbar", "wenn wieder verfügbar", "m'alerter", "prévenez-moi",
+    "être alerté", "avísame", "avisarme", "avvisami", "avise-me", "powiadom o dostępności", "hlídat dostupnost",
+    "strážiť dostupnosť", "сообщить о поступлении", "уведомить о поступлении", "再入荷お知らせ", "再入荷通知",
+    "到貨通知", "到货通知", "재입고 알림",
 )  # fmt: skip
 
 _BACK_ORDER_WORDS = (
