@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from operator import attrgetter
 
 import msgspec
 
@@ -27,7 +26,6 @@ from ..parse.spider import Spider
 from ..store.contract import Archive
 
 HeadersFor = Callable[[str], Pairs]
-_HOW = attrgetter("how")
 
 
 class PageRequests:
@@ -93,7 +91,7 @@ class PageRequests:
 async def put_aside(candidates: Sequence[Candidate], archive: Archive | None, clock: Clock) -> Sequence[Candidate]:
     """The candidates, bodies that are too long for the queue put into the archive. Without an archive they stay where
     they are. Raises BackendUnavailable."""
-    if archive is None or max(map(len, map(_HOW, candidates)), default=0) <= MAX_QUEUED_BODY:
+    if archive is None or all(len(one.how) <= MAX_QUEUED_BODY for one in candidates):
         return candidates
     return [await _put_aside(one, archive, clock.now()) for one in candidates]
 

@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from io import BytesIO
 from itertools import chain
-from operator import itemgetter
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
@@ -45,7 +44,6 @@ from .http_errors import is_stale, stale, translated, translated_on_exit
 from .http_get import MAX_HEADERS, METHODS, Answer, Getter
 from .proxy_check import knock
 
-_NAME, _VALUE = itemgetter(0), itemgetter(1)
 _WIRE_SLACK = 64 * 1024  # headers and checksums of a packed body that is just as long as the limit
 _SHORT_BODY = 128 * 1024  # bytes of a packed body that are not unpacked before all of them are there
 _BIG_BODY = 1024 * 1024  # bytes of a body that are not written in one go
@@ -268,8 +266,7 @@ def _note_the_end(closed: asyncio.Future[None]) -> None:
 
 def _header_pairs(answer: PeerResponse | Answer, limit: int) -> tuple[tuple[str, str], ...]:
     # Names come as a subclass of str that serialisers do not take.
-    lines = tuple(answer.headers.items())
-    pairs = tuple(zip(map(str, map(_NAME, lines)), map(_VALUE, lines), strict=True))
+    pairs = tuple([(str(name), value) for name, value in answer.headers.items()])
     text = "".join(chain.from_iterable(pairs))
     if len(text) > limit:
         raise BadResponse(f"The response headers are longer than the limit of {limit} bytes (fetch.max_header).")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from operator import itemgetter
 
 import msgspec
-
-_NAME, _VALUE = itemgetter(0), itemgetter(1)
 
 
 class Headers:
@@ -17,10 +14,7 @@ class Headers:
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self.pairs: tuple[tuple[str, str], ...] = tuple(pairs)
-        backwards = self.pairs[::-1]  # of several with one name the first stays
-        self._index: dict[str, str] = dict(
-            zip(map(str.lower, map(_NAME, backwards)), map(_VALUE, backwards), strict=True)
-        )
+        self._index = {name.lower(): value for name, value in reversed(self.pairs)}  # of several the first stays
 
     def get(self, name: str, default: str = "") -> str:
         """The first value of `name`, or `default`."""
