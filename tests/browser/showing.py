@@ -140,13 +140,19 @@ def renderers(root: int) -> list[int]:
 
 
 def driver_and_browser(watchdog: int) -> tuple[int, int]:
-    """The watchdog's child, and the child of that."""
-    parents: dict[int, list[int]] = {}
-    for pid in descendants(watchdog):
+    """The watchdog's first child, and the first child of that. Later ones of the watchdog are orphans it was given."""
+    driver = first_child(watchdog)
+    return driver, first_child(driver)
+
+
+def first_child(parent: int) -> int:
+    """The eldest: ids start again from below, so the lowest may be the youngest."""
+    born = {}
+    for pid in descendants(parent):
         try:
-            parent = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         except OSError:  # a helper of the browser has ended meanwhile
             continue
-        parents.setdefault(parent, []).append(pid)
-    driver = parents[watchdog][0]
-    return driver, parents[driver][0]
+        if int(fields[1]) == parent:
+            born[pid] = int(fields[19])
+    return min(born, key=lambda pid: born[pid])

@@ -17,6 +17,7 @@ from gossamer.errors import ApiFailed, BadResponse, FetchFailed, RouteFailed
 from gossamer.fetch.contract import Response
 from gossamer.fetch.managed import ManagedTransport
 from tests.patience import PATIENCE
+from tests.services.ports import free_port
 from tests.services.vendors import (
     GetVendor,
     JobVendor,
@@ -34,7 +35,6 @@ from tests.unit.managed import (
     SITE,
     exchange,
     fetch_all,
-    free_port,
     pages,
     right,
     transport_to,

@@ -10,7 +10,7 @@ import pytest
 from gossamer.frontier.away import QUIET
 from tests.faults.crawlers import Project, wait_for
 from tests.faults.test_killed_crawlers import poll_until
-from tests.services.valkey import free_port
+from tests.services.ports import free_port
 from tests.sites.running import park
 
 pytestmark = pytest.mark.long

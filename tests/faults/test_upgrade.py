@@ -12,7 +12,8 @@ import pytest
 
 from gossamer.backends.redis.workers import VERSION
 from tests.faults.commands import CommandProject, until
-from tests.services.valkey import ValkeyServer, free_port
+from tests.services.ports import free_port
+from tests.services.valkey import ValkeyServer
 from tests.sites.running import park
 
 pytestmark = pytest.mark.long

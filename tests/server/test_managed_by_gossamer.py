@@ -15,7 +15,7 @@ from gossamer import Request, Spider
 from gossamer.server.run import Server, _config, listen
 from tests.docs.manual import ROOT, blocks_of
 from tests.journey.crawling import crawled, settings_for
-from tests.services.valkey import free_port
+from tests.services.ports import free_port
 from tests.sites.running import park
 
 from .serving import serving, settings_of

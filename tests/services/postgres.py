@@ -14,7 +14,6 @@ import functools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE
+from tests.services.ports import free_port
 
 NOBODY = 65534
 PR_SET_PDEATHSIG = 1
@@ -56,7 +56,7 @@ class PostgresServer:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="gossamer-postgres-"))
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
         if os.geteuid() == 0:
             os.chown(self._folder, NOBODY, NOBODY)
         atexit.register(self.close)
@@ -223,10 +223,3 @@ def _die_with_parent() -> None:
     """Runs in the new process, after it changed its user: when the tests are killed, the server shuts down."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE
-from tests.services.valkey import free_port
+from tests.services.ports import free_port
 
 PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one in the path wants to be root, or rabbitmq
 

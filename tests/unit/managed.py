@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import tomllib
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -62,13 +61,6 @@ def transport_to(
 
 def exchange(url: str, limits: Limits = LIMITS, **more: Any) -> TransportRequest:
     return TransportRequest(url=url, limits=limits, headers=(("User-Agent", "Test/1"), ("Cookie", "a=b")), **more)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def with_callbacks(port: int, more: str = "") -> str:

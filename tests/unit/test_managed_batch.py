@@ -15,6 +15,7 @@ from gossamer.fetch.contract import Response
 from gossamer.fetch.managed import ManagedTransport
 from tests.gates import HeldGate
 from tests.patience import PATIENCE
+from tests.services.ports import free_port
 from tests.services.vendors import KEY, job_vendor
 from tests.unit.managed import (
     BATCH,
@@ -23,7 +24,6 @@ from tests.unit.managed import (
     described,
     exchange,
     fetch_all,
-    free_port,
     pages,
     right,
     transport_to,

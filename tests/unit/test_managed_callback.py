@@ -15,8 +15,9 @@ from gossamer.fetch.managed import answers
 from gossamer.fetch.managed.answers import read, read_in_parts
 from gossamer.fetch.managed.callback import CallbackReceiver
 from tests.patience import PATIENCE
+from tests.services.ports import free_port
 from tests.services.vendors import job_vendor
-from tests.unit.managed import described, exchange, free_port, pages, transport_to, until, with_callbacks
+from tests.unit.managed import described, exchange, pages, transport_to, until, with_callbacks
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

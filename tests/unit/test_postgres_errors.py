@@ -145,20 +145,20 @@ async def test_an_option_that_nobody_knows(postgres: PostgresServer) -> None:
 
 async def test_a_server_without_tls_where_it_is_asked_for(postgres: PostgresServer) -> None:
     error = await refusal(f"{postgres.address(password=PASSWORD)}?sslmode=require")
-    assert isinstance(error, Misconfigured)
+    assert isinstance(error, BackendUnavailable)
     assert "Check host, port and sslmode" in str(error)
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "advice"),
+    ("answer", "advice"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Misconfigured, "What answers is not PostgreSQL"),
-        (b"-ERR unknown command\r\n", Misconfigured, "What answers is not PostgreSQL"),
-        (b"", BackendUnavailable, "closes the connection without a word"),
-        (None, BackendUnavailable, "does not answer"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "What answers is not PostgreSQL"),
+        (b"-ERR unknown command\r\n", "What answers is not PostgreSQL"),
+        (b"", "closes the connection without a word"),
+        (None, "does not answer"),
     ],
 )
-async def test_a_server_of_another_kind(answer: bytes | None, kind: type[GossamerError], advice: str) -> None:
+async def test_a_server_of_another_kind(answer: bytes | None, advice: str) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         if answer is None:
@@ -170,7 +170,7 @@ async def test_a_server_of_another_kind(answer: bytes | None, kind: type[Gossame
         port = server.sockets[0].getsockname()[1]
         within = timedelta(milliseconds=500) if answer is None else AT_LAST
         error = await refusal(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db", within=within)
-    assert isinstance(error, kind)
+    assert isinstance(error, BackendUnavailable)  # who worked with PostgreSQL there before waits until it is back
     assert advice in str(error)
 
 

@@ -92,7 +92,7 @@ async def test_a_server_of_another_kind_is_told_apart(valkey):
     server = await asyncio.start_server(chat, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        said = await refusal(valkey, Misconfigured, address=f"redis://127.0.0.1:{port}/0")
+        said = await refusal(valkey, BackendUnavailable, address=f"redis://127.0.0.1:{port}/0")
     assert "not a Redis or Valkey server" in said
 
 

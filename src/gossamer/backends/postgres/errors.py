@@ -123,7 +123,8 @@ def _no_connection(error: BaseException, place: str) -> GossamerError:
 
 def _no_handshake(error: ConnectionError, place: str) -> GossamerError:
     if "SSL upgrade" in str(error):  # the driver has no class for it
-        return Misconfigured(
+        # While a server is away something else may answer at its port: an outage for those who worked with it before.
+        return BackendUnavailable(
             f"What answers is not PostgreSQL, or it has no TLS while sslmode asks for it: {place}. "
             f"Check host, port and sslmode in `records`."
         )

@@ -297,7 +297,8 @@ def translated(where: str) -> Iterator[None]:
     except problems.BusyLoadingError as error:
         raise BackendUnavailable(f"Redis at {where} is loading its data from disk.") from error
     except problems.InvalidResponse as error:
-        raise Misconfigured(
+        # While a server is away something else may answer at its port: an outage for those who worked with it before.
+        raise BackendUnavailable(
             f"What answers at {where} is not a Redis or Valkey server. Check host and port of state in gossamer.toml."
         ) from error
     except (problems.ConnectionError, problems.TimeoutError, problems.ClusterDownError, OSError) as error:
