@@ -52,3 +52,35 @@ async def test_the_slow_lane_is_bounded(monkeypatch):
     for _ in range(30):
         await asyncio.sleep(0.001)
     assert (slots.free, slots.busy) == (0, 4)
+
+
+async def test_a_journey_that_settles_leaves_its_slot_to_another():
+    slots = Slots(2)
+    first, second = slots.take("a.test"), slots.take("a.test")
+    slots.changed.clear()
+    first.settle()
+    assert slots.changed.is_set()
+    assert (slots.free, slots.busy) == (1, 2)
+    third = slots.take("a.test")
+    for one in (first, second, third):
+        one.leave()
+    assert (slots.free, slots.busy) == (2, 0)
+
+
+async def test_journeys_that_cannot_settle_do_not_pile_up():
+    slots = Slots(2)
+    for _ in range(4):
+        slots.take("a.test").settle()  # the state is away
+    assert (slots.free, slots.busy) == (0, 4)
+
+
+async def test_a_late_journey_settles_out_of_the_slow_lane(monkeypatch):
+    monkeypatch.setattr(lanes, "SLOW_AFTER", lanes.SLOW_AFTER / 100)
+    slots = Slots(1)
+    late = slots.take("slow.test")
+    await until(lambda: slots.free == 1)
+    late.settle()
+    slots.take("slow.test")
+    await until(lambda: slots.free == 1)  # there is room in the slow lane again
+    late.leave()
+    assert slots.busy == 1

@@ -15,6 +15,7 @@ from typing import TypeVar
 from ..clock import Backoff, Clock
 from ..errors import BackendUnavailable, LeaseLost
 from ..model.task import Lease
+from .slots import Slot
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class HeldLease:
         self._last_moment = min(LAST_MOMENT.total_seconds(), self._duration / 6)
         self._until = asked_at + self._duration
         self.asked_at = asked_at
+        self.slot: Slot | None = None  # of its journey
         self._fetch: asyncio.Task[object] | None = None
         self._on_failure = on_failure
 
@@ -74,6 +76,12 @@ class HeldLease:
         self._fetch = None
         if self.lost and isinstance(error, asyncio.CancelledError):
             raise self._loss() from None
+
+    async def complete(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Settle the task as the last step of its journey: the slot serves another page meanwhile."""
+        if self.slot is not None:
+            self.slot.settle()
+        return await self.settle(call)
 
     async def settle(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call that settles the task, again while the backend is away, for as long as the lease can be good.

@@ -446,7 +446,7 @@ class Journey:
         stats: Mapping[str, int] = NO_STATS,
     ) -> Added:
         context = self._context
-        return await self._held.settle(
+        return await self._held.complete(
             lambda: context.frontier.complete(
                 self._lease,
                 state,

@@ -3,6 +3,9 @@
 A request that has waited for more than a second holds a socket and little else. Such a journey steps aside into
 a second lane (as wide as the first), and its slot serves another page. A site that was slow the last time steps
 aside at once. When the slow lane is full, slow journeys count like any other: nothing is unbounded.
+
+A journey whose page is done, and that only waits for the state to note so, steps aside as well, into a third lane: the
+next page is asked for together with that note.
 """
 
 from __future__ import annotations
@@ -12,21 +15,21 @@ from datetime import timedelta
 
 SLOW_AFTER = timedelta(seconds=1)
 SITES_REMEMBERED = 10_000
+QUICK, SLOW, SETTLING = range(3)
 
 
 class Slots:
-    """`width` journeys in the quick lane, up to as many in the slow one. Belongs to one event loop."""
+    """`width` journeys in the quick lane, up to as many in each of the others. Belongs to one event loop."""
 
     def __init__(self, width: int) -> None:
         self._width = width
-        self._quick = 0
-        self._slow = 0
+        self._lanes = [0, 0, 0]  # journeys in each
         self._slow_sites: dict[str, None] = {}
         self.changed = asyncio.Event()
 
     @property
     def free(self) -> int:
-        return max(0, self._width - self._quick)
+        return max(0, self._width - self._lanes[QUICK])
 
     def resize(self, width: int) -> None:
         """Make the quick lane that wide. Journeys under way go on; slots beyond the width go as they are freed."""
@@ -35,26 +38,24 @@ class Slots:
 
     @property
     def busy(self) -> int:
-        return self._quick + self._slow
+        return sum(self._lanes)
 
     def take(self, site: str) -> Slot:
         """Take a slot for a journey to `site`."""
-        self._quick += 1
+        self._lanes[QUICK] += 1
         return Slot(self, site, known_slow=site in self._slow_sites)
 
-    def _step_aside(self) -> bool:
-        if self._slow >= self._width:
-            return False
-        self._quick -= 1
-        self._slow += 1
+    def _move(self, lane: int, to: int) -> int:
+        """The lane that the journey is in from now on: its old one if there is no room."""
+        if self._lanes[to] >= self._width:
+            return lane
+        self._lanes[lane] -= 1
+        self._lanes[to] += 1
         self.changed.set()
-        return True
+        return to
 
-    def _give_back(self, slow: bool) -> None:
-        if slow:
-            self._slow -= 1
-        else:
-            self._quick -= 1
+    def _give_back(self, lane: int) -> None:
+        self._lanes[lane] -= 1
         self.changed.set()
 
     def _remember(self, site: str, slow: bool) -> None:
@@ -69,22 +70,28 @@ class Slots:
 class Slot:
     """The slot of one journey."""
 
-    __slots__ = ("_aside", "_began", "_loop", "_site", "_slots", "_timer")
+    __slots__ = ("_began", "_lane", "_loop", "_site", "_slots", "_timer")
 
     def __init__(self, slots: Slots, site: str, *, known_slow: bool) -> None:
         self._slots = slots
         self._site = site
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
-        self._aside = known_slow and slots._step_aside()
-        self._timer = None if self._aside else self._loop.call_later(SLOW_AFTER.total_seconds(), self._late)
+        self._lane = slots._move(QUICK, SLOW) if known_slow else QUICK
+        late = self._loop.call_later(SLOW_AFTER.total_seconds(), self._late) if self._lane == QUICK else None
+        self._timer = late
 
     def _late(self) -> None:
-        self._aside = self._slots._step_aside()
+        if self._lane == QUICK:
+            self._lane = self._slots._move(QUICK, SLOW)
+
+    def settle(self) -> None:
+        """The page is done, and the state is being told."""
+        self._lane = self._slots._move(self._lane, SETTLING)
 
     def leave(self) -> None:
         """The journey is over."""
         if self._timer is not None:
             self._timer.cancel()
         self._slots._remember(self._site, self._loop.time() - self._began > SLOW_AFTER.total_seconds())
-        self._slots._give_back(self._aside)
+        self._slots._give_back(self._lane)

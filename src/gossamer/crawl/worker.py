@@ -234,7 +234,7 @@ class Worker:
         make = self._journey or _kind_of_journey(task)
         journey = make(context, held, known.get(task.fingerprint))
         # Before the journey has its first turn: the next lease is asked for with what is free now.
-        slot = self._slots.take(task.site)
+        slot = held.slot = self._slots.take(task.site)
         context.pacer.enter(held.lease)
         making = asyncio.create_task(self._run_journey(journey, held), name=task.url)
         self._journeys.add(making)

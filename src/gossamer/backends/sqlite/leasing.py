@@ -2,6 +2,10 @@
 
 Cost does not grow with the queue: ready queues are read best first by index, lane by lane, sleeping ones are found by
 their wake-up time, and queues that wait for a slot are not looked at until one is given back.
+
+A worker that settles pages and asks for others does both in one transaction, so nobody else ever finds a slot that it
+gave back. A worker that has got nothing for a while therefore notes at the sites that it waits for that it is starved,
+and who has more than an even share of a site's slots then takes no more there until it was served.
 """
 
 from __future__ import annotations
@@ -23,6 +27,10 @@ from .queue_rows import MICROSECONDS, URL, WITH_URL, CountChanges, JobRow, Queue
 
 PROMOTED_AT_ONCE = 500
 PAUSED = timedelta(seconds=1)  # how often a worker checks whether a paused job was resumed
+STARVED_AFTER = 0.2  # seconds without a task
+STARVED_FOR = 1.0  # seconds; a worker that is alive says so again by then
+STARVED_LOOK = timedelta(milliseconds=50)  # how often it asks
+STARVED_SITES = 10  # at so many sites, at most
 
 _TASKS = f"""
 SELECT urls.number, {URL}, fingerprint, name.text, priority, depth, attempts, max_attempts, created_at, fetcher, extras,
@@ -40,12 +48,19 @@ _HAND_OUT = "INSERT OR REPLACE INTO leases (url, token, until, worker) VALUES (?
 _SITE = """
 SELECT name, next_at, max(sites.rest_until, coalesce(site_orders.rest_until, 0)),
     iif(site_orders.interval > coalesce(asked_interval, 0), site_orders.interval, asked_interval), in_flight, holder,
-    latest, learned_interval, refused_at, wanted, wanted_turn, wanted_since, offered_at, away_host, away_reason,
-    away_since, strikes, given_up_until
+    latest, learned_interval, refused_at, starved, starved_at, wanted, wanted_turn, wanted_since, offered_at,
+    away_host, away_reason, away_since, strikes, given_up_until
 FROM sites LEFT JOIN site_orders ON site_orders.site = sites.name WHERE number = ?"""
 _VISIT = """
-UPDATE sites SET in_flight = in_flight + ?1, next_at = ?2, holder = ?3, latest = ?4, wanted = nullif(wanted, ?4)
+UPDATE sites SET in_flight = in_flight + ?1, next_at = ?2, holder = ?3, latest = ?4, wanted = nullif(wanted, ?4),
+    starved = nullif(starved, ?6)
 WHERE number = ?5"""
+_STARVE = """
+UPDATE sites SET starved = ?, starved_at = ? WHERE number IN (
+    SELECT site FROM queues INDEXED BY queues_slotless WHERE state IN ('full', 'held') AND state = 'full' AND job = ?
+    AND (? OR lane IN (SELECT value FROM json_each(?))) LIMIT ?)"""
+_HOLDERS = """
+SELECT worker, count(*) FROM leases JOIN urls ON urls.number = leases.url WHERE site = ? GROUP BY worker"""
 _WANT = "UPDATE sites SET wanted = ?, wanted_turn = ?, wanted_since = ?, offered_at = ? WHERE number = ?"
 _PARK = """
 UPDATE queues SET state = ?, wake_at = ?, held_for = ?, refused = 1 WHERE job = ? AND site = ? AND lane = ?"""
@@ -66,7 +81,7 @@ class Grants:
 
     def __init__(self) -> None:
         self.leases: list[Lease] = []
-        self.sites: list[tuple[int, float, str | None, int | None, int]] = []
+        self.sites: list[tuple[int, float, str | None, int | None, int, str]] = []
         self.queues: list[tuple[str, int, int, int, int, str]] = []
 
     def write(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
@@ -87,6 +102,7 @@ class TaskDispatcher:
         self._rows = queue_rows
         self._duration = duration.total_seconds()
         self._terms_for = terms_for
+        self._served_at: dict[str, float] = {}  # by worker
         self._recovery = LeaseRecovery(queue_rows, duration=self._duration, terms_for=terms_for, is_gone=is_gone)
 
     def lease(
@@ -119,19 +135,35 @@ class TaskDispatcher:
             "UPDATE queues SET state = 'ready', held_for = NULL WHERE state = 'held' AND held_for = ?", (worker,)
         )
         leases = self._serve_best(connection, job, worker, room, lanes, now)
+        since = self._served_at.setdefault(worker, now)
         if leases:
+            self._served_at[worker] = now
             CountChanges(queued=-len(leases), leased=len(leases)).write(connection, job.number)
             return LeaseBatch(leases=tuple(leases))
-        return LeaseBatch(wait=self._next_chance(connection, job, now))
+        wait = self._next_chance(connection, job, now)
+        if not 0 <= now - since < STARVED_AFTER and self._starve(connection, job, worker, lanes, now):
+            wait = STARVED_LOOK if wait is None else min(wait, STARVED_LOOK)
+        return LeaseBatch(wait=wait)
+
+    def _starve(
+        self, connection: sqlite3.Connection, job: JobRow, worker: str, lanes: frozenset[str] | None, now: float
+    ) -> bool:
+        """Note at sites without a free slot that the worker waits for one. False when there is no such site."""
+        served = msgspec.json.encode(sorted(lanes or ())).decode()
+        noted = connection.execute(_STARVE, (worker, now, job.number, lanes is None, served, STARVED_SITES))
+        return noted.rowcount > 0
 
     def _serve_best(
         self, connection: sqlite3.Connection, job: JobRow, worker: str, n: int, lanes: frozenset[str] | None, now: float
     ) -> list[Lease]:
         leases: list[Lease] = []
+        left_alone: set[int] = set()  # sites whose free slots are another worker's
         served = [lane for (lane,) in connection.execute(_LANES, {"job": job.number})] if lanes is None else list(lanes)
         while len(leases) < n:
             wanted = n - len(leases)
-            ready = self._ready(connection, job, served, wanted)
+            ready = self._ready(connection, job, served, wanted + len(left_alone))
+            if left_alone:
+                ready = [queue for queue in ready if queue[0] not in left_alone]
             if not ready:
                 break
             best = ready[0][1]
@@ -149,7 +181,8 @@ class TaskDispatcher:
                     break
                 if lanes is not None and self._give_way(connection, job, site, lanes, now):
                     continue
-                self._serve(connection, job, site, among, worker, min(share, left), floor, now, round_)
+                if not self._serve(connection, job, site, among, worker, min(share, left), floor, now, round_):
+                    left_alone.add(site)
             round_.write(connection, worker, now)
             leases += round_.leases
         return leases
@@ -204,11 +237,11 @@ class TaskDispatcher:
         floor: int | None,
         now: float,
         grants: Grants,
-    ) -> None:
-        """Take up to `n` tasks of one site, if the site allows; else park its queues until they can be served."""
-        name, next_at, rest_until, asked, in_flight, holder, latest, learned, refused_at, *row = connection.execute(
-            _SITE, (site,)
-        ).fetchone()
+    ) -> bool:
+        """Take up to `n` tasks of one site, if the site allows; else park its queues until they can be served. False
+        when they are left as they are, because a starved worker comes first."""
+        (name, next_at, rest_until, asked, in_flight, holder, latest, learned, refused_at, starved, starved_at,
+         *row) = connection.execute(_SITE, (site,)).fetchone()  # fmt: skip
         if learned is not None:
             asked = longest(asked, LearnedPace(interval=learned, refused_at=refused_at).now(now))
         want, (away_host, away_reason, away_since, strikes, given_up_until) = row[:4], row[4:]
@@ -219,26 +252,30 @@ class TaskDispatcher:
         terms = self._terms_for(name)
         if rest_until > now:
             self._park(connection, job, site, lanes, "sleeping", wake_at=rest_until)
-            return
+            return True
         most = 1 if strikes else terms.concurrency  # one task at a time finds out whether the site is back
         if most is not None:
             n = min(n, most - in_flight)
             if n <= 0:
                 self._refuse(connection, job, site, noted, latest, now)
                 self._park(connection, job, site, lanes, "full")
-                return
+                return True
+            if starved is not None and starved != worker and 0 <= now - starved_at < STARVED_FOR:
+                n = min(n, self._share(connection, site, worker, starved, most))
+                if n <= 0:
+                    return False
         interval, burst = terms.spacing(asked), terms.burst_under(asked)
         if interval is not None:
             if in_flight and holder != worker:
                 self._refuse(connection, job, site, noted, latest, now)
                 self._park(connection, job, site, lanes, "held", held_for=holder)
-                return
+                return True
             if next_at > now + interval * burst + TOO_FAR.total_seconds():
                 next_at = now  # no pacer is so far ahead: the clock was
             turn = earliest_start(next_at, interval=interval, burst=burst) - HEAD_START.total_seconds()
             if turn > now and not buries:
                 self._park(connection, job, site, lanes, "sleeping", wake_at=turn)
-                return
+                return True
             if not buries:
                 n = min(n, burst)
                 if interval > 0:
@@ -247,7 +284,7 @@ class TaskDispatcher:
         self._want(connection, site, noted, want_now)
         if others_first:
             self._leave_alone(connection, job, site, lanes, now)
-            return
+            return True
         rows = self._tasks(connection, job, site, lanes, n + 1)
         taken = [row for row in rows[:n] if floor is None or row[4] >= floor]
         for row in taken:
@@ -258,12 +295,18 @@ class TaskDispatcher:
                 next_at = next_at if buries else after
             grants.leases.append(self._lease_of(job, name, row, now, pace, away))
         paced_by, latest = worker if interval is not None else None, job.number if taken else latest
-        grants.sites.append((len(taken), next_at, paced_by, latest, site))
+        grants.sites.append((len(taken), next_at, paced_by, latest, site, worker))
         rest = rows[len(taken) :]
         for lane in lanes:
             left = rest if len(lanes) == 1 else [row for row in rest if (row[9] or "") == lane]
             state, priority = ("ready", left[0][4]) if left else ("empty", 0)
             grants.queues.append((state, priority, int(now * MICROSECONDS), job.number, site, lane))
+        return True
+
+    def _share(self, connection: sqlite3.Connection, site: int, worker: str, starved: str, slots: int) -> int:
+        """How many slots of a site a worker may still take while another is starved: at least one each."""
+        held: dict[str, int] = dict(connection.execute(_HOLDERS, (site,)).fetchall())
+        return max(1, slots // len(held.keys() | {worker, starved})) - held.get(worker, 0)
 
     def _tasks(
         self, connection: sqlite3.Connection, job: JobRow, site: int, lanes: list[str], n: int

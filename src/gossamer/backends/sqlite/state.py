@@ -32,7 +32,7 @@ from .state_stream import SqliteStateStream
 from .workers import SqliteWorkers
 
 APPLICATION_ID = 0x676F7373  # "goss"
-LINGER = timedelta(milliseconds=1)  # not less: another process that wants the same site finds its slots free in between
+LINGER = timedelta(milliseconds=1)  # pages that settle and the lease that follows them share a commit
 
 
 @asynccontextmanager

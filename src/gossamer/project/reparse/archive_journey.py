@@ -82,7 +82,7 @@ class ArchiveJourney:
             if outcome.records:
                 self._emit(events.Stored, items=len(outcome.records), changed=changed, seconds=self._seconds())
         stats = {name: count for name, count in _counted(outcome, changed).items() if count}
-        await self._held.settle(lambda: context.frontier.complete(lease, UrlState.DONE, outcome.failure, stats=stats))
+        await self._held.complete(lambda: context.frontier.complete(lease, UrlState.DONE, outcome.failure, stats=stats))
         self._emit(events.Completed, outcome=UNPARSED if outcome.failure else REPARSED, seconds=self._seconds())
 
     async def _bury(self) -> None:
