@@ -27,6 +27,21 @@ class Books(Spider):
     start_urls = ["http://127.0.0.1:9/"]
 """
 
+UNMADE = """
+from gossamer import Spider
+
+class Unmade(Spider):
+    def __init__(self, category):
+        self.category = category
+
+class Unfinished(Spider):
+    start_urls = ["http://127.0.0.1:9/"]
+
+    def start(self):
+        yield "http://127.0.0.1:9/"
+        raise LookupError("the list is away")
+"""
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -40,7 +55,9 @@ async def test_what_cannot_be_crawled_is_told_in_one_line(folder):
     (folder / "spiders" / "twins.py").write_text(TWINS)
     (folder / "spiders" / "bad.py").write_text("from gossamer import Spider\nclass Bad(Spider)\n    pass\n")
     (folder / "spiders" / "empty.py").write_text("")
+    (folder / "unmade.py").write_text(UNMADE)
     targets = {
+        "unmade.py:Unmade": "Spider unmade cannot be made (TypeError",
         "http://": "'http://' is not a URL",
         "http://[::1/": "is not a URL",
         "file:///etc/passwd": "is a file: address; only http and https can be crawled",
@@ -59,6 +76,16 @@ async def test_what_cannot_be_crawled_is_told_in_one_line(folder):
     for said, words in zip(answers, targets.values(), strict=True):
         assert words in said.one_line()
     assert not (folder / "gossamer-data").exists()
+
+
+async def test_what_the_spiders_own_start_raises_is_told_as_its_own(folder):
+    (folder / "unmade.py").write_text(UNMADE)
+
+    said = await gossamer(folder, "crawl", "unmade.py:Unfinished")
+
+    assert said.code == 1
+    assert "start() of unfinished failed: LookupError: the list is away" in said.err
+    assert "fault is ours" not in said.err
 
 
 async def test_flags_that_mean_nothing_are_told_in_one_line(folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from decimal import Decimal
@@ -360,6 +361,40 @@ async def test_seeds_come_from_start_of_any_shape() -> None:
     assert await urls(Generated()) == ["https://a.example/", "https://b.example/"]
     assert await urls(Streamed()) == ["https://c.example/"]
     assert await urls(Awaited()) == ["https://d.example/"]
+
+
+WRONG_ATTRIBUTES = {
+    "start_urls = None": "must be a list",
+    "start_urls = 'https://books.example/'": "must be a list",
+    "pipeline = print": "pipeline = [step]",
+    "handle_statuses = 404": "handle_statuses = [404]",
+    "handle_statuses = ['404']": "must be numbers",
+    "rate = 5": 'rate = "5/s"',
+    "concurrency = 0": "1 or more",
+    "max_depth = -1": "0 or more",
+    "limit = '5'": "whole number",
+    "allowed_domains = ['https://books.example/']": "is no host",
+    "allowed_domains = 'books.example:8080'": "is no host",
+}
+
+
+@pytest.mark.parametrize("line", WRONG_ATTRIBUTES)
+def test_an_attribute_of_the_wrong_type_is_refused_with_the_right_one(line: str) -> None:
+    with pytest.raises(Misconfigured, match=f"^Spider wrong: .*{re.escape(WRONG_ATTRIBUTES[line])}"):
+        exec(f"class Wrong(Spider):\n    {line}", {"Spider": Spider})
+
+
+def test_attributes_of_any_right_type_are_taken() -> None:
+    class Right(Spider):
+        allowed_domains = "*"
+        handle_statuses = frozenset({404})
+        max_depth = 0
+
+        @property
+        def start_urls(self) -> list[str]:  # type: ignore[override]
+            return ["https://books.example/"]
+
+    assert listed_seeds(Right()) == ["https://books.example/"]
 
 
 @pytest.mark.parametrize("bad", ["books.example", "file:///etc/passwd", "javascript:1", "http://[", 3])

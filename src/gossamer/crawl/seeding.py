@@ -25,7 +25,7 @@ from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
 from ..model.url import site_of
-from ..parse.spider import SeedDigest, Spider, listed_seeds, seeds, session_names
+from ..parse.spider import SeedDigest, Spider, listed_seeds, own_seeds, session_names
 from ..schedule import sources
 from ..schedule.authority import demand_own_job
 from ..schedule.recrawl import PageChoice, RecrawlBounds
@@ -127,7 +127,7 @@ async def _enter_start(
     max_queued = context.settings.crawl.max_queued
     chunk: list[Request] = []
     count, digest = 0, SeedDigest()
-    async for request in seeds(spider, digest):
+    async for request in own_seeds(spider, digest):
         count += 1
         sites.add(site_of(request.url))
         if not known:
@@ -363,14 +363,9 @@ class Seeder:
                     yield request
             return
         count = 0
-        try:
-            async for request in seeds(self._spider, self._digest):
-                count += 1
-                yield request
-        except (SourceFailed, Misconfigured):
-            raise
-        except Exception as error:  # a spider's own code may raise anything
-            raise SourceFailed(f"start() of {self._spider.name} failed: {type(error).__name__}: {error}") from error
+        async for request in own_seeds(self._spider, self._digest):
+            count += 1
+            yield request
         if not count:
             raise Misconfigured(
                 f"Spider {self._spider.name} has nothing to start from. Give it start_urls, or the schedule a source."

@@ -16,7 +16,7 @@ from types import CodeType, ModuleType
 
 import msgspec
 
-from ..errors import MissingExtra, SpiderNotFound
+from ..errors import GossamerError, Misconfigured, MissingExtra, SpiderNotFound
 from ..settings.reader import SCRAPY_FILE
 from ..settings.trust import distrust
 from .spider import Spider, composed
@@ -137,6 +137,19 @@ def load_spider(ref: str, root: Path, folder: str) -> type[Spider]:
     if is_file_ref(ref):
         return _from_file(root / file_of(ref), ref.partition(".py:")[2], root)
     return spider_named(ref, list_spiders(root, folder), root / folder)
+
+
+def made_spider(kind: type[Spider]) -> Spider:
+    """A spider of that class. Raises Misconfigured."""
+    try:
+        return kind()
+    except GossamerError:
+        raise
+    except Exception as error:  # its constructor is the user's own code
+        raise Misconfigured(
+            f"Spider {kind.name} cannot be made ({type(error).__name__}: {error}). Its __init__ gets no arguments;"
+            f" what a crawl may set are annotated attributes, as `category: str = 'all'`."
+        ) from error
 
 
 def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spider]:

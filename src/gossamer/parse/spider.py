@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from ..errors import InvalidUrl, Misconfigured, ParseFailed
+from ..errors import GossamerError, InvalidUrl, Misconfigured, ParseFailed, SourceFailed
 from ..model.item import AnyItem, Item
 from ..model.secret_text import Reveal, SecretText, secret_of_environment
 from ..model.task import DEFAULT_KIND, Request, fault_of
@@ -46,6 +46,14 @@ ItemStep: TypeAlias = Callable[..., Any]  # step(item, page) -> item | Drop | No
 _MOST_SESSIONS = 250
 _SESSION_NAME = re.compile(r"[\w.@-]{1,100}")
 _LONGEST_NAME = 60  # characters of a spider's name
+_LISTS = {  # attributes that must be lists, and how one is written
+    "start_urls": '["https://shop.example/"]',
+    "pipeline": "[step]",
+    "quality_rules": "[rule]",
+    "rules": "[Rule(...)]",
+    "handle_statuses": "[404]",
+}
+_LEAST = {"burst": 1, "concurrency": 1, "max_attempts": 1, "limit": 1, "max_depth": 0}  # the least that they may be
 FAILED = "failed"  # the method for failures of requests that name no errback
 
 
@@ -104,6 +112,8 @@ class Spider:
         if not cls.__dict__.get("name"):
             cls.name = default_name(cls.__name__)
         cls._callbacks = _callback_names(cls)
+        if fault := _attribute_fault(cls):
+            raise Misconfigured(f"Spider {cls.name}: {fault}")
         for rule in cls.rules:
             if rule.callback is not None and rule.callback not in cls._callbacks:
                 raise Misconfigured(f"Spider {cls.name}: a rule names the callback {rule.callback!r}, and it has none.")
@@ -204,6 +214,30 @@ class Spider:
         return frozenset(domain.lower().strip(".") for domain in domains)
 
 
+def _attribute_fault(cls: type[Spider]) -> str:
+    """What is wrong with an attribute that the class sets; empty when nothing is. Properties are left alone."""
+    names = (*_LISTS, *_LEAST, "rate", "allowed_domains")
+    given = {name: value for name in names if not inspect.isdatadescriptor(value := getattr(cls, name))}
+    for name, least in _LEAST.items():
+        value = given.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            return f"{name} = {value!r:.60} must be a whole number, {least} or more."
+    rate = given.get("rate")
+    if rate is not None and not isinstance(rate, str):
+        return f'rate = {rate!r:.60} must be a text: rate = "{rate}/s"'
+    for name, example in _LISTS.items():
+        value = given.get(name, ())
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            return f"{name} = {value!r:.60} must be a list: {name} = {example}"
+    if not all(isinstance(one, int) for one in given.get("handle_statuses", ())):
+        return f"handle_statuses = {given['handle_statuses']!r:.60} must be numbers: handle_statuses = [404]"
+    domains = given.get("allowed_domains") or ()
+    for domain in (domains,) if isinstance(domains, str) else domains:
+        if not isinstance(domain, str) or "/" in domain or re.fullmatch(r"[^:]+:\d+", domain):
+            return f"allowed_domains: {domain!r:.60} is no host. Write 'shop.example', without scheme, port and path."
+    return ""
+
+
 def session_names(spider: Spider) -> list[str]:
     """The sessions of requests that name none. Raises Misconfigured."""
     name, count = spider.session, spider.sessions
@@ -284,6 +318,17 @@ async def seeds(spider: Spider, digest: SeedDigest | None = None) -> AsyncIterat
         if digest is not None:
             digest.add(request)
         yield request
+
+
+async def own_seeds(spider: Spider, digest: SeedDigest) -> AsyncIterator[Request]:
+    """As `seeds`, for a crawl. Raises Misconfigured; SourceFailed for whatever else the spider's code raises."""
+    try:
+        async for request in seeds(spider, digest):
+            yield request
+    except GossamerError:
+        raise
+    except Exception as error:
+        raise SourceFailed(f"start() of {spider.name} failed: {type(error).__name__}: {error}") from error
 
 
 async def _seeds(spider: Spider) -> AsyncIterator[Request]:

@@ -16,7 +16,7 @@ import msgspec
 from ..clock import SystemClock
 from ..errors import FetchFailed, FetchRefused, Misconfigured, ParseFailed
 from ..model.url import host_of, site_of
-from ..parse.discovery import RECIPE_ENDINGS, is_file_ref, load_spider
+from ..parse.discovery import RECIPE_ENDINGS, is_file_ref, load_spider, made_spider
 from ..parse.media import Media
 from ..parse.page import Page
 from ..parse.recipe.check import FoundLinks, PageCheck, check_page, likely_kind
@@ -129,7 +129,7 @@ class RecipeDrafted(msgspec.Struct, frozen=True, kw_only=True):
 def load_for_check(settings: Settings, ref: str, folder: Path) -> Spider | RecipeFaults:
     """A recipe or a spider by its name in the project, or by its path from `folder`. Raises SpiderNotFound."""
     try:
-        return load_spider(ref, folder if is_file_ref(ref) else settings.root, settings.spiders)()
+        return made_spider(load_spider(ref, folder if is_file_ref(ref) else settings.root, settings.spiders))
     except BadRecipe as error:
         return RecipeFaults(recipe=error.file, faults=[LineFault(one.line, one.message) for one in error.faults])
 

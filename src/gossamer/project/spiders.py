@@ -11,7 +11,7 @@ from ..model.job import Job
 from ..model.url import parse_url
 from ..parse.arguments import declared_arguments, read_arguments, with_arguments
 from ..parse.arguments import written_arguments as written_arguments  # for what people type
-from ..parse.discovery import is_file_ref, list_spiders, load_spider, make_importable
+from ..parse.discovery import is_file_ref, list_spiders, load_spider, made_spider, make_importable
 from ..parse.site import PAGES, SITE_PART, PageSpider, SiteSpider
 from ..parse.spider import Spider
 from ..schedule.spider_loader import Spiders
@@ -94,7 +94,7 @@ def crawl_target(settings: Settings, target: str, folder: Path) -> CrawlTarget:
     """The spider that is meant. A path is looked for from `folder`, a name in the project. Raises Misconfigured."""
     if "://" not in target and target.partition(":")[0].lower() not in _NOT_CRAWLED:
         home = folder if is_file_ref(target) else settings.root
-        spider = load_spider(target, home, settings.spiders)()
+        spider = made_spider(load_spider(target, home, settings.spiders))
         return CrawlTarget(spider, None, list(spider.start_urls))
     try:
         url = parse_url(target)
