@@ -81,6 +81,19 @@ def test_the_tally_counts_what_happened():
     assert tally.rate() == 0.5
 
 
+def test_reasons_that_name_each_item_do_not_fill_the_memory_and_are_told_to_others():
+    clock = VirtualClock()
+    tally, first = EventCounts(clock), EventCounts(clock)
+    for number in range(200):
+        drop = events.ItemDropped(at=clock.now(), job="j", url="u", site="s", step="twins", reason=f"like {number}")
+        tally.emit(drop)
+    first.add(tally.told())
+
+    assert len(tally.item_drops) == 51
+    assert tally.item_drops["twins"] == 150
+    assert first.item_drops.total() >= 199
+
+
 def test_every_event_is_one_json_line_and_a_summary_tells_speeds():
     clock, stream = VirtualClock(), io.StringIO()
     log = JsonLog(stream, clock)

@@ -93,7 +93,7 @@ async def test_step_that_raises_fails_the_page_and_is_named() -> None:
     def careless(item: Any, page: Any) -> Any:
         raise SystemExit("oh\ud800")
 
-    with pytest.raises(ParseFailed, match="step careless failed on a item of https") as caught:
+    with pytest.raises(ParseFailed, match="step careless failed on an item \\(item\\) of https") as caught:
         await piped(Pipeline([careless]), {"a": 1})
     assert "test_pipeline.py" in caught.value.detail
     str(caught.value).encode()

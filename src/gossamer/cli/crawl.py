@@ -221,6 +221,9 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
     records = f"{report.records:,}" if report.records is not None else "not known"
     table.add_row("records", f"[bold]{records}[/]  [dim]{tally.changed:,} new or changed[/]")
+    if tally.item_drops:
+        why = ", ".join(f"{count:,} {reason}" for reason, count in tally.item_drops.most_common(4))
+        table.add_row("items left out", f"{tally.item_drops.total():,}  [dim]{escape(visible(why))}[/]")
     if tally.faults:
         table.add_row("quality", f"{many(tally.faults, 'fault')} found  [dim]gossamer quality {report.job.name}[/]")
     if tally.gone:

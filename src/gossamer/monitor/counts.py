@@ -10,7 +10,7 @@ from ..clock import Clock
 from ..model import events
 
 ADDED = ("pages", "items", "changed", "bytes", "retries", "blocked", "tokens", "faults", "gone")
-MOST_REASONS = 50  # that one process tells another
+MOST_REASONS = 50  # that are counted apart, and that one process tells another
 LONGEST_TROUBLE = 2_000  # characters
 RATE_SPAN = 10.0  # seconds over which the current rate is taken
 
@@ -29,7 +29,7 @@ class EventCounts:
         self.blocked = 0
         self.tokens = 0.0
         self.reasons: Counter[str] = Counter()  # why pages were buried
-        self.item_drops: Counter[str] = Counter()
+        self.item_drops: Counter[str] = Counter()  # items that pipeline steps left out, by step and reason
         self.faults = 0
         self.gone = 0
         self.seconds: Counter[str] = Counter()  # per stage, for items per second
@@ -62,7 +62,9 @@ class EventCounts:
                 self.pages += 1
                 self.reasons[event.reason] += 1
             case events.ItemDropped():
-                self.item_drops[f"{event.step}: {event.reason}"] += 1
+                told = f"{event.step}: {event.reason}"
+                known = told in self.item_drops or len(self.item_drops) < MOST_REASONS
+                self.item_drops[told if known else event.step] += 1  # a reason may name each item
             case events.Flawed():
                 self.faults += event.faults
             case events.Gone():
@@ -74,7 +76,9 @@ class EventCounts:
         """What can be added to the counts of another process."""
         numbers = {name: getattr(self, name) for name in ADDED}
         reasons = dict(self.reasons.most_common(MOST_REASONS))
-        return msgspec.json.encode({**numbers, "reasons": reasons, "last_trouble": self.last_trouble[:LONGEST_TROUBLE]})
+        drops = dict(self.item_drops.most_common(MOST_REASONS))
+        trouble = self.last_trouble[:LONGEST_TROUBLE]
+        return msgspec.json.encode({**numbers, "reasons": reasons, "item_drops": drops, "last_trouble": trouble})
 
     def add(self, told: bytes) -> None:
         """Add what another process has `told`."""
@@ -82,6 +86,7 @@ class EventCounts:
         for name in ADDED:
             setattr(self, name, getattr(self, name) + counts[name])
         self.reasons.update(counts["reasons"])
+        self.item_drops.update(counts["item_drops"])
         self.last_trouble = self.last_trouble or counts["last_trouble"]
 
     @property

@@ -217,7 +217,7 @@ class Inspector:
         except BaseException as error:  # a rule may raise anything; it fails this page only
             if is_cancellation(error):
                 raise
-            raise failure_in(f"A quality rule failed on a {type_name(item)}", error) from error
+            raise failure_in(f"A quality rule failed on an item ({type_name(item)})", error) from error
 
 
 def failure_in(what: str, error: BaseException) -> ParseFailed:

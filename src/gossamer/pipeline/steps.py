@@ -159,7 +159,7 @@ class Pipeline:
             except BaseException as error:  # a step may raise anything; it fails this page only
                 if is_cancellation(error):
                     raise
-                what = f"The pipeline step {name} failed on a {type_name(item)} of {page.url}"
+                what = f"The pipeline step {name} failed on an item ({type_name(item)}) of {page.url}"
                 raise failure_in(what, error) from error
             if result is None or isinstance(result, Drop):
                 reason = result.reason if result is not None else "the step gave nothing back"
@@ -178,7 +178,7 @@ def _checked(item: AnyItem, cleans: bool) -> AnyItem:
     try:
         return _validated(clean(item) if cleans else item)
     except RecursionError as error:
-        raise ParseFailed(f"A {type_name(item)} is nested too deeply to be stored. Flatten it.") from error
+        raise ParseFailed(f"An item ({type_name(item)}) is nested too deeply to be stored. Flatten it.") from error
 
 
 def _validated(item: AnyItem) -> AnyItem:
