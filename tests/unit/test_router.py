@@ -19,10 +19,12 @@ from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.page import Headers
 from gossamer.model.route import DIRECT
 from gossamer.model.task import Task
+from gossamer.routing.blocks import judge
 from gossamer.routing.budget import BudgetKeeper, Budgets
 from gossamer.routing.ladder import RouteTerms, ladder_of, routes_of
 from gossamer.routing.proxies.pools import Pools
 from gossamer.routing.router import RouteNotServed, Router, lanes_of
+from gossamer.routing.site_memory import SiteMemory
 from gossamer.settings import ProxyPool, RouteTable
 from gossamer.units import Secret
 from tests.gates import HeldGate
@@ -55,6 +57,22 @@ async def state(tmp_path):
         terms_for=lambda site: SiteTerms(),
     ) as opened:
         yield opened
+
+
+def test_one_huge_page_does_not_make_the_others_look_small():
+    memory = SiteMemory(None, VirtualClock())
+    for size in (*[20_000] * 30, 10_000_000, 10_000_000):
+        memory.note_size("a.test", "parse", size)
+
+    usual = memory.usual_size("a.test", "parse")
+
+    assert usual is not None
+    assert judge(html_of(12_000), usual_size=usual) is None
+
+
+def html_of(size: int) -> Response:
+    body = b"<html><title>Lamps</title><p>" + b"lamp " * (size // 5)
+    return Response(url="http://a.test/1", status=200, headers=Headers([("content-type", "text/html")]), body=body)
 
 
 def router_on(state, *, serves=None, book=None, budgets=UNBOUND):

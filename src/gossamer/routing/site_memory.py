@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from math import exp, log
 
 import msgspec
 
@@ -138,12 +139,13 @@ class SiteMemory:
     def usual_size(self, site: str, kind: str) -> int | None:
         """Bytes of a usual page of that kind; None until enough of them came."""
         count, mean = self._sizes.get((site, kind), (0, 0.0))
-        return int(mean) if count >= USUAL_AFTER else None
+        return int(exp(mean)) if count >= USUAL_AFTER else None
 
     def note_size(self, site: str, kind: str, size: int) -> None:
         count, mean = self._sizes.get((site, kind), (0, 0.0))
         count += 1
-        remember(self._sizes, (site, kind), (count, mean + (size - mean) / min(count, 50)))
+        # The mean of their logarithms: one page of 10 MB must not make all others look small.
+        remember(self._sizes, (site, kind), (count, mean + (log(max(size, 1)) - mean) / min(count, 50)))
 
 
 def remember(memory: OrderedDict, key: object, value: object) -> None:  # type: ignore[type-arg]  # any kind of memory
