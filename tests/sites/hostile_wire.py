@@ -150,6 +150,11 @@ async def _two_lengths(call: Call) -> None:
     call.hang_up()
 
 
+@path("/moved-to-latin")
+async def _moved_to_latin(call: Call) -> None:
+    await call.send(b"HTTP/1.1 302 Found\r\nLocation: /caf\xe9/\xc3\xa9\r\nContent-Length: 0\r\n\r\n")
+
+
 @path("/header-bytes")
 async def _header_bytes(call: Call) -> None:
     await call.send(b"HTTP/1.1 200 OK\r\nX-Odd: caf\xe9 \xc3\xa9\r\nContent-Length: 2\r\n\r\nok")

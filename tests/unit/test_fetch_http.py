@@ -293,6 +293,12 @@ async def test_header_bytes_that_are_no_text_become_replacement_characters() -> 
     assert response.headers.get("x-odd").encode().decode() == "caf\ufffd é"
 
 
+async def test_the_target_of_a_redirect_keeps_bytes_that_are_no_utf_8() -> None:
+    async with a_bench() as bench:
+        response = await bench.get("/moved-to-latin")
+    assert response.headers.get("location") == "/caf%E9/é"
+
+
 @pytest.mark.parametrize("bad", ["/a\r\nX-Evil: 1", "/a\nb", "/a b", "/a\x00", "/a\x7f", "/é", "/\udc80"])
 async def test_nothing_can_be_injected_through_the_url(bad: str) -> None:
     async with a_bench() as bench:

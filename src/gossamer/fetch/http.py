@@ -47,6 +47,7 @@ from .proxy_check import knock
 _WIRE_SLACK = 64 * 1024  # headers and checksums of a packed body that is just as long as the limit
 _SHORT_BODY = 128 * 1024  # bytes of a packed body that are not unpacked before all of them are there
 _BIG_BODY = 1024 * 1024  # bytes of a body that are not written in one go
+_NO_UTF8 = re.compile("[\udc80-\udcff]")  # how aiohttp gives a byte that is no UTF-8
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 
 
@@ -273,7 +274,14 @@ def _header_pairs(answer: PeerResponse | Answer, limit: int) -> tuple[tuple[str,
     if text.isascii():
         return pairs
     # aiohttp leaves lone surrogates for bytes that are no UTF-8; no store would take them.
-    return tuple((_clean(name), _clean(value)) for name, value in pairs)
+    # In the target of a redirect they are of another charset, and a browser asks for them by their percent codes.
+    return tuple(
+        (_clean(name), _clean(_percent_coded(value) if name.lower() == "location" else value)) for name, value in pairs
+    )
+
+
+def _percent_coded(value: str) -> str:
+    return _NO_UTF8.sub(lambda byte: f"%{ord(byte[0]) - 0xDC00:02X}", value)
 
 
 def _clean(text: str) -> str:
