@@ -62,7 +62,7 @@ def test_the_last_attempt_ends_with_the_dead_under_its_reason():
 @pytest.mark.parametrize(
     ("status", "kind"),
     [(200, None), (204, None), (404, ClientError), (418, ClientError), (500, ServerFailed), (503, ServerFailed),
-     (429, RateLimited), (408, ServerFailed), (501, ClientError), (304, None)],
+     (429, RateLimited), (408, ServerFailed), (501, ClientError), (304, ClientError)],
 )  # fmt: skip
 def test_statuses_are_judged_by_the_rules(status, kind):
     failure = failure_of(status, TERMS, None, "https://a.test/")

@@ -67,6 +67,8 @@ def failure_of(status: int, terms: RetryTerms, retry_after: timedelta | None, ur
         return ServerRefused(f"{url} answered {status}.", status=status)
     if status >= 400 or status < 200:
         return ClientError(f"{url} answered {status}.", status=status)
+    if status == 304:  # to a request that asked for all of it: there is no page, and what is stored must stay
+        return ClientError(f"{url} answered 304 (not modified), and was asked for the whole page.", status=status)
     return None
 
 
