@@ -9,7 +9,7 @@ import sys
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ from gossamer.backends.sqlite.snapshot import copy_as_of_now
 from gossamer.backends.worker_names import worker_name
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
-from gossamer.frontier.state_rows import DumpedPurse
+from gossamer.frontier.state_rows import DumpedPurse, StateRow
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.schedule import Schedule
 from gossamer.model.stream import MoveMark
@@ -30,6 +30,7 @@ from gossamer.project.move.backup_file import MAGIC, BackupHeader, BackupWriter,
 from gossamer.project.open import Project
 from gossamer.schedule.sources.kinds import CommandSource
 from gossamer.store.contract import RecordQuery
+from gossamer.store.record_rows import RecordRow
 
 from ..conformance.stores import NOW, book, page_of, result
 from ..services.valkey import running_valkey
@@ -124,6 +125,22 @@ def test_what_was_backed_up_is_restored_as_it_was(project: ProjectFolder) -> Non
     assert "is restored: every count is the same" in back.out
     assert look(project) == before
     assert project.run("status").err == ""
+
+
+def test_every_row_of_a_store_has_a_place_in_a_backup() -> None:
+    assert {*backup_file._ROWS["state"].values()} == {*get_args(StateRow)}
+    assert {*backup_file._ROWS["records"].values()} == {*get_args(RecordRow)}
+
+
+def test_an_order_for_a_site_is_in_the_backup(project: ProjectFolder) -> None:
+    project.fill(crawl_a_little)
+    project.run("site", "slow", "shop.example", "6/m")
+    assert project.run("backup", "all.backup").code == 0
+    project.write("gossamer.toml", ELSEWHERE + TOML)
+
+    assert project.run("restore", "all.backup").code == 0
+
+    assert "a request every 10 s, by order" in project.run("site", "show", "shop.example").out
 
 
 def test_a_backup_is_for_its_owner_alone_and_leaves_no_other_file(project: ProjectFolder) -> None:
