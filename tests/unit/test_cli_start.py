@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
 
+import pytest
 import typer.main
 
 from gossamer.cli.app import app
@@ -74,3 +76,31 @@ def test_only_the_verb_that_is_named_is_built() -> None:
     assert len(built("schedule", "--help")["schedule"].commands) > 5
     assert [*built("crawl", "schedule")] == ["crawl"]
     assert {*built("nonsense")} >= {"schedule", "crawl", "status", "job"}
+
+
+@pytest.mark.parametrize("words", [("--help",), ("crawl", "--help")])
+def test_a_reader_who_has_seen_enough_of_the_help_is_no_error(words: tuple[str, ...]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "gossamer", *words], stdout=write, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(write)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_program_that_cannot_be_forked_says_how_several_processes_begin() -> None:
+    code = "from gossamer.cli.app import run; run()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, "crawl", "https://shop.example/", "--processes", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert "--processes needs a program that began as `gossamer`" in done.stderr

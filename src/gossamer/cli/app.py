@@ -128,9 +128,11 @@ def run() -> None:
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except ReaderLeft:
-        # Python must not complain about it again while it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _end_unread()
+    except SystemExit as end:
+        if "--help" in sys.argv and isinstance(end.__context__, BrokenPipeError):  # typer's own console printed it
+            _end_unread()
+        raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             raise
@@ -146,9 +148,15 @@ def run() -> None:
         )
 
 
+def _end_unread() -> NoReturn:
+    """End well: whoever read our output had enough of it."""
+    # Python must not complain about it again while it closes stdout.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
+
+
 def fail(message: str, code: int = 1) -> NoReturn:
     """End the command with one line."""
-
     err.print(Text.assemble(("gossamer: ", "bold red"), visible(" ".join(message.split()))))
     sys.exit(code)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from datetime import timedelta
 
@@ -29,7 +30,8 @@ def crew_of(processes: str, *, replay: bool) -> Crew | None:
     if count > 1 and replay:
         raise Misconfigured("--replay is done by one process: leave --processes out.")
     if count > 1 and crew is None:
+        needed = "a program that began as `gossamer` or `python -m gossamer`" if sys.platform == "linux" else "Linux"
         raise Misconfigured(
-            "--processes needs Linux. Start the same command in several terminals: they share the work."
+            f"--processes needs {needed}. Or start the same command in several terminals: they share the work."
         )
     return crew
