@@ -39,9 +39,8 @@ from .table import table
 
 PROMISED_SHARE = 0.80
 PACE = 5.0  # requests a second that the slow site allows
-CRAWL_PACE = 20.0
 TOLERANCE = 0.005  # seconds
-QUICK, SLOW, CRAWLED = "site0.localhost", "site1.localhost", "site2.localhost"
+QUICK, SLOW = "site0.localhost", "site1.localhost"
 KEYS = 10
 WORKERS = 2
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -35,11 +35,6 @@ def interval_for(rate: float, price: float, bounds: RecrawlBounds) -> float:
     return min(max(_changes_for(share) / rate, bounds.shortest), bounds.longest)
 
 
-def fetches_per_day(rates: Iterable[float], price: float, bounds: RecrawlBounds) -> float:
-    """What all the pages take at this price."""
-    return _fetches_per_day(_priced_together(rates), price, bounds)
-
-
 def price_for(rates: Iterable[float], per_day: float, bounds: RecrawlBounds) -> float:
     """The price at which pages with these rates take `per_day` fetches.
 

@@ -30,7 +30,7 @@ from gossamer.model.session import Cookie
 from gossamer.model.stream import MoveMark, MoveStatus, RowStream
 from gossamer.model.task import DropReason, UrlState
 from gossamer.schedule.contract import AlertStep
-from gossamer.store.contract import RecordQuery, Records, SpoolNote, VisitQuery
+from gossamer.store.contract import RecordQuery, Records, Retirement, SpoolNote, VisitQuery
 
 from ..services.seaweed import Seaweed
 from .frontiers import Backends, Lab, candidate
@@ -481,7 +481,7 @@ async def lived_through(store: Records) -> None:
     await store.save([msgspec.structs.replace(first, quality=(tally,), schemas=(shape,))])
     await store.save([visit(lost, shaped[3], at=NOW, job="whole-1"), visit(lost + "/2", at=NOW, failure="parse")])
     await store.save([visit(listing, book("kept"), at=NOW + 10, job="whole-2")])
-    await store.retire("whole-2", spider="books", at=NOW + 20, earlier=["whole-1"])
+    await store.retire(Retirement(job="whole-2", spider="books", at=NOW + 20, earlier=["whole-1"]))
     await store.save([visit(listing, book("back"), book("kept", price=1), at=NOW + 30, job="whole-3")])
     await store.save([reparse(listing, book("kept", price=2), visit=NOW + 30, at=NOW + 40)])
 

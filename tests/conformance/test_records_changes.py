@@ -9,7 +9,7 @@ import pytest
 
 from gossamer.errors import Misconfigured
 from gossamer.model.record import PageResult, StoredRecord
-from gossamer.store.contract import Difference, RecordQuery, Records, VisitQuery
+from gossamer.store.contract import Difference, RecordQuery, Records, Retirement, VisitQuery
 
 from .stores import (
     EVERYTHING,
@@ -53,7 +53,7 @@ async def test_between_two_marks_lies_what_changed_and_nothing_else(record_store
         [visit(LISTING, book("a", price=1), book("d", price=2), book("b", price=2), book("f"), at=NOW + 1, job="b-2")]
     )
     second = await record_store.cursor()
-    await record_store.retire("b-2", spider="books", at=NOW + 2)
+    await record_store.retire(Retirement(job="b-2", spider="books", at=NOW + 2))
     await record_store.save([visit(LISTING, book("f", price=3), at=NOW + 3, job="b-3")])
     third = await record_store.cursor()
 
@@ -76,7 +76,7 @@ async def test_what_is_only_checked_is_no_change(record_store: Records) -> None:
 
 async def test_what_comes_back_is_a_change(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("a"), at=NOW), visit(LISTING + "2", book("b"), at=NOW)])
-    await record_store.retire("books-2", spider="books", at=NOW + 1, earlier=["books-1"])
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 1, earlier=["books-1"]))
     mark = await record_store.cursor()
     await record_store.save(
         [
@@ -199,7 +199,7 @@ async def test_a_key_of_any_length_and_letter_is_found(record_store: Records) ->
 async def test_the_present_data_of_some_records(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("a", price=1), book("b", price=1), book("half \ud800"), at=NOW)])
     await record_store.save([visit(LISTING, book("a", price=2), at=NOW + 1, job="books-2")])
-    await record_store.retire("books-2", spider="books", at=NOW + 2)
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 2))
     known = [("Book", "shop.example", key) for key in ("a", "b", "half \ud800")]
     assert await record_store.latest([*known, ("Book", "shop.example", "none")]) == {
         known[0]: '{"price":2}',

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gossamer.model.record import PageResult, StoredRecord
-from gossamer.store.contract import RecordQuery, Records
+from gossamer.store.contract import RecordQuery, Records, Retirement
 
 from .stores import HOUR, NOW, all_of, book, reparse, result, tried, visit
 from .stores import backend as backend
@@ -32,7 +32,7 @@ async def test_a_record_that_its_page_does_not_give_any_more_is_gone(record_stor
     await record_store.save([visit(LISTING, book("b1", price=1), book("b2"), at=NOW)])
     await record_store.save([visit(LISTING, book("b2"), at=NOW + 1, job="books-2")])
 
-    assert await record_store.retire("books-2", spider="books", at=NOW + 5) == 1
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5)) == 1
 
     record = await the_record(record_store)
     assert (record.gone_since, record.last_changed, record.last_checked) == (NOW + 5, NOW + 5, NOW)
@@ -49,9 +49,9 @@ async def test_a_record_that_its_page_does_not_give_any_more_is_gone(record_stor
 
 async def test_calling_it_again_changes_nothing_more(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("b1"), at=NOW), visit(LISTING, at=NOW + 1, job="books-2")])
-    assert await record_store.retire("books-2", spider="books", at=NOW + 5) == 1
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5)) == 1
     before = await the_record(record_store)
-    assert await record_store.retire("books-2", spider="books", at=NOW + 9) == 0
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 9)) == 0
     assert await the_record(record_store) == before
 
 
@@ -73,20 +73,20 @@ async def test_a_job_that_did_not_look_cannot_tell(record_store: Records) -> Non
         await record_store.save([visit(f"https://shop.example/{key}", book(key), at=NOW)])
         await record_store.save([result(attempt=tried(**attempt))])
 
-    assert await record_store.retire("books-2", spider="books", at=NOW + 5) == 4
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5)) == 4
     assert await gone_keys(record_store) == ["done", "reparsed", "no page", "no page for ever"]
 
 
 async def test_only_records_of_that_spider_are_gone(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("b1"), at=NOW), visit(LISTING, at=NOW + 1, job="films-2")])
-    assert await record_store.retire("films-2", spider="films", at=NOW + 5) == 0
+    assert await record_store.retire(Retirement(job="films-2", spider="films", at=NOW + 5)) == 0
     assert await gone_keys(record_store) == []
 
 
 async def test_a_record_that_another_job_has_seen_since_is_not_gone(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("b1"), at=NOW), visit(LISTING, at=NOW + 1, job="books-2")])
     await record_store.save([visit(LISTING, book("b1"), at=NOW + 2, job="books-3")])
-    assert await record_store.retire("books-2", spider="books", at=NOW + 5) == 0
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5)) == 0
 
 
 async def test_a_full_crawl_looked_everywhere(record_store: Records) -> None:
@@ -94,10 +94,16 @@ async def test_a_full_crawl_looked_everywhere(record_store: Records) -> None:
     await record_store.save([visit("https://shop.example/0", book("b0"), at=NOW + 1, job="books-2")])
     await record_store.save([visit("https://shop.example/9", book("b9"), at=NOW + 1, job="elsewhere-1")])
 
-    assert await record_store.retire("books-2", spider="books", at=NOW + 5) == 0
-    assert await record_store.retire("books-2", spider="books", at=NOW + 6, earlier=["books-0", "books-1"]) == 3
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5)) == 0
+    assert (
+        await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 6, earlier=["books-0", "books-1"]))
+        == 3
+    )
     assert await gone_keys(record_store) == ["b1", "b2", "b3"]
-    assert await record_store.retire("books-2", spider="books", at=NOW + 7, earlier=["books-0", "books-1"]) == 0
+    assert (
+        await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 7, earlier=["books-0", "books-1"]))
+        == 0
+    )
 
 
 async def test_a_full_crawl_says_nothing_of_pages_it_could_not_read_or_that_others_checked_since(
@@ -108,7 +114,12 @@ async def test_a_full_crawl_says_nothing_of_pages_it_could_not_read_or_that_othe
     refused = tried("https://shop.example/2", at=NOW + 4, job="books-2", outcome="dropped", status=None)
     await record_store.save([PageResult(attempt=refused)])
 
-    assert await record_store.retire("books-2", spider="books", at=NOW + 6, earlier=["books-1"], began=NOW + 2) == 1
+    assert (
+        await record_store.retire(
+            Retirement(job="books-2", spider="books", at=NOW + 6, earlier=["books-1"], began=NOW + 2)
+        )
+        == 1
+    )
     assert await gone_keys(record_store) == ["b0"]
 
 
@@ -119,17 +130,18 @@ async def test_a_job_stands_only_for_records_that_one_of_its_own_runs_saw(record
     await record_store.save([visit("https://shop.example/3", book("b3"), at=NOW + 1, job="hats-1")])
     await record_store.save([visit(LISTING, book("b4"), at=NOW + 2, job="hats-2")])
 
-    asked = {"spider": "books", "of": ["hats-1"], "earlier": ["hats-1"]}
-    assert await record_store.retire("hats-2", at=NOW + 5, **asked) == 2
+    earlier = ["hats-1"]
+    hats = Retirement(job="hats-2", spider="books", at=NOW + 5, of=earlier, earlier=earlier)
+    assert await record_store.retire(hats) == 2
 
     assert await gone_keys(record_store) == ["b2", "b3"]
-    assert await record_store.retire("hats-2", spider="books", at=NOW + 6, of=[]) == 0
+    assert await record_store.retire(Retirement(job="hats-2", spider="books", at=NOW + 6, of=[])) == 0
 
 
 async def test_a_record_that_is_seen_again_is_back(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("b1", price=1), book("b2", price=1), at=NOW)])
     await record_store.save([visit(LISTING, at=NOW + 1, job="books-2")])
-    await record_store.retire("books-2", spider="books", at=NOW + 5)
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5))
 
     seen = visit(LISTING, book("b1", price=1), book("b2", price=2), at=NOW + 9, job="books-3")
     assert await record_store.save([seen]) == [2]
@@ -145,7 +157,7 @@ async def test_a_record_that_is_seen_again_is_back(record_store: Records) -> Non
 async def test_a_visit_that_was_stored_before_it_was_gone_brings_nothing_back(record_store: Records) -> None:
     first = visit(LISTING, book("b1", price=1), at=NOW)
     await record_store.save([first, visit(LISTING, at=NOW + 1, job="books-2")])
-    await record_store.retire("books-2", spider="books", at=NOW + 5)
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5))
     before, story = await the_record(record_store), await record_store.history(*IDENTITY)
 
     assert await record_store.save([first]) == [0]
@@ -159,7 +171,7 @@ async def test_a_visit_that_was_stored_before_it_was_gone_brings_nothing_back(re
 async def test_a_late_sight_by_the_job_itself_brings_it_back(record_store: Records) -> None:
     """Its result waited elsewhere while the job was ended: what it saw is newer than what was known before."""
     await record_store.save([visit(LISTING, book("b1"), at=NOW), visit(LISTING, at=NOW + 1, job="books-2")])
-    await record_store.retire("books-2", spider="books", at=NOW + 5)
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5))
     await record_store.save([visit(OTHER, book("b1"), at=NOW + 2, job="books-2")])
     record = await the_record(record_store)
     assert (record.gone_since, record.version, record.last_checked) == (None, 3, NOW + 2)
@@ -170,7 +182,7 @@ async def test_a_late_sight_by_the_job_itself_brings_it_back(record_store: Recor
 async def test_an_unchanged_page_brings_back_what_it_gave(record_store: Records) -> None:
     """It was gone because a full crawl did not reach its page."""
     await record_store.save([visit(LISTING, book("b1", price=1), book("b2"), at=NOW)])
-    await record_store.retire("books-2", spider="books", at=NOW + 5, earlier=["books-1"])
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5, earlier=["books-1"]))
     assert await gone_keys(record_store) == ["b1", "b2"]
 
     again = result(attempt=tried(LISTING, at=NOW + 9, job="books-3", outcome="unchanged", status=304))
@@ -187,7 +199,7 @@ async def test_an_unchanged_page_brings_back_what_it_gave(record_store: Records)
 async def test_an_unchanged_page_does_not_bring_back_what_it_had_lost(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("b1"), book("b2"), at=NOW)])
     await record_store.save([visit(LISTING, book("b2"), at=NOW + 1, job="books-2")])
-    await record_store.retire("books-2", spider="books", at=NOW + 5)
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5))
     await record_store.save(
         [result(attempt=tried(LISTING, at=NOW + 9, job="books-3", outcome="unchanged", status=304))]
     )
@@ -199,7 +211,7 @@ async def test_an_old_unchanged_answer_brings_nothing_back(record_store: Records
     await record_store.save([visit(LISTING, book("b1"), at=NOW)])
     answer = result(attempt=tried(LISTING, at=NOW + 1, job="books-2", outcome="unchanged", status=304))
     await record_store.save([answer])
-    await record_store.retire("books-3", spider="books", at=NOW + 5, earlier=["books-1"])
+    await record_store.retire(Retirement(job="books-3", spider="books", at=NOW + 5, earlier=["books-1"]))
     await record_store.save([answer])
     assert await gone_keys(record_store) == ["b1"]
 
@@ -208,7 +220,7 @@ async def test_many_records_are_gone_in_one_call(record_store: Records) -> None:
     keys = [f"k{n:04}" for n in range(1200)]
     await record_store.save([visit(LISTING, *map(book, keys), at=NOW)])
     await record_store.save([visit(LISTING, *map(book, keys[::3]), at=NOW + 1, job="books-2")])
-    assert await record_store.retire("books-2", spider="books", at=NOW + HOUR) == 800
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + HOUR)) == 800
     assert await gone_keys(record_store) == [key for n, key in enumerate(keys) if n % 3]
 
 
@@ -259,7 +271,7 @@ async def test_a_reparse_loses_against_a_newer_visit(record_store: Records) -> N
     assert (await the_record(record_store)).data == {"price": 2}
     assert (await the_record(record_store, "b2")).data == {"price": 2}
     # What the newer copy gave is not missing because the older one did not give it.
-    assert await record_store.retire("reparse-1", spider="books", at=NOW + 2 * HOUR) == 0
+    assert await record_store.retire(Retirement(job="reparse-1", spider="books", at=NOW + 2 * HOUR)) == 0
 
 
 async def test_what_another_spider_visited_since_does_not_stand_against_a_reparse(record_store: Records) -> None:
@@ -271,7 +283,7 @@ async def test_what_another_spider_visited_since_does_not_stand_against_a_repars
 
     assert await record_store.save([reparse(LISTING, book("b1", price=7), visit=NOW, at=NOW + HOUR)]) == [1]
 
-    assert await record_store.retire("reparse-1", spider="books", at=NOW + 2 * HOUR) == 1
+    assert await record_store.retire(Retirement(job="reparse-1", spider="books", at=NOW + 2 * HOUR)) == 1
     assert await gone_keys(record_store) == ["b2"]
 
 
@@ -285,7 +297,7 @@ async def test_a_reparse_loses_against_a_newer_visit_of_another_page(record_stor
 
 async def test_an_old_copy_does_not_bring_back_what_a_newer_one_had_lost(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("b1"), at=NOW), visit(LISTING, at=NOW + 5, job="books-2")])
-    await record_store.retire("books-2", spider="books", at=NOW + 6)
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 6))
     assert await record_store.save([reparse(LISTING, book("b1"), visit=NOW, at=NOW + HOUR)]) == [0]
     assert await gone_keys(record_store) == ["b1"]
 
@@ -319,26 +331,26 @@ async def test_what_a_reparse_does_not_find_is_gone_and_a_better_one_brings_it_b
     await record_store.save([visit(LISTING, book("b1"), book("b2"), at=NOW)])
     bad = reparse(LISTING, book("b2"), visit=NOW, at=NOW + HOUR)
     await record_store.save([bad])
-    assert await record_store.retire("reparse-1", spider="books", at=NOW + HOUR) == 1
+    assert await record_store.retire(Retirement(job="reparse-1", spider="books", at=NOW + HOUR)) == 1
     assert await gone_keys(record_store) == ["b1"]
 
     good = reparse(LISTING, book("b1"), book("b2"), visit=NOW, at=NOW + 2 * HOUR, job="reparse-2")
     assert await record_store.save([good]) == [1]
     assert await gone_keys(record_store) == []
-    assert await record_store.retire("reparse-2", spider="books", at=NOW + 2 * HOUR) == 0
+    assert await record_store.retire(Retirement(job="reparse-2", spider="books", at=NOW + 2 * HOUR)) == 0
 
 
 async def test_a_reparse_of_the_last_good_copy_does_not_bring_back_what_is_gone_since(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("b1"), at=NOW)])
     await record_store.save([result(attempt=tried(LISTING, at=NOW + 5, job="books-2", outcome="dead", status=404))])
-    assert await record_store.retire("books-2", spider="books", at=NOW + 6) == 1
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 6)) == 1
     assert await record_store.save([reparse(LISTING, book("b1", price=9), visit=NOW, at=NOW + HOUR)]) == [0]
     assert await gone_keys(record_store) == ["b1"]
 
 
 async def test_a_reparse_of_a_newer_visit_brings_back_what_its_parser_had_overlooked(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("b1", price=1), at=NOW), visit(LISTING, at=NOW + 5, job="books-2")])
-    await record_store.retire("books-2", spider="books", at=NOW + 6)
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 6))
     assert await record_store.save([reparse(LISTING, book("b1", price=2), visit=NOW + 5, at=NOW + HOUR)]) == [1]
     record = await the_record(record_store)
     assert (record.gone_since, record.data, record.last_checked) == (None, {"price": 2}, NOW + 5)
@@ -363,7 +375,7 @@ async def test_a_visit_that_cannot_be_parsed_any_more_says_so_and_its_records_st
     await record_store.save([visit(LISTING, book("b1"), at=NOW)])
     failed = reparse(LISTING, visit=NOW, at=NOW + HOUR, failure="parse")
     await record_store.save([replace(failed, attempt=replace(failed.attempt, outcome="unparsed"))])
-    assert await record_store.retire("reparse-1", spider="books", at=NOW + HOUR) == 0
+    assert await record_store.retire(Retirement(job="reparse-1", spider="books", at=NOW + HOUR)) == 0
     key = failed.attempt.fingerprint
     assert [one.failure for one in await record_store.visits(key)] == ["parse"]
     assert (await record_store.facts([key]))[key].failure == "parse"

@@ -18,6 +18,7 @@ import pytest
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.record import PageResult, Record
 from gossamer.project.open import Project
+from gossamer.store.contract import Retirement
 from gossamer.store.export.parquet import rows_of
 from tests.unit.commandline import COMMAND
 from tests.unit.commandline import project as project
@@ -118,7 +119,7 @@ def retire(crawled) -> None:
     async def look(system: Project) -> None:
         now = system.clock.now()
         await system.records.save([PageResult(attempt=attempt("books-2", "/done", now, "dead", status=404))])
-        assert await system.records.retire("books-2", spider="books", at=now) == 1
+        assert await system.records.retire(Retirement(job="books-2", spider="books", at=now)) == 1
 
     crawled.fill(look)
 

@@ -27,7 +27,7 @@ from gossamer.backends.sqlite.records import SqliteRecords, open_sqlite_records
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
 from gossamer.model.record import ItemSchema, StoredRecord
-from gossamer.store.contract import RecordQuery
+from gossamer.store.contract import RecordQuery, Retirement
 from gossamer.store.export import ExportFormat, export, format_of, named, probe_destination, read_cell
 from gossamer.store.export.text_formats import Columns, cell_of
 from tests.patience import PATIENCE
@@ -223,7 +223,7 @@ async def test_a_record_that_is_gone_says_since_when(store: SqliteRecords, folde
     await store.save(
         [result(attempt=tried("https://shop.example/k0", at=NOW + 60, job="books-2", status=404, outcome="dead"))]
     )
-    assert await store.retire("books-2", spider="books", at=NOW + 60) == 1
+    assert await store.retire(Retirement(job="books-2", spider="books", at=NOW + 60)) == 1
     for name in ("x.jsonl", "x.csv"):
         # When all records are exported, and when those that are still there are
         assert (await export(store, ALL, folder / name)).records == 1

@@ -14,7 +14,7 @@ from gossamer.backends.mongo.records import MongoRecords, open_mongo_records
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable
 from gossamer.model.record import ItemSchema, PageResult, Tally
-from gossamer.store.contract import RecordQuery, Records, VisitQuery
+from gossamer.store.contract import RecordQuery, Records, Retirement, VisitQuery
 
 from ..conformance.stores import NOW, all_of, book, result, tried, visit
 from ..services.mongo import prefix_of
@@ -75,7 +75,7 @@ async def after(server: MongoServer, prefix: str, *, cut: int | None, done: bool
     """What is there when the batch is stored, in a second go if the first was cut at a write; and how many writes."""
     async with open_mongo_records(server.address(), CLOCK, prefix=prefix) as store:
         await store.save(EARLIER)
-        await store.retire("books-1b", spider="books", at=NOW + 10, earlier=["books-1"])
+        await store.retire(Retirement(job="books-1b", spider="books", at=NOW + 10, earlier=["books-1"]))
         server.asked.clear()
         if cut is None:
             await store.save(BATCH)
@@ -88,7 +88,7 @@ async def after(server: MongoServer, prefix: str, *, cut: int | None, done: bool
     async with open_mongo_records(server.address(), CLOCK, prefix=prefix) as store:
         if cut is not None:  # another one takes over
             await store.save(BATCH)
-        await store.retire("books-2", spider="books", at=NOW + 40)
+        await store.retire(Retirement(job="books-2", spider="books", at=NOW + 40))
         return await everything(store), writes
 
 
@@ -140,9 +140,9 @@ async def test_what_is_gone_is_gone_once_wherever_it_breaks_off(
     await store.save([visit(LISTING, book("a"), book("b"), at=NOW), visit(LISTING, book("b"), at=NOW + 1, job="j-2")])
     lone_mongo.fail_write(cut, done=done)
     with pytest.raises(BackendUnavailable):
-        await store.retire("j-2", spider="books", at=NOW + 5)
+        await store.retire(Retirement(job="j-2", spider="books", at=NOW + 5))
     assert lone_mongo.faults_left == 0
-    await store.retire("j-2", spider="books", at=NOW + 5)
+    await store.retire(Retirement(job="j-2", spider="books", at=NOW + 5))
     history = await store.history("Book", "shop.example", "a")
     assert [(version.version, version.gone) for version in history] == [(1, False), (2, True)]
     assert [record.key for record in await all_of(store, RecordQuery(gone=True))] == ["a"]
@@ -153,7 +153,7 @@ async def test_a_record_is_not_gone_because_its_sighting_was_lost(lone_mongo: Mo
     lone_mongo.fail("update", ".sightings")
     with pytest.raises(BackendUnavailable):
         await store.save([visit(LISTING, book("a"), at=NOW + 1, job="books-2")])
-    assert await store.retire("books-2", spider="books", at=NOW + 5, earlier=["books-1"]) == 0
+    assert await store.retire(Retirement(job="books-2", spider="books", at=NOW + 5, earlier=["books-1"])) == 0
 
 
 async def test_a_copy_of_the_present_version_is_not_told(lone_mongo: MongoServer, store: MongoRecords) -> None:
@@ -228,7 +228,7 @@ async def test_who_changes_late_decides_by_what_is_there_then(
 async def test_what_is_seen_while_it_is_called_gone_is_not_gone(lone_mongo: MongoServer, store: MongoRecords) -> None:
     await store.save([visit(LISTING, book("a"), at=NOW), visit(LISTING, at=NOW + 1, job="j-2")])
     gate = lone_mongo.gate("update", ".records")
-    retiring = asyncio.create_task(store.retire("j-2", spider="books", at=NOW + 5))
+    retiring = asyncio.create_task(store.retire(Retirement(job="j-2", spider="books", at=NOW + 5)))
     await gate.reached()
     await store.save([visit(LISTING, book("a"), at=NOW + 3, job="j-3")])
     gate.open()

@@ -19,7 +19,7 @@ from gossamer.backends.postgres.records import PostgresRecords
 from gossamer.backends.postgres.stored_text import queryable, read, stored
 from gossamer.clock import VirtualClock
 from gossamer.errors import Misconfigured, Permanent
-from gossamer.store.contract import RecordQuery
+from gossamer.store.contract import RecordQuery, Retirement
 
 from ..conformance.stores import NOW, book, page_of, result, visit
 from ..services.postgres import PostgresServer, schema_of
@@ -206,7 +206,7 @@ async def test_a_record_that_is_being_seen_is_not_retired(store: PostgresRecords
     seen = [visit("https://shop.example/other", book("a"), at=NOW + 2, job="books-2")]
     await save_results(Session(tables, schema), seen, NOW + 10_000, 0.0, queryable, count=Count(Sheet(), seen, NOW))
 
-    retiring = asyncio.create_task(store.retire("books-2", spider="books", at=NOW + 5))
+    retiring = asyncio.create_task(store.retire(Retirement(job="books-2", spider="books", at=NOW + 5)))
     await waiting_backend(tables)
     assert not retiring.done()
     await transaction.commit()

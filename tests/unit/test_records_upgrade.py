@@ -17,7 +17,7 @@ from gossamer.backends.postgres.stored_text import identity_of
 from gossamer.backends.sqlite.connection import numbered_scripts, statements_of
 from gossamer.backends.sqlite.records import APPLICATION_ID, open_sqlite_records
 from gossamer.clock import VirtualClock
-from gossamer.store.contract import RecordQuery, Records, VisitQuery
+from gossamer.store.contract import RecordQuery, Records, Retirement, VisitQuery
 from gossamer.store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
 
 from ..conformance.stores import NOW, all_of, book, fingerprint_of, page_of, result, tried, visit
@@ -87,7 +87,7 @@ async def they_live_on(store: Records) -> None:
         "new": ("added", None),
     }
     # they are retired
-    assert await store.retire("books-2", spider="books", at=NOW + 20) == 1
+    assert await store.retire(Retirement(job="books-2", spider="books", at=NOW + 20)) == 1
     assert [record.key for record in await all_of(store, RecordQuery(gone=True))] == ["left"]
     assert [record.key for record in await all_of(store, RecordQuery(after=mark))] == ["changed", "left", "new"]
     assert await store.scores() == []

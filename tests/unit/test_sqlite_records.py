@@ -13,7 +13,7 @@ from gossamer.backends.sqlite.record_queries import selection
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, BadState, Misconfigured, Permanent
-from gossamer.store.contract import RecordQuery
+from gossamer.store.contract import RecordQuery, Retirement
 
 from ..conformance.stores import NOW, book, page_of, result, tried
 from .test_folder_archive import disk_ends_after
@@ -42,7 +42,7 @@ async def test_any_tool_finds_readable_tables(tmp_path: Path) -> None:
     ]
     async with open_sqlite_records(path, CLOCK) as store:
         await store.save([result(attempt=tried(at=NOW + 90, job="books-3"))])
-        await store.retire("books-3", spider="books", at=NOW + 120)
+        await store.retire(Retirement(job="books-3", spider="books", at=NOW + 120))
     assert rows(path, "SELECT key, gone_since FROM record_list") == [("b1", "2027-01-15 08:02:00")]
     assert rows(path, "SELECT version, gone FROM record_history ORDER BY version") == [(1, 0), (2, 0), (3, 1)]
     assert rows(path, "SELECT at, job, outcome, status, latency_ms FROM attempt_list") == [

@@ -23,7 +23,7 @@ from ..parse.callbacks import run_hook
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
 from ..schedule.sources import FeedSource, PagesSource, SiteSource, source_of
-from ..store.contract import RecordQuery
+from ..store.contract import RecordQuery, Retirement
 from ..store.sink import Sink
 from ..units import many
 from .job_outcome import earlier_runs, job_outcome, last_good
@@ -210,15 +210,15 @@ async def mark_gone(
             " None is marked as gone: let Render wait for what such a page shows last."
         )
     same = [one.id for one in earlier]
-    gone = await project.records.retire(
-        job.id,
+    retirement = Retirement(
+        job=job.id,
         spider=spider.name,
         at=project.clock.now(),
         of=same,
         earlier=same if everywhere else (),
         began=job.created_at,
     )
-    return gone, ""
+    return await project.records.retire(retirement), ""
 
 
 async def _tried_all(project: Project, job: Job, earlier: Sequence[Job]) -> bool:

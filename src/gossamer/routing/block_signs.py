@@ -45,8 +45,8 @@ class Signature(msgspec.Struct, frozen=True):
     cure: str = ""
 
 
-def _sure(name: str, kind: str, where: str, *patterns: bytes, cure: str = "") -> Signature:
-    return Signature(name, kind, where, patterns, True, cure)
+def _sure(name: str, kind: str, where: str, *patterns: bytes) -> Signature:
+    return Signature(name, kind, where, patterns, True)
 
 
 def _hint(name: str, kind: str, where: str, *patterns: bytes, cure: str = "") -> Signature:

@@ -72,7 +72,7 @@ def alert_faults(alerts: Mapping[str, AlertTable], channels: Mapping[str, Channe
     for name, table in alerts.items():
         key = f"alerts.{name}"
         if name not in USUAL:
-            yield key, f"there is no such alert.{_meant(name, USUAL)}"
+            yield key, f"there is no such alert.{_meant(name)}"
             continue
         if table.severity is not None and table.severity not in list(Severity):
             yield f"{key}.severity", f"must be {_one_of(Severity)}."
@@ -97,7 +97,7 @@ def _channel_faults(channel: ChannelTable) -> Iterator[tuple[str, str]]:
         yield "severity", f"must be {_one_of(Severity)}."
     for pattern in channel.alerts:
         if not any(mark in pattern for mark in "*?[") and pattern not in USUAL:
-            yield "alerts", f"there is no alert {pattern!r}.{_meant(pattern, USUAL)}"
+            yield "alerts", f"there is no alert {pattern!r}.{_meant(pattern)}"
     if channel.kind != EMAIL:
         if not channel.url:
             yield "url", "is needed for this kind of channel."
@@ -123,7 +123,6 @@ def _one_of(words: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}"
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f" Did you mean {near[0]}?" if near else f" There are {', '.join(names)}."
+def _meant(name: str) -> str:
+    near = difflib.get_close_matches(name, USUAL, n=1, cutoff=0.5)
+    return f" Did you mean {near[0]}?" if near else f" There are {', '.join(USUAL)}."

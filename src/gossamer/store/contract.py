@@ -29,6 +29,28 @@ if TYPE_CHECKING:
 LAST_NUMBER = 2**63 - 1  # of a record, at most
 
 
+class Retirement(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records are gone: those of `spider` that `job` did not see though it looked.
+
+    It looked at a record when it visited the page that gave it last (done or reparsed), or learned that this page does
+    not exist (status 404, 410). With `of`, the job stands only for records that one of these jobs saw; None: for all of
+    the spider. With `earlier`, the job looked everywhere: all records that one of these jobs saw count as well, unless
+    their page was tried and not understood, or somebody has checked them after the job `began` (None: after `at`). What
+    somebody has seen since is left alone.
+    """
+
+    job: str
+    spider: str
+    at: float
+    of: Sequence[str] | None = None
+    earlier: Sequence[str] = ()
+    began: float | None = None
+
+    @property
+    def checked_by(self) -> float:
+        return self.at if self.began is None else self.began
+
+
 class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which records are meant. None does not restrict. `since` is compared with last_changed.
 
@@ -172,25 +194,9 @@ class RecordHistory(Protocol):
         In flat memory."""
         ...
 
-    async def retire(
-        self,
-        job: str,
-        *,
-        spider: str,
-        at: float,
-        of: Sequence[str] | None = None,
-        earlier: Sequence[str] = (),
-        began: float | None = None,
-    ) -> int:
-        """Mark records of the spider as gone that the job did not see though it looked; return how many.
-
-        With `of`, the job stands only for records that one of these jobs saw; None: for all of the spider.
-        It looked at a record when it visited the page that gave it last (done or reparsed), or learned that this page
-        does not exist (status 404, 410). With `earlier`, the job looked everywhere: all records that one of these jobs
-        saw count as well, unless their page was tried and not understood, or somebody has checked them after the job
-        `began`. What somebody has seen since is left alone. Being gone is a new version of the record;
-        calling this again changes nothing more.
-        """
+    async def retire(self, wanted: Retirement) -> int:
+        """Mark records as gone; return how many. Being gone is a new version of the record; calling this again
+        changes nothing more."""
         ...
 
     async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]:

@@ -32,8 +32,9 @@ import zstandard
 
 from ..errors import BackendUnavailable, Misconfigured
 from ..process import limits as openfiles
+from .durable import sync_folder
 from .spool_files import ENTRY_BYTES, HEAD_BYTES, Damage, Entry, Waiting, frame, head, pack, parts_of, unpack
-from .spool_homes import Home, Reader, Segment, segments_in, sync_folder, write_all
+from .spool_homes import Home, Reader, Segment, segments_in, write_all
 
 SEGMENT_BYTES = 4 * 1024 * 1024  # a longer segment is followed by the next; it is the most that is read at once
 MOST_PAGES = 100_000  # that are known to have a result here; beyond that, every page may have one

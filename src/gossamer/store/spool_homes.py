@@ -17,6 +17,7 @@ from pathlib import Path
 
 import zstandard
 
+from .durable import sync_folder
 from .spool_files import HEAD_BYTES, Damage, Entry, other_version, page_of, walk
 
 _SEGMENT = re.compile(r"[0-9]{20}-([0-9a-f]{16})\.spool")
@@ -134,15 +135,6 @@ def write_all(descriptor: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
-
-
-def sync_folder(folder: Path) -> None:
-    """A new file survives a power cut only when the folder's list of names was written too."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def segments_in(home: Home, notes: list[str]) -> list[Segment] | None:

@@ -31,8 +31,9 @@ from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, Misconfigured, Permanent
 from ...model.page import Snapshot
 from ...store.contract import Segment
+from ...store.durable import new_file, sync_folder
 from ...store.page_format import PagePacker, unpack_page
-from .files import FolderFiles, private, sync_folder, translate
+from .files import FolderFiles, translate
 
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one begun
 PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written out when this much has gathered
@@ -235,17 +236,8 @@ class FolderArchive(FolderFiles):
 
     def _write_segment(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.draft")
-        try:
-            with open(draft, "wb", opener=private) as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        except BaseException:
-            with suppress(OSError):  # the error that is on its way says what is wrong
-                draft.unlink()
-            raise
+        with new_file(path) as file:
+            file.write(content)
         sync_folder(path.parent)
         sync_folder(self._root)
 

@@ -12,14 +12,13 @@ import asyncio
 import errno
 import os
 import re
-import secrets
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 
 from ...errors import BackendUnavailable, GossamerError, Permanent
 from ...store.contract import Segment
+from ...store.durable import new_file, sync_folder
 
 PIECE = 1024 * 1024  # bytes that are read at once
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -76,23 +75,11 @@ class FolderFiles:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            self._copy(path, place)  # the part was on another disk
+            with open(path, "rb") as source, new_file(place) as target:  # the part was on another disk
+                shutil.copyfileobj(source, target, PIECE)
         sync_folder(place.parent)
         sync_folder(self._root)
         return True
-
-    def _copy(self, path: Path, place: Path) -> None:
-        draft = place.with_name(f"{place.name}.{secrets.token_hex(4)}.draft")
-        try:
-            with open(path, "rb") as source, open(draft, "wb", opener=private) as target:
-                shutil.copyfileobj(source, target, PIECE)
-                target.flush()
-                os.fsync(target.fileno())
-            draft.replace(place)
-        except BaseException:
-            with suppress(OSError):  # the error that is on its way says what is wrong
-                draft.unlink()
-            raise
 
     def _file_folders(self) -> list[Path]:
         try:
@@ -117,20 +104,6 @@ def _files_in(folder: Path) -> list[tuple[str, int]]:
 
 def missing_file(sha256: str, place: object) -> Permanent:
     return Permanent(f"There is no file {sha256} in {place}: it was pruned, or the archive was moved.")
-
-
-def private(path: str, flags: int) -> int:
-    """Opens a file that others cannot read, when it is made."""
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def sync_folder(folder: Path) -> None:
-    """A new file survives a power cut only when the folder's list of names was written too."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def translate(error: OSError, root: Path) -> GossamerError:

@@ -96,9 +96,9 @@ def attempt_name(page: int, at: float, job: str, worker: str) -> bytes:
     return number_bytes(page) + time_bytes(at) + digest(job, worker, size=8)
 
 
-def attempts_from(page: int, at: float | None = None) -> bytes:
-    """The place before all attempts of a page, or before those of a time and later."""
-    return number_bytes(page) + (bytes(8) if at is None else time_bytes(at)) + bytes(8)
+def attempts_from(page: int) -> bytes:
+    """The place before all attempts of a page."""
+    return number_bytes(page) + bytes(16)
 
 
 def visit_name(page: int, at: float) -> bytes:

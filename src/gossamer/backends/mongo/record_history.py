@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from pymongo import UpdateOne
 
 from ...errors import BackendUnavailable
-from ...store.contract import Difference, Version
+from ...store.contract import Difference, Retirement, Version
 from ...store.record_rules import NO_PAGE, Seen, difference, mend
 from .connection import Document, MongoDatabase
 from .layout import JOB_BYTES, MOST, attempts_from, identity_of, job_hash, number_in, sighting_name, version_name
@@ -128,29 +128,18 @@ async def _compared(database: MongoDatabase, seen: Sequence[Seen]) -> list[Diffe
 # -- what is gone --------------------------------------------------------------------------------------------------
 
 
-class Retirement:
-    """Marks records of a spider as gone that a job did not see though it looked."""
+class RetirementRun:
+    """Marks the records that a `Retirement` means, part by part."""
 
-    def __init__(
-        self,
-        database: MongoDatabase,
-        revisions: Revisions,
-        *,
-        job: str,
-        spider: str,
-        at: float,
-        of: Sequence[str] | None,
-        earlier: Sequence[str],
-        began: float,
-    ) -> None:
+    def __init__(self, database: MongoDatabase, revisions: Revisions, wanted: Retirement) -> None:
         self._database = database
         self._revisions = revisions
-        self._job = mend(job)
-        self._spider = mend(spider)
-        self._at = at
-        self._began = began
-        self._of = None if of is None else [job_hash(mend(one)) for one in of]
-        self._earlier = [job_hash(mend(one)) for one in earlier]
+        self._job = mend(wanted.job)
+        self._spider = mend(wanted.spider)
+        self._at = wanted.at
+        self._checked_by = wanted.checked_by
+        self._of = None if wanted.of is None else [job_hash(mend(one)) for one in wanted.of]
+        self._earlier = [job_hash(mend(one)) for one in wanted.earlier]
 
     async def run(self) -> int:
         gone, last = 0, 0
@@ -193,7 +182,7 @@ class Retirement:
         seen = await self._seen([job_hash(self._job)], [one["number"] for one in unchecked])
         unseen = [one for one in unchecked if one["number"] not in seen]
         looks = await self._looks(unseen)
-        left = [one for one in unseen if looks[one["number"]] is None and one["last_checked"] <= self._began]
+        left = [one for one in unseen if looks[one["number"]] is None and one["last_checked"] <= self._checked_by]
         known = await self._seen(self._earlier, [one["number"] for one in left])
         visited = [one["number"] for one in unseen if looks[one["number"]]]
         known |= set(visited) if self._of is None else await self._seen(self._of, visited)

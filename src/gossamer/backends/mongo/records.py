@@ -26,6 +26,7 @@ from ...store.contract import (
     FigurePart,
     Measured,
     RecordQuery,
+    Retirement,
     Version,
     VisitQuery,
 )
@@ -202,26 +203,8 @@ class MongoRecords:
         async for one in history.differences(self.database, before, after):
             yield one
 
-    async def retire(
-        self,
-        job: str,
-        *,
-        spider: str,
-        at: float,
-        of: Sequence[str] | None = None,
-        earlier: Sequence[str] = (),
-        began: float | None = None,
-    ) -> int:
-        return await history.Retirement(
-            self.database,
-            self.revisions,
-            job=job,
-            spider=spider,
-            at=at,
-            of=of,
-            earlier=earlier,
-            began=at if began is None else began,
-        ).run()
+    async def retire(self, wanted: Retirement) -> int:
+        return await history.RetirementRun(self.database, self.revisions, wanted).run()
 
     async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]:
         wanted = {} if type is None else {"type": mend(type)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...store.contract import Difference, Version
+from ...store.contract import Difference, Retirement, Version
 from ...store.record_rules import Seen, difference
 from .connection import Row, Session
 from .record_writes import SUPERSEDE
@@ -117,20 +117,11 @@ async def differences(session: Session, seen: Sequence[Seen]) -> list[Difference
     return [one for one in found if one is not None]
 
 
-async def retire_some(
-    session: Session,
-    first: int,
-    *,
-    job: str,
-    spider: str,
-    at: float,
-    of: Sequence[str] | None,
-    earlier: Sequence[str],
-    began: float,
-) -> int:
+async def retire_some(session: Session, first: int, wanted: Retirement) -> int:
     """Mark what is gone among the records from the number `first` on; return how many. In the caller's transaction."""
-    stands_for = None if of is None else [stored(one) for one in of]
-    asked = (stored(job), stored(spider), [stored(one) for one in earlier], began, stands_for)
+    job, earlier = stored(wanted.job), [stored(one) for one in wanted.earlier]
+    stands_for = None if wanted.of is None else [stored(one) for one in wanted.of]
+    asked = (job, stored(wanted.spider), earlier, wanted.checked_by, stands_for)
     likely = await session.rows(_UNSEEN_BETWEEN, *asked, first, first + RETIRED - 1)
     if not likely:
         return 0
@@ -140,5 +131,5 @@ async def retire_some(
     numbers = [row["number"] for row in gone]
     if numbers:
         await session.run(SUPERSEDE, numbers)
-        await session.run(_RETIRE, numbers, [row["found"] == 2 for row in gone], at, stored(job))
+        await session.run(_RETIRE, numbers, [row["found"] == 2 for row in gone], wanted.at, job)
     return len(numbers)

@@ -27,6 +27,7 @@ from ...store.contract import (
     FigurePart,
     Measured,
     RecordQuery,
+    Retirement,
     Version,
     VisitQuery,
 )
@@ -264,32 +265,12 @@ class PostgresRecords:
                     yield one
             last = seen[-1].record
 
-    async def retire(
-        self,
-        job: str,
-        *,
-        spider: str,
-        at: float,
-        of: Sequence[str] | None = None,
-        earlier: Sequence[str] = (),
-        began: float | None = None,
-    ) -> int:
+    async def retire(self, wanted: Retirement) -> int:
         highest = (await self._database.rows(HIGHEST))[0]["number"]
-        gone = 0
-        for first in range(0, highest + 1, RETIRED):
-            gone += await self._database.transact(
-                partial(
-                    retire_some,
-                    first=first,
-                    job=job,
-                    spider=spider,
-                    at=at,
-                    of=of,
-                    earlier=earlier,
-                    began=at if began is None else began,
-                )
-            )
-        return gone
+        starts = range(0, highest + 1, RETIRED)
+        return sum(
+            [await self._database.transact(partial(retire_some, first=first, wanted=wanted)) for first in starts]
+        )
 
     async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]:
         rows = [(*map(read, row[:3]), row[3]) for row in map(tuple, await self._database.rows(_SCHEMAS))]

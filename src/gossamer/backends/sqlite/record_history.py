@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...store.contract import Difference, Version
+from ...store.contract import Difference, Retirement, Version
 from ...store.record_rules import Seen, difference, mend
 from .record_writes import NEXT_REVISION, SUPERSEDE
 
@@ -116,30 +116,21 @@ def differences(connection: sqlite3.Connection, seen: Sequence[Seen]) -> list[Di
     return [one for one in found if one is not None]
 
 
-def retire_some(
-    connection: sqlite3.Connection,
-    first: int,
-    *,
-    job: str,
-    spider: str,
-    at: float,
-    of: Sequence[str] | None,
-    earlier: Sequence[str],
-    began: float,
-) -> int:
+def retire_some(connection: sqlite3.Connection, first: int, wanted: Retirement) -> int:
     """Mark what is gone among the records from the number `first` on; return how many. In the caller's transaction."""
-    wanted: dict[str, Any] = {
+    job, at = mend(wanted.job), wanted.at
+    asked: dict[str, Any] = {
         "first": first,
         "last": first + RETIRED - 1,
-        "job": mend(job),
-        "spider": mend(spider),
-        "began": began,
-        "of": None if of is None else msgspec.json.encode([mend(one) for one in of]).decode(),
-        "earlier": msgspec.json.encode([mend(one) for one in earlier]).decode(),
+        "job": job,
+        "spider": mend(wanted.spider),
+        "began": wanted.checked_by,
+        "of": None if wanted.of is None else msgspec.json.encode([mend(one) for one in wanted.of]).decode(),
+        "earlier": msgspec.json.encode([mend(one) for one in wanted.earlier]).decode(),
     }
-    gone = connection.execute(_UNSEEN, wanted).fetchall()
+    gone = connection.execute(_UNSEEN, asked).fetchall()
     if gone:
         (revision,) = connection.execute(NEXT_REVISION).fetchone()
         connection.executemany(SUPERSEDE + "number = ?", [(number,) for number, _ in gone])
-        connection.executemany(_RETIRE, [(at, at, mend(job), revision, found == 2, number) for number, found in gone])
+        connection.executemany(_RETIRE, [(at, at, job, revision, found == 2, number) for number, found in gone])
     return len(gone)

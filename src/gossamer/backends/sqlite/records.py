@@ -29,6 +29,7 @@ from ...store.contract import (
     FigurePart,
     Measured,
     RecordQuery,
+    Retirement,
     Version,
     VisitQuery,
 )
@@ -53,7 +54,7 @@ from .record_stream import SqliteRecordStream
 from .record_writes import save_results
 
 APPLICATION_ID = 0x676F7372
-LINGER = timedelta(milliseconds=3)
+LINGER = timedelta(milliseconds=3)  # how long a save waits for others, to be stored with them
 PRUNED_PAGES = 20_000  # pages per transaction while pruning: others can write in between
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -119,15 +120,13 @@ async def open_sqlite_records(
     *,
     min_rewrite_age: timedelta | None = None,
     domains: int = DOMAINS,
-    linger: timedelta = LINGER,
 ) -> AsyncIterator[SqliteRecords]:
     """Open the records file, made if it is not there. Raises BadState, Misconfigured, BackendUnavailable.
 
-    `domains` have figures of their own in the total. `linger` is how long a save waits for company. Behind a sink,
-    which has gathered already, none is needed.
+    `domains` have figures of their own in the total.
     """
     database = Database(
-        path, schema="records", application_id=APPLICATION_ID, durable=True, linger=linger, role="records"
+        path, schema="records", application_id=APPLICATION_ID, durable=True, linger=LINGER, role="records"
     )
     async with database:
         yield SqliteRecords(database, clock, min_rewrite_age=min_rewrite_age, domains=domains)
@@ -239,32 +238,10 @@ class SqliteRecords:
                     yield one
             last = seen[-1].record
 
-    async def retire(
-        self,
-        job: str,
-        *,
-        spider: str,
-        at: float,
-        of: Sequence[str] | None = None,
-        earlier: Sequence[str] = (),
-        began: float | None = None,
-    ) -> int:
+    async def retire(self, wanted: Retirement) -> int:
         (highest,) = (await self._rows(HIGHEST))[0]
-        gone = 0
-        for first in range(0, highest + 1, RETIRED):
-            gone += await self._database.write(
-                partial(
-                    retire_some,
-                    first=first,
-                    job=job,
-                    spider=spider,
-                    at=at,
-                    of=of,
-                    earlier=earlier,
-                    began=at if began is None else began,
-                )
-            )
-        return gone
+        starts = range(0, highest + 1, RETIRED)
+        return sum([await self._database.write(partial(retire_some, first=first, wanted=wanted)) for first in starts])
 
     async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]:
         rows = await self._rows(_SCHEMAS)

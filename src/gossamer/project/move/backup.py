@@ -71,7 +71,7 @@ async def backup(
 
     Raises Misconfigured, BadState, BackendUnavailable.
     """
-    clock, watch = clock or SystemClock(), watch or (lambda role, done, total: None)
+    clock, watch = SystemClock(), watch or (lambda role, done, total: None)
     roles = [role for role in ROLES if exists(settings, role) and (pages or role != "archive")]
     async with AsyncExitStack() as stack:
         source = await open_stores(stack, settings, clock, roles)
@@ -169,14 +169,12 @@ async def _dump(
             watch("archive", done, counts["archive"].get("bytes", 0))
 
 
-async def restore(
-    settings: Settings, file: Path, *, clock: Clock | None = None, watch: Watch | None = None
-) -> tuple[BackupHeader, MoveReport]:
+async def restore(settings: Settings, file: Path, *, watch: Watch | None = None) -> tuple[BackupHeader, MoveReport]:
     """Load the backup into the stores that `settings` name, which must be empty.
 
     Raises Misconfigured, BadState, BackendUnavailable.
     """
-    clock, watch = clock or SystemClock(), watch or (lambda role, done, total: None)
+    clock, watch = SystemClock(), watch or (lambda role, done, total: None)
     async with AsyncExitStack() as stack:
         reader = stack.enter_context(closing(await open_backup(file)))
         header = reader.header

@@ -50,6 +50,7 @@ from ...frontier.state_rows import (
 )
 from ...model.record import Tally
 from ...model.url import FINGERPRINT_VERSION
+from ...store.durable import sync_folder
 from ...store.record_rows import DumpedPage, DumpedRecord, DumpedSchema
 from ...store.record_rules import mend
 from .stores import Counts
@@ -172,7 +173,7 @@ def new_backup(path: Path, header: BackupHeader) -> Iterator[BackupWriter]:
             yield writer
             writer.finish()
         part.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise BackendUnavailable(f"{part} cannot be written ({error.strerror}). Free some space.") from error
     finally:
@@ -195,15 +196,6 @@ def _mended(value: Any) -> Any:  # Any: what to_builtins gives
     if isinstance(value, dict):
         return {_mended(name): _mended(one) for name, one in value.items()}
     return value
-
-
-def _sync_folder(folder: Path) -> None:
-    """The new name survives a power cut only when the folder's list of names was written, too."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from ...parse.discovery import file_of, is_file_ref
 from ...parse.spider import Spider
 from ...schedule.authority import demand_own_spider, sealed_terms
 from ...settings import Settings
-from ...store.contract import VisitQuery
+from ...store.contract import Retirement, VisitQuery
 from ...units import many
 from ..open import Project
 from .messages import PageOrder
@@ -245,7 +245,8 @@ def order_of(task: Task, terms: ReparseTerms) -> PageOrder:
 async def retire_unseen(project: Project, job: Job) -> int:
     """Mark records as gone that their pages do not give any more; return how many. It may be repeated."""
     terms = terms_of(project.settings, job)
-    return sum([await project.records.retire(job.id, spider=name, at=project.clock.now()) for name in terms.names])
+    now = project.clock.now()
+    return sum([await project.records.retire(Retirement(job=job.id, spider=name, at=now)) for name in terms.names])
 
 
 def outcome_of_reparse(counts: JobCounts, lost_results: int) -> JobOutcome:

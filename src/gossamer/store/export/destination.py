@@ -30,6 +30,7 @@ import zstandard
 
 from ...errors import BackendUnavailable, GossamerError, Misconfigured
 from ...units import visible_lines
+from ..durable import sync_folder
 
 STDOUT = Path("-")
 LONGEST_NAME = 100  # characters of the name that go into the name of its part; file systems end at 255 bytes
@@ -204,13 +205,8 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _settle_folder(folder: Path) -> None:
-    """A new name lasts when its folder is written down. Some file systems cannot, and then it lasts without."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    with suppress(OSError):  # some file systems cannot, and then the name lasts without it
+        sync_folder(folder)
 
 
 def _close_quietly(stream: BinaryIO) -> None:

@@ -1,0 +1,39 @@
+"""Files that outlive a power cut."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the folder's list of names to the disk: a new file survives a power cut only when its name was written."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears at `path` when all of it is on the disk. Other users cannot read it. Raises OSError."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.draft")
+    try:
+        with open(draft, "wb", opener=_private) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):  # the error that is on its way says what is wrong
+            draft.unlink()
+        raise
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
