@@ -9,20 +9,19 @@ number and the length of tags, JSON-LD nodes and values are bounded.
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from turbohtml import Document, Element
 
 from ..errors import InvalidUrl
 from .dates import CHANGE, page_date, shown_date
-from .structured import json_ld_blocks
+from .json_ld_facts import JsonLdFacts, one_line
 
 if TYPE_CHECKING:
     from .byline import Byline
@@ -51,18 +50,6 @@ _PARTS = re.compile(r"comment|repl(?:y|ies)|review|testimonial|related|sidebar",
 _LEVELS = 12  # elements around a byline that are looked at
 _MOST = 200  # authors, keywords, feeds or languages
 _MOST_TAGS = 2_000
-_MOST_NODES = 20_000  # JSON-LD objects
-_LONGEST = 10_000  # characters of one value
-_ARTICLE_TYPES = frozenset((
-    "advertisercontentarticle", "analysisnewsarticle", "article", "askpublicnewsarticle", "backgroundnewsarticle",
-    "blogposting", "discussionforumposting", "howto", "liveblogposting", "medicalscholarlyarticle", "newsarticle",
-    "opinionnewsarticle", "posting", "recipe", "report", "reportagenewsarticle", "reviewnewsarticle",
-    "satiricalarticle", "scholarlyarticle", "socialmediaposting", "techarticle",
-))  # fmt: skip
-_ORGANISATIONS = frozenset(("corporation", "localbusiness", "newsmediaorganization", "onlinestore", "organization"))
-_PAGE_TYPES = frozenset(
-    ("webpage", "itempage", "aboutpage", "faqpage", "profilepage", "medicalwebpage", "creativework")
-)
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,14 +98,14 @@ class _MetadataReader:
         self._page = page
         self._tree = tree
         self._head = _HeadTags(tree)
-        self._json_ld = _JsonLdFacts(tree)
+        self._json_ld = JsonLdFacts(tree)
 
     def metadata(self) -> Metadata:
         head, json_ld = self._head, self._json_ld
         headlines = json_ld.texts("headline", "alternativeHeadline") if json_ld.is_article else ()
         og_title = head.first("og:title", "twitter:title")
         return Metadata(
-            title=_one_line(self._page.title) or og_title,
+            title=one_line(self._page.title) or og_title,
             headline=next(iter(headlines), None) or og_title,
             description=head.first("description", "og:description", "twitter:description", "dcdescription")
             or next(json_ld.texts("description"), None),
@@ -187,7 +174,7 @@ class _MetadataReader:
             name = element.select_one('[itemprop~="name"]')
             stated = name.attr("content") if name is not None else None
             lines = [stated] if stated else list(islice((name if name is not None else element).stripped_strings, 2))
-            text = _one_line(
+            text = one_line(
                 lines[-1] if len(lines) == 2 and lines[0].lower().rstrip(":") == "by" else "".join(lines[:1])
             )
             if text is not None and len(text) <= 60:
@@ -265,7 +252,7 @@ class _HeadTags:
     def __init__(self, document: Document) -> None:
         self._metas: dict[str, list[str]] = {}
         for element in document.select("meta[content]")[:_MOST_TAGS]:
-            content = _one_line(element.attr("content"))
+            content = one_line(element.attr("content"))
             if content is None:
                 continue
             for attribute in ("property", "name", "itemprop", "http-equiv"):
@@ -275,7 +262,7 @@ class _HeadTags:
         self.links: list[tuple[frozenset[str], dict[str, str]]] = []
         for element in document.select("link[rel][href]")[:_MOST_TAGS]:
             rel = frozenset((element.attr("rel") or "").lower().split())
-            facts = {name: element.attr(name) or "" for name in ("href", "type", "hreflang", "title", "sizes", "media")}
+            facts = {name: element.attr(name) or "" for name in ("href", "type", "hreflang")}
             self.links.append((rel, facts))
 
     def first(self, *names: str) -> str | None:
@@ -291,89 +278,6 @@ class _HeadTags:
     def linked(self, rel: str) -> Iterator[dict[str, str]]:
         """The attributes of the <link> elements with a relation, in order."""
         return (facts for rels, facts in self.links if rel in rels)
-
-
-class _JsonLdFacts:
-    """What JSON-LD says about the article, or else about the page; empty when the page has no such block."""
-
-    def __init__(self, document: Document) -> None:
-        self._by_id: dict[str, dict[str, Any]] = {}  # Any: it is any JSON
-        self.organisations: list[str] = []
-        articles: list[dict[str, Any]] = []
-        pages: list[dict[str, Any]] = []
-        for node in self._nodes(document):
-            kinds = _kinds(node)
-            if kinds & _ARTICLE_TYPES:
-                articles.append(node)
-            elif kinds & _PAGE_TYPES:
-                pages.append(node)
-            name = node.get("@id")
-            if isinstance(name, str) and len(node) > 1:
-                self._by_id.setdefault(name, node)
-            if kinds & _ORGANISATIONS and isinstance(called := node.get("name"), str):
-                self.organisations.append(called.strip())
-        self.is_article = bool(articles)
-        self._described = articles[:1] + pages[:1]
-
-    @staticmethod
-    def _nodes(document: Document) -> Iterator[dict[str, Any]]:
-        """The objects of all blocks, outer ones first; at most _MOST_NODES."""
-        level: list[Any] = json_ld_blocks(document)
-        budget = _MOST_NODES
-        while level and budget > 0:
-            deeper: list[Any] = []
-            for value in level[:budget]:
-                if isinstance(value, dict):
-                    yield value
-                    deeper += [inner for inner in value.values() if isinstance(inner, dict | list)]
-                elif isinstance(value, list):
-                    deeper += value
-            budget -= len(level)
-            level = deeper
-
-    def texts(self, *names: str) -> Iterator[str]:
-        """The texts under these names; those of the article come before those of the page."""
-        for node in self._described:
-            for name in names:
-                for value in _listed(node.get(name)):
-                    text = _unescaped(value)
-                    if text is not None:
-                        yield text
-
-    def values(self, name: str) -> Iterator[Any]:
-        for node in self._described:
-            yield from _listed(node.get(name))
-
-    def named(self, name: str) -> Iterator[str]:
-        """The names of persons and organisations: each is a text, an object with a name, or a reference to one."""
-        for value in self.values(name):
-            value = self._resolved(value)
-            for given in _listed(value.get("name") if isinstance(value, dict) else value):
-                if (text := _unescaped(given)) is not None:
-                    yield text
-
-    def addresses(self, name: str) -> Iterator[str]:
-        """Addresses: each is a text, or an object with a url."""
-        for value in self.values(name):
-            value = self._resolved(value)
-            address = value.get("url") or value.get("contentUrl") if isinstance(value, dict) else value
-            for one in _listed(address):
-                if (text := _unescaped(one)) is not None:
-                    yield text
-
-    def _resolved(self, value: Any) -> Any:
-        if isinstance(value, dict) and "name" not in value and "url" not in value:
-            name = value.get("@id")
-            return self._by_id.get(name, value) if isinstance(name, str) else value
-        return value
-
-    @property
-    def body(self) -> str | None:
-        """The full text of the article, where JSON-LD contains it."""
-        for value in self.values("articleBody"):
-            if isinstance(value, str) and value.strip():
-                return value
-        return None
 
 
 def _is_of_part(element: Element) -> bool:
@@ -414,27 +318,6 @@ def _tells_change(time: Element) -> bool:
             break
         around = around.parent
     return CHANGE.search(said) is not None
-
-
-def _kinds(node: dict[str, Any]) -> frozenset[str]:
-    kinds = [kind for kind in _listed(node.get("@type")) if isinstance(kind, str)]
-    return frozenset(kind.rpartition("/")[2].lower() for kind in kinds)
-
-
-def _listed(value: Any) -> list[Any]:
-    return value[:200] if isinstance(value, list) else [] if value is None else [value]
-
-
-def _one_line(value: object) -> str | None:
-    """A text on one line; None for an empty text and for any other value."""
-    if not isinstance(value, str):
-        return None
-    return " ".join(value[:_LONGEST].split()) or None
-
-
-def _unescaped(value: object) -> str | None:
-    """A text of JSON-LD on one line. Authors write entities there, as in markup; they are decoded once."""
-    return _one_line(html.unescape(value[:_LONGEST])) if isinstance(value, str) and "&" in value else _one_line(value)
 
 
 def _people(names: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The fields of a recipe alone, for one page: what the HTTP door calls `extract`.
+"""The fields of a recipe alone, for one page: what the HTTP API calls `extract`.
 
 Rules are written as the `fields` of a page kind are, as JSON. They come from strangers: a rule may be made to take for
 ever, so that only a process that can be killed reads and follows them (project/extraction.py).
