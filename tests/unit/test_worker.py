@@ -14,10 +14,10 @@ import pytest
 from gossamer import Spider
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.crawl.context import JobContext
-from gossamer.crawl.guest_turn import GuestTurns
 from gossamer.crawl.outages import LONGEST_OUTAGE
 from gossamer.crawl.pacer import Pacer
 from gossamer.crawl.sessions import Sessions
+from gossamer.crawl.unleased_turn import UnleasedTurns
 from gossamer.crawl.windows import JobWindows
 from gossamer.crawl.worker import Worker
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
@@ -161,7 +161,7 @@ class Bench:
             router=self._router(),
             sessions=Sessions(self.lab.sessions, self.lab.clock, spider="spider"),
             pacer=pacer,
-            guests=GuestTurns(
+            unleased_turns=UnleasedTurns(
                 pacer, self.lab.seeds, line, self.lab.clock, worker="me", terms_for=lambda site: SiteTerms()
             ),
             pipeline=Pipeline(()),

@@ -23,11 +23,11 @@ from ..routing.router import Router
 from ..store.sink import Sink
 from ..trace import Tracer
 from .freshness import Freshness
-from .guest_turn import GuestTurns
 from .pacer import Pacer
 from .page_request import PageRequests, put_aside
 from .parse_page import AroundParse
 from .sessions import Sessions
+from .unleased_turn import UnleasedTurns
 from .windows import JobWindows
 
 RetryTermsFor = Callable[[str], RetryTerms]
@@ -71,7 +71,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     router: Router
     sessions: Sessions
     pacer: Pacer
-    guests: GuestTurns
+    unleased_turns: UnleasedTurns
     pipeline: Pipeline
     guard: QualityGuard
     admission: Admission

@@ -208,7 +208,7 @@ class Journey:
 
     async def _before_send(self, asked: timedelta | None = None, elsewhere: str | None = None) -> Gate:
         if elsewhere is not None and elsewhere != self._task.site:
-            return await self._context.guests.gate(elsewhere, self._held.check)
+            return await self._context.unleased_turns.gate(elsewhere, self._held.check)
         await self._site.keep_crawl_delay(asked)
         return self._context.pacer.gate(self._task.site, asked, self._held.check)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 
 from ..frontier.contract import JobTerms
 from ..model.task import Request
@@ -16,7 +17,6 @@ from ..model.url import origin_of
 from ..parse.spider import Spider, listed_seeds
 from ..schedule import sources
 from ..schedule.sources import SiteSource
-from .guest_turn import take_turn
 from .seed_context import SeedContext
 from .windows import job_windows
 
@@ -36,14 +36,12 @@ async def listed_pages(
     windows = job_windows(context.settings, terms, context.clock)
     most = MOST_PAGES if terms.limit is None else min(terms.limit, MOST_PAGES)
 
-    async def announce(site: str, rest: timedelta, request: str) -> float:
-        state, name = context.state, f"{context.worker}.{job}.{request}"
-        return await take_turn(state.seeds, state.frontier, context.clock, site=site, rest=rest, request=name)
-
     def closed_for(site: str) -> timedelta:
         return max(windows.job.wait(), windows.wait_for(site))
 
-    async with context.open_files(spider=spider, announce=announce, closed_for=closed_for) as files:
+    async with context.open_files(
+        spider=spider, announce=partial(context.take_turn, job), closed_for=closed_for
+    ) as files:
         for origin in list(dict.fromkeys(origin_of(url) for url in listed_seeds(spider)))[:MOST_ORIGINS]:
             source = SiteSource(url=f"{origin}/", page=False, max_urls=most)
             # That there are more than `most` is no news: the limit of the job says so.

@@ -18,8 +18,8 @@ from ..model.url import UrlRules
 from ..parse.spider import Spider
 from ..settings import Settings
 from ..store.contract import Archive, RecordStore
-from .guest_turn import Announce
 from .source_files import ClosedFor, SourceFiles
+from .unleased_turn import Announce, take_turn
 
 SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails
 
@@ -50,3 +50,8 @@ class SeedContext(msgspec.Struct, frozen=True, kw_only=True):
     candidates: Candidates | None = None  # what enters in place of the spider's seeds and of any source
     archive: Archive | None = None  # where long bodies of requests wait
     on_the_net: bool = True  # False: pages come from elsewhere, and no sitemap is looked for
+
+    async def take_turn(self, job: str, site: str, rest: timedelta, request: str) -> float:
+        """For a request of a job's source: see `unleased_turn.take_turn`."""
+        name = f"{self.worker}.{job}.{request}"
+        return await take_turn(self.state.seeds, self.state.frontier, self.clock, site=site, rest=rest, request=name)

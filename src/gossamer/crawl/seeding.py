@@ -12,9 +12,10 @@ duplicate.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 
@@ -28,13 +29,11 @@ from ..model.url import site_of
 from ..parse.spider import SeedDigest, Spider, listed_seeds, own_seeds, session_names
 from ..schedule import sources
 from ..schedule.authority import demand_own_job
-from ..schedule.recrawl import PageChoice, RecrawlBounds
 from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, SiteSource, StartSource
 from .freshness import freshness_of
-from .guest_turn import take_turn
 from .own_sitemaps import listed_pages, reads_sitemaps
-from .page_facts import rhythm_of
 from .page_request import put_aside
+from .recrawl_choice import chosen_pages
 from .seed_context import SeedContext
 from .windows import job_windows
 from .worker import Worker
@@ -46,7 +45,6 @@ FULL_PAUSE = timedelta(milliseconds=500)
 LEASE = timedelta(seconds=15)  # after so long without a sign another worker reads the source
 RENEW = timedelta(seconds=4)
 LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
-SHORTEST = 60.0  # seconds between two fetches of a page, where the schedule says nothing
 
 
 async def work_off_seeds(
@@ -336,7 +334,7 @@ class Seeder:
             return self._context.candidates()
         if self._terms.budget is None:
             return self._judged()
-        return _chosen(self._context, self._job, self._terms, self._judged)
+        return chosen_pages(self._context, self._job, self._terms, self._judged)
 
     async def _judged(self) -> AsyncGenerator[Judged, None]:
         chunk: list[Request] = []
@@ -374,6 +372,7 @@ class Seeder:
     async def _listed(self, source: Listing) -> AsyncGenerator[Request, None]:
         context, terms = self._context, self._terms
         windows = job_windows(context.settings, terms, context.clock)
+        announce = partial(context.take_turn, self._job)  # sources that others read there come later, and so do pages
 
         def closed_for(site: str) -> timedelta:
             closed = max(windows.job.wait(), windows.wait_for(site))
@@ -381,7 +380,7 @@ class Seeder:
             return closed
 
         async with (
-            context.open_files(spider=self._spider, announce=self._take_turn, closed_for=closed_for) as files,
+            context.open_files(spider=self._spider, announce=announce, closed_for=closed_for) as files,
             aclosing(sources.entries(source, files.context(report=self._report))) as listed,
         ):
             async for entry in listed:
@@ -393,58 +392,7 @@ class Seeder:
                 if request is not None:
                     yield request
 
-    async def _take_turn(self, site: str, rest: timedelta, request: str) -> float:
-        """Have the site to ourselves for that time, and on, where the request has it already: sources that others read
-        there come later, and so do pages. Returns a moment at which it had not begun."""
-        state, clock, name = self._context.state, self._context.clock, f"{self._context.worker}.{self._job}.{request}"
-        return await take_turn(state.seeds, state.frontier, clock, site=site, rest=rest, request=name)
-
     def _report(self, message: str) -> None:
         self._fault = self._fault or message
         self._faults += 1
         self._events.emit(Trouble(at=self._context.clock.now(), job=self._job, stage="source", message=message))
-
-
-async def _chosen(
-    context: SeedContext, job: str, terms: JobTerms, listed: Callable[[], AsyncGenerator[Judged, None]]
-) -> AsyncGenerator[Judged, None]:
-    """Those of the listed pages that the budget of this run is best spent on, in the order of the list. What may not
-    enter at all comes along, to be counted.
-
-    The source is read once to learn what is known of its pages, and once more to take the chosen ones: in between
-    little is kept of each page, and not its address (schedule/recrawl.py). A reading after a crash counts what the
-    job has fetched already. The queue sees to it that no run fetches more than its budget: it is the job's limit too.
-    """
-    assert terms.budget is not None
-    choice = PageChoice(only_changed=sources.only_changed(sources.source_of(terms.source)))
-    left = terms.budget
-    async with aclosing(listed()) as batches:
-        async for judged in batches:
-            asked = [one for one in judged.candidates if one.dropped is None]
-            known = await context.records.facts([one.fingerprint for one in asked])
-            for candidate in asked:
-                facts = known.get(candidate.fingerprint)
-                if facts is None:
-                    choice.note(candidate.fingerprint, None, None)
-                elif facts.job == job:
-                    left -= 1
-                else:
-                    lastmod = None if facts.failure else candidate.wishes().lastmod
-                    choice.note(candidate.fingerprint, rhythm_of(facts), facts.fetched_at, lastmod)
-    # In a thread: a million pages take some seconds.
-    wanted = await asyncio.to_thread(choice.choose, context.clock.now(), bounds_of(terms), max(left, 0))
-    async with aclosing(listed()) as batches:
-        async for judged in batches:
-            candidates = tuple(one for one in judged.candidates if one.dropped is not None or one.fingerprint in wanted)
-            if candidates:
-                yield msgspec.structs.replace(judged, candidates=candidates)
-
-
-def bounds_of(terms: JobTerms) -> RecrawlBounds:
-    """The shortest and the longest interval between two fetches of a page. `min_age` is a shortest one, too."""
-    shortest = max(
-        terms.min_interval.total_seconds() if terms.min_interval is not None else SHORTEST,
-        terms.min_age.total_seconds() if terms.min_age is not None else 0.0,
-    )
-    longest = terms.max_interval.total_seconds() if terms.max_interval is not None else float("inf")
-    return RecrawlBounds(shortest, max(shortest, longest))

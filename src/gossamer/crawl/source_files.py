@@ -51,8 +51,8 @@ from ..schedule.sources.gzip_file import GZIP, Damaged, TooLarge, is_packed, unp
 from ..settings import Settings
 from ..settings.effective import retry_terms, robots_rule, site_terms
 from .fetch_page import fetch_unqueued, fetcher_of
-from .guest_turn import Announce, AnnouncedGate, Announcement
 from .pacer import AddressPace, Pacer, with_margin
+from .unleased_turn import Announce, AnnouncedGate, Announcement
 from .windows import NEXT_LOOK
 
 NEAR = timedelta(seconds=1)  # a connection is made no sooner than this before its request may leave

@@ -34,7 +34,7 @@ async def log_in(
     ):
 
         async def gate_for(site: str, asked: timedelta | None) -> Gate:
-            return await context.guests.gate(site, lambda: None)
+            return await context.unleased_turns.gate(site, lambda: None)
 
         login = login_of(context, gate_for=gate_for, emit=lambda kind, /, **facts: None)
         assert login is not None

@@ -17,12 +17,12 @@ from ..crawl.extension import Extensions, listening
 from ..crawl.fetch_page import fetcher_of
 from ..crawl.file_journey import FileTerms
 from ..crawl.freshness import freshness_of
-from ..crawl.guest_turn import Announce, GuestTurns
 from ..crawl.pacer import AddressPace, Pacer
 from ..crawl.page_request import PageRequests
 from ..crawl.seed_context import SOURCE_PAUSES, Candidates, SeedContext
 from ..crawl.sessions import Sessions, SessionTerms
 from ..crawl.source_files import ClosedFor, SourceFiles
+from ..crawl.unleased_turn import Announce, UnleasedTurns
 from ..crawl.windows import job_windows
 from ..crawl.worker import LOOK, MakeJourney, Worker
 from ..errors import Misconfigured, ParseFailed
@@ -267,7 +267,7 @@ async def open_context(
         grows = scope.sites if watched and isinstance(scope.sites, set) and spider.allowed_domains is None else None
         windows = job_windows(settings, terms, clock)
         pacer = Pacer(clock, addresses=address_pace(settings, project.state.addresses, clock))
-        guests = GuestTurns(
+        unleased_turns = UnleasedTurns(
             pacer,
             project.state.seeds,
             project.state.frontier,
@@ -286,7 +286,7 @@ async def open_context(
             router=router,
             sessions=sessions,
             pacer=pacer,
-            guests=guests,
+            unleased_turns=unleased_turns,
             pipeline=pipeline_of(settings, spider, counted=counted, latest=latest_of(project.records, sink)),
             guard=QualityGuard(
                 spider.name,

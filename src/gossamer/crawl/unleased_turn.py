@@ -83,7 +83,7 @@ class AnnouncedGate:
             self._check()
 
 
-class GuestTurns:
+class UnleasedTurns:
     """For the journeys of one job, whose pages redirect to a robots.txt elsewhere."""
 
     def __init__(

@@ -1,0 +1,64 @@
+"""Which of the pages that a source lists a run with a budget fetches. schedule/recrawl.py decides; here it is told what
+is known of each page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+import msgspec
+
+from ..frontier.admission import Judged
+from ..frontier.contract import JobTerms
+from ..schedule import sources
+from ..schedule.recrawl import PageChoice, RecrawlBounds
+from .page_facts import rhythm_of
+from .seed_context import SeedContext
+
+SHORTEST = 60.0  # seconds between two fetches of a page, where the schedule says nothing
+
+
+async def chosen_pages(
+    context: SeedContext, job: str, terms: JobTerms, listed: Callable[[], AsyncGenerator[Judged, None]]
+) -> AsyncGenerator[Judged, None]:
+    """Those of the listed pages that the budget of this run is best spent on, in the order of the list. What may not
+    enter at all comes along, to be counted.
+
+    The source is read once to learn what is known of its pages, and once more to take the chosen ones: in between
+    little is kept of each page, and not its address (schedule/recrawl.py). A reading after a crash counts what the
+    job has fetched already. The queue sees to it that no run fetches more than its budget: it is the job's limit too.
+    """
+    assert terms.budget is not None
+    choice = PageChoice(only_changed=sources.only_changed(sources.source_of(terms.source)))
+    left = terms.budget
+    async with aclosing(listed()) as batches:
+        async for judged in batches:
+            asked = [one for one in judged.candidates if one.dropped is None]
+            known = await context.records.facts([one.fingerprint for one in asked])
+            for candidate in asked:
+                facts = known.get(candidate.fingerprint)
+                if facts is None:
+                    choice.note(candidate.fingerprint, None, None)
+                elif facts.job == job:
+                    left -= 1
+                else:
+                    lastmod = None if facts.failure else candidate.wishes().lastmod
+                    choice.note(candidate.fingerprint, rhythm_of(facts), facts.fetched_at, lastmod)
+    # In a thread: a million pages take some seconds.
+    wanted = await asyncio.to_thread(choice.choose, context.clock.now(), _bounds_of(terms), max(left, 0))
+    async with aclosing(listed()) as batches:
+        async for judged in batches:
+            candidates = tuple(one for one in judged.candidates if one.dropped is not None or one.fingerprint in wanted)
+            if candidates:
+                yield msgspec.structs.replace(judged, candidates=candidates)
+
+
+def _bounds_of(terms: JobTerms) -> RecrawlBounds:
+    """The shortest and the longest interval between two fetches of a page. `min_age` is a shortest one, too."""
+    shortest = max(
+        terms.min_interval.total_seconds() if terms.min_interval is not None else SHORTEST,
+        terms.min_age.total_seconds() if terms.min_age is not None else 0.0,
+    )
+    longest = terms.max_interval.total_seconds() if terms.max_interval is not None else float("inf")
+    return RecrawlBounds(shortest, max(shortest, longest))
