@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from gossamer.cli.schedule import in_flags
+from gossamer.cli.schedule_add import in_flags
 from gossamer.cli.worker import SchedulerVoice, Voice
 from gossamer.model import events
 from gossamer.model.schedule import Schedule, ScheduleProgress

@@ -29,11 +29,11 @@ from ..project.open import is_crawled, open_project
 from ..units import distance, moment, parse_duration, visible
 from .app import app, ask, ask_at, err, fail, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
+from .options import JsonOption
 
 alerts_app = typer.Typer(help="What is amiss: list, explain, silence; try channels out.", no_args_is_help=True)
 app.add_typer(alerts_app, name="alerts")
 
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 AlertArgument = Annotated[str, typer.Argument(metavar="ALERT", help="The name of an alert: success.")]
 
 

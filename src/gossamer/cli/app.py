@@ -30,22 +30,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ArgumentOption = Annotated[
-    list[str] | None, typer.Option("--argument", "-a", help="An argument of the spider: category=lamps.")
-]
-# What a run must come to for its outcome to be `done`:
-MinRecordsOption = Annotated[
-    int | None, typer.Option("--min-records", min=0, help="Warn when it sees fewer; 0: it need not see any.")
-]
-MinPagesOption = Annotated[int | None, typer.Option("--min-pages", min=0, help="Warn when fewer pages came.")]
-MaxDeadShareOption = Annotated[
-    float | None,
-    typer.Option("--max-dead-share", min=0, max=1, help="Warn when more of its pages are dead letters: 0.05."),
-]
-MaxChangeOption = Annotated[
-    float | None,
-    typer.Option("--max-change", min=0, help="Warn when the records differ by more from the last run: 0.5."),
-]
 app = typer.Typer(
     name="gossamer",
     cls=VerbList,

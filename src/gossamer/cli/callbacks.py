@@ -24,11 +24,11 @@ from ..project.keys import LOCAL, list_keys
 from ..project.open import Project
 from .app import app, ask, err, open_crawled, out, run_async, settings_with
 from .layout import Column, number, print_json, print_table
+from .options import JsonOption
 
 callbacks_app = typer.Typer(help="Callbacks of jobs: list, show, send again.", no_args_is_help=True)
 app.add_typer(callbacks_app, name="callbacks")
 
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `gossamer callbacks list` shows it.")]
 
 

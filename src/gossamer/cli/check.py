@@ -13,6 +13,7 @@ from ..project.spider_check import LinksGiven, SpiderCheck, SpiderView
 from ..units import many, size, visible
 from .app import app, err, out, run_async, settings_with
 from .layout import advise, heading, print_json
+from .options import JsonOption
 from .recipes import show_recipe, show_recipe_check, show_records, tell_rest
 
 
@@ -29,7 +30,7 @@ def check_verb(
     data: Annotated[str | None, typer.Option(help="What the callback finds in page.data, as JSON.")] = None,
     no_robots: Annotated[bool, typer.Option("--no-robots", help="Do not ask robots.txt.")] = False,
     route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Try a spider or recipe on a page: items, links, faults. Exit code 1 when it fails."""
     settings = settings_with()

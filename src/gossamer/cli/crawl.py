@@ -31,20 +31,16 @@ from ..project.status import place_near, what_it_waits_for
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
-from .app import (
+from .app import allow_local, app, err, fail, run_async, settings_with
+from .layout import in_words
+from .options import (
     ArgumentOption,
+    JsonLogsOption,
     MaxChangeOption,
     MaxDeadShareOption,
     MinPagesOption,
     MinRecordsOption,
-    allow_local,
-    app,
-    err,
-    fail,
-    run_async,
-    settings_with,
 )
-from .layout import in_words
 from .progress import Alarms, ProgressLine, Warnings
 
 if TYPE_CHECKING:  # these load what fetches
@@ -77,7 +73,7 @@ def crawl_verb(
     argument: ArgumentOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
-    json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")] = False,
+    json_logs: JsonLogsOption = False,
     min_records: MinRecordsOption = None,
     min_pages: MinPagesOption = None,
     max_dead_share: MaxDeadShareOption = None,

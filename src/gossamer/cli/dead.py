@@ -22,7 +22,7 @@ from ..project.dead_letters import (
     replay_letters,
     show_letters,
 )
-from ..project.story import tries
+from ..project.story_words import tries
 from ..units import distance, many, moment, visible
 from .app import app, ask, ask_at, err, open_crawled, out, run_async, settings_with
 from .layout import (
@@ -37,6 +37,7 @@ from .layout import (
     print_table,
     write_bytes,
 )
+from .options import JsonOption, YesOption
 from .why import print_attempts
 
 LETTERS_SHOWN = 50
@@ -50,7 +51,6 @@ TargetArgument = Annotated[
 JobOption = Annotated[str | None, typer.Option("--job", help="Of this job: its id, or the name of a spider.")]
 ReasonOption = Annotated[str | None, typer.Option("--reason", help="With this reason: parse, timeout, http-404, http.")]
 DomainOption = Annotated[str | None, typer.Option("--domain", help="Of this site: shop.example.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 @dead_app.command("list")
@@ -232,7 +232,7 @@ def purge_verb(
     domain: DomainOption = None,
     job: JobOption = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Forget dead letters for good. Their raw pages and attempts stay in the store."""
     choice = _chosen("purge", target, reason, domain, job, everything)

@@ -17,6 +17,7 @@ from ..project.retention import PruneAges, count_prunable_jobs, prune
 from ..units import many, parse_duration, size, visible
 from .app import app, ask, err, out, run_async, settings_with
 from .layout import print_json
+from .options import JsonOption
 
 if TYPE_CHECKING:
     from ..project.health import Finding
@@ -30,7 +31,7 @@ def doctor_verb(
     security: Annotated[
         bool, typer.Option("--security", help="Only who could read, change or misuse the project.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check this machine and this project. Exit code 1 when something must be mended."""
     from ..project.health import Level, examine  # loads what fetches

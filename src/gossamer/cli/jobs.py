@@ -34,6 +34,7 @@ from ..settings import Settings
 from ..units import distance, many, moment, span, visible
 from .app import app, ask, ask_at, err, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, in_words, number, print_facts, print_json, print_table
+from .options import JsonOption, YesOption
 
 JOBS_SHOWN = 20
 
@@ -41,7 +42,6 @@ job_app = typer.Typer(help="The runs of the project: list them, pause, resume or
 app.add_typer(job_app, name="job")
 
 JobArgument = Annotated[str, typer.Argument(help="A job's id (books-3), or its name.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 # -- status --------------------------------------------------------------------------------------------------------
@@ -377,9 +377,7 @@ def resume_verb(job: JobArgument) -> None:
 
 
 @job_app.command("cancel")
-def cancel_verb(
-    job: JobArgument, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
-) -> None:
+def cancel_verb(job: JobArgument, yes: YesOption = False) -> None:
     """End a job for good: its open pages are dropped. What it has stored stays."""
     settings = settings_with()
 

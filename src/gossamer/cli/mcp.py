@@ -37,7 +37,7 @@ def mcp_verb(
         err.print(Text(CONFIG_WORDS, style="dim"))
         return
     try:
-        from ..server.mcp_door import serve_agent
+        from ..server.mcp_app import serve_agent
     except ModuleNotFoundError as error:
         raise MissingExtra("MCP is not installed: pip install 'gossamer[mcp]'") from error
     from ..project import service

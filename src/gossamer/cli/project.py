@@ -17,6 +17,7 @@ from ..settings import FILE_NAME, Settings, load
 from ..units import visible
 from .app import app, out, settings_with
 from .layout import Column, advise, print_json, print_table
+from .options import JsonOption
 
 
 @app.command("version")
@@ -81,7 +82,7 @@ def _add_deploy_files(settings: Settings, spider: str | None = None) -> None:
 
 
 @app.command("spiders")
-def spiders_verb(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
+def spiders_verb(as_json: JsonOption = False) -> None:
     """List the project's spiders and recipes, and the files that do not load. Exit code 1 when there are such."""
     settings = settings_with()
     found = spiders_of(settings)
@@ -112,7 +113,7 @@ def _near(file: str, settings: Settings) -> str:
 @app.command("settings")
 def settings_verb(
     key: Annotated[str | None, typer.Argument(help="One setting (fetch.max_body), or a group of them (fetch).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Print every setting: its value, and where that came from."""
     settings = settings_with()

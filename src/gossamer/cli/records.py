@@ -31,6 +31,7 @@ from ..settings import Settings
 from ..units import many, moment, visible
 from .app import app, ask, err, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, print_json, print_table
+from .options import JsonOption
 
 RECORDS_SHOWN = 10
 DIFFERENCES_SHOWN = 200
@@ -39,8 +40,6 @@ SIGNS = {"added": ("+", "green"), "changed": ("~", "yellow"), "gone": ("-", "red
 DAYS = 14
 RULES_SHOWN = 3
 MOST_FAULTY = 10_000  # records that are listed
-
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 # -- versions ----------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from ..settings import Settings
 from ..units import distance, many, moment, seconds_of, setting_text, size, span, visible
 from .app import allow_local, app, ask, ask_at, err, out, run_async, settings_with
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
+from .options import JsonOption
 
 SITES_SHOWN = 50
 BUDGETS_SHOWN = 20  # on a terminal, of jobs and of sites each
@@ -41,7 +42,6 @@ app.add_typer(proxies_app, name="proxies")
 
 SiteArgument = Annotated[str | None, typer.Argument(help="Only this site: shop.example.")]
 PoolArgument = Annotated[str | None, typer.Argument(help="Only this pool.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 # -- routes ------------------------------------------------------------------------------------------------------

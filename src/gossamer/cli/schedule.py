@@ -1,11 +1,11 @@
-"""`gossamer schedule`: what is scraped, and when. Look at schedules, pause and resume one, run one now, add and remove.
+"""`gossamer schedule`: what is scraped, and when. Look at schedules, pause and resume one, run one now, remove one;
+schedule_add.py adds one.
 
 Those of gossamer.toml are listed with the others; they are changed and removed in that file only.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, TypeVar
 
@@ -14,17 +14,10 @@ from msgspec.structs import asdict
 from rich.text import Text
 
 from ..clock import SystemClock
-from ..errors import Misconfigured
-from ..model.schedule import Overlap
 from ..project.jobs import window_words
 from ..project.open import Project, is_crawled, open_project
 from ..project.schedule_changes import (
-    BadSchedule,
-    Key,
-    ScheduleAdded,
-    add_schedule,
     demand_schedule,
-    new_schedule,
     pause_schedule,
     remove_schedule,
     resume_schedule,
@@ -41,24 +34,12 @@ from ..project.schedules import (
     unstarted_schedules,
 )
 from ..project.timetable import SKIPPED, UNREAD, in_zone
-from ..settings import FILE_NAME, ScheduleTable, Settings
-from ..units import distance, many, moment, parse_duration, parse_size, seconds_of, visible
-from .app import (
-    ArgumentOption,
-    MaxChangeOption,
-    MaxDeadShareOption,
-    MinPagesOption,
-    MinRecordsOption,
-    app,
-    ask,
-    ask_at,
-    err,
-    out,
-    run_async,
-    settings_with,
-)
+from ..settings import FILE_NAME, Settings
+from ..units import distance, many, moment, seconds_of, visible
+from .app import app, ask, ask_at, err, out, run_async, settings_with
 from .jobs import print_jobs
-from .layout import Column, advise, heading, number, print_facts, print_json, print_table
+from .layout import Column, heading, number, print_facts, print_json, print_table
+from .options import JsonOption
 
 T = TypeVar("T")
 
@@ -68,7 +49,6 @@ schedule_app = typer.Typer(help="What is scraped, and when.", no_args_is_help=Tr
 app.add_typer(schedule_app, name="schedule")
 
 NameArgument = Annotated[str, typer.Argument(help="The name of a schedule.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 # -- looking -----------------------------------------------------------------------------------------------------
@@ -308,152 +288,3 @@ def remove_verb(name: NameArgument) -> None:
     """Remove a schedule. Its jobs stay, and one that runs goes on."""
     done = _change(name, lambda project: remove_schedule(project, name))
     _say(f"Schedule {name} is removed.", done.running)
-
-
-# -- adding ------------------------------------------------------------------------------------------------------
-
-
-@schedule_app.command("add")
-def add_verb(
-    name: Annotated[str, typer.Argument(help="What to call it; its jobs bear that name.")],
-    spider: Annotated[str, typer.Option("--spider", help="A spider or a recipe by its name, or the URL of a site.")],
-    every: Annotated[str | None, typer.Option(help="Again and again: 15m, 6h, 7d.")] = None,
-    cron: Annotated[str | None, typer.Option(help="At such times: '0 3 * * *'.")] = None,
-    at: Annotated[str | None, typer.Option(help="Once, at that moment: 2027-01-31T12:00.")] = None,
-    zone: Annotated[str, typer.Option(help="The time zone of --cron, --at and --window: Europe/Berlin.")] = "UTC",
-    url: Annotated[
-        list[str] | None, typer.Option("--url", help="This address, or many: 'https://shop.example/p/{1..100}'.")
-    ] = None,
-    file: Annotated[str | None, typer.Option(help="The addresses in this file: lines, .csv or .jsonl.")] = None,
-    command: Annotated[str | None, typer.Option(help="The addresses that this program prints.")] = None,
-    shell: Annotated[bool, typer.Option("--shell", help="With --command: a shell reads it.")] = False,
-    timeout: Annotated[str | None, typer.Option(help="With --command: how long it may run; 10m if not given.")] = None,
-    max_output: Annotated[
-        str | None, typer.Option(help="With --command: how much it may print; 256MiB if not given.")
-    ] = None,
-    sitemap: Annotated[str | None, typer.Option(help="The addresses in this sitemap.")] = None,
-    feed: Annotated[str | None, typer.Option(help="The addresses in this RSS, Atom or JSON feed.")] = None,
-    only_changed: Annotated[
-        bool, typer.Option("--only-changed", help="Of these: only pages that it says have changed since our copy.")
-    ] = False,
-    form: Annotated[
-        str | None, typer.Option("--format", help="Of --file and --command: lines, csv or jsonl; else by its name.")
-    ] = None,
-    column: Annotated[str | None, typer.Option(help="The column or field with the addresses, in CSV or JSON.")] = None,
-    max_urls: Annotated[int | None, typer.Option(min=1, help="Take at most this many addresses.")] = None,
-    kind: Annotated[str | None, typer.Option(help="The callback, or the kind of page, for these addresses.")] = None,
-    argument: ArgumentOption = None,
-    priority: Annotated[int, typer.Option(help="Of these addresses; more goes first.")] = 0,
-    min_age: Annotated[str | None, typer.Option(help="Leave out pages that were fetched less than this ago.")] = None,
-    window: Annotated[
-        list[str] | None, typer.Option("--window", help="Fetch only then: '22:00-06:00 Europe/Berlin'.")
-    ] = None,
-    overlap: Annotated[
-        Overlap, typer.Option(help="When a run is due and the one before still goes on.")
-    ] = Overlap.SKIP,
-    limit: Annotated[int | None, typer.Option(min=1, help="Fetch at most this many pages in each run.")] = None,
-    budget: Annotated[int | None, typer.Option(min=1, help="Fetches a day, spent where pages change most.")] = None,
-    min_interval: Annotated[str | None, typer.Option(help="With a budget: fetch no page more often.")] = None,
-    max_interval: Annotated[str | None, typer.Option(help="With a budget: fetch no page less often.")] = None,
-    min_records: MinRecordsOption = None,
-    min_pages: MinPagesOption = None,
-    max_dead_share: MaxDeadShareOption = None,
-    max_change: MaxChangeOption = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Change the one of that name.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Even if the spider is not found on this machine.")] = False,
-) -> None:
-    """Add a schedule. It is kept with the queue, for all schedulers and workers of the project."""
-    settings = settings_with()
-    table = ScheduleTable(
-        spider=spider,
-        every=every,
-        cron=cron,
-        at=at,
-        zone=zone,
-        windows="; ".join(_windows(window or ())),
-        overlap=overlap.value,
-        urls=tuple(url) if url else None,
-        file=file,
-        command=command if shell else _words("--command", command),
-        shell=True if shell else None,
-        timeout=_value("--timeout", timeout, parse_duration),
-        max_output=_value("--max-output", max_output, parse_size),
-        format=form,
-        sitemap=sitemap,
-        feed=feed,
-        only_changed=True if only_changed else None,
-        column=column,
-        max_urls=max_urls,
-        kind=kind or "",
-        arguments=tuple(argument or ()),
-        priority=priority,
-        min_age=_value("--min-age", min_age, parse_duration),
-        limit=limit,
-        budget=budget,
-        min_interval=_value("--min-interval", min_interval, parse_duration),
-        max_interval=_value("--max-interval", max_interval, parse_duration),
-        min_records=min_records,
-        min_pages=min_pages,
-        max_dead_share=max_dead_share,
-        max_change=max_change,
-    )
-    try:
-        new = new_schedule(settings, name, table, force=force)
-    except BadSchedule as error:
-        raise Misconfigured(error.told(in_flags)) from error
-
-    async def add() -> ScheduleAdded:
-        async with open_project(settings, to_look=True) as project:
-            return await add_schedule(project, new, replace=replace)
-
-    done = run_async(add())
-    out.print(f"Schedule {visible(name)}: {done.when}; {visible(done.first_run)}.", markup=False)
-    for job in done.going:
-        out.print(f"{visible(job)} goes on under the terms with which it began.", markup=False)
-    for warning in done.warnings:
-        err.print(Text(f"Warning: {visible(warning)}", style="yellow"))
-    advise(
-        ("gossamer up", "a scheduler and a worker on this machine"),
-        (f"gossamer schedule show {shlex.quote(name)}", "where it stands"),
-    )
-
-
-def in_flags(key: Key) -> str:
-    """A key of a schedule's table as its flag: `--min-interval`, `--every 6h`, `--shell`."""
-    if key.name == "start":
-        return "none of these"  # the spider's own start is what comes without a flag
-    flag = {"urls": "--url", "windows": "--window"}.get(key.name, f"--{key.name.replace('_', '-')}")
-    match key.value:
-        case None | True:
-            return flag
-        case tuple(words) if key.name == "command":
-            return f'{flag} "{shlex.join(words)}"'
-        case tuple(texts):
-            return " ".join(f"{flag} {shlex.quote(text)}" for text in texts)
-        case value:
-            return f"{flag} {shlex.quote(str(value))}"
-
-
-def _words(option: str, text: str | None) -> tuple[str, ...] | None:
-    """A command line as its words. No shell reads it."""
-    if text is None:
-        return None
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        # Not shown, for it may hold a password.
-        raise Misconfigured(f"{option} cannot be taken apart into words: {error}. Mend its quotes.") from error
-
-
-def _value(option: str, text: str | None, read: Callable[[str], T]) -> T | None:
-    try:
-        return read(text) if text is not None else None
-    except ValueError as error:
-        raise Misconfigured(f"{option}: {error}.") from error
-
-
-def _windows(texts: Sequence[str]) -> Sequence[str]:
-    """Raises Misconfigured for one that says nothing: no windows at all would mean that pages are always fetched."""
-    if empty := [text for text in texts if not text.strip(" ;")]:
-        raise Misconfigured(f"--window {empty[0]!r} names no window. Write it like 22:00-06:00, or leave it out.")
-    return texts

@@ -1,4 +1,4 @@
-"""The HTTP door from the command line: `gossamer serve` opens it, `gossamer keys` says who may use it,
+"""The HTTP API from the command line: `gossamer serve` opens it, `gossamer keys` says who may use it,
 `gossamer audit` who did."""
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from ..project.open import open_project
 from ..units import many, parse_duration, visible
 from .app import app, ask, err, fail, out, run_async, settings_with
 from .layout import Column, print_json, print_table
-from .worker import JsonLogsOption, QuietOption, Voice
+from .options import JsonLogsOption, JsonOption, QuietOption
+from .worker import Voice
 
 if TYPE_CHECKING:
     from ..server.run import Listening
 
-keys_app = typer.Typer(help="The keys of the HTTP door: make, list, revoke them.", no_args_is_help=True)
+keys_app = typer.Typer(help="The keys of the HTTP API: make, list, revoke them.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
-
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 class ServerVoice(Voice):

@@ -13,12 +13,12 @@ from ..project.sessions import SessionView, clear_sessions, list_sessions, sessi
 from ..units import distance, many, visible
 from .app import allow_local, app, ask, ask_at, err, fail, out, run_async, settings_with
 from .layout import Column, heading, number, print_json, print_table
+from .options import JsonOption, YesOption
 from .progress import Warnings
 
 sessions_app = typer.Typer(help="Visitors with a name, their cookies and logins: list, show, log in, clear.")
 app.add_typer(sessions_app, name="sessions")
 
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 WANTED = "SPIDER/SESSION as `gossamer sessions list` names it; a spider means all of its sessions."
 
 
@@ -93,7 +93,7 @@ def show_verb(
 def clear_verb(
     wanted: Annotated[str | None, typer.Argument(metavar="[SESSION]", help=WANTED)] = None,
     every: Annotated[bool, typer.Option("--all", help="Every session of the project.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Forget sessions with all their cookies. The next page of each begins as a new visitor, and logs in."""
     if (wanted is None) != every:

@@ -21,11 +21,11 @@ from ..project.sites import (
 from ..units import distance, many, span, visible
 from .app import app, ask, ask_at, err, out
 from .layout import Column, heading, number, print_facts, print_json, print_table
+from .options import JsonOption
 
 site_app = typer.Typer(help="The queue by site, and why it waits; slow a site down, let it rest, let it go on.")
 app.add_typer(site_app, name="site")
 
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 DomainArgument = Annotated[str, typer.Argument(metavar="DOMAIN", help="A domain, or any URL of the site.")]
 BY = "the command line"
 

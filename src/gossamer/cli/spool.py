@@ -14,12 +14,11 @@ from ..project.spools import SpoolFiles, SpoolView, forget_spools, list_spools, 
 from ..units import distance, many, size, visible
 from .app import app, ask, ask_at, err, fail, out, run_async, settings_with
 from .layout import Column, heading, number, print_json, print_table
+from .options import JsonOption, YesOption
 from .progress import Warnings
 
 spool_app = typer.Typer(help="Results that wait on the disks of workers: list, store or give up.")
 app.add_typer(spool_app, name="spool")
-
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 @spool_app.callback(invoke_without_command=True)
@@ -98,7 +97,7 @@ def drain_verb() -> None:
 @spool_app.command("forget")
 def forget_verb(
     lost: Annotated[str, typer.Argument(help="A host, a worker, or a name from `gossamer spool`.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Give up the results of a machine that will not come back. Their jobs can end then, and mark nothing as gone."""
     wanted = [one for one in ask(list_spools) if lost in (one.name, one.host, one.worker) and not one.given_up]

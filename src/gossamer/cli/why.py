@@ -16,6 +16,7 @@ from ..project.story import RECORDS_SHOWN, AttemptView, JobStory, Story, story_o
 from ..units import many, moment, size, visible
 from .app import app, ask, ask_at, err, out
 from .layout import Column, heading, print_facts, print_json, print_message, print_table
+from .options import JsonOption
 from .request_flags import request_of
 
 JOBS_SHOWN = 10
@@ -39,7 +40,7 @@ def why_verb(
     data: Annotated[str | None, typer.Option("-d", "--data", help="With this body, as it was sent.")] = None,
     json_data: Annotated[str | None, typer.Option("--json-data", help="With this JSON as its body.")] = None,
     form: Annotated[list[str] | None, typer.Option("--form", help="With this field of a form, name=value.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Tell the whole story of a URL, or of one request for it. Exit code 1 when no job knows it."""
     request = request_of(typed_url(url), method, header, data, json_data, form, read=secrets_marked)
@@ -86,7 +87,7 @@ def attempts_verb(
     until: Annotated[str | None, typer.Option("--until", help="2h ago, or a time in ISO 8601.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 50,
     after: Annotated[str | None, typer.Option("--after", help="`next` of the page before, from --json.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List what was tried, the newest first: every attempt for every page, by which route and with what outcome."""
     wanted = AttemptFilter(

@@ -1,0 +1,134 @@
+"""`gossamer workers`: the workers of the project, on all machines. `gossamer scaling`: how many it takes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..project.open import is_crawled
+from ..project.scaling import scaling
+from ..project.spools import SpoolView, list_spools
+from ..project.workers import (
+    ARCHIVE_FULL,
+    BEAT_SECONDS,
+    MISSING_SECONDS,
+    SchedulerView,
+    WorkerView,
+    drain_worker,
+    leading_scheduler,
+    list_workers,
+)
+from ..units import distance, many, size, visible
+from .app import app, ask, err, open_crawled, out, run_async, settings_with
+from .layout import Column, number, print_json, print_table
+from .options import JsonOption
+
+workers_app = typer.Typer(help="The processes that work on the project, on all machines: list, drain.")
+app.add_typer(workers_app, name="workers")
+
+
+@workers_app.callback(invoke_without_command=True)
+def workers_verb(context: typer.Context, as_json: JsonOption = False) -> None:
+    """The processes that work on the project, on all machines: list, drain."""
+    if context.invoked_subcommand is None:
+        list_verb(as_json)
+
+
+@workers_app.command("drain")
+def drain_verb(
+    worker: Annotated[
+        str, typer.Argument(help="HOST/PID as `gossamer workers` shows it; PID alone if only one has it.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Let a worker finish what it has in hand and end, wherever it runs. No other takes its place."""
+    asked = ask(lambda project: drain_worker(project, worker))
+    if as_json:
+        print_json(asked)
+    else:
+        out.print(Text(f"{visible(asked.name)} was asked to drain; it hears of it within {BEAT_SECONDS:.0f} s."))
+
+
+@workers_app.command("list")
+def list_verb(as_json: JsonOption = False) -> None:
+    """List the processes that work on the project, on all machines, and when they gave their last sign of life."""
+    settings = settings_with()
+
+    async def find() -> tuple[list[WorkerView], list[SpoolView], SchedulerView | None, float]:
+        if not is_crawled(settings):
+            return [], [], None, 0.0
+        async with open_crawled(settings) as project:
+            workers, spools = await list_workers(project), await list_spools(project)
+            return workers, spools, await leading_scheduler(project), project.clock.now()
+
+    workers, spools, scheduler, now = run_async(find())
+    if as_json:
+        print_json(workers)
+        return
+    if workers:
+        _print_workers(workers, now)
+    else:
+        out.print("No workers. `gossamer worker` starts one; a `gossamer crawl` counts as one, too.")
+    for left in (one for one in spools if not one.in_hand and not one.given_up):
+        words = f"{many(left.results, 'result')} wait on {left.host}, and no worker is at work there: gossamer spool"
+        err.print(Text(visible(words), style="yellow"))
+    if scheduler is not None and (words := _scheduler_words(scheduler)):
+        err.print(Text(visible(words), style="dim"))
+
+
+def _scheduler_words(scheduler: SchedulerView) -> str:
+    if scheduler.host is not None:
+        return f"A scheduler leads on {scheduler.host}, process {scheduler.pid}."
+    return "No scheduler is running; start `gossamer up`." if scheduler.needed else ""
+
+
+def _print_workers(workers: list[WorkerView], now: float) -> None:
+    print_table(
+        (Column("HOST"), Column("PID", right=True), Column("STATE"), Column("JOB", fold=True),
+         Column("IN FLIGHT", right=True), Column("DONE", right=True), Column("CPU", right=True),
+         Column("MEMORY", right=True), Column("WAITING", right=True, spare=True), Column("STARTED", spare=True),
+         Column("LAST SEEN"), Column("VERSION", spare=True)),
+        [
+            (worker.host, worker.pid, "missing" if worker.missing else worker.state, worker.job,
+             number(worker.in_flight), number(worker.done), f"{worker.cpu:.0%}", size(worker.memory),
+             number(worker.waiting), distance(worker.started_at, now), distance(worker.seen_at, now), worker.version)
+            for worker in workers
+        ],
+    )  # fmt: skip
+    missing = sum(worker.missing for worker in workers)
+    if missing:
+        err.print(f"[yellow]{many(missing, 'worker')} gave no sign of life for {MISSING_SECONDS:.0f} s.[/]")
+    if any(worker.state == "spool full" and not worker.missing for worker in workers):
+        err.print("[yellow]A spool is full: that worker fetches nothing before its results can be stored.[/]")
+    if any(worker.state == "archive full" and not worker.missing for worker in workers):
+        err.print(f"[yellow]{ARCHIVE_FULL}[/]")
+
+
+@app.command("scaling")
+def scaling_verb(as_json: JsonOption = False) -> None:
+    """Tell what can be fetched now, and how many workers that takes. `gossamer up --autoscale` goes by it."""
+    found = ask(scaling)
+    if as_json:
+        print_json(found)
+        return
+    lanes = {name: lane for name, lane in found.lanes.items() if lane.ready or lane.leased or lane.workers_wanted}
+    if lanes:
+        print_table(
+            (Column("LANE"), Column("READY", right=True), Column("IN FLIGHT", right=True),
+             Column("CAN BE FETCHED", right=True), Column("PER WORKER", right=True), Column("WORKERS", right=True),
+             Column("WANTED", right=True)),
+            [
+                (name, number(lane.ready), number(lane.leased), f"{lane.runnable_per_second:.3g}/s",
+                 f"{lane.pages_per_second_per_worker:.3g}/s{'' if lane.measured else ' assumed'}",
+                 number(lane.workers), number(lane.workers_wanted))
+                for name, lane in lanes.items()
+            ],
+        )  # fmt: skip
+    else:
+        out.print("Nothing can be fetched now.")
+    words = f"{many(found.workers_wanted, 'worker')} wanted for all lanes together; {found.workers} there."
+    if found.chores:
+        words += f" {many(found.chores, 'job')} without a page that is ready needs one: to read a source, or to end."
+    out.print(words)
