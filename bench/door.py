@@ -1,4 +1,4 @@
-"""`python -m bench.door`: 200 clients at the HTTP door, with a crawl beside them.
+"""`python -m bench.door`: 200 clients at the HTTP API, with a crawl beside them.
 
 `gossamer up` on the laptop default, and on Valkey and PostgreSQL, started here on free ports. Each client asks, waits
 for half a second to a second and a half, and asks again: pages of a quick site, jobs, pages of records, lists, figures.

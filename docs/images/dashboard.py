@@ -24,11 +24,11 @@ from gossamer.demo.catalogue import Catalogue
 from gossamer.demo.shop import open_shop
 from gossamer.fetch.browser.chromium import find_executable, wants_sandbox
 from gossamer.model.events import Silence
+from gossamer.project.api_schedules import ScheduleRequest, write_schedule
 from gossamer.project.dead_letters import DeadLetterChoice, list_letters
 from gossamer.project.keys import SCOPES, add_key
 from gossamer.project.open import open_project
 from gossamer.project.page_results import PageReader
-from gossamer.project.wire_schedules import ScheduleWish, write_schedule
 from gossamer.project.worker_pool import WorkerPool
 from gossamer.server.app import make_app
 from gossamer.server.run import Server, _config, listen
@@ -106,7 +106,7 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, dict[str, obj
             await client.wait(job, every=0.2)
             await client.crawl(spider="prices")
             for name, wish in SCHEDULES.items():
-                await write_schedule(project, ScheduleWish(name=name, spider="shop", limit=1000, **wish))
+                await write_schedule(project, ScheduleRequest(name=name, spider="shop", limit=1000, **wish))
             await asyncio.sleep(20)  # so that there is something to see of it
         try:
             letter = (await list_letters(project, DeadLetterChoice(job=job), limit=1)).letters[0]

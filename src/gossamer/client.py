@@ -1,4 +1,4 @@
-"""A client for the HTTP door of a project, for programs on other machines: `Client`, and `AsyncClient` for asyncio.
+"""A client for the HTTP API of a project, for programs on other machines: `Client`, and `AsyncClient` for asyncio.
 
     from gossamer.client import Client
 
@@ -24,11 +24,11 @@ import msgspec
 
 from .errors import MissingExtra
 from .model.figures import Figures
+from .project.api_views import JobReport, JobReports, RecordPage
 from .project.figures import History
 from .project.jobs import JobChange
 from .project.page_results import PageOutcome
 from .project.story import Story
-from .project.wire_views import JobReport, JobReports, RecordPage
 
 try:
     import httpx
@@ -102,12 +102,12 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _scrape(url: str, wishes: dict[str, Any]) -> Ask[PageOutcome]:
-    return Ask(method="POST", path="/scrape", gives=PageOutcome, body={"url": url, **_given(wishes)})
+def _scrape(url: str, options: dict[str, Any]) -> Ask[PageOutcome]:
+    return Ask(method="POST", path="/scrape", gives=PageOutcome, body={"url": url, **_given(options)})
 
 
-def _begin(path: str, **wishes: Any) -> Ask[Begun]:
-    return Ask(method="POST", path=path, gives=Begun, body=_given(wishes))
+def _begin(path: str, **options: Any) -> Ask[Begun]:
+    return Ask(method="POST", path=path, gives=Begun, body=_given(options))
 
 
 def _job(id: str) -> Ask[JobResult]:
@@ -234,19 +234,19 @@ class AsyncClient:
                 pause = asked
             await asyncio.sleep(pause)
 
-    async def scrape(self, url: str, **wishes: Any) -> PageOutcome:
+    async def scrape(self, url: str, **options: Any) -> PageOutcome:
         """Fetch a page and wait for it. Raises StillRunning, ServerError."""
-        return await self.send(_scrape(url, wishes))
+        return await self.send(_scrape(url, options))
 
-    async def scrape_async(self, url: str, **wishes: Any) -> Begun:
-        return await self.send(_begin("/scrape/async", url=url, **wishes))
+    async def scrape_async(self, url: str, **options: Any) -> Begun:
+        return await self.send(_begin("/scrape/async", url=url, **options))
 
-    async def batch(self, urls: list[str] | None = None, **wishes: Any) -> Begun:
-        return await self.send(_begin("/batch", urls=urls, **wishes))
+    async def batch(self, urls: list[str] | None = None, **options: Any) -> Begun:
+        return await self.send(_begin("/batch", urls=urls, **options))
 
-    async def crawl(self, **wishes: Any) -> Begun:
+    async def crawl(self, **options: Any) -> Begun:
         """Begin a crawl: spider, recipe or url; arguments, limit, depth, rate, callback_url."""
-        return await self.send(_begin("/crawls", **wishes))
+        return await self.send(_begin("/crawls", **options))
 
     async def job(self, id: str) -> JobResult:
         return await self.send(_job(id))
@@ -348,19 +348,19 @@ class Client:
                 pause = asked
             time.sleep(pause)
 
-    def scrape(self, url: str, **wishes: Any) -> PageOutcome:
+    def scrape(self, url: str, **options: Any) -> PageOutcome:
         """Fetch a page and wait for it. Raises StillRunning, ServerError."""
-        return self.send(_scrape(url, wishes))
+        return self.send(_scrape(url, options))
 
-    def scrape_async(self, url: str, **wishes: Any) -> Begun:
-        return self.send(_begin("/scrape/async", url=url, **wishes))
+    def scrape_async(self, url: str, **options: Any) -> Begun:
+        return self.send(_begin("/scrape/async", url=url, **options))
 
-    def batch(self, urls: list[str] | None = None, **wishes: Any) -> Begun:
-        return self.send(_begin("/batch", urls=urls, **wishes))
+    def batch(self, urls: list[str] | None = None, **options: Any) -> Begun:
+        return self.send(_begin("/batch", urls=urls, **options))
 
-    def crawl(self, **wishes: Any) -> Begun:
+    def crawl(self, **options: Any) -> Begun:
         """Begin a crawl: spider, recipe or url; arguments, limit, depth, rate, callback_url."""
-        return self.send(_begin("/crawls", **wishes))
+        return self.send(_begin("/crawls", **options))
 
     def job(self, id: str) -> JobResult:
         return self.send(_job(id))

@@ -1,4 +1,4 @@
-"""What the HTTP door asks of the state: keys, answers that are given again, the audit log."""
+"""What the HTTP API asks of the state: keys, answers that are given again, the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project with its HTTP door and a worker, in this process: for the tests of this folder."""
+"""A project with its HTTP API and a worker, in this process: for the tests of this folder."""
 
 from __future__ import annotations
 

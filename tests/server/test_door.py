@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gossamer.model.job import JobTerms
-from gossamer.project import wire_views
+from gossamer.project import api_views
 from gossamer.project.keys import LOCAL, audit_lines, list_keys, one_time_token, revoke_key
 from gossamer.server import job_routes
 from gossamer.server.app import ENDPOINTS
@@ -172,8 +172,8 @@ async def test_jobs_are_listed_in_pages_and_by_status_without_reading_all(
     for ended in ids[2:]:
         await state.jobs.seal_seeds(ended)
         await state.jobs.close_job(ended, "source failed: it is gone" if ended == ids[5] else "done")
-    monkeypatch.setattr(wire_views, "JOBS_AT_ONCE", 2)
-    monkeypatch.setattr(wire_views, "LOOKED_AT", 4)
+    monkeypatch.setattr(api_views, "JOBS_AT_ONCE", 2)
+    monkeypatch.setattr(api_views, "LOOKED_AT", 4)
     monkeypatch.delattr(type(state.jobs), "jobs")  # whoever reads all jobs fails
 
     async def pages(key: str | None = None, **wanted: Any) -> list[list[str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.project.wire_jobs import ScrapeWish
+from gossamer.project.api_requests import ScrapeRequest
 from gossamer.server.answers import ApiError
 from gossamer.server.request_body import parse_body
 
@@ -116,7 +116,7 @@ async def test_bodies_that_are_no_requests_are_refused(door: Served) -> None:
 def test_a_text_that_never_ends_is_read_once() -> None:
     began = time.thread_time()
     with pytest.raises(ApiError, match="not JSON"):
-        parse_body(b'{"url": "' + b'\\"' * 50_000, ScrapeWish, "")
+        parse_body(b'{"url": "' + b'\\"' * 50_000, ScrapeRequest, "")
     assert time.thread_time() - began < 5  # seconds of work; read once for each quote it takes twenty
 
 

@@ -1,4 +1,4 @@
-"""One Gossamer is the managed API of another: pages come through the HTTP door of the first, at once or later."""
+"""One Gossamer is the managed API of another: pages come through the HTTP API of the first, at once or later."""
 
 from __future__ import annotations
 

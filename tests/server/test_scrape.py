@@ -15,9 +15,9 @@ from aiohttp import web
 
 from gossamer.client import StillRunning
 from gossamer.model.job import JobTerms
-from gossamer.project import wire_views
+from gossamer.project import api_views
+from gossamer.project.api_jobs import MOST_PAGES
 from gossamer.project.retention import forget_owned_jobs
-from gossamer.project.wire_jobs import MOST_PAGES
 from tests.sites.hostile_server import hostile_site
 from tests.sites.running import Park, park
 
@@ -187,7 +187,7 @@ async def test_a_batch_gives_its_pages_in_order_with_the_names_of_the_client(tmp
 async def test_an_answer_has_so_many_bytes_and_the_rest_comes_with_the_next(
     tmp_path: Path, site: Park, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire_views, "MOST_BYTES", 1)
+    monkeypatch.setattr(api_views, "MOST_BYTES", 1)
     urls = [site.url(path=f"/page/{n}") for n in range(80, 84)]
     async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
         id = (await client.batch(urls, formats=["html", "records"])).job_id

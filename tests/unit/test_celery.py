@@ -11,12 +11,12 @@ from celery import Celery, chain
 from gossamer.celery import attach
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.job import JobTerms
+from gossamer.project.api_requests import BadRequest, CrawlRequest
 from gossamer.project.callbacks import list_callbacks
 from gossamer.project.celery_terms import examine_app
 from gossamer.project.messages import DueMessage, Message, deliver_messages, enter_message
 from gossamer.project.open import open_project
-from gossamer.project.slices import crawl_wish, enqueue
-from gossamer.project.wire_jobs import BadWish
+from gossamer.project.slices import enqueue, request_of
 from gossamer.settings import load
 
 
@@ -148,15 +148,15 @@ async def dying(callback: object) -> None:
 
 async def test_a_request_that_is_delivered_twice_begins_one_job(tmp_path):
     settings = load(start=tmp_path, environ={})
-    wish = crawl_wish({"url": "https://shop.example/", "limit": 3, "depth": None})
+    wish = request_of({"url": "https://shop.example/", "limit": 3, "depth": None}, CrawlRequest)
     first = await enqueue(settings, wish, once="task-1")
     async with open_project(settings) as project:
         await project.state.jobs.close_job(first.job_id, "done")
 
     assert await enqueue(settings, wish, once="task-1") == first
     assert (await enqueue(settings, wish, once="task-2")).job_id != first.job_id
-    with pytest.raises(BadWish, match="private"):
-        await enqueue(settings, crawl_wish({"url": "http://127.0.0.1/"}), once="task-3")
-    with pytest.raises(BadWish, match="limit"):
-        crawl_wish({"url": "https://shop.example/", "limit": "many"})
+    with pytest.raises(BadRequest, match="private"):
+        await enqueue(settings, request_of({"url": "http://127.0.0.1/"}, CrawlRequest), once="task-3")
+    with pytest.raises(BadRequest, match="limit"):
+        request_of({"url": "https://shop.example/", "limit": "many"}, CrawlRequest)
     assert Path(tmp_path / "gossamer-data").exists()

@@ -1,4 +1,4 @@
-"""The part of the state that the HTTP door needs: `KeyBook`, `AnswerBook`, `AuditLog` and `CallbackBook`.
+"""The part of the state that the HTTP API needs: `KeyBook`, `AnswerBook`, `AuditLog` and `CallbackBook`.
 
 How it fails: `BackendUnavailable` (nothing happened). How it recovers: every verb is atomic, so the caller repeats it;
 an answer that was claimed by a server that died is free again after its time.

@@ -27,11 +27,12 @@ from celery.canvas import Signature
 
 from ..errors import Misconfigured, Transient
 from ..model.events import Event, JobEnded, Trouble
+from ..project.api_requests import CrawlRequest, ScrapeRequest
 from ..project.celery_terms import CeleryTerms
 from ..project.idempotency import StillWorking
 from ..project.messages import MOST_TEXT, DueMessage, Message
 from ..project.service import served_routes
-from ..project.slices import crawl_wish, enqueue, scrape_page, scrape_wish, tick, work_slice
+from ..project.slices import enqueue, request_of, scrape_page, tick, work_slice
 from ..settings import Settings, load
 from .stopping import is_stopped, own_signals, refuse_other_pools, watch_worker
 
@@ -171,13 +172,13 @@ def _tasks(app: Celery, terms: CeleryTerms, finished: tuple[Message, ...]) -> At
     ) -> dict[str, Any]:
         """Begin a crawl of a spider, a recipe or a site; `on_finished` is sent once when it has ended."""
         fields = {"spider": spider, "recipe": recipe, "url": url, "arguments": arguments}
-        wish = crawl_wish({**fields, "limit": limit, "depth": depth})
+        wanted = request_of({**fields, "limit": limit, "depth": depth}, CrawlRequest)
         own = (_message(app.signature(on_finished)),) if on_finished is not None else ()
-        return _run(lambda: enqueue(settings(), wish, once=self.request.id or "", messages=(*finished, *own)))
+        return _run(lambda: enqueue(settings(), wanted, once=self.request.id or "", messages=(*finished, *own)))
 
-    def scrape(url: str, **wish: Any) -> dict[str, Any]:
+    def scrape(url: str, **options: Any) -> dict[str, Any]:
         """Fetch one page and return it, as POST /api/v1/scrape does."""
-        return _run(lambda: scrape_page(settings(), _Log(), scrape_wish({"url": url, **wish})))
+        return _run(lambda: scrape_page(settings(), _Log(), request_of({"url": url, **options}, ScrapeRequest)))
 
     retried = {**DURABLE, "autoretry_for": (Transient, StillWorking), "retry_backoff": True}
     retried |= {"retry_backoff_max": RETRY_WITHIN, "max_retries": RETRIES}

@@ -42,9 +42,9 @@ from ..settings import Settings
 from ..settings.alert_tables import APPRISE, EMAIL, SLACK, STARTTLS, TLS, ChannelTable
 from ..settings.effective import secrets_of as secrets_by_name
 from ..units import many, visible
+from .api_views import encode
 from .callbacks import secrets_of
 from .open import Project
-from .wire_views import encode
 
 OWNER = ""  # the project itself, whose secret signs messages
 TOTAL = timedelta(seconds=30)  # for one message

@@ -12,9 +12,9 @@ from ..access.contract import Callback, CallbackState, FirecrawlShape
 from ..clock import iso_time
 from ..model.url import authority_of
 from ..settings import Settings
+from .api_views import encode
 from .page_events import PAGE
 from .page_results import JobAnswer
-from .wire_views import encode
 
 MOST_BODY = 20_000  # bytes; a message that would be longer has a link to the results in their place
 STARTED, _, COMPLETED, FAILED = FIRECRAWL_EVENTS = ("started", PAGE, "completed", "failed")

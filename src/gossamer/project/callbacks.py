@@ -46,12 +46,12 @@ from ..fetch.retry_after import parse_retry_after
 from ..model.job import Job
 from ..model.url import authority_of
 from ..settings import Settings
+from .api_jobs import public_url
 from .callback_messages import STARTED, event_of, message_about, message_id, message_of
 from .keys import Caller
 from .open import Project
 from .page_events import PAGE, Document, PageEvents
 from .page_results import PageReader, answer_of
-from .wire_jobs import public_url
 
 log = logging.getLogger("gossamer.callbacks")
 LEASE = "@@callbacks"  # whose holder delivers; no site has such a name
@@ -111,7 +111,7 @@ def is_message(one: Callback) -> bool:
 async def register(
     project: Project, caller: Caller, job: Job, url: str, shape: FirecrawlShape | None = None
 ) -> Callback:
-    """Enter the callback of a job. The same address is told once of the same job. Raises BadWish, for an address that
+    """Enter the callback of a job. The same address is told once of the same job. Raises BadRequest for an address that
     cannot be called; BackendUnavailable."""
     await secrets_of(project, caller.id)
     href, now = public_url(project.settings, url), project.clock.now()

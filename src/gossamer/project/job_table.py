@@ -1,6 +1,6 @@
 """The jobs of a project as a table: searched, filtered, sorted, in pages; less those of other keys. And a job again.
 
-How it fails: BackendUnavailable; BadWish for a job that cannot be begun again over HTTP.
+How it fails: BackendUnavailable; BadRequest for a job that cannot be begun again over HTTP.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import msgspec
 
 from ..model.job import Job, JobState
 from ..parse.arguments import read_arguments
+from .api_jobs import begin_crawl, wanted_pages
+from .api_requests import BadRequest, CrawlRequest
 from .jobs import JobView, views_of
 from .keys import LOCAL, Caller
 from .open import Project
 from .schedule_changes import run_schedule
-from .wire_jobs import BadWish, CrawlWish, begin_crawl, wanted_pages
 
 JobSort = Literal["-started", "started", "name", "-name", "-dead", "dead", "-open", "open", "-done", "done"]
 _OF_COUNTS = ("dead", "open", "done")
@@ -131,16 +132,16 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
 async def begin_again(project: Project, caller: Caller, job: Job) -> str:
     """Begin a job with the spider, arguments and limit of another; return its id.
 
-    A run of a schedule is one more run of it, which is for the admin. Raises BadWish, TooMuchAtOnce, Misconfigured.
+    A run of a schedule is one more run of it, which is for the admin. Raises BadRequest, TooMuchAtOnce, Misconfigured.
     """
     if job.schedule:
         if not caller.is_admin:
-            raise BadWish("Runs of a schedule are begun by an admin.")
+            raise BadRequest("Runs of a schedule are begun by an admin.")
         return (await run_schedule(project, job.schedule)).job
     if await wanted_pages(project, job):
-        raise BadWish("This job fetched single pages that a program asked for: it can ask for them again.")
+        raise BadRequest("This job fetched single pages that a program asked for: it can ask for them again.")
     is_address = "://" in job.spider_name
-    wish = CrawlWish(
+    wanted = CrawlRequest(
         url=job.spider_name if is_address else None,
         spider=None if is_address else job.spider_name,
         arguments=read_arguments(job.arguments) or None,
@@ -148,4 +149,4 @@ async def begin_again(project: Project, caller: Caller, job: Job) -> str:
         depth=job.depth,
         rate=job.manners.rate,
     )
-    return (await begin_crawl(project, caller, wish)).id
+    return (await begin_crawl(project, caller, wanted)).id

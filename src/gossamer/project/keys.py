@@ -1,4 +1,4 @@
-"""The keys of the HTTP door: made, listed, revoked, checked; and what the holder of a key may see and change.
+"""The keys of the HTTP API: made, listed, revoked, checked; and what the holder of a key may see and change.
 
 A key is shown once, when it is made: the state has only the SHA-256 of its secret. How it fails: Misconfigured for a
 scope or a key that is not there, BackendUnavailable.

@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from ..access.contract import RECEIVER, Callback, CallbackState
+from .api_views import job_report
 from .callbacks import MESSAGES, WAITING_LOOKED_AT, is_message
 from .keys import LOCAL
 from .open import Project
-from .wire_views import job_report
 
 LEASE = "@@messages"  # whose holder sends; no site has such a name
 LEASE_FOR = timedelta(seconds=60)

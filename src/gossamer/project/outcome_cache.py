@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ..clock import Clock
-from .wire_views import weight_of
+from .api_views import weight_of
 
 if TYPE_CHECKING:
     from .page_results import PageOutcome

@@ -15,10 +15,10 @@ from typing import Any
 
 from ..access.contract import Callback, CallbackState
 from ..model.job import Job
+from .api_sites import listed_pages
+from .api_views import encode
 from .open import Project
 from .page_results import PageOutcome, PageReader
-from .wire_sites import listed_pages
-from .wire_views import encode
 
 PAGE = "page"
 MOST_OPEN = 20  # messages about pages of one job that are not over

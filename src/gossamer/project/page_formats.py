@@ -14,15 +14,15 @@ from ..parse.media import Media
 from ..parse.page import Page
 from ..parse.schema_values import values_by_schema
 from ..schedule.sources import WantedPage
-from .wire_jobs import PageWish
+from .api_requests import RequestedPage
 
 
-def formatted(snapshot: Snapshot, wish: PageWish | WantedPage) -> dict[str, Any]:
+def formatted(snapshot: Snapshot, wanted: RequestedPage | WantedPage) -> dict[str, Any]:
     """The page in each of the formats, as JSON values; None where the page has nothing of the kind."""
-    page, content = Page(snapshot), wish.content or WHOLE
+    page, content = Page(snapshot), wanted.content or WHOLE
     is_html = page.media is Media.HTML and page.tree is not None
     data: dict[str, Any] = {}
-    for name in wish.formats:
+    for name in wanted.formats:
         match name:
             case "html":
                 data[name] = None if b"\0" in page.body[:1024] else page.text
@@ -37,7 +37,7 @@ def formatted(snapshot: Snapshot, wish: PageWish | WantedPage) -> dict[str, Any]
             case "opengraph":
                 data[name] = page.structured()["opengraph"] if is_html else {}
             case "json":
-                data[name] = values_by_schema(page, wish.schema or {}) if is_html else None
+                data[name] = values_by_schema(page, wanted.schema or {}) if is_html else None
             case "links":
                 data[name] = page.links() if is_html else []
             case "metadata":

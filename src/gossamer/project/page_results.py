@@ -28,20 +28,10 @@ from ..model.task import UrlState
 from ..model.url import site_of
 from ..schedule.sources import WantedPage
 from ..store.contract import RecordQuery
-from . import wire_views
-from .extraction import Extraction
-from .keys import Caller
-from .open import Project
-from .outcome_cache import OutcomeCache
-from .outside_services import LanguageModel
-from .page_formats import formatted
-from .story import DROPPED
-from .wire_jobs import (
+from . import api_views
+from .api_jobs import (
     NO_WORKER,
     Asked,
-    NoWorker,
-    PageWish,
-    ScrapeWish,
     begin_scrape,
     check_scrape,
     is_ended,
@@ -50,6 +40,14 @@ from .wire_jobs import (
     public_url,
     wanted_pages,
 )
+from .api_requests import NoWorker, RequestedPage, ScrapeRequest
+from .extraction import Extraction
+from .keys import Caller
+from .open import Project
+from .outcome_cache import OutcomeCache
+from .outside_services import LanguageModel
+from .page_formats import formatted
+from .story_words import DROPPED
 
 THREADS = 4
 PLAIN = How()  # a plain GET
@@ -92,7 +90,7 @@ class PageOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error: PageError | None
 
 
-class JobAnswer(wire_views.JobReport, frozen=True, kw_only=True):
+class JobAnswer(api_views.JobReport, frozen=True, kw_only=True):
     """A job. `result` is the page of a scrape, `results` are the first pages of a batch, once they are had."""
 
     success: bool
@@ -103,7 +101,7 @@ class JobAnswer(wire_views.JobReport, frozen=True, kw_only=True):
 
 async def answer_of(project: Project, pages: PageReader, job: Job) -> JobAnswer:
     """Where a job stands, and what came of its pages when it has ended."""
-    report = await wire_views.job_report(project, job)
+    report = await api_views.job_report(project, job)
     result, results, following = None, None, None
     wanted = await wanted_pages(project, job)
     if wanted and is_ended(job):
@@ -121,23 +119,23 @@ async def answer_of(project: Project, pages: PageReader, job: Job) -> JobAnswer:
 
 
 async def scraped(
-    asked: Asked, pages: PageReader, wish: ScrapeWish, begun: Callable[[Job], Awaitable[object]] | None = None
+    asked: Asked, pages: PageReader, wanted: ScrapeRequest, begun: Callable[[Job], Awaitable[object]] | None = None
 ) -> PageOutcome | Job:
     """A page, from the archive where that is wanted; its job, where the page does not come in time. `begun` is called
-    when a job was begun. Raises BadWish, TooMuchAtOnce, NoWorker."""
+    when a job was begun. Raises BadRequest, TooMuchAtOnce, NoWorker."""
     project = asked.project
-    href = public_url(project.settings, wish.url)
-    if wish.max_age and wish.spider is None and wish.recipe is None:
-        cached = await pages.cached(asked.caller, wish, href, wish.max_age)
+    href = public_url(project.settings, wanted.url)
+    if wanted.max_age and wanted.spider is None and wanted.recipe is None:
+        cached = await pages.cached(asked.caller, wanted, href, wanted.max_age)
         if cached is not None:
             return cached
     if not await is_served(project):
-        await check_scrape(asked, wish)  # what is wrong with the wish is said first
+        await check_scrape(asked, wanted)  # what is wrong with the request is said first
         raise NoWorker(NO_WORKER)
-    job = await begin_scrape(asked, wish, waits=True)
+    job = await begin_scrape(asked, wanted, waits=True)
     if begun is not None:
         await begun(job)
-    if not await pages.wait(job.id, min(wish.timeout, project.settings.server.max_wait.total_seconds())):
+    if not await pages.wait(job.id, min(wanted.timeout, project.settings.server.max_wait.total_seconds())):
         return job
     job = await job_for(project, asked.caller, job.id) or job
     (outcome,) = await pages.outcomes(job, await wanted_pages(project, job))
@@ -212,11 +210,11 @@ class PageReader:
                 else:
                     ended.set_exception(error)
 
-    async def cached(self, caller: Caller, wish: PageWish, href: str, max_age: float) -> PageOutcome | None:
+    async def cached(self, caller: Caller, wanted: RequestedPage, href: str, max_age: float) -> PageOutcome | None:
         """The newest good copy in the archive that a job of the caller's sight has fetched, if it is not older than
         `max_age` seconds and has what is wanted. How it should be fetched cannot be told of a copy, and what a request
         carries may change the answer."""
-        if "records" in wish.formats or not _is_plain(wish):
+        if "records" in wanted.formats or not _is_plain(wanted):
             return None
         project = self._project
         visits = await project.records.visits(project.rules.fingerprint(href))
@@ -229,16 +227,16 @@ class PageReader:
             snapshot = await project.archive.get(good[-1].archive_ref)
         except Permanent:
             return None  # it was pruned
-        if "screenshot" in wish.formats and not snapshot.screenshot:
+        if "screenshot" in wanted.formats and not snapshot.screenshot:
             return None
         error = None
         try:
-            data = await self._data(snapshot, wish, None, caller.id)
+            data = await self._data(snapshot, wanted, None, caller.id)
         except _NotExtracted as failure:
             data, error = failure.data, PageError(code="extract", message=str(failure))
         return PageOutcome(
             success=error is None,
-            id=wish.id,
+            id=wanted.id,
             url=snapshot.url,
             status_code=snapshot.status,
             data=data,
@@ -267,10 +265,10 @@ class PageReader:
         found: list[PageOutcome] = []
         weight = 0
         for page in pages:
-            if weight >= wire_views.MOST_BYTES:
+            if weight >= api_views.MOST_BYTES:
                 break
             found.append(await self.outcome(job, page))
-            weight += wire_views.weight_of(found[-1].data)
+            weight += api_views.weight_of(found[-1].data)
         return found
 
     async def outcome(self, job: Job, page: WantedPage) -> PageOutcome:
@@ -371,10 +369,12 @@ class PageReader:
             raise Permanent("The raw page is not stored yet, or was pruned. Ask for the job again, or for the page.")
         return await self._project.archive.get(found[-1].archive_ref)
 
-    async def _data(self, snapshot: Snapshot, wish: PageWish | WantedPage, job: Job | None, key: str) -> dict[str, Any]:
-        formats, rules = wish.formats, wish.extract
+    async def _data(
+        self, snapshot: Snapshot, wanted: RequestedPage | WantedPage, job: Job | None, key: str
+    ) -> dict[str, Any]:
+        formats, rules = wanted.formats, wanted.extract
         loop, limit = asyncio.get_running_loop(), self._project.settings.crawl.parse_timeout
-        reading = loop.run_in_executor(self._threads, formatted, snapshot, wish)
+        reading = loop.run_in_executor(self._threads, formatted, snapshot, wanted)
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 data = await reading
@@ -388,7 +388,7 @@ class PageReader:
             except (Misconfigured, ParseFailed) as error:
                 data["extract"] = None
                 raise _NotExtracted(data, str(error)) from error
-        if wire_views.weight_of(data) > MOST_OF_A_PAGE:
+        if api_views.weight_of(data) > MOST_OF_A_PAGE:
             raise Permanent(
                 f"{snapshot.url} has more than {MOST_OF_A_PAGE >> 20} MiB in these formats. Ask for fewer of them."
             )
@@ -399,10 +399,10 @@ class PageReader:
         found: list[dict[str, Any]] = []
         weight = 0
         async for record in self._project.records.records(query):
-            if len(found) >= MOST_RECORDS or weight >= wire_views.MOST_BYTES:
+            if len(found) >= MOST_RECORDS or weight >= api_views.MOST_BYTES:
                 break
             found.append(record.data)
-            weight += wire_views.weight_of(record.data)
+            weight += api_views.weight_of(record.data)
         return found
 
 
@@ -414,10 +414,17 @@ class _NotExtracted(Exception):
         self.data = data
 
 
-def _is_plain(wish: PageWish) -> bool:
+def _is_plain(wanted: RequestedPage) -> bool:
     """Does it say nothing of how the page is to be fetched, and carry nothing?"""
-    asked = wish.use_js_render or wish.wait_for or wish.wait or wish.use_residential or wish.route or wish.country
-    return not (wish.carries or asked)
+    asked = (
+        wanted.use_js_render
+        or wanted.wait_for
+        or wanted.wait
+        or wanted.use_residential
+        or wanted.route
+        or wanted.country
+    )
+    return not (wanted.carries or asked)
 
 
 def _error_of(state: UrlState | None, reason: str, message: str, job: Job) -> PageError | None:

@@ -2,7 +2,7 @@
 
 What it does: the page is the newest copy in the archive that the caller may see; where there is none, it is asked for
 as any page over HTTP is: a job, politely, by a worker. The selector is followed in a child process (extraction.py).
-How it fails: BadWish for an address or a selector that cannot be; TooMuchAtOnce; BackendUnavailable.
+How it fails: BadRequest for an address or a selector that cannot be; TooMuchAtOnce; BackendUnavailable.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from .api_jobs import Asked, begin_scrape, is_served, public_url
+from .api_requests import BadRequest, ScrapeRequest
 from .keys import Caller
 from .open import Project
 from .page_results import PageOutcome, PageReader
-from .wire_jobs import Asked, BadWish, ScrapeWish, begin_scrape, is_served, public_url
 
 Kind = Literal["css", "xpath", "jsonpath", "regex"]
 KINDS: tuple[Kind, ...] = ("css", "xpath", "jsonpath", "regex")
@@ -37,12 +38,12 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 async def fetch_to_try(project: Project, pages: PageReader, caller: Caller, url: str) -> str | None:
     """See that the page is in the archive; the id of the job that still fetches it, or None when it is there."""
-    wish = ScrapeWish(url=public_url(project.settings, url))
-    if await pages.cached(caller, wish, wish.url, FRESH.total_seconds()) is not None:
+    wanted = ScrapeRequest(url=public_url(project.settings, url))
+    if await pages.cached(caller, wanted, wanted.url, FRESH.total_seconds()) is not None:
         return None
     if not await is_served(project):
-        raise BadWish("No worker is running, and this page is not in the archive. Start one with `gossamer up`.")
-    job = await begin_scrape(Asked(project=project, caller=caller, extraction=pages.extraction), wish, waits=True)
+        raise BadRequest("No worker is running, and this page is not in the archive. Start one with `gossamer up`.")
+    job = await begin_scrape(Asked(project=project, caller=caller, extraction=pages.extraction), wanted, waits=True)
     return None if await pages.wait(job.id, WAIT.total_seconds()) else job.id
 
 
@@ -52,8 +53,8 @@ async def try_selector(
     """None when the page is not in the archive."""
     href = public_url(project.settings, url)
     rules = {"found": {kind: selector, "type": "list"}} if selector else None
-    wish = ScrapeWish(url=href, formats=("html",), extract=rules)
-    outcome = await pages.cached(caller, wish, href, FRESH.total_seconds())
+    wanted = ScrapeRequest(url=href, formats=("html",), extract=rules)
+    outcome = await pages.cached(caller, wanted, href, FRESH.total_seconds())
     return None if outcome is None else _tried(outcome)
 
 

@@ -18,10 +18,10 @@ import msgspec
 from ..clock import iso_time
 from ..model.record import StoredRecord
 from ..pipeline.inspection import WHOLE
+from .api_views import RecordQuery, seen_records, seen_spiders, some_records
 from .keys import Caller, Sight
 from .open import Project
 from .records import FaultyRecord, FieldChange, RecordFilter, RecordVersions, changes, faulty_records, query_of
-from .wire_views import RecordQuery, seen_records, seen_spiders, some_records
 
 MOST_COLUMNS = 12
 MOST_SORTED = 10_000  # records that are read to sort them by a column

@@ -1,5 +1,5 @@
 """A crawl of a part of a site, as its job keeps it: in the arguments of the job, where every worker and reader finds
-it. Jobs of this kind are begun in wire_sites.py."""
+it. Jobs of this kind are begun in api_sites.py."""
 
 from __future__ import annotations
 

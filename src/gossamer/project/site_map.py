@@ -1,7 +1,7 @@
 """Which pages a site has, without fetching them: its sitemaps, and the links of one page.
 
 What it does: asks for the page, for robots.txt and for the sitemaps, as any page over HTTP is asked for (same queue,
-same pace, same archive), and lists the addresses in them. How it fails: BadWish and TooMuchAtOnce; a page or sitemap
+same pace, same archive), and lists the addresses in them. How it fails: BadRequest and TooMuchAtOnce; a page or sitemap
 that cannot be had is named in `missing`, and the rest is given.
 """
 
@@ -18,10 +18,11 @@ from ..parse.media import Media
 from ..parse.page import Page
 from ..parse.sitemaps import sitemap_of
 from ..schedule.sources.sitemap_walk import sitemaps_in
+from .api_jobs import Asked, begin_batch, public_url
+from .api_requests import BadRequest, BatchRequest
 from .keys import Caller
 from .open import Project
 from .page_results import PageReader
-from .wire_jobs import Asked, BadWish, BatchWish, begin_batch, public_url
 
 MOST_SITEMAPS = 20  # that are read for one map
 MOST_ROUNDS = 3  # an index may list indexes
@@ -96,8 +97,8 @@ async def _fetched(
     """Each page, or why it is not to be had in this time."""
     asked = Asked(project=project, caller=caller, extraction=pages.extraction)
     try:
-        job = await begin_batch(asked, BatchWish(urls=urls))
-    except BadWish as error:  # a sitemap at an address that nobody may ask for
+        job = await begin_batch(asked, BatchRequest(urls=urls))
+    except BadRequest as error:  # a sitemap at an address that nobody may ask for
         if len(urls) == 1:
             return [(urls[0], str(error))]
         return [one for url in urls for one in await _fetched(project, pages, caller, [url], seconds)]

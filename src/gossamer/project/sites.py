@@ -28,7 +28,8 @@ from ..units import Rate, distance, moment, parse_duration, parse_rate, visible
 from .open import Project
 from .routes import BudgetView, SiteRoute, route_report
 from .status import WAITED_FOR
-from .story import ANOTHER_JOB, learned_words, order_words
+from .story import ANOTHER_JOB
+from .story_words import learned_words, order_words
 
 JOBS_AT_ONCE = 8  # whose queues are asked for at the same time
 LONGEST_REST = timedelta(days=366)

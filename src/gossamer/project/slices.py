@@ -4,7 +4,7 @@ ends, in any process and any number of times.
 What it does: `work_slice` works on the running jobs for a while, `tick` begins the runs that are due, `enqueue` opens a
 job, `scrape_page` fetches one page here and now. Correct is what the state keeps: leases, the lead of schedulers, the
 outbox of messages. A slice that dies, comes late, or is run twice costs time and nothing else.
-How it fails: Transient while a backend does not answer, Misconfigured; BadWish for what cannot be asked for.
+How it fails: Transient while a backend does not answer, Misconfigured; BadRequest for what cannot be asked for.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from ..errors import Transient
 from ..model.events import Buried, Completed, Event, EventHub, EventSink, JobBegun, ScheduleFired
 from ..model.job import Job
 from ..settings import Settings
+from .api_jobs import Asked, begin_crawl, begin_scrape, job_for, wanted_pages
+from .api_requests import BadRequest, CrawlRequest, ScrapeRequest
 from .idempotency import begin as claim_answer
 from .idempotency import finish as keep_answer
 from .keys import LOCAL, SCOPES, Caller
@@ -28,7 +30,6 @@ from .messages import Message, Send, deliver_messages, enter_message
 from .open import Project, open_project
 from .page_results import PageOutcome, PageReader
 from .service import scheduler_of
-from .wire_jobs import Asked, BadWish, CrawlWish, ScrapeWish, begin_crawl, begin_scrape, job_for, wanted_pages
 from .worker_pool import WorkerPool
 
 LOOK = timedelta(milliseconds=200)  # between two looks whether the slice is over
@@ -181,15 +182,15 @@ async def _lead(project: Project, events: EventSink, longest: timedelta) -> bool
 # -- jobs and pages ------------------------------------------------------------------------------------------------
 
 
-async def enqueue(settings: Settings, wish: CrawlWish, *, once: str, messages: Iterable[Message] = ()) -> Enqueued:
-    """Open the job of a crawl; a request that is repeated under the same name `once` gets the same job. Raises BadWish,
-    Transient and Misconfigured, and StillWorking where the first request of that name has not ended."""
-    content = msgspec.json.encode(wish)
+async def enqueue(settings: Settings, wanted: CrawlRequest, *, once: str, messages: Iterable[Message] = ()) -> Enqueued:
+    """Open the job of a crawl; a request that is repeated under the same name `once` gets the same job. Raises
+    BadRequest, Transient and Misconfigured, and StillWorking where the first request of that name has not ended."""
+    content = msgspec.json.encode(wanted)
     async with open_project(settings, to_look=True) as project:
         known = await claim_answer(project, OWNER, once, content)
         if known is not None and known.body is not None:
             return msgspec.json.decode(known.body, type=Enqueued)
-        job = await begin_crawl(project, OWNER, wish)
+        job = await begin_crawl(project, OWNER, wanted)
         for message in messages:
             await enter_message(project, job.id, message)
         answer = Enqueued(job_id=job.id)
@@ -197,14 +198,14 @@ async def enqueue(settings: Settings, wish: CrawlWish, *, once: str, messages: I
         return answer
 
 
-async def scrape_page(settings: Settings, events: EventSink, wish: ScrapeWish) -> PageOutcome:
-    """Fetch one page, politely, in this process: a job of one page that needs no other worker. Raises BadWish,
+async def scrape_page(settings: Settings, events: EventSink, wanted: ScrapeRequest) -> PageOutcome:
+    """Fetch one page, politely, in this process: a job of one page that needs no other worker. Raises BadRequest,
     Transient and Misconfigured; PageNotThere when it did not come in time, and then workers go on with it."""
     async with open_project(settings) as project, PageReader(project) as pages:
         asked = Asked(project=project, caller=OWNER, extraction=pages.extraction)
-        job = await begin_scrape(asked, wish, waits=True)
+        job = await begin_scrape(asked, wanted, waits=True)
         pool = WorkerPool(project, events, until_idle=True, only=frozenset((job.id,)))
-        waiting = asyncio.create_task(pages.wait(job.id, wish.timeout), name="wait for the page")
+        waiting = asyncio.create_task(pages.wait(job.id, wanted.timeout), name="wait for the page")
         working = asyncio.create_task(pool.run(), name="work on the page")
         try:
             came = await waiting
@@ -213,7 +214,9 @@ async def scrape_page(settings: Settings, events: EventSink, wish: ScrapeWish) -
             pool.drain()
             await asyncio.gather(waiting, working, return_exceptions=True)
         if not came:
-            raise PageNotThere(f"{wish.url} did not come within {wish.timeout:g} s. {job.id} is still being worked on.")
+            raise PageNotThere(
+                f"{wanted.url} did not come within {wanted.timeout:g} s. {job.id} is still being worked on."
+            )
         ended: Job = await job_for(project, OWNER, job.id) or job
         (outcome,) = await pages.outcomes(ended, await wanted_pages(project, ended))
         return outcome
@@ -225,19 +228,10 @@ class PageNotThere(Transient):
     reason = "timeout"
 
 
-def crawl_wish(fields: dict[str, Any]) -> CrawlWish:
-    """A wish from plain values. Raises BadWish."""
-    return _read(fields, CrawlWish)
-
-
-def scrape_wish(fields: dict[str, Any]) -> ScrapeWish:
-    """As `crawl_wish`."""
-    return _read(fields, ScrapeWish)
-
-
-def _read(fields: dict[str, Any], kind: type[T]) -> T:
+def request_of(fields: dict[str, Any], kind: type[T]) -> T:
+    """A request from plain values. Raises BadRequest."""
     given = {name: value for name, value in fields.items() if value is not None}
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise BadWish(f"{error}.") from error
+        raise BadRequest(f"{error}.") from error

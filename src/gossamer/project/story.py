@@ -14,40 +14,22 @@ from typing import Any
 import msgspec
 
 from ..clock import iso_time
-from ..crawl.journey import SITE_AWAY
 from ..crawl.page_facts import rhythm_of
-from ..crawl.windows import WINDOW
-from ..errors import FetchFailed, Misconfigured, RouteFailed
+from ..errors import Misconfigured
 from ..frontier.contract import SiteOrder, UrlStory
 from ..model.download import Download
-from ..model.job import Job, JobState
+from ..model.job import Job
 from ..model.record import Attempt, PageFacts
 from ..model.route import How
-from ..model.task import LANE_ONLY, DropReason, Request, UrlState, fault_of
+from ..model.task import Request, UrlState, fault_of
 from ..model.url import site_of, typed_url
-from ..schedule.change_rate import Rhythm, prior_of, rate, sums_of
-from ..schedule.windows import is_open, parse_windows
 from ..store.contract import RecordQuery
-from ..units import distance, many, moment, span
-from .jobs import crawl_command, opening
+from .jobs import crawl_command
 from .open import Project
+from .story_words import SiteNow, change_words, in_words
 
 RECORDS_SHOWN = 20
 ANOTHER_JOB = "another job"  # in the place of the id of one that the reader does not see
-
-DROPPED = {
-    DropReason.DUPLICATE: "another URL of the same page is in the queue",
-    DropReason.ROBOTS: "robots.txt forbids it",
-    DropReason.SCOPE: "outside the scope of the crawl: its site is none of the allowed domains",
-    DropReason.DEPTH: "deeper than the crawl goes (crawl.depth)",
-    DropReason.TRAP: "it looks like a trap: too long, a path that repeats itself, or too many URLs of its pattern",
-    DropReason.FULL: "the queue was full (crawl.max_queued)",
-    DropReason.FRESH: "it was fetched less than the schedule's min_age ago",
-    DropReason.UNMODIFIED: "its sitemap or feed says that it has not changed since it was fetched (only_changed)",
-    DropReason.INVALID: "not a URL that can be crawled",
-    "replaced": "its job was replaced by a fresh one before its turn came",
-    "cancelled": "its job was cancelled before its turn came",
-}
 
 
 class Incident(msgspec.Struct, frozen=True):
@@ -189,10 +171,13 @@ async def story_of(project: Project, url: str, request: Request | None = None) -
         facts = (await project.records.facts([fingerprint])).get(fingerprint)
         records, more = await _records(project, [href.partition("#")[0], canonical, *(story.url for story in stories)])
     jobs = {job.id: job for job in await project.state.jobs.jobs()}
-    windows, now = project.settings.domain(site_of(canonical)).windows or "", project.clock.now()
-    order = next((one for one in await project.state.orders.orders() if one.site == site and one.holds(now)), None)
-    at_site = await project.state.queue.site(site)
-    learned = at_site.learned.now(now) if at_site is not None else None
+    now = project.clock.now()
+    queue = await project.state.queue.site(site)
+    site_now = SiteNow(
+        windows=project.settings.domain(site).windows or "",
+        order=next((one for one in await project.state.orders.orders() if one.site == site and one.holds(now)), None),
+        learned=queue.learned.now(now) if queue is not None else None,
+    )
     rhythm = rhythm_of(facts)
     return Story(
         url=href,
@@ -200,7 +185,7 @@ async def story_of(project: Project, url: str, request: Request | None = None) -
         fingerprint=fingerprint.hex(),
         known=bool(stories or attempts),
         changes=change_words(rhythm) if rhythm is not None else None,
-        jobs=[job_story(story, jobs.get(story.job), now, windows, order, learned) for story in stories],
+        jobs=[_job_story(story, jobs.get(story.job), site_now, now) for story in stories],
         attempts=[attempt_view(attempt) for attempt in attempts],
         visits=[
             Visit(
@@ -247,25 +232,16 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     return AttemptView(**view_fields(attempt, "at"))
 
 
-def job_story(
-    story: UrlStory,
-    job: Job | None,
-    now: float,
-    windows: str = "",
-    order: SiteOrder | None = None,
-    learned: float | None = None,
-) -> JobStory:
-    """A URL in one job, as the queue tells it, for a reader. `windows` are those of the URL's site, `order` is what an
-    operator wants of it, `learned` the interval that its refusals have taught."""
+def _job_story(story: UrlStory, job: Job | None, site: SiteNow, now: float) -> JobStory:
+    """A URL in one job, as the queue tells it, for a reader."""
     times = ("created_at", "changed_at", "ready_at", "lease_until", "site_next_at", "site_away_since")
     fields = view_fields(story, *times)
     fields["incidents"] = [Incident(iso_time(at), what) for at, what in story.incidents]
-    return JobStory(
-        **fields, in_words=in_words(story, job, now, windows, order, learned), next_step=_next_step(story, job, order)
-    )
+    next_step = _next_step(story, job, site.order)
+    return JobStory(**fields, in_words=in_words(story, job, site, now), next_step=next_step)
 
 
-def _next_step(story: UrlStory, job: Job | None, order: SiteOrder | None = None) -> str | None:
+def _next_step(story: UrlStory, job: Job | None, order: SiteOrder | None) -> str | None:
     if story.state is UrlState.DEAD:
         return f"gossamer dead replay {shlex.quote(story.url)}"  # written by strangers, and pasted into shells
     if story.state.open and job is not None and job.ending == "limit" and not (job.schedule or job.stopped):
@@ -273,143 +249,3 @@ def _next_step(story: UrlStory, job: Job | None, order: SiteOrder | None = None)
     if story.state is UrlState.QUEUED and order is not None:
         return f"gossamer site resume {story.site}"
     return None
-
-
-# -- in words ------------------------------------------------------------------------------------------------------
-
-
-def in_words(
-    story: UrlStory,
-    job: Job | None,
-    now: float,
-    windows: str = "",
-    order: SiteOrder | None = None,
-    learned: float | None = None,
-) -> str:
-    """Where the URL stands in one job, and why, in one sentence. `windows` are those of its site."""
-    match story.state:
-        case UrlState.QUEUED:
-            return f"queued: {_queued(story, job, now, windows, order, learned)}"
-        case UrlState.WAITING:
-            return f"waiting: {_waiting(story, now, windows)}"
-        case UrlState.LEASED:
-            return f"leased: {_leased(story, now)}"
-        case UrlState.DONE:
-            return f"done: {story.reason}" if story.reason else "done: fetched, parsed and stored"
-        case UrlState.UNCHANGED:
-            return "unchanged: the server said that the copy we have is still good"
-        case UrlState.DROPPED:
-            return f"dropped: {DROPPED.get(story.reason, story.reason)}"
-        case UrlState.DEAD:
-            return f"dead: {story.reason}, after {tries(story.attempts, story.deliveries)}"
-
-
-def tries(attempts: int, deliveries: int) -> str:
-    """A page that kills its workers has no answered try, only deliveries, and of these a limited number."""
-    return many(attempts, "try", "tries") if attempts else many(deliveries, "delivery", "deliveries")
-
-
-def _queued(
-    story: UrlStory, job: Job | None, now: float, windows: str, order: SiteOrder | None, learned: float | None
-) -> str:
-    if job is not None and job.state is not JobState.RUNNING:
-        if job.stopped:
-            return f"the spider ended its job ({job.stopped}) before its turn came"
-        if job.ending == "limit" and job.limit is not None:
-            return f"the job ended at its limit of {job.limit:,} pages before its turn came"
-        return f"the job ended ({job.ending or job.state.value}) before its turn came"
-    if job is not None and job.paused:
-        return f"its job is paused (gossamer job resume {job.id})"
-    own = job.windows if job is not None else ""
-    for text, words in ((own, "its job waits for its window"), (windows, f"it waits for the window of {story.site}")):
-        if text and not is_open(parse_windows(text), now):
-            return f"{words}, {opening(text, now)}"
-    ahead = story.ahead_of_it or 0
-    place = f"it is the next of {story.site}"
-    if ahead:
-        place = f"{many(ahead, 'task')} of {story.site} {'goes' if ahead == 1 else 'go'} first"
-    if order is not None and (order.rest_until or 0.0) > now:
-        return f"{place}; the site {order_words(order, now)}"
-    if story.site_away_since is not None:
-        return f"{place}; {_away(story, now)}"
-    slowed = f"; it {order_words(order, now)}" if order is not None else ""
-    slowed += f"; it {learned_words(learned)}" if learned is not None else ""
-    if story.site_next_at is not None and story.site_next_at > now:
-        return f"{place}; the site's rate allows the next request {distance(story.site_next_at, now)}{slowed}"
-    if story.site_taken_by is not None:
-        return f"{place}; {story.site_taken_by} has the site, and jobs take turns there"
-    serving = f" and serves {story.lane.removeprefix(LANE_ONLY)}" if story.lane else ""
-    return f"{place}; the site may be asked at any time, so it waits for a worker that is free{serving}{slowed}"
-
-
-def _waiting(story: UrlStory, now: float, windows: str) -> str:
-    if story.reason == WINDOW:
-        if not windows or is_open(parse_windows(windows), now):
-            again = f" at {moment(story.ready_at, now)}" if story.ready_at is not None else ""
-            return f"waits for its window, which is open by the settings here: it is looked at again{again}"
-        return f"waits for its window, {opening(windows, now)}"
-    if story.reason == SITE_AWAY and story.site_away_since is not None:
-        return f"given back without using up a try: {_away(story, now)}"
-    if story.reason in _fetch_reasons() or story.reason.startswith("blocked-"):
-        cause = f"try {story.attempts} of {story.max_attempts} failed with {story.reason}"
-        goal = "next try"
-    else:
-        cause = f"given back without using up a try ({story.reason})" if story.reason else "given back"
-        goal = "back in the queue"
-    if story.ready_at is None:
-        return cause
-    when = moment(story.ready_at, now) if story.ready_at > now else "now, as soon as a worker is free"
-    return f"{cause}, {goal} {'at ' if story.ready_at > now else ''}{when}"
-
-
-def _away(story: UrlStory, now: float) -> str:
-    """That the site cannot be reached, and when it is tried again."""
-    since, next_at = moment(story.site_away_since or now, now), story.site_next_at or 0.0
-    again = f"at {moment(next_at, now)}" if next_at > now else "now"
-    return f"{story.site} cannot be reached since {since}; one page tries it again {again}"
-
-
-def _leased(story: UrlStory, now: float) -> str:
-    worker = story.worker or "a worker"
-    if story.lease_until is None:
-        return f"{worker} has it"
-    if story.lease_until <= now:
-        return (
-            f"{worker} had it until {moment(story.lease_until, now)}; the next worker that asks for work takes it back"
-        )
-    return f"{worker} has it until {moment(story.lease_until, now)}, and longer while it works"
-
-
-def _fetch_reasons() -> frozenset[str]:
-    """The reasons of failures that use up a try; everything else that makes a task wait does not."""
-    kinds: list[type[FetchFailed]] = [FetchFailed]
-    for kind in kinds:
-        kinds += [each for each in kind.__subclasses__() if each is not RouteFailed]
-    return frozenset(kind.reason for kind in kinds)
-
-
-def order_words(order: SiteOrder, now: float) -> str:
-    """That a site rests or was slowed down by hand, and by whom."""
-    said = []
-    if order.rest_until is not None and order.rest_until > now:
-        said.append(f"rests until {moment(order.rest_until, now)}")
-    if order.interval is not None:
-        said.append(f"was slowed down to a request every {span(order.interval)}")
-    return f"{' and '.join(said)}, by order of {order.by or 'an operator'}"
-
-
-def learned_words(interval: float) -> str:
-    """That a site was slowed down because of its own answers."""
-    return (
-        f"was slowed down to a request every {span(interval)}, because it answered again and again: too many requests"
-    )
-
-
-def change_words(rhythm: Rhythm) -> str:
-    """How often a page changes, as far as the schedules that fetch it have learned."""
-    if not rhythm.checks:
-        return "fetched once by a schedule: how often it changes is not known yet"
-    counted = f"{many(rhythm.checks, 'check')}, {many(rhythm.changes, 'change')}"
-    return (
-        f"about every {span(1 / rate(rhythm, prior_of(sums_of(()))))} ({counted}); schedules with a budget go by that"
-    )

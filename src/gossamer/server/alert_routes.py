@@ -46,7 +46,7 @@ class NoticesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     limit: Limit = 100
 
 
-class SilenceWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SilenceRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`alert` and `subject` may be patterns; `seconds` is how long it holds, from now."""
 
     alert: Pattern
@@ -55,7 +55,7 @@ class SilenceWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     reason: Annotated[str, Meta(min_length=1, max_length=500)]
 
 
-class TrialWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChannelTestRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A channel of gossamer.toml; none: all of them."""
 
     channel: Annotated[str, Meta(max_length=100)] | None = None
@@ -81,13 +81,13 @@ async def notices(call: Call) -> Reply:
 
 
 async def silenced(call: Call) -> Reply:
-    wish = call.of(SilenceWish)
+    wanted = call.of(SilenceRequest)
     made = await silence(
         call.project,
-        wish.alert,
-        subject=wish.subject,
-        lasting=timedelta(seconds=wish.seconds),
-        reason=wish.reason,
+        wanted.alert,
+        subject=wanted.subject,
+        lasting=timedelta(seconds=wanted.seconds),
+        reason=wanted.reason,
         by=call.caller.name,
     )
     return Reply(value=made, status=201, target=made.id)
@@ -101,8 +101,8 @@ async def unsilenced(call: Call) -> Reply:
 
 
 async def tested(call: Call) -> Reply:
-    wish = call.body if isinstance(call.body, TrialWish) else TrialWish()
-    return Reply(value=await try_channels(call.project, wish.channel), target=wish.channel or "all channels")
+    wanted = call.body if isinstance(call.body, ChannelTestRequest) else ChannelTestRequest()
+    return Reply(value=await try_channels(call.project, wanted.channel), target=wanted.channel or "all channels")
 
 
 ENDPOINTS = (
@@ -147,7 +147,7 @@ ENDPOINTS = (
         scope=ADMIN,
         summary="Tell nobody of an alert for some time",
         handler=silenced,
-        body=SilenceWish,
+        body=SilenceRequest,
         example={"alert": "success", "subject": "shop.example", "seconds": 7200, "reason": "they move to a new host"},
         gives=SilenceView,
     ),
@@ -165,7 +165,7 @@ ENDPOINTS = (
         scope=ADMIN,
         summary="Send a test message to one channel, or to all",
         handler=tested,
-        body=TrialWish,
+        body=ChannelTestRequest,
         body_optional=True,
         example={"channel": "team"},
         gives=list[ChannelTest],

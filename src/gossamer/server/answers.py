@@ -8,8 +8,8 @@ import msgspec
 from starlette.responses import Response
 
 from ..errors import BackendUnavailable, GossamerError, InvalidUrl, Misconfigured, Permanent, Transient
-from ..project.wire_jobs import BadWish, TooMuchAtOnce
-from ..project.wire_views import encode as encode
+from ..project.api_requests import BadRequest, TooMuchAtOnce
+from ..project.api_views import encode as encode
 
 JSON = "application/json"
 
@@ -70,7 +70,7 @@ def error_of(error: GossamerError) -> ApiError:
     match error:
         case TooMuchAtOnce():
             return ApiError(429, "too_many_jobs", str(error), headers={"retry-after": "5"})
-        case BadWish() | InvalidUrl():
+        case BadRequest() | InvalidUrl():
             return ApiError(422, "invalid", str(error))
         case BackendUnavailable():
             return ApiError(

@@ -39,7 +39,7 @@ from .ui.site import Dashboard
 from .ui.views import ACTIONS, DOWNLOADS, VIEWS
 
 if TYPE_CHECKING:
-    from .mcp_door import McpApp
+    from .mcp_app import McpApp
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *health_routes.ENDPOINTS,
@@ -101,7 +101,7 @@ def make_app(
 def _mcp_app(door: Door, project: Project, pages: PageReader) -> McpApp | None:
     """None where the package for agents is not installed."""
     try:
-        from .mcp_door import McpApp
+        from .mcp_app import McpApp
     except ModuleNotFoundError:
         return None
     return McpApp(door, project, pages, most=project.settings.server.max_body.bytes)

@@ -9,6 +9,8 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from ..errors import Misconfigured
+from ..project.api_jobs import job_for
+from ..project.api_views import seen_letters
 from ..project.dead_letters import (
     DeadLetterChoice,
     DeadLetterDetail,
@@ -21,8 +23,6 @@ from ..project.dead_letters import (
     replay_letters,
 )
 from ..project.keys import JOBS
-from ..project.wire_jobs import job_for
-from ..project.wire_views import seen_letters
 from .answers import ApiError, not_found
 from .endpoint import Call, Endpoint, Reply
 
@@ -46,7 +46,7 @@ class LetterQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     job: str | None = None
 
 
-class LettersWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LettersRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which letters; `all` where nothing else says so. `dry_run` counts them and does nothing."""
 
     target: Target | None = None
@@ -57,7 +57,7 @@ class LettersWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     dry_run: bool = False
 
 
-class ReplayWish(LettersWish, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReplayRequest(LettersRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`fetch`: also fetch those anew whose raw pages only have to be parsed again."""
 
     fetch: bool = False
@@ -105,26 +105,26 @@ async def _letters(call: Call) -> list[DeadLetterDetail]:
 
 
 async def replay(call: Call) -> Reply:
-    wish = call.of(ReplayWish)
-    choice, count = await _chosen(call, wish)
-    done = None if wish.dry_run else await replay_letters(call.project, choice, fetch=wish.fetch)
-    value = LettersDone(letters=count, dry_run=wish.dry_run, replayed=done)
-    return Reply(value=value, target=wish.job or wish.target or "")
+    wanted = call.of(ReplayRequest)
+    choice, count = await _chosen(call, wanted)
+    done = None if wanted.dry_run else await replay_letters(call.project, choice, fetch=wanted.fetch)
+    value = LettersDone(letters=count, dry_run=wanted.dry_run, replayed=done)
+    return Reply(value=value, target=wanted.job or wanted.target or "")
 
 
 async def purge(call: Call) -> Reply:
-    wish = call.of(LettersWish)
-    choice, count = await _chosen(call, wish)
-    if not wish.dry_run:
+    wanted = call.of(LettersRequest)
+    choice, count = await _chosen(call, wanted)
+    if not wanted.dry_run:
         count = await purge_letters(call.project, choice)
-    return Reply(value=LettersDone(letters=count, dry_run=wish.dry_run), target=wish.job or wish.target or "")
+    return Reply(value=LettersDone(letters=count, dry_run=wanted.dry_run), target=wanted.job or wanted.target or "")
 
 
-async def _chosen(call: Call, wish: LettersWish) -> tuple[DeadLetterChoice, int]:
+async def _chosen(call: Call, wanted: LettersRequest) -> tuple[DeadLetterChoice, int]:
     """The choice, and how many letters it means. Raises ApiError."""
-    await _check_job(call, wish.job, to_change=True)
-    choice = DeadLetterChoice(target=wish.target, job=wish.job, reason=wish.reason, domain=wish.domain)
-    if choice == DeadLetterChoice() and not wish.all:
+    await _check_job(call, wanted.job, to_change=True)
+    choice = DeadLetterChoice(target=wanted.target, job=wanted.job, reason=wanted.reason, domain=wanted.domain)
+    if choice == DeadLetterChoice() and not wanted.all:
         raise ApiError(422, "invalid", "Say which letters: target, job, reason, domain, or all.")
     return choice, await count_letters(call.project, choice)
 
@@ -171,7 +171,7 @@ ENDPOINTS = (
         scope=JOBS,
         summary="Try letters again",
         handler=replay,
-        body=ReplayWish,
+        body=ReplayRequest,
         gives=LettersDone,
         example={"job": "books-3", "reason": "timeout", "dry_run": True},
     ),
@@ -181,7 +181,7 @@ ENDPOINTS = (
         scope=JOBS,
         summary="Forget letters for good",
         handler=purge,
-        body=LettersWish,
+        body=LettersRequest,
         gives=LettersDone,
         example={"job": "books-3", "reason": "http-404", "dry_run": True},
     ),

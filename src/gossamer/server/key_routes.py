@@ -13,7 +13,7 @@ from .answers import not_found
 from .endpoint import Call, Endpoint, Reply
 
 
-class KeyWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A key to be made."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
@@ -29,9 +29,11 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 async def add(call: Call) -> Reply:
-    wish = call.of(KeyWish)
-    expires = None if wish.expires_in is None else timedelta(seconds=wish.expires_in)
-    key = await add_key(call.project, wish.name, wish.scopes, expires=expires, rate=wish.rate, open_jobs=wish.open_jobs)
+    wanted = call.of(KeyRequest)
+    expires = None if wanted.expires_in is None else timedelta(seconds=wanted.expires_in)
+    key = await add_key(
+        call.project, wanted.name, wanted.scopes, expires=expires, rate=wanted.rate, open_jobs=wanted.open_jobs
+    )
     return Reply(value=key, status=201, target=key.id)
 
 
@@ -58,7 +60,7 @@ ENDPOINTS = (
         scope=ADMIN,
         summary="Make a key; its text is shown this once",
         handler=add,
-        body=KeyWish,
+        body=KeyRequest,
         gives=NewKey,
         example={"name": "laptop", "scopes": ["scrape", "jobs", "records"]},
         answers_secret=True,

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ..project.wire_views import encode
+from ..project.api_views import encode
 
 MOST_CHARS = 200_000  # of one answer
 FRAME = 300  # characters that are kept free for the words around text of a page

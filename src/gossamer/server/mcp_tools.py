@@ -1,4 +1,4 @@
-"""What an agent can do with a project over MCP: ten tools, each a typed wish and a function that calls project.
+"""What an agent can do with a project over MCP: ten tools, each a struct of arguments and a function of ours.
 
 No tool does more for a sentence on a page than the key behind the session allows: nothing here changes settings,
 spiders, keys or routes. How answers are cut and framed is in mcp_answers.py.
@@ -15,27 +15,9 @@ from msgspec import Meta
 
 from ..clock import iso_time
 from ..model.job import Job
-from ..project.jobs import cancel_job
-from ..project.keys import JOBS, RECORDS, SCRAPE, Caller
-from ..project.open import Project
-from ..project.page_results import PageOutcome, PageReader
-from ..project.records import RecordFilter, query_of, schemas
-from ..project.site_map import map_site
-from ..project.wire_jobs import (
-    Address,
-    Asked,
-    CrawlWish,
-    Name,
-    ScrapeWish,
-    begin_crawl,
-    begin_scrape,
-    is_ended,
-    is_served,
-    job_for,
-    public_url,
-    wanted_pages,
-)
-from ..project.wire_views import (
+from ..project.api_jobs import Asked, begin_crawl, begin_scrape, is_ended, is_served, job_for, public_url, wanted_pages
+from ..project.api_requests import Address, CrawlRequest, Name, ScrapeRequest
+from ..project.api_views import (
     LAST_NUMBER,
     catalogue,
     encode,
@@ -45,6 +27,12 @@ from ..project.wire_views import (
     seen_history,
     seen_story,
 )
+from ..project.jobs import cancel_job
+from ..project.keys import JOBS, RECORDS, SCRAPE, Caller
+from ..project.open import Project
+from ..project.page_results import PageOutcome, PageReader
+from ..project.records import RecordFilter, query_of, schemas
+from ..project.site_map import map_site
 from ..project.workers import list_workers
 from .mcp_answers import Answer, Pieces, ToolFailed
 
@@ -91,7 +79,7 @@ class CrawlStart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     depth: Annotated[int, Meta(ge=0)] | None = None
 
 
-class JobStatusWish(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobStatusQuery(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
     job_id: Annotated[str, Meta(max_length=100, description="none: the newest jobs")] | None = None
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     cursor: str | None = None
@@ -135,16 +123,16 @@ class Stats(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
 # -- pages ---------------------------------------------------------------------------------------------------------
 
 
-async def scrape(agent: Agent, wish: Scrape) -> Answer:
-    formats = (wish.format, *(("screenshot",) if wish.screenshot else ()))
-    asked = ScrapeWish(
-        url=wish.url, formats=formats, use_js_render=wish.render, wait_for=wish.wait_for, timeout=wish.timeout
+async def scrape(agent: Agent, wanted: Scrape) -> Answer:
+    formats = (wanted.format, *(("screenshot",) if wanted.screenshot else ()))
+    asked = ScrapeRequest(
+        url=wanted.url, formats=formats, use_js_render=wanted.render, wait_for=wanted.wait_for, timeout=wanted.timeout
     )
-    age = max(wish.max_age, READ_AGAIN if wish.offset else 0.0)
+    age = max(wanted.max_age, READ_AGAIN if wanted.offset else 0.0)
     outcome: PageOutcome | Answer | None = None
     if age:
-        href = public_url(agent.project.settings, wish.url)
-        plain = msgspec.structs.replace(asked, use_js_render=False, wait_for=None) if wish.offset else asked
+        href = public_url(agent.project.settings, wanted.url)
+        plain = msgspec.structs.replace(asked, use_js_render=False, wait_for=None) if wanted.offset else asked
         outcome = await agent.pages.cached(agent.caller, plain, href, age)
     if outcome is None:
         outcome = await _fetched(agent, asked)
@@ -155,7 +143,7 @@ async def scrape(agent: Agent, wish: Scrape) -> Answer:
         raise ToolFailed(f"{outcome.url} could not be had: {said} `why` has its whole story.")
     data = dict(outcome.data or {})
     picture = data.pop("screenshot", None) or ""
-    text = data.get(wish.format)
+    text = data.get(wanted.format)
     return Answer(
         facts={
             "url": outcome.url,
@@ -164,13 +152,13 @@ async def scrape(agent: Agent, wish: Scrape) -> Answer:
             "from_cache": outcome.meta.from_cache,
             "job_id": outcome.meta.job_id,
         },
-        text=_text_of(text) or f"(the page has no {wish.format})",
+        text=_text_of(text) or f"(the page has no {wanted.format})",
         source=outcome.url,
         picture=picture,
     )
 
 
-async def _fetched(agent: Agent, asked: ScrapeWish) -> PageOutcome | Answer:
+async def _fetched(agent: Agent, asked: ScrapeRequest) -> PageOutcome | Answer:
     project = agent.project
     await _check_served(agent)
     who = Asked(project=project, caller=agent.caller, extraction=agent.pages.extraction)
@@ -184,9 +172,11 @@ async def _fetched(agent: Agent, asked: ScrapeWish) -> PageOutcome | Answer:
     return outcome
 
 
-async def map_tool(agent: Agent, wish: Map) -> Answer:
+async def map_tool(agent: Agent, wanted: Map) -> Answer:
     await _check_served(agent)
-    found = await map_site(agent.project, agent.pages, agent.caller, wish.url, search=wish.search, limit=wish.limit)
+    found = await map_site(
+        agent.project, agent.pages, agent.caller, wanted.url, search=wanted.search, limit=wanted.limit
+    )
     facts = {"url": found.url, "links": len(found.links), "more": found.more, "missing": found.missing[:10]}
     return Answer(facts=facts, text="\n".join(found.links), source=found.url)
 
@@ -194,19 +184,21 @@ async def map_tool(agent: Agent, wish: Map) -> Answer:
 # -- jobs ----------------------------------------------------------------------------------------------------------
 
 
-async def crawl_start(agent: Agent, wish: CrawlStart) -> Answer:
-    asked = CrawlWish(spider=wish.spider, url=wish.url, arguments=wish.arguments, limit=wish.limit, depth=wish.depth)
+async def crawl_start(agent: Agent, wanted: CrawlStart) -> Answer:
+    asked = CrawlRequest(
+        spider=wanted.spider, url=wanted.url, arguments=wanted.arguments, limit=wanted.limit, depth=wanted.depth
+    )
     job = await begin_crawl(agent.project, agent.caller, asked)
     note = "" if await is_served(agent.project) else f" {NO_WORKER}"
     words = f"The crawl is queued. Ask job_status, then job_results, with this id.{note}"
     return Answer(facts={"job_id": job.id, "status": "queued"}, text=words)
 
 
-async def job_status(agent: Agent, wish: JobStatusWish) -> Answer:
-    if wish.job_id is not None:
-        report = await job_report(agent.project, await _job(agent, wish.job_id))
+async def job_status(agent: Agent, wanted: JobStatusQuery) -> Answer:
+    if wanted.job_id is not None:
+        report = await job_report(agent.project, await _job(agent, wanted.job_id))
         return Answer(facts={"job_id": report.id, "status": report.status}, text=_lines([report]))
-    listed = await job_reports(agent.project, agent.caller, limit=wish.limit, after=wish.cursor)
+    listed = await job_reports(agent.project, agent.caller, limit=wanted.limit, after=wanted.cursor)
     short = [
         {
             name: getattr(job, name)
@@ -217,19 +209,19 @@ async def job_status(agent: Agent, wish: JobStatusWish) -> Answer:
     return Answer(facts={"jobs": len(short), "next_cursor": listed.next}, text=_lines(short) or "There are no jobs.")
 
 
-async def job_results(agent: Agent, wish: JobResults) -> Answer:
-    job = await _job(agent, wish.job_id)
+async def job_results(agent: Agent, wanted: JobResults) -> Answer:
+    job = await _job(agent, wanted.job_id)
     facts: dict[str, Any] = {"job_id": job.id, "ended": is_ended(job)}
     pages = await wanted_pages(agent.project, job)
     if pages:
-        found = await agent.pages.outcomes(job, pages[wish.cursor : wish.cursor + wish.limit])
-        end = wish.cursor + len(found)
+        found = await agent.pages.outcomes(job, pages[wanted.cursor : wanted.cursor + wanted.limit])
+        end = wanted.cursor + len(found)
         following, lines = end if end < len(pages) else None, _lines(found)
     elif not (agent.caller.may(RECORDS) or agent.caller.may(JOBS)):
         raise ToolFailed(f"Job {job.id} is a crawl. Its records are for keys with the scope records or jobs.")
     else:
         query = await query_of(agent.project, RecordFilter(job=job.id))
-        page = await record_page(agent.project, agent.caller, query, limit=wish.limit, after=wish.cursor)
+        page = await record_page(agent.project, agent.caller, query, limit=wanted.limit, after=wanted.cursor)
         following, lines = int(page.next) if page.next is not None else None, _lines(page.records)
     if not lines:
         words = "Nothing is stored yet." if not is_ended(job) else "The job has given nothing: see job_status."
@@ -237,8 +229,8 @@ async def job_results(agent: Agent, wish: JobResults) -> Answer:
     return Answer(facts=facts | {"next_cursor": following}, text=lines, source=f"the pages of job {job.id}")
 
 
-async def job_cancel(agent: Agent, wish: JobCancel) -> Answer:
-    job = await _job(agent, wish.job_id, to_change=True)
+async def job_cancel(agent: Agent, wanted: JobCancel) -> Answer:
+    job = await _job(agent, wanted.job_id, to_change=True)
     if is_ended(job):
         raise ToolFailed(f"Job {job.id} has ended already: there is nothing to cancel.")
     await cancel_job(agent.project, job.id)
@@ -255,30 +247,34 @@ async def _job(agent: Agent, id: str, *, to_change: bool = False) -> Job:
 # -- data ----------------------------------------------------------------------------------------------------------
 
 
-async def query_records(agent: Agent, wish: QueryRecords) -> Answer:
-    chosen = RecordFilter(type=wish.type, spider=wish.spider, site=wish.site, since=wish.since, gone=wish.gone)
+async def query_records(agent: Agent, wanted: QueryRecords) -> Answer:
+    chosen = RecordFilter(
+        type=wanted.type, spider=wanted.spider, site=wanted.site, since=wanted.since, gone=wanted.gone
+    )
     query = await query_of(agent.project, chosen)
-    page = await record_page(agent.project, agent.caller, query, limit=wish.limit, after=wish.cursor)
+    page = await record_page(agent.project, agent.caller, query, limit=wanted.limit, after=wanted.cursor)
     facts = {"records": len(page.records), "next_cursor": int(page.next) if page.next is not None else None}
     if not page.records:
         return Answer(facts=facts, text="No record fits. `stats` names the types that there are.")
     return Answer(facts=facts, text=_lines(page.records), source="stored records")
 
 
-async def record_history(agent: Agent, wish: RecordHistory) -> Answer:
-    found = await seen_history(agent.project, agent.caller, wish.key, type=wish.type, site=wish.site, limit=wish.limit)
+async def record_history(agent: Agent, wanted: RecordHistory) -> Answer:
+    found = await seen_history(
+        agent.project, agent.caller, wanted.key, type=wanted.type, site=wanted.site, limit=wanted.limit
+    )
     if not found:
-        raise ToolFailed(f"There is no record with the key or address {wish.key!r}. query_records lists records.")
+        raise ToolFailed(f"There is no record with the key or address {wanted.key!r}. query_records lists records.")
     return Answer(facts={"records": len(found)}, text=_lines(found), source="stored records")
 
 
-async def why(agent: Agent, wish: Why) -> Answer:
-    story = await seen_story(agent.project, agent.caller, wish.url)
+async def why(agent: Agent, wanted: Why) -> Answer:
+    story = await seen_story(agent.project, agent.caller, wanted.url)
     words = "" if story.known else "Nobody has asked for this address: it was no seed, and no spider found it.\n"
     return Answer(facts={"url": story.url, "known": story.known}, text=words + _lines([story]), source=story.url)
 
 
-async def stats(agent: Agent, wish: Stats) -> Answer:
+async def stats(agent: Agent, wanted: Stats) -> Answer:
     project = agent.project
     workers = await list_workers(project)
     spiders = await catalogue(project)
@@ -309,8 +305,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     words: str
-    wish: type[msgspec.Struct]
-    run: Callable[[Agent, Any], Awaitable[Answer]]  # Any: the struct of `wish`
+    arguments: type[msgspec.Struct]
+    run: Callable[[Agent, Any], Awaitable[Answer]]  # Any: the struct of `arguments`
     scopes: tuple[str, ...]
     writes: bool = False
     destroys: bool = False
@@ -325,8 +321,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of the wish."""
-        found: dict[str, Any] = msgspec.json.schema_components([self.wish])[1][self.wish.__name__]
+        """JSON Schema of the arguments."""
+        found: dict[str, Any] = msgspec.json.schema_components([self.arguments])[1][self.arguments.__name__]
         return {key: value for key, value in found.items() if key not in ("title", "description")}
 
 
@@ -334,7 +330,7 @@ TOOLS = (
     Tool(
         name="scrape",
         words="Fetch one page politely and read it. A long page comes in pieces: ask again with next_offset.",
-        wish=Scrape,
+        arguments=Scrape,
         run=scrape,
         scopes=(SCRAPE,),
         reaches_out=True,
@@ -342,7 +338,7 @@ TOOLS = (
     Tool(
         name="map",
         words="List the addresses of a site, from its sitemaps and the links of the page.",
-        wish=Map,
+        arguments=Map,
         run=map_tool,
         scopes=(SCRAPE,),
         reaches_out=True,
@@ -350,7 +346,7 @@ TOOLS = (
     Tool(
         name="crawl_start",
         words="Start a crawl of a site (url) or of a spider. Returns at once with a job_id.",
-        wish=CrawlStart,
+        arguments=CrawlStart,
         run=crawl_start,
         scopes=(JOBS,),
         writes=True,
@@ -359,21 +355,21 @@ TOOLS = (
     Tool(
         name="job_status",
         words="Where a job stands: pages done, failed, open, rate, ETA. Without job_id: the newest jobs.",
-        wish=JobStatusWish,
+        arguments=JobStatusQuery,
         run=job_status,
         scopes=(JOBS, SCRAPE),
     ),
     Tool(
         name="job_results",
         words="What a job gave, as JSON lines: records of a crawl, pages of a scrape.",
-        wish=JobResults,
+        arguments=JobResults,
         run=job_results,
         scopes=(RECORDS, JOBS, SCRAPE),
     ),
     Tool(
         name="job_cancel",
         words="Cancel a job. What it has stored stays.",
-        wish=JobCancel,
+        arguments=JobCancel,
         run=job_cancel,
         scopes=(JOBS,),
         writes=True,
@@ -382,28 +378,28 @@ TOOLS = (
     Tool(
         name="query_records",
         words="Stored records by type, spider, site, time, as JSON lines.",
-        wish=QueryRecords,
+        arguments=QueryRecords,
         run=query_records,
         scopes=(RECORDS,),
     ),
     Tool(
         name="record_history",
         words="Every version of a record: what changed, and when.",
-        wish=RecordHistory,
+        arguments=RecordHistory,
         run=record_history,
         scopes=(RECORDS,),
     ),
     Tool(
         name="why",
         words="The story of a URL: who found it, what was tried, why it is missing.",
-        wish=Why,
+        arguments=Why,
         run=why,
         scopes=(RECORDS, JOBS),
     ),
     Tool(
         name="stats",
         words="The project at a glance: workers, jobs, record types, spiders.",
-        wish=Stats,
+        arguments=Stats,
         run=stats,
         scopes=(RECORDS, JOBS),
     ),
@@ -425,9 +421,9 @@ def _lines(values: list[Any]) -> str:  # Any: whatever can be JSON
     return "\n".join(encode(value).decode() for value in values)
 
 
-def wish_of(tool: Tool, arguments: dict[str, Any] | None) -> Any:  # Any: the struct of the tool
+def arguments_of(tool: Tool, arguments: dict[str, Any] | None) -> Any:  # Any: the struct of the tool
     """Raises ToolFailed, with the field that is wrong."""
     try:
-        return msgspec.convert(arguments or {}, tool.wish, strict=True)
+        return msgspec.convert(arguments or {}, tool.arguments, strict=True)
     except msgspec.ValidationError as error:
-        raise ToolFailed(f"{tool.name}: {error}. Its fields: {', '.join(tool.wish.__struct_fields__)}.") from error
+        raise ToolFailed(f"{tool.name}: {error}. Its fields: {', '.join(tool.arguments.__struct_fields__)}.") from error

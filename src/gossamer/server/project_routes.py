@@ -10,6 +10,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from ..model.figures import Figures
+from ..project.api_views import CatalogueEntry, catalogue, seen_quality
 from ..project.figures import History, history, totals
 from ..project.keys import ADMIN, JOBS, METRICS, RECORDS
 from ..project.metrics import CONTENT_TYPE, exposition
@@ -19,7 +20,6 @@ from ..project.records import QualityScore
 from ..project.routes import RouteReport, route_report
 from ..project.scaling import Scaling, scaling
 from ..project.settings_view import SettingView, setting_lines, settings_view
-from ..project.wire_views import CatalogueEntry, catalogue, seen_quality
 from ..project.workers import WorkerView, drain_worker, list_workers
 from .endpoint import Call, Endpoint, Reply
 
@@ -55,7 +55,7 @@ class FiguresQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     domain: Annotated[str, Meta(min_length=1, max_length=253)] | None = None  # that site alone
 
 
-class DrainWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(max_length=255)]  # as in the list of workers; host/pid will do
 
 
@@ -64,7 +64,7 @@ async def workers(call: Call) -> Reply:
 
 
 async def drain(call: Call) -> Reply:
-    worker = await drain_worker(call.project, call.of(DrainWish).name)
+    worker = await drain_worker(call.project, call.of(DrainRequest).name)
     return Reply(value=worker, status=202, target=worker.name)
 
 
@@ -145,7 +145,7 @@ ENDPOINTS = (
         scope=ADMIN,
         summary="Let a worker finish what it has in hand and end",
         handler=drain,
-        body=DrainWish,
+        body=DrainRequest,
         gives=WorkerView,
         example={"name": "host/4711"},
     ),

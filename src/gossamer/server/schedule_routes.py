@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from ..errors import Misconfigured
+from ..project.api_schedules import ScheduleRequest, write_schedule
 from ..project.keys import ADMIN, JOBS
 from ..project.schedule_changes import (
     ScheduleAdded,
@@ -19,7 +20,6 @@ from ..project.schedule_changes import (
     run_schedule,
 )
 from ..project.schedules import ScheduleDetail, ScheduleList, list_schedules, show_schedule
-from ..project.wire_schedules import ScheduleWish, write_schedule
 from .answers import not_found
 from .endpoint import Call, Endpoint, Reply
 
@@ -28,7 +28,7 @@ class SchedulesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ticks: Annotated[int, Meta(ge=0, le=1000)] = 0  # how many of the next runs to tell, of all schedules together
 
 
-class RunWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     replace: bool = False  # end the run that is going
 
 
@@ -44,8 +44,8 @@ async def show(call: Call) -> Reply:
 
 
 async def add(call: Call) -> Reply:
-    wish = call.of(ScheduleWish)
-    return Reply(value=await write_schedule(call.project, wish), status=201, target=wish.name)
+    wanted = call.of(ScheduleRequest)
+    return Reply(value=await write_schedule(call.project, wanted), status=201, target=wanted.name)
 
 
 async def pause(call: Call) -> Reply:
@@ -57,7 +57,7 @@ async def resume(call: Call) -> Reply:
 
 
 async def run(call: Call) -> Reply:
-    replace = call.of(RunWish).replace if call.body is not None else False
+    replace = call.of(RunRequest).replace if call.body is not None else False
     done = await run_schedule(call.project, await _name(call), replace=replace)
     return Reply(value=done, status=202, target=done.job)
 
@@ -88,7 +88,7 @@ ENDPOINTS = (
         scope=ADMIN,
         summary="Add a schedule, or replace one",
         handler=add,
-        body=ScheduleWish,
+        body=ScheduleRequest,
         gives=ScheduleAdded,
         example={"name": "nightly", "spider": "https://shop.example/", "cron": "0 3 * * *", "limit": 1000},
     ),
@@ -130,7 +130,7 @@ ENDPOINTS = (
         scope=ADMIN,
         summary="Begin a run now",
         handler=run,
-        body=RunWish,
+        body=RunRequest,
         body_optional=True,
         gives=ScheduleRun,
         example={"replace": False},

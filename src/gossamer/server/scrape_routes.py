@@ -7,21 +7,11 @@ from typing import Any
 import msgspec
 
 from ..model.job import Job
+from ..project.api_jobs import NO_WORKER, begin_batch, begin_crawl, begin_scrape, is_served, public_url, wanted_pages
+from ..project.api_requests import BatchRequest, CrawlRequest, ScrapeRequest
 from ..project.callbacks import register
 from ..project.keys import JOBS, SCRAPE
 from ..project.page_results import PageOutcome, scraped
-from ..project.wire_jobs import (
-    NO_WORKER,
-    BatchWish,
-    CrawlWish,
-    ScrapeWish,
-    begin_batch,
-    begin_crawl,
-    begin_scrape,
-    is_served,
-    public_url,
-    wanted_pages,
-)
 from .endpoint import Call, Endpoint, Reply
 
 
@@ -44,43 +34,43 @@ class BatchBegun(JobBegun, frozen=True, kw_only=True):
 
 async def scrape(call: Call) -> Reply:
     """Wait for a page, as long as the client does and server.max_wait allows."""
-    wish = call.of(ScrapeWish)
-    _check(call, wish.callback_url)
-    found = await scraped(call.asked, call.pages, wish, lambda job: _call_back(call, job, wish.callback_url))
+    wanted = call.of(ScrapeRequest)
+    _check(call, wanted.callback_url)
+    found = await scraped(call.asked, call.pages, wanted, lambda job: _call_back(call, job, wanted.callback_url))
     if isinstance(found, Job):
-        wait = min(wish.timeout, call.project.settings.server.max_wait.total_seconds())
+        wait = min(wanted.timeout, call.project.settings.server.max_wait.total_seconds())
         return _begun(found, 202, f"The page did not come within {wait:g} s. It is still being worked on.")
     return Reply(value=found, target=found.meta.job_id or "")
 
 
 async def scrape_async(call: Call) -> Reply:
-    wish = call.of(ScrapeWish)
-    _check(call, wish.callback_url)
-    job = await begin_scrape(call.asked, wish, waits=False)
-    await _call_back(call, job, wish.callback_url)
+    wanted = call.of(ScrapeRequest)
+    _check(call, wanted.callback_url)
+    job = await begin_scrape(call.asked, wanted, waits=False)
+    await _call_back(call, job, wanted.callback_url)
     return _begun(job, 202, await _note(call))
 
 
 async def batch(call: Call) -> Reply:
-    wish = call.of(BatchWish)
-    _check(call, wish.callback_url)
-    job = await begin_batch(call.asked, wish)
-    await _call_back(call, job, wish.callback_url)
+    wanted = call.of(BatchRequest)
+    _check(call, wanted.callback_url)
+    job = await begin_batch(call.asked, wanted)
+    await _call_back(call, job, wanted.callback_url)
     total = len(await wanted_pages(call.project, job))
     value = BatchBegun(job_id=job.id, batch_id=job.id, url=_address(job), total=total, note=await _note(call))
     return Reply(value=value, status=202, target=job.id)
 
 
 async def crawl(call: Call) -> Reply:
-    wish = call.of(CrawlWish)
-    _check(call, wish.callback_url)
-    job = await begin_crawl(call.project, call.caller, wish)
-    await _call_back(call, job, wish.callback_url)
+    wanted = call.of(CrawlRequest)
+    _check(call, wanted.callback_url)
+    job = await begin_crawl(call.project, call.caller, wanted)
+    await _call_back(call, job, wanted.callback_url)
     return _begun(job, 202, await _note(call))
 
 
 def _check(call: Call, callback_url: str | None) -> None:
-    """Before a job is begun. Raises BadWish for an address that cannot be called."""
+    """Before a job is begun. Raises BadRequest for an address that cannot be called."""
     if callback_url is not None:
         public_url(call.project.settings, callback_url)
 
@@ -112,7 +102,7 @@ ENDPOINTS = (
         scope=SCRAPE,
         summary="Fetch one page and wait for it",
         handler=scrape,
-        body=ScrapeWish,
+        body=ScrapeRequest,
         gives=PageOutcome,
         example={**_PAGE, "timeout": 30},
         other_statuses={202: "The time passed first: the job goes on", 503: "No worker is running"},
@@ -123,7 +113,7 @@ ENDPOINTS = (
         scope=SCRAPE,
         summary="Fetch one page; ask for the job later",
         handler=scrape_async,
-        body=ScrapeWish,
+        body=ScrapeRequest,
         gives=JobBegun,
         example=_PAGE,
         aliases=("/api/v1/async/scrape",),
@@ -134,7 +124,7 @@ ENDPOINTS = (
         scope=SCRAPE,
         summary="Fetch 1 to 100 pages",
         handler=batch,
-        body=BatchWish,
+        body=BatchRequest,
         gives=BatchBegun,
         example={"urls": ["https://shop.example/p/1", "https://shop.example/p/2"], "formats": ["markdown"]},
         aliases=("/api/v1/async/batch",),
@@ -145,7 +135,7 @@ ENDPOINTS = (
         scope=JOBS,
         summary="Crawl with a spider, with a recipe, or a whole site",
         handler=crawl,
-        body=CrawlWish,
+        body=CrawlRequest,
         gives=JobBegun,
         example={"spider": "books", "limit": 1000},
     ),

@@ -31,11 +31,11 @@ class SitesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     skip: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
 
 
-class SlowWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SlowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rate: Annotated[str, Meta(max_length=50)]  # no faster than this: 6/m
 
 
-class RestWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RestRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     duration: Annotated[str, Meta(max_length=50)] = "1h"
 
 
@@ -66,13 +66,13 @@ async def show(call: Call) -> Reply:
 
 
 async def slow(call: Call) -> Reply:
-    order = await slow_site(call.project, call.path["site"], call.of(SlowWish).rate, by=call.caller.name)
+    order = await slow_site(call.project, call.path["site"], call.of(SlowRequest).rate, by=call.caller.name)
     return Reply(value=order, target=order.site)
 
 
 async def rest(call: Call) -> Reply:
-    wish = call.of(RestWish) if call.body is not None else RestWish()
-    order = await rest_site(call.project, call.path["site"], wish.duration, by=call.caller.name)
+    wanted = call.of(RestRequest) if call.body is not None else RestRequest()
+    order = await rest_site(call.project, call.path["site"], wanted.duration, by=call.caller.name)
     return Reply(value=order, target=order.site)
 
 
@@ -105,7 +105,7 @@ ENDPOINTS = (
         scope=ADMIN,
         summary="Visit a site no faster than a rate, on all workers",
         handler=slow,
-        body=SlowWish,
+        body=SlowRequest,
         gives=OrderView,
         example={"rate": "6/m"},
     ),
@@ -115,7 +115,7 @@ ENDPOINTS = (
         scope=ADMIN,
         summary="No request to a site for some time",
         handler=rest,
-        body=RestWish,
+        body=RestRequest,
         body_optional=True,
         gives=OrderView,
         example={"duration": "2h"},

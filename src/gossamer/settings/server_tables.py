@@ -1,4 +1,4 @@
-"""The tables of the HTTP door: [server], and the services of others that it may ask for clients of Firecrawl."""
+"""The tables of the HTTP API: [server], and the services of others that it may ask for clients of Firecrawl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..units import Rate, Size
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for the HTTP door. Limits are those of each key; a key may have its own `rate` and `open_jobs`."""
+    """What holds for the HTTP API. Limits are those of each key; a key may have its own `rate` and `open_jobs`."""
 
     host: str = "127.0.0.1"
     port: int = 8420

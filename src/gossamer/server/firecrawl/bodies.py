@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from ...model.page_content import PageContent
 from ...model.site_part import SitePart
-from ...project.wire_jobs import PageAction, PageWish, ScrapeWish
-from ...project.wire_sites import SiteWish
+from ...project.api_requests import PageAction, RequestedPage, ScrapeRequest
+from ...project.api_sites import SiteCrawlRequest
 from ..answers import ApiError
 from .errors import refused
 
@@ -45,7 +45,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     integration: Any = None
 
 
-class FormatWish(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class FormatOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A format with its options."""
 
     type: str
@@ -84,7 +84,7 @@ class FirecrawlAction(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 class Options(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Options of a page."""
 
-    formats: Annotated[list[str | FormatWish], Meta(max_length=20)] | None = None
+    formats: Annotated[list[str | FormatOptions], Meta(max_length=20)] | None = None
     only_main_content: bool | None = None
     include_tags: Texts | None = None
     exclude_tags: Texts | None = None
@@ -126,7 +126,7 @@ class ScrapeBody(Options, frozen=True, kw_only=True, rename="camel", forbid_unkn
     url: Text
 
 
-class WebhookWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Webhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: Text
     headers: dict[str, str] | None = None
     metadata: dict[str, Any] | None = None
@@ -135,7 +135,7 @@ class WebhookWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class BatchBody(Options, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     urls: list[str]
-    webhook: Text | WebhookWish | None = None
+    webhook: Text | Webhook | None = None
     append_to_id: Any = None
     ignore_invalid_urls: bool | None = msgspec.field(default=None, name="ignoreInvalidURLs")
     max_concurrency: Any = None
@@ -154,7 +154,7 @@ class CrawlBody(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     allow_external_links: bool | None = None
     allow_subdomains: bool | None = None
     delay: Annotated[float, Meta(gt=0, le=3600)] | None = None  # seconds
-    webhook: Text | WebhookWish | None = None
+    webhook: Text | Webhook | None = None
     scrape_options: Options | None = None
     # Of v1:
     max_depth: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
@@ -171,14 +171,14 @@ class CrawlBody(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     audit_metadata: Any = None
 
 
-class SourceWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SearchSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     type: str
 
 
 class SearchBody(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     query: Annotated[str, Meta(min_length=1, max_length=500)]
     limit: Annotated[int, Meta(ge=1, le=100)] | None = None
-    sources: Annotated[list[str | SourceWish], Meta(max_length=3)] | None = None
+    sources: Annotated[list[str | SearchSource], Meta(max_length=3)] | None = None
     include_domains: Texts | None = None
     exclude_domains: Texts | None = None
     tbs: Annotated[str, Meta(max_length=50)] | None = None
@@ -271,7 +271,7 @@ def check(body: Body) -> None:
             raise refused("deduplicateSimilarURLs: false", "Addresses of the same page are fetched once.")
 
 
-class ModelWish(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a model is to read in a page. Without a prompt it fills in what the page does not state itself."""
 
     prompt: str = ""
@@ -279,29 +279,29 @@ class ModelWish(msgspec.Struct, frozen=True, kw_only=True):
     also_markdown: bool = False  # the client has asked for that format, too
 
 
-def model_wish(options: Options) -> ModelWish | None:
+def model_request(options: Options) -> ModelRequest | None:
     """None where no `json` is asked for."""
     for one in options.formats or ():
         name = one if isinstance(one, str) else one.type
         if _ALSO.get(name, name) != "json":
             continue
         old = (options.extract if one == "extract" else options.json_options) or JsonOptions()
-        form = FormatWish(type=name) if isinstance(one, str) else one
+        form = FormatOptions(type=name) if isinstance(one, str) else one
         prompt = "\n".join(filter(None, (old.system_prompt, form.prompt or old.prompt)))
-        return ModelWish(
+        return ModelRequest(
             prompt=prompt, schema=form.schema or old.schema, also_markdown="markdown" in (options.formats or ())
         )
     return None
 
 
-def page_wish(options: Options, url: str, id: str = "", *, model: bool = False) -> PageWish:
+def requested_page(options: Options, url: str, id: str = "", *, model: bool = False) -> RequestedPage:
     """A page in our words. With a `model`, json may have a prompt. Raises ApiError."""
     check(options)
     formats, schema = _formats(options, model=model)
     location, headers = options.location or Location(), dict(options.headers or {})
     if location.languages and not any(name.lower() == "accept-language" for name in headers):
         headers["Accept-Language"] = ", ".join(location.languages[:20])
-    return PageWish(
+    return RequestedPage(
         url=url,
         id=id,
         formats=formats,  # type: ignore[arg-type]  # names of ours, from the table
@@ -319,22 +319,22 @@ def page_wish(options: Options, url: str, id: str = "", *, model: bool = False) 
     )
 
 
-def scrape_wish(body: ScrapeBody, longest: float, *, model: bool = False) -> ScrapeWish:
+def scrape_request(body: ScrapeBody, longest: float, *, model: bool = False) -> ScrapeRequest:
     """Raises ApiError. `longest` is how long a client may wait, in seconds."""
-    page = page_wish(body, body.url, model=model)
+    page = requested_page(body, body.url, model=model)
     values = {name: getattr(page, name) for name in page.__struct_fields__}
     timeout = min(body.timeout / 1000 if body.timeout is not None else 60.0, longest)
-    return ScrapeWish(**values, timeout=timeout, max_age=(body.max_age or 0) / 1000)
+    return ScrapeRequest(**values, timeout=timeout, max_age=(body.max_age or 0) / 1000)
 
 
-def site_wish(body: CrawlBody) -> SiteWish:
+def site_crawl_request(body: CrawlBody) -> SiteCrawlRequest:
     """Raises ApiError."""
     check(body)
     options = body.scrape_options or Options()
     mode = body.sitemap or ("skip" if body.ignore_sitemap else "include")
     depth = body.max_discovery_depth if body.max_discovery_depth is not None else body.max_depth
-    return SiteWish(
-        page=page_wish(options, body.url),
+    return SiteCrawlRequest(
+        page=requested_page(options, body.url),
         part=SitePart(
             url=body.url,
             include=tuple(body.include_paths or ()),
@@ -358,7 +358,7 @@ def _formats(options: Options, *, model: bool) -> tuple[tuple[str, ...], dict[st
     wanted: list[str] = []
     schema: dict[str, Any] | None = None
     for one in ["markdown"] if options.formats is None else options.formats:
-        form = FormatWish(type=one) if isinstance(one, str) else one
+        form = FormatOptions(type=one) if isinstance(one, str) else one
         name = _ALSO.get(form.type, form.type)
         if name not in FORMATS:
             raise refused(f"The format {form.type[:50]!r}", f"There is {', '.join(FORMATS)}.")
@@ -375,7 +375,7 @@ def _formats(options: Options, *, model: bool) -> tuple[tuple[str, ...], dict[st
     return (*dict.fromkeys(wanted), *ABOUT), schema
 
 
-def _schema(form: FormatWish, old: JsonOptions, *, model: bool) -> dict[str, Any] | None:
+def _schema(form: FormatOptions, old: JsonOptions, *, model: bool) -> dict[str, Any] | None:
     """The schema that the page's own statements fill; None where a model alone can tell what is meant."""
     prompted = bool(form.prompt or old.prompt or old.system_prompt)
     if old.agent or form.check_prompt_injection or (prompted and not model):

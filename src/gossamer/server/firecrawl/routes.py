@@ -12,6 +12,9 @@ from msgspec import Meta
 from ...clock import iso_time
 from ...model.job import Job
 from ...project import idempotency
+from ...project.api_jobs import NO_WORKER, begin_batch, is_ended, is_served, job_for, public_url, wanted_pages
+from ...project.api_requests import BadRequest, BatchRequest, NoWorker
+from ...project.api_sites import begin_site_crawl, job_errors
 from ...project.callback_messages import FIRECRAWL_EVENTS
 from ...project.callbacks import FirecrawlShape, register
 from ...project.jobs import cancel_job
@@ -20,19 +23,6 @@ from ...project.outside_services import LanguageModel, NotConfigured, ServiceFai
 from ...project.page_results import PageError, scraped
 from ...project.site_crawl import is_site_crawl, site_crawl_of
 from ...project.site_map import map_site
-from ...project.wire_jobs import (
-    NO_WORKER,
-    BadWish,
-    BatchWish,
-    NoWorker,
-    begin_batch,
-    is_ended,
-    is_served,
-    job_for,
-    public_url,
-    wanted_pages,
-)
-from ...project.wire_sites import begin_site_crawl, job_errors
 from ..answers import ApiError
 from ..endpoint import ANY, Call, Endpoint, Handler, Reply
 from .bodies import (
@@ -41,16 +31,16 @@ from .bodies import (
     BatchBody,
     CrawlBody,
     MapBody,
-    ModelWish,
+    ModelRequest,
     ScrapeBody,
     SearchBody,
-    WebhookWish,
+    Webhook,
     check,
-    model_wish,
-    page_wish,
+    model_request,
+    requested_page,
+    scrape_request,
+    site_crawl_request,
 )
-from .bodies import scrape_wish as scrape_wish_of
-from .bodies import site_wish as site_wish_of
 from .documents import PAGE, base_of, document_of, job_body
 from .errors import no_job, not_done, told
 from .search import search_pages
@@ -79,30 +69,30 @@ class PageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 async def scrape(call: Call) -> Reply:
     body, model = call.of(ScrapeBody), call.pages.model
-    wish = scrape_wish_of(body, call.project.settings.server.max_wait.total_seconds(), model=model.is_there)
-    found = await scraped(call.asked, call.pages, wish)
+    wanted = scrape_request(body, call.project.settings.server.max_wait.total_seconds(), model=model.is_there)
+    found = await scraped(call.asked, call.pages, wanted)
     if isinstance(found, Job):
-        raise ApiError(408, "SCRAPE_TIMEOUT", f"The page did not come within {wish.timeout:g} s. Ask again later.")
+        raise ApiError(408, "SCRAPE_TIMEOUT", f"The page did not come within {wanted.timeout:g} s. Ask again later.")
     if found.data is None:
         raise _failed(found.error)
-    document = document_of(found, wish.url)
-    asked = model_wish(body) if model.is_there else None
+    document = document_of(found, wanted.url)
+    asked = model_request(body) if model.is_there else None
     if asked is not None:
         document = await _read_by_model(model, document, asked)
     return Reply(value={"success": True, "data": document}, target=found.meta.job_id or "")
 
 
-async def _read_by_model(model: LanguageModel, document: dict[str, Any], wish: ModelWish) -> dict[str, Any]:
+async def _read_by_model(model: LanguageModel, document: dict[str, Any], wanted: ModelRequest) -> dict[str, Any]:
     """The document with its json: what the page states itself, and what the model reads where that is not enough."""
     stated: dict[str, Any] = document.get("json") or {}
-    if wish.prompt or not stated or None in stated.values():
+    if wanted.prompt or not stated or None in stated.values():
         text, url = document.get("markdown") or "", document["metadata"]["url"]
         try:
-            read = await model.values(text, url, wish.prompt, wish.schema)
+            read = await model.values(text, url, wanted.prompt, wanted.schema)
         except (ServiceFailed, NotConfigured) as error:
             raise ApiError(500, "MODEL_FAILED", str(error)) from error
-        stated = read if wish.prompt else read | {name: one for name, one in stated.items() if one is not None}
-    kept = document if wish.also_markdown else {name: one for name, one in document.items() if name != "markdown"}
+        stated = read if wanted.prompt else read | {name: one for name, one in stated.items() if one is not None}
+    kept = document if wanted.also_markdown else {name: one for name, one in document.items() if name != "markdown"}
     return {**kept, "json": stated}
 
 
@@ -151,7 +141,7 @@ async def map_pages(call: Call, *, plain: bool) -> Reply:
 async def crawl(call: Call, *, version: str) -> Reply:
     body = call.of(CrawlBody)
     shape = _shape(call, body.webhook, "crawl")
-    job = await begin_site_crawl(call.asked, site_wish_of(body))
+    job = await begin_site_crawl(call.asked, site_crawl_request(body))
     return await _begun(call, job, f"/{version}/{CRAWL}/{job.id}", body.webhook, shape)
 
 
@@ -161,14 +151,14 @@ async def batch(call: Call, *, version: str) -> Reply:
     shape = _shape(call, body.webhook, "batch_scrape")
     lenient = body.ignore_invalid_urls if body.ignore_invalid_urls is not None else version == "v2"
     good, bad = _sorted_out(call, body.urls, lenient)
-    wish = BatchWish(requests=[page_wish(body, url, id=url) for url in good])
+    wanted = BatchRequest(requests=[requested_page(body, url, id=url) for url in good])
     async with _once(call):
-        job = await begin_batch(call.asked, wish, most=MOST_ADDRESSES)
+        job = await begin_batch(call.asked, wanted, most=MOST_ADDRESSES)
     return await _begun(call, job, f"/{version}/{BATCH}/{job.id}", body.webhook, shape, invalidURLs=bad)
 
 
 def _sorted_out(call: Call, urls: list[str], lenient: bool) -> tuple[list[str], list[str]]:
-    """The addresses that can be asked for, and the others. Raises ApiError, BadWish."""
+    """The addresses that can be asked for, and the others. Raises ApiError, BadRequest."""
     if len(urls) > MOST_ADDRESSES:
         raise ApiError(422, "invalid", f"A batch has 1 to {MOST_ADDRESSES:,} pages, not {len(urls):,}. Split it.")
     good: dict[str, None] = {}
@@ -176,9 +166,9 @@ def _sorted_out(call: Call, urls: list[str], lenient: bool) -> tuple[list[str], 
     for url in urls:
         try:
             if len(url) > LONGEST_ADDRESS:
-                raise BadWish(f"An address may have {LONGEST_ADDRESS:,} characters, not {len(url):,}.")
+                raise BadRequest(f"An address may have {LONGEST_ADDRESS:,} characters, not {len(url):,}.")
             good[public_url(call.project.settings, url)] = None
-        except BadWish:
+        except BadRequest:
             if not lenient:
                 raise
             bad.append(url)
@@ -213,7 +203,7 @@ async def _begun(
     call: Call,
     job: Job,
     path: str,
-    webhook: str | WebhookWish | None,
+    webhook: str | Webhook | None,
     shape: FirecrawlShape | None,
     **more: list[str],
 ) -> Reply:
@@ -225,24 +215,24 @@ async def _begun(
     return Reply(value=value | ({"warning": " ".join(warnings)} if warnings else {}), target=job.id)
 
 
-def _shape(call: Call, webhook: str | WebhookWish | None, kind: str) -> FirecrawlShape | None:
-    """Raises ApiError, BadWish."""
+def _shape(call: Call, webhook: str | Webhook | None, kind: str) -> FirecrawlShape | None:
+    """Raises ApiError, BadRequest."""
     if webhook is None:
         return None
-    wish = WebhookWish(url=webhook) if isinstance(webhook, str) else webhook
-    public_url(call.project.settings, wish.url)
-    events = wish.events if wish.events is not None else list(FIRECRAWL_EVENTS)
+    wanted = Webhook(url=webhook) if isinstance(webhook, str) else webhook
+    public_url(call.project.settings, wanted.url)
+    events = wanted.events if wanted.events is not None else list(FIRECRAWL_EVENTS)
     for one in events:
         if one not in FIRECRAWL_EVENTS:
             hint = f"There is {', '.join(FIRECRAWL_EVENTS)}."
             raise ApiError(422, "invalid", f"The event {one[:50]!r} is not sent. {hint}")
-    headers = tuple((wish.headers or {}).items())
+    headers = tuple((wanted.headers or {}).items())
     for name, value in headers:
         plain = all(sign.isalnum() or sign in "-_" for sign in name) and name.isascii() and bool(name)
         ours = name.lower() in _OWN_HEADERS or name.lower().startswith(("webhook-", "x-firecrawl-"))
         if ours or not plain or not value.isprintable() or len(name) + len(value) > 2000:
             raise ApiError(422, "invalid", f"The header {name[:50]!r} of the webhook cannot be sent.")
-    metadata = wish.metadata or {}
+    metadata = wanted.metadata or {}
     if len(headers) > MOST_HEADERS or len(msgspec.json.encode(metadata)) > MOST_METADATA:
         raise ApiError(422, "invalid", f"A webhook has {MOST_HEADERS} headers, {MOST_METADATA:,} bytes of metadata.")
     return FirecrawlShape(kind=kind, events=tuple(dict.fromkeys(events)), headers=headers, metadata=metadata)

@@ -6,21 +6,12 @@ from typing import Any
 
 from ...errors import InvalidUrl
 from ...model.url import host_of, parse_url
+from ...project.api_jobs import NO_WORKER, begin_batch, is_served, job_for, public_url, wanted_pages
+from ...project.api_requests import BadRequest, BatchRequest, NoWorker
 from ...project.outside_services import NotConfigured, SearchHit, ServiceFailed, search
-from ...project.wire_jobs import (
-    NO_WORKER,
-    BadWish,
-    BatchWish,
-    NoWorker,
-    begin_batch,
-    is_served,
-    job_for,
-    public_url,
-    wanted_pages,
-)
 from ..answers import ApiError
 from ..endpoint import Call, Reply
-from .bodies import SearchBody, check, page_wish
+from .bodies import SearchBody, check, requested_page
 from .documents import document_of
 from .errors import not_done, refused
 
@@ -90,18 +81,18 @@ async def _add_documents(call: Call, body: SearchBody, rows: list[dict[str, Any]
     """Fetch the pages as a batch, and put what came of each beside its result; the id of the job. What did not come in
     time is left as it is."""
     assert body.scrape_options is not None
-    wishes = {}
+    pages = {}
     for row in rows:
         try:
             href = public_url(call.project.settings, row["url"])
-        except BadWish:
+        except BadRequest:
             continue  # a stranger has written it
-        wishes[href] = page_wish(body.scrape_options, href, id=row["url"])
-    if not wishes:
+        pages[href] = requested_page(body.scrape_options, href, id=row["url"])
+    if not pages:
         return ""
     if not await is_served(call.project):
         raise NoWorker(NO_WORKER)
-    job = await begin_batch(call.asked, BatchWish(requests=list(wishes.values())))
+    job = await begin_batch(call.asked, BatchRequest(requests=list(pages.values())))
     longest = call.project.settings.server.max_wait.total_seconds()
     seconds = min(body.timeout / 1000 if body.timeout is not None else SEARCH_SECONDS, longest)
     await call.pages.wait(job.id, seconds)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from ...model.job import Job
+from ...project.api_jobs import is_ended
 from ...project.attempts import hard_pages
 from ...project.figures import job_history
 from ...project.job_table import JobSort, JobWanted, begin_again, job_table, rows_of
@@ -16,7 +17,6 @@ from ...project.jobs import JobChange, cancel_job, pause_job, resume_job, view_o
 from ...project.keys import JOBS, SCRAPE
 from ...project.open import Project
 from ...project.status import job_status
-from ...project.wire_jobs import is_ended
 from ...units import many
 from ..answers import ApiError
 from .charts import Series

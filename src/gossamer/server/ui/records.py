@@ -13,6 +13,8 @@ from markupsafe import Markup
 from msgspec import Meta
 from starlette.responses import Response
 
+from ...project.api_views import LAST_NUMBER, record_lines, seen_history, seen_quality
+from ...project.api_views import record_table as csv_table
 from ...project.keys import JOBS, RECORDS
 from ...project.record_table import (
     MOST_SORTED,
@@ -24,8 +26,6 @@ from ...project.record_table import (
     story_of_record,
 )
 from ...project.records import QualityScore, RecordFilter
-from ...project.wire_views import LAST_NUMBER, record_lines, seen_history, seen_quality
-from ...project.wire_views import record_table as csv_table
 from ...units import parse_duration, visible
 from ..record_routes import LINES, TABLE, as_lines, streamed
 from .charts import Series, spark

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from ...errors import Misconfigured
+from ...project.api_schedules import ScheduleRequest, write_schedule
 from ...project.keys import ADMIN, JOBS
 from ...project.schedule_changes import (
     ScheduleEdit,
@@ -22,7 +23,6 @@ from ...project.schedule_changes import (
     written_trigger,
 )
 from ...project.schedules import ScheduleView, calendar, list_schedules, show_schedule
-from ...project.wire_schedules import ScheduleWish, write_schedule
 from ...units import many, seconds_of
 from .charts import hours, lane
 from .forms import read_into
@@ -128,7 +128,7 @@ async def run(visit: Visit) -> Done:
 async def add(visit: Visit) -> Done:
     form = visit.of(AddForm)
     when = written_trigger(form.trigger)
-    wish = {
+    wanted = {
         "name": form.name.strip(),
         "spider": form.spider.strip(),
         "every": when.every,
@@ -141,7 +141,7 @@ async def add(visit: Visit) -> Done:
         "budget": _count(form.budget, "budget"),
         "arguments": [line.strip() for line in form.arguments.splitlines() if line.strip()],
     }
-    added = await write_schedule(visit.project, read_into(ScheduleWish, wish))
+    added = await write_schedule(visit.project, read_into(ScheduleRequest, wanted))
     words = f"{added.name} runs {added.when}; {added.first_run}."
     return Done(words=" ".join([words, *added.warnings]), to=page_of(added.name), target=added.name)
 

@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from ...errors import Misconfigured
+from ...project.api_jobs import begin_crawl
+from ...project.api_requests import CrawlRequest
 from ...project.keys import JOBS, SCRAPE
 from ...project.playground import KINDS, Kind, fetch_to_try, try_selector
 from ...project.spiders import spiders_of, written_arguments
-from ...project.wire_jobs import CrawlWish, begin_crawl
 from ..answers import ApiError
 from .row_page import RowFilters, row_page
 from .templates import link
@@ -51,14 +52,14 @@ async def run(visit: Visit) -> Done:
     if not form.spider and not form.url:
         raise ApiError(422, "invalid", "Name a spider, or the address of a site.")
     words = [line.strip() for line in form.arguments.splitlines() if line.strip()]
-    wish = CrawlWish(
+    wanted = CrawlRequest(
         spider=form.spider or None,
         url=(form.url or None) if not form.spider else None,
         arguments=written_arguments(words) or None,
         limit=_number(form.limit, "limit", 1),
         depth=_number(form.depth, "depth", 0),
     )
-    job = await begin_crawl(visit.project, visit.caller, wish)
+    job = await begin_crawl(visit.project, visit.caller, wanted)
     return Done(words=f"{job.id} has begun.", to=f"/ui/jobs/{job.id}", target=job.id)
 
 

@@ -26,15 +26,15 @@ from starlette.types import Receive, Scope, Send
 from .. import __version__
 from ..errors import BackendUnavailable, GossamerError
 from ..project import service
+from ..project.api_views import encode, job_report, job_reports, seen_history
 from ..project.keys import LOCAL, RECORDS, SCOPES, Caller, note_write
 from ..project.open import Project
 from ..project.page_results import PageReader
-from ..project.wire_views import encode, job_report, job_reports, seen_history
 from ..settings import Settings
 from .answers import ApiError
 from .door import Door
 from .mcp_answers import Answer, Pieces, ToolFailed, cut
-from .mcp_tools import TOOLS, Agent, Tool, wish_of
+from .mcp_tools import TOOLS, Agent, Tool, arguments_of
 
 log = logging.getLogger("gossamer.server")
 NAMES = {tool.name: tool for tool in TOOLS}
@@ -137,9 +137,9 @@ async def called(agent: Agent, name: str, arguments: Mapping[str, Any] | None) -
     if tool is None or not tool.is_open_to(agent.caller):
         return _failed(f"There is no tool {name[:100]!r} for this key. tools/list names those that there are.")
     try:
-        wish = wish_of(tool, dict(arguments or {}))
-        answer = await tool.run(agent, wish)
-        value = cut(answer, *_piece_of(wish))
+        wanted = arguments_of(tool, dict(arguments or {}))
+        answer = await tool.run(agent, wanted)
+        value = cut(answer, *_piece_of(wanted))
     except (ToolFailed, ApiError) as error:
         return await _refused(agent, tool, str(error))
     except BackendUnavailable:
@@ -154,8 +154,8 @@ async def called(agent: Agent, name: str, arguments: Mapping[str, Any] | None) -
     return types.CallToolResult(content=_contents(answer, value), structured_content=value)
 
 
-def _piece_of(wish: object) -> tuple[int, int]:
-    piece = wish if isinstance(wish, Pieces) else Pieces()
+def _piece_of(wanted: object) -> tuple[int, int]:
+    piece = wanted if isinstance(wanted, Pieces) else Pieces()
     return piece.max_chars, piece.offset
 
 

@@ -21,6 +21,7 @@ from ..parse.site import SiteSpider
 from ..store.contract import LAST_NUMBER as LAST_NUMBER  # a part of what is said here
 from ..store.contract import RecordQuery as RecordQuery
 from ..store.export.text_formats import TableWriter, meta_of
+from .api_requests import BadRequest
 from .dead_letters import DeadLetterDetail, show_letters
 from .jobs import JobView, view_of, views_of
 from .keys import Caller, Sight
@@ -28,7 +29,6 @@ from .open import Project
 from .records import QualityScore, RecordFilter, RecordVersions, history, quality, query_of
 from .spiders import spiders_of
 from .story import ANOTHER_JOB, JobStory, Story, story_of
-from .wire_jobs import BadWish
 
 PIECE = 256 * 1024  # bytes that are sent at once
 UNFINISHED = ("queued", "running", "paused")  # statuses of jobs that have not ended
@@ -238,7 +238,7 @@ async def record_page(project: Project, caller: Caller, query: RecordQuery, *, l
 
 async def record_table(project: Project, caller: Caller, query: RecordQuery, *, most: int) -> AsyncIterator[bytes]:
     """The records as CSV. All are read before the first byte, because the columns are those of all of them; beyond a
-    few megabytes they wait on disk. Raises BadWish for more than `most` bytes, roughly."""
+    few megabytes they wait on disk. Raises BadRequest for more than `most` bytes, roughly."""
     weight, too_much = 0, "These are more records than server.max_stream allows. Ask by site, type or time."
     with SpooledTemporaryFile(max_size=PIECE) as file:
         writer = TableWriter(cast("Any", file))  # Any: a file that is bytes, whatever it is made of
@@ -246,13 +246,13 @@ async def record_table(project: Project, caller: Caller, query: RecordQuery, *, 
             async for record in seen_records(project, caller, query):
                 weight += weight_of(record.data)
                 if weight > most:
-                    raise BadWish(too_much)
+                    raise BadRequest(too_much)
                 writer.take(record)
             writer.finish()
         finally:
             writer.close()
         if file.tell() > most:
-            raise BadWish(too_much)
+            raise BadRequest(too_much)
         file.seek(0)
         while piece := file.read(PIECE):
             yield piece

@@ -1,6 +1,6 @@
 """Crawls of a part of a site that are begun over HTTP, and the pages that any job over HTTP has fetched so far.
 
-How it fails: BadWish, TooMuchAtOnce, BackendUnavailable; then no job was opened.
+How it fails: BadRequest, TooMuchAtOnce, BackendUnavailable; then no job was opened.
 """
 
 from __future__ import annotations
@@ -22,31 +22,22 @@ from ..parse.site import SITE_PART
 from ..schedule.sources import SiteSource, WantedPage
 from ..settings.effective import coverage_of, job_terms, slower_rate
 from ..store.contract import RecordQuery
+from .api_jobs import ASKED_FOR, Asked, check_pages_kept, checked_page, crawl_limit, open_owned, wanted_pages
+from .api_requests import BadRequest, RequestedPage
+from .api_views import weight_of
 from .open import Project
 from .page_results import PageOutcome, PageReader
 from .site_crawl import SiteCrawl, is_site_crawl, site_crawl_of
-from .wire_jobs import (
-    ASKED_FOR,
-    Asked,
-    BadWish,
-    PageWish,
-    check_pages_kept,
-    checked_page,
-    crawl_limit,
-    open_owned,
-    wanted_pages,
-)
-from .wire_views import weight_of
 
 AT_ONCE = 4  # pages that are read for one answer
 MOST_ERRORS = 1000  # of a job that are listed, of each kind
 LONGEST_TERMS = 20_000  # characters of what a job keeps
 
 
-class SiteWish(msgspec.Struct, frozen=True, kw_only=True):
+class SiteCrawlRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Pages of a site: which, how many, how far from the first one; `page` says what is wanted of each."""
 
-    page: PageWish
+    page: RequestedPage
     part: SitePart
     limit: int | None = None
     depth: int | None = None  # steps from the first page, and from what sitemaps list
@@ -62,34 +53,34 @@ class DocumentPage(msgspec.Struct, frozen=True, kw_only=True):
     next: int | None
 
 
-async def begin_site_crawl(asked: Asked, wish: SiteWish) -> Job:
-    """Open the job; the same crawl of the same key, while it runs, is one job. Raises BadWish, TooMuchAtOnce."""
+async def begin_site_crawl(asked: Asked, wanted: SiteCrawlRequest) -> Job:
+    """Open the job; the same crawl of the same key, while it runs, is one job. Raises BadRequest, TooMuchAtOnce."""
     settings = asked.project.settings
     check_pages_kept(settings)
-    if wish.page.carries:
-        raise BadWish(
+    if wanted.page.carries:
+        raise BadRequest(
             "A crawl sends no headers, cookies or bodies of yours and does no actions: what it fetches is recorded. "
             "Ask for single pages, or a batch."
         )
-    page = await checked_page(asked, wish.page)
+    page = await checked_page(asked, wanted.page)
     page = msgspec.structs.replace(page, request=msgspec.structs.replace(page.request, priority=None))
-    part = msgspec.structs.replace(wish.part, url=page.request.url)
+    part = msgspec.structs.replace(wanted.part, url=page.request.url)
     try:
         part.check()
     except BadPattern as error:
-        raise BadWish(str(error)) from error
-    crawl = SiteCrawl(part=part, page=page, follows=wish.links, rate=slower_rate(settings, None, wish.rate))
+        raise BadRequest(str(error)) from error
+    crawl = SiteCrawl(part=part, page=page, follows=wanted.links, rate=slower_rate(settings, None, wanted.rate))
     arguments: dict[str, Any] = msgspec.to_builtins(crawl)
     stored = stored_arguments(arguments)
     if len(stored) > LONGEST_TERMS:
-        raise BadWish(f"The terms of the crawl are longer than {LONGEST_TERMS:,} characters. Use fewer patterns.")
-    source = msgspec.json.encode(SiteSource(url=part.url, page=wish.links, sitemaps=wish.sitemaps)).decode()
+        raise BadRequest(f"The terms of the crawl are longer than {LONGEST_TERMS:,} characters. Use fewer patterns.")
+    source = msgspec.json.encode(SiteSource(url=part.url, page=wanted.links, sitemaps=wanted.sitemaps)).decode()
     spider = crawl.spider()
     usual = job_terms(settings, spider)
     terms = msgspec.structs.replace(
         usual,
-        limit=crawl_limit(settings, wish.limit),
-        depth=usual.depth if wish.depth is None else wish.depth,
+        limit=crawl_limit(settings, wanted.limit),
+        depth=usual.depth if wanted.depth is None else wanted.depth,
         owner=asked.caller.id,
         spider=SITE_PART,
         source=source,

@@ -1,6 +1,6 @@
 """Schedules that are written over HTTP: as `gossamer schedule add`, without what only the owner of the machine may say.
 
-No command, no file, no spider by its path; no private address. How it fails: BadWish, Misconfigured.
+No command, no file, no spider by its path; no private address. How it fails: BadRequest, Misconfigured.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from msgspec import Meta
 
 from ..errors import Misconfigured, SpiderNotFound
 from ..settings import ScheduleTable
+from .api_jobs import NAMES, check_catalogue_name, public_url
+from .api_requests import Address, BadRequest, Name
 from .open import Project
 from .schedule_changes import ScheduleAdded, add_schedule, new_schedule
-from .wire_jobs import NAMES, Address, BadWish, Name, check_catalogue_name, public_url
 
 Seconds = Annotated[float, Meta(gt=0, le=100 * 366 * 86400)]
 
 
-class ScheduleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A schedule, as in gossamer.toml. Exactly one of `every`, `cron` and `at` is needed; durations are seconds."""
 
     name: Name
@@ -52,59 +53,59 @@ class ScheduleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     replace: bool = False  # change the one of that name
 
 
-async def write_schedule(project: Project, wish: ScheduleWish) -> ScheduleAdded:
-    """Add a schedule, or replace one. Raises BadWish, Misconfigured."""
+async def write_schedule(project: Project, wanted: ScheduleRequest) -> ScheduleAdded:
+    """Add a schedule, or replace one. Raises BadRequest, Misconfigured."""
     settings = project.settings
-    if "/" in wish.name:
-        raise BadWish(f"{wish.name!r} has a slash, so no address would lead to it. Choose another name.")
-    addresses = [*(wish.urls or ()), *(one for one in (wish.sitemap, wish.feed) if one is not None)]
-    if "://" in wish.spider:
-        addresses.append(wish.spider)
+    if "/" in wanted.name:
+        raise BadRequest(f"{wanted.name!r} has a slash, so no address would lead to it. Choose another name.")
+    addresses = [*(wanted.urls or ()), *(one for one in (wanted.sitemap, wanted.feed) if one is not None)]
+    if "://" in wanted.spider:
+        addresses.append(wanted.spider)
     else:
-        check_catalogue_name(wish.spider)
+        check_catalogue_name(wanted.spider)
     if addresses and settings.fetch.allow_private:
         # Its runs are the project's own: they may go where the settings say, so a redirect could lead them inside.
-        raise BadWish("This project may visit private addresses: add schedules with addresses on the command line.")
+        raise BadRequest("This project may visit private addresses: add schedules with addresses on the command line.")
     for address in addresses:
         head, brace, _ = address.partition("{")
         if brace and head.count("/") < 3:
-            raise BadWish(f"{address}: braces may stand in the path of an address, not in its host.")
+            raise BadRequest(f"{address}: braces may stand in the path of an address, not in its host.")
         public_url(settings, address.replace("{", "").replace("}", ""))
     table = ScheduleTable(
-        spider=wish.spider,
-        every=wish.every,
-        cron=wish.cron,
-        at=wish.at,
-        zone=wish.zone,
-        windows=wish.windows,
-        overlap=wish.overlap,
-        urls=tuple(wish.urls) if wish.urls is not None else None,
-        sitemap=wish.sitemap,
-        feed=wish.feed,
-        only_changed=True if wish.only_changed else None,
-        max_urls=wish.max_urls,
-        kind=wish.kind,
-        priority=wish.priority,
-        min_age=_span(wish.min_age),
-        limit=wish.limit,
-        budget=wish.budget,
-        min_interval=_span(wish.min_interval),
-        max_interval=_span(wish.max_interval),
-        arguments=tuple(wish.arguments),
-        min_records=wish.min_records,
-        min_pages=wish.min_pages,
-        max_dead_share=wish.max_dead_share,
-        max_change=wish.max_change,
+        spider=wanted.spider,
+        every=wanted.every,
+        cron=wanted.cron,
+        at=wanted.at,
+        zone=wanted.zone,
+        windows=wanted.windows,
+        overlap=wanted.overlap,
+        urls=tuple(wanted.urls) if wanted.urls is not None else None,
+        sitemap=wanted.sitemap,
+        feed=wanted.feed,
+        only_changed=True if wanted.only_changed else None,
+        max_urls=wanted.max_urls,
+        kind=wanted.kind,
+        priority=wanted.priority,
+        min_age=_span(wanted.min_age),
+        limit=wanted.limit,
+        budget=wanted.budget,
+        min_interval=_span(wanted.min_interval),
+        max_interval=_span(wanted.max_interval),
+        arguments=tuple(wanted.arguments),
+        min_records=wanted.min_records,
+        min_pages=wanted.min_pages,
+        max_dead_share=wanted.max_dead_share,
+        max_change=wanted.max_change,
     )
     try:
-        new = await asyncio.to_thread(new_schedule, settings, wish.name, table)  # the spider's file is read
+        new = await asyncio.to_thread(new_schedule, settings, wanted.name, table)  # the spider's file is read
     except SpiderNotFound as error:  # which tells of the folders of this machine
-        raise BadWish(f"There is no spider or recipe {wish.spider!r} that loads. {NAMES}") from error
+        raise BadRequest(f"There is no spider or recipe {wanted.spider!r} that loads. {NAMES}") from error
     except Misconfigured:
         raise
     except Exception as error:  # a spider's own code may raise anything
-        raise BadWish(f"The spider {wish.spider!r} does not load.") from error
-    return await add_schedule(project, new, replace=wish.replace)
+        raise BadRequest(f"The spider {wanted.spider!r} does not load.") from error
+    return await add_schedule(project, new, replace=wanted.replace)
 
 
 def _span(seconds: float | None) -> timedelta | None:
