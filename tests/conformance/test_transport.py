@@ -131,6 +131,7 @@ async def test_a_chunked_body_is_put_together(opened: Opener) -> None:
         ("/empty", b"", ""),
         ("/empty-gzip", b"", ""),
         ("/binary-as-html", bytes(range(256)) * 16, ""),
+        ("/redirect-nowhere", PAGE, ""),
         ("/always-304", b"", ""),
     ],
 )
@@ -153,6 +154,12 @@ async def test_header_bytes_that_are_no_text_become_replacement_characters(opene
     async with opened() as transport:
         response = await get(transport, site.url("/header-bytes"))
     assert response.headers.get("x-odd") == "caf\ufffd é"
+
+
+async def test_the_target_of_a_redirect_keeps_bytes_that_are_no_utf_8(opened: Opener, site: HostileSite) -> None:
+    async with opened() as transport:
+        response = await get(transport, site.url("/moved-to-latin"))
+    assert response.headers.get("location") == "/caf%E9/é"
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------

@@ -43,17 +43,6 @@ def noise(size: int) -> bytes:
     return bytes(out[:size])
 
 
-@contextmanager
-def disk_ends_after(size: int) -> Iterator[None]:
-    """No file of this process may grow beyond `size`, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 async def test_a_segment_is_an_ordinary_zstd_file(tmp_path: Path) -> None:
     async with archive_in(tmp_path) as archive:
         refs = await archive.put([snap(b"<p>one"), snap(b"<p>two")])

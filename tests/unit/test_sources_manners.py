@@ -15,7 +15,7 @@ import pytest
 
 from gossamer.backends.open import open_state
 from gossamer.clock import ServerClock, SystemClock, VirtualClock
-from gossamer.crawl.seeding import Seeder
+from gossamer.crawl.seed_context import SeedContext
 from gossamer.project.wiring import open_source_files
 from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry, Validators, entries
 from gossamer.settings import Settings
@@ -210,8 +210,8 @@ class SlowState:
 async def test_a_request_comes_to_its_turn_however_slow_the_state_is(handshake: float, seconds: float) -> None:
     clock = VirtualClock()
     state = SlowState(clock, seconds)
-    seeder: Any = SimpleNamespace(_job="j-1", _context=SimpleNamespace(worker="w", clock=clock, state=state))
-    async with open_source_files(PACED, clock=clock, announce=partial(Seeder._take_turn, seeder)) as files:
+    context: Any = SimpleNamespace(worker="w", clock=clock, state=state)
+    async with open_source_files(PACED, clock=clock, announce=partial(SeedContext.take_turn, context, "j-1")) as files:
         for _ in range(3):  # robots.txt, an index, a sitemap
             gate = await passed(clock, files._before_send("a.test")(None), steps=10_000)
             clock.advance(handshake)
