@@ -39,6 +39,7 @@ from .addresses import AddressGuard, GuardedResolver
 from .body import BodyDecoder, layers_of, unpacked
 from .contract import BodyReceiver, Limits, Response, TransportRequest
 from .exits import addresses_of, authorization, check_target, guard_for, shown, unnamed
+from .header_bytes import storable
 from .http_connector import Connector, Leaving, PeerResponse, Request, SentOnce, leaving
 from .http_errors import is_stale, stale, translated, translated_on_exit
 from .http_get import MAX_HEADERS, METHODS, Answer, Getter
@@ -47,7 +48,6 @@ from .proxy_check import knock
 _WIRE_SLACK = 64 * 1024  # headers and checksums of a packed body that is just as long as the limit
 _SHORT_BODY = 128 * 1024  # bytes of a packed body that are not unpacked before all of them are there
 _BIG_BODY = 1024 * 1024  # bytes of a body that are not written in one go
-_NO_UTF8 = re.compile("[\udc80-\udcff]")  # how aiohttp gives a byte that is no UTF-8
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 
 
@@ -273,19 +273,7 @@ def _header_pairs(answer: PeerResponse | Answer, limit: int) -> tuple[tuple[str,
         raise BadResponse(f"The response headers are longer than the limit of {limit} bytes (fetch.max_header).")
     if text.isascii():
         return pairs
-    # aiohttp leaves lone surrogates for bytes that are no UTF-8; no store would take them.
-    # In the target of a redirect they are of another charset, and a browser asks for them by their percent codes.
-    return tuple(
-        (_clean(name), _clean(_percent_coded(value) if name.lower() == "location" else value)) for name, value in pairs
-    )
-
-
-def _percent_coded(value: str) -> str:
-    return _NO_UTF8.sub(lambda byte: f"%{ord(byte[0]) - 0xDC00:02X}", value)
-
-
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return storable(pairs)
 
 
 async def _read(

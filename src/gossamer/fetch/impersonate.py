@@ -44,6 +44,7 @@ from .body import BodyDecoder, layers_of
 from .browser.guard import MARK
 from .contract import Gate, Limits, Response, TransportRequest
 from .exits import is_literal, shown
+from .header_bytes import storable
 from .http_errors import stale
 from .impersonate_clients import MAX_CLIENTS, MAX_HEADERS, Client, Clients, library
 from .impersonate_errors import hung_up_on, translated
@@ -319,8 +320,9 @@ def _basic(login: str) -> str:
 
 
 def _pairs(headers: Any, limit: int) -> tuple[tuple[str, str], ...]:  # wreq.HeaderMap
-    # Bytes that are no UTF-8 become replacement characters, as in http.py.
-    pairs = tuple((bytes(name).decode("ascii"), bytes(value).decode("utf-8", "replace")) for name, value in headers)
+    pairs = storable(
+        (bytes(name).decode("ascii"), bytes(value).decode("utf-8", "surrogateescape")) for name, value in headers
+    )
     if len(pairs) > MAX_HEADERS or sum(len(name) + len(value) for name, value in pairs) > limit:
         raise BadResponse(
             f"The response headers are more than {MAX_HEADERS}, or longer than {limit} bytes (fetch.max_header)."
