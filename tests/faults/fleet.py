@@ -75,6 +75,15 @@ class WorkerProcess:
         return self._log.read_text(errors="replace")[-3000:]
 
 
+class NoSeeds:
+    """In place of a park, where the spider names its own site."""
+
+    certificate = None
+
+    def seeds(self) -> list[str]:
+        return []
+
+
 class FleetProject:
     """A folder with a gossamer.toml that names the fleet's addresses, and the park's spider."""
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.browser.conftest import chromium as chromium
-from tests.faults.fleet import FleetProject, WorkerProcess, poll_until, workers
+from tests.faults.fleet import FleetProject, NoSeeds, WorkerProcess, poll_until, workers
 from tests.patience import PATIENCE
 from tests.services.proxies import http_proxy
 from tests.services.valkey import running_valkey
@@ -161,15 +161,6 @@ CASES = {
 }
 
 
-class _Seeds:
-    """What FleetProject asks of a site."""
-
-    certificate = None
-
-    def seeds(self) -> list[str]:
-        return []
-
-
 @pytest.fixture(scope="module")
 def valkey():
     with running_valkey("--appendonly", "yes", "--appendfsync", "everysec") as server:
@@ -226,7 +217,7 @@ def test_every_site_is_had_whole_and_nothing_is_sent_twice(tmp_path, valkey, req
             urls = ", ".join(f'"http://127.0.0.1:{proxy.port}"' for proxy in proxies)
             settings += f"[proxies.dc]\nurls = [{urls}]\nallow_private = true\n"
         project = FleetProject(
-            tmp_path, _Seeds(), state=valkey.address(), records="sqlite:///records.db",
+            tmp_path, NoSeeds(), state=valkey.address(), records="sqlite:///records.db",
             spider=HEAD + case.spider, settings=settings, environment={"SITE": site.url("")},
         )  # fmt: skip
         project.set(GOSSAMER_SECRET_CLUB=PASSWORD)

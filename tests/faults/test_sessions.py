@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.faults.fleet import FleetProject, WorkerProcess, poll_until, wait_for_all, workers
+from tests.faults.fleet import FleetProject, NoSeeds, WorkerProcess, poll_until, wait_for_all, workers
 from tests.services.proxies import http_proxy
 from tests.services.valkey import running_valkey
 from tests.sites.club import PASSWORD, Club, club
@@ -44,15 +44,6 @@ class Park(Spider):
 SETTINGS = '[lease]\nmax_deliveries = 50\n[sessions]\nlogin_pause = "200ms"\n[retry]\nmax_attempts = 1'
 
 
-class _Seeds:
-    """What FleetProject asks of a site."""
-
-    certificate = None
-
-    def seeds(self) -> list[str]:
-        return []
-
-
 @pytest.fixture(scope="module")
 def valkey():
     with running_valkey("--appendonly", "yes", "--appendfsync", "everysec") as server:
@@ -62,7 +53,7 @@ def valkey():
 def fleet(folder, valkey, site: Club, **options) -> FleetProject:
     project = FleetProject(
         folder,
-        _Seeds(),
+        NoSeeds(),
         state=valkey.address(),
         records="sqlite:///records.db",
         spider=options.pop("spider", SPIDER),

@@ -20,7 +20,8 @@ from gossamer.server.firecrawl.documents import document_of
 from tests.sites import moving
 from tests.sites.running import park
 
-from .receiver import Receiver, receiving
+from .receiver import Receiver
+from .receiver import receiver as receiver
 from .serving import QUICK_LOOK, Served, serving, settings_of
 
 ALLOWED = ["site0.localhost", "receiver.localhost"]
@@ -37,12 +38,6 @@ async def delivering(door: Served) -> AsyncIterator[Deliverer]:
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-
-
-@pytest.fixture
-def receiver():
-    with receiving() as opened:
-        yield opened
 
 
 async def _listed(door: Served, **query: Any) -> list[dict[str, Any]]:

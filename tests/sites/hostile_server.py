@@ -13,10 +13,12 @@ import struct
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from .stream_server import stream_server
 
 PAGE = b"<!doctype html><html><head><title>Plain</title></head><body><p>Hello</p></body></html>"
 
@@ -137,34 +139,14 @@ async def hostile_site(
 ) -> AsyncIterator[HostileSite]:
     """Serve on a free port of 127.0.0.1 until left; then every connection is cut."""
     site = HostileSite(port=0, drip=drip, scheme="https" if tls else "http")
-    at_work: set[asyncio.Task[None]] = set()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        at_work.add(task)
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         site.connections += 1
-        try:
-            while await _answer_one(site, reader, writer):
-                pass
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
+        while await _answer_one(site, reader, writer):
             pass
-        finally:
-            at_work.discard(task)
-            writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    site.port = server.sockets[0].getsockname()[1]
-    try:
+    async with stream_server(converse, tls) as site.port:
         yield site
-    finally:
-        server.close()
-        for task in tuple(at_work):
-            task.cancel()
-        while at_work:
-            await asyncio.wait(tuple(at_work))
-        with suppress(asyncio.CancelledError):
-            await server.wait_closed()
 
 
 async def _answer_one(site: HostileSite, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:

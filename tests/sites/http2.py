@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .hostile_server import PAGE
+from .stream_server import stream_server
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
@@ -42,33 +43,13 @@ async def http2_site(certificate: Path, key: Path) -> AsyncIterator[Http2Site]:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     tls.set_alpn_protocols(["h2"])
-    at_work: set[asyncio.Task[None]] = set()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        at_work.add(task)
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         site.connections += 1
-        try:
-            await _converse(site, site.connections, reader, writer)
-        except (OSError, EOFError, asyncio.CancelledError):
-            pass
-        finally:
-            at_work.discard(task)
-            writer.close()
+        await _converse(site, site.connections, reader, writer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    site.port = server.sockets[0].getsockname()[1]
-    try:
+    async with stream_server(converse, tls) as site.port:
         yield site
-    finally:
-        server.close()
-        for task in tuple(at_work):
-            task.cancel()
-        while at_work:
-            await asyncio.wait(tuple(at_work))
-        with suppress(asyncio.CancelledError):
-            await server.wait_closed()
 
 
 async def _converse(site: Http2Site, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

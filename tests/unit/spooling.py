@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
+
+import pytest
 
 from gossamer.backends.folder.archive import FolderArchive
-from gossamer.backends.sqlite.records import SqliteRecords
+from gossamer.backends.sqlite.records import SqliteRecords, open_sqlite_records
+from gossamer.clock import SystemClock
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.events import Event, Spooled
 from gossamer.model.page import Headers, Snapshot
@@ -117,3 +121,19 @@ class Ears:
 
 def all_stored(event: Event) -> bool:
     return isinstance(event, Spooled) and event.bytes == 0
+
+
+@pytest.fixture
+async def sqlite(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
+    async with open_sqlite_records(tmp_path / "records.db", SystemClock()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(sqlite: SqliteRecords) -> Fickle:
+    return Fickle(sqlite)
+
+
+@pytest.fixture
+def ears() -> Ears:
+    return Ears()

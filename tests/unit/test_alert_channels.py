@@ -26,7 +26,8 @@ from gossamer.project.callbacks import secret_view
 from gossamer.project.open import open_project
 from gossamer.settings import load
 from gossamer.settings.alert_tables import ChannelTable
-from tests.server.receiver import Receiver, receiving
+from tests.server.receiver import Receiver
+from tests.server.receiver import receiver as receiver
 from tests.services.mail import mailing
 from tests.services.proxies import vouched_for
 
@@ -50,12 +51,6 @@ async def sent(folder: Path, channel: dict[str, Any], *notices: Notice, environ:
     async with open_project(load(start=folder, environ=environ or {}), to_look=True) as project:
         channels = Channels(project)
         return [await channels.send(one) for one in notices], (await secret_view(project, OWNER)).secret
-
-
-@pytest.fixture
-def receiver():
-    with receiving() as opened:
-        yield opened
 
 
 async def test_a_webhook_is_signed_with_the_secret_of_the_project(tmp_path: Path, receiver: Receiver):

@@ -16,17 +16,12 @@ from gossamer.project.open import open_project
 from gossamer.schedule.contract import AlertStep
 from gossamer.schedule.leadership import TERM
 from gossamer.store.contract import SpoolNote
-from tests.server.receiver import Receiver, receiving
+from tests.server.receiver import Receiver
+from tests.server.receiver import receiver as receiver
 
 from .watched import MINUTE, Watched, watched
 
 QUICK = '[alerts.spool]\nfor = "0s"\nkeep_for = "1m"\n'  # the alert that these tests use
-
-
-@pytest.fixture
-def receiver():
-    with receiving() as opened:
-        yield opened
 
 
 @pytest.fixture

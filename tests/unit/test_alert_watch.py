@@ -25,18 +25,13 @@ from gossamer.routing.contract import Bound
 from gossamer.routing.proxies.contract import ExitReport, RestTerms
 from gossamer.store.contract import SpoolNote
 from tests.conformance.stores import result, tried
-from tests.server.receiver import Receiver, receiving
+from tests.server.receiver import Receiver
+from tests.server.receiver import receiver as receiver
 
 from .watched import MINUTE, Watched, watched
 
 HOUR, DAY = 3600.0, 86400.0
 Act = Callable[[Watched], Awaitable[None]]
-
-
-@pytest.fixture
-def receiver():
-    with receiving() as opened:
-        yield opened
 
 
 @pytest.fixture

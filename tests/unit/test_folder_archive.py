@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-import resource
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,6 +16,8 @@ from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, Misconfigured, Permanent
 from gossamer.model.page import Headers, Snapshot
 from gossamer.store import page_format
+
+from .spooling import disk_ends_after
 
 NOW = 1_800_000_000.0  # 2027-01-15
 

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from gossamer.backends.mongo.records import MongoRecords, open_mongo_records
-from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable
 from gossamer.model.record import ItemSchema, PageResult, Tally
 from gossamer.store.contract import RecordQuery, Records, Retirement, VisitQuery
 
 from ..conformance.stores import NOW, all_of, book, result, tried, visit
-from ..services.mongo import prefix_of
 from ..services.mongo_server import MongoServer
-
-CLOCK = VirtualClock(NOW + 10_000)
-LISTING = "https://shop.example/list"
-
-
-@pytest.fixture
-def prefix(tmp_path: Path) -> str:
-    return prefix_of(tmp_path)
-
-
-@pytest.fixture
-async def store(lone_mongo: MongoServer, prefix: str) -> AsyncIterator[MongoRecords]:
-    async with open_mongo_records(lone_mongo.address(), CLOCK, prefix=prefix) as opened:
-        yield opened
-
+from .test_mongo_records import CLOCK, LISTING
+from .test_mongo_records import prefix as prefix
+from .test_mongo_records import store as store
 
 # -- batches that are cut short ------------------------------------------------------------------------------------
 

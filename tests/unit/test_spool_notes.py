@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gossamer.backends.sqlite.records import SqliteRecords, open_sqlite_records
 from gossamer.clock import Clock, SystemClock, VirtualClock
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.events import Trouble
@@ -27,6 +26,9 @@ from tests.patience import PATIENCE
 from ..conformance.frontiers import sqlite_lab
 from ..conformance.stores import NOW
 from .spooling import Ears, Fickle, all_stored, visit
+from .spooling import ears as ears
+from .spooling import sqlite as sqlite
+from .spooling import store as store
 
 
 class Book:
@@ -52,22 +54,6 @@ class Book:
 async def book(tmp_path: Path) -> AsyncIterator[Book]:
     async with sqlite_lab(tmp_path) as lab:
         yield Book(lab.spools)
-
-
-@pytest.fixture
-async def sqlite(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
-    async with open_sqlite_records(tmp_path / "records.db", SystemClock()) as opened:
-        yield opened
-
-
-@pytest.fixture
-def store(sqlite: SqliteRecords) -> Fickle:
-    return Fickle(sqlite)
-
-
-@pytest.fixture
-def ears() -> Ears:
-    return Ears()
 
 
 def sink_in(folder: Path, store: Fickle, book: Book, ears: Ears, clock: Clock | None = None) -> Sink:

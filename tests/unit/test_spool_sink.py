@@ -28,28 +28,15 @@ from tests.patience import PATIENCE
 
 from ..conformance.stores import book, result, tried
 from .spooling import Ears, Fickle, FickleArchive, all_stored, disk_ends_after, snap, visit
-
-
-@pytest.fixture
-async def sqlite(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
-    async with open_sqlite_records(tmp_path / "records.db", SystemClock()) as opened:
-        yield opened
-
-
-@pytest.fixture
-def store(sqlite: SqliteRecords) -> Fickle:
-    return Fickle(sqlite)
+from .spooling import ears as ears
+from .spooling import sqlite as sqlite
+from .spooling import store as store
 
 
 @pytest.fixture
 async def archive(tmp_path: Path) -> AsyncIterator[FickleArchive]:
     async with FolderArchive(tmp_path / "archive", level=1, writer="w", durable=False) as opened:
         yield FickleArchive(opened)
-
-
-@pytest.fixture
-def ears() -> Ears:
-    return Ears()
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def rotated(known: Iterable[CallbackSecret], now: float) -> tuple[CallbackSecret
 
 
 def pause_after(tries: int, chance: float, asked: timedelta | None = None) -> timedelta | None:
-    """How long to wait after so many tries that failed; None: it is given up. `asked` is what the receiver said, which
+    """How long to wait after `tries` that failed; None: it is given up. `asked` is what the receiver said, which
     is heeded up to the longest pause; `chance` is between 0 and 1."""
     if tries > len(PAUSES):
         return None

@@ -68,7 +68,7 @@ def attach(
 ) -> Attached:
     """Give the app the tasks of the project in `folder`, and Beat their entries. Raises Misconfigured.
 
-    `slices` says for each lane how many slices Beat asks for `every` so many seconds: {"http": 4, "browser": 1}; the
+    `slices` says for each lane how many slices Beat asks for, `every` that many seconds: {"http": 4, "browser": 1}; the
     lane "all" serves every route. A slice lasts for `seconds`; messages that nobody took by the next round expire.
     `on_finished` is the signature of a task that is sent once for every job that ends, with what is known of the job.
     """

@@ -51,7 +51,7 @@ def _is_html(page: Page) -> bool:
 
 
 def web_page(page: Page, links: int) -> WebPage:
-    """The record of a page that has so many links."""
+    """The record of a page with that number of links."""
     if not _is_html(page):
         return WebPage(url=page.url, status=page.status, content_type=page.content_type)
     article, about = page.article(), page.metadata()

@@ -23,7 +23,7 @@ from .page_results import PageOutcome, PageReader
 PAGE = "page"
 MOST_OPEN = 20  # messages about pages of one job that are not over
 MOST_BODY = 1024 * 1024  # bytes; a longer page is told without its content
-LOOKS_SHARE = 5  # a pause is so many times as long as the look before it
+LOOKS_SHARE = 5  # a pause is this many times as long as the look before it
 
 Document = Callable[[PageOutcome, str], dict[str, Any]]  # a page as clients of Firecrawl read it
 

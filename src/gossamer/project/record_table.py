@@ -54,8 +54,8 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
 class RecordTable(msgspec.Struct, frozen=True, kw_only=True):
     """A page of records. `total` is None for a caller who does not see all; `next` is given as `after`.
 
-    `sorted_of`: the page is the beginning of so many records, sorted by a column, and there are others that were not
-    looked at. None: it is not, or those are all."""
+    `sorted_of`: how many records, the newest, were sorted by a column where there are more; None: all of them, or none
+    were sorted."""
 
     columns: list[str]
     rows: list[RecordRow]

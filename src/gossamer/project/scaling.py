@@ -225,7 +225,7 @@ def strength(cards: Iterable[WorkerCard]) -> float | None:
 
 
 def workers_wanted(full_workers: float, *, any_work: bool, share: float = TARGET) -> int:
-    """How many workers do the work of so many that use all of their strength, if each uses that share of its own. None
+    """How many workers do the work of `full_workers` that are busy all the time, if each is busy for `share` of it; 0
     without any work."""
     return min(MOST_WORKERS, max(1, ceil(round(full_workers / share, 6)))) if any_work else 0
 
@@ -252,7 +252,7 @@ def bounds_of(text: str) -> Bounds:
 class Look(msgspec.Struct, frozen=True):
     at: float  # seconds, on a monotonic clock
     wanted: int
-    enough: int  # so many would have strength to spare
+    enough: int  # this many workers would have capacity to spare
 
 
 def look_at(found: Scaling, at: float, bounds: Bounds) -> Look:

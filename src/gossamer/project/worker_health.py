@@ -47,7 +47,7 @@ class HealthAddress(msgspec.Struct, frozen=True):
     port: int
 
     def moved(self, by: int) -> str:
-        """The address of the next worker but so many, as it is typed."""
+        """The address of the worker that many places further, as it is typed."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port + by}"
 

@@ -180,7 +180,7 @@ def _decided(progress: ScheduleProgress, **changes: float | str | None) -> Sched
 
 
 def budget_of(per_day: int, *, due: float, now: float, since: float | None, following: float | None) -> int:
-    """How many fetches the run of the tick `due` may spend, of so many for each day; 0 when it is too early for one.
+    """How many fetches the run of the tick `due` may spend, of `per_day`; 0 when it is too early for one.
 
     It is the share of the time since the run before it, which was for the moment `since`. When that is later than `due`
     (somebody began a run by hand), nothing is left. For a first run it is the time to the tick that follows, and a day

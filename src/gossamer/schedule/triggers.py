@@ -62,7 +62,7 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 class Every(msgspec.Struct, frozen=True, tag="every"):
-    """Due at `first`, and then each time that so many seconds have passed. It does not drift."""
+    """Due at `first`, and then every `seconds`. It does not drift."""
 
     seconds: float
 

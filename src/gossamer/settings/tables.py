@@ -21,8 +21,8 @@ class Browser(msgspec.Struct, frozen=True, kw_only=True):
     executable: str = ""  # empty: Chromium of the system, else Playwright's own
     browsers: int = 1
     contexts: int = 4  # pages at once in each browser
-    recycle_pages: int = 200  # a browser is replaced after so many pages
-    recycle_memory: Size = Size(1024**3)  # or when its processes hold so much; at half as much again it is ended
+    recycle_pages: int = 200  # a browser is replaced after this many pages
+    recycle_memory: Size = Size(1024**3)  # or when its processes hold this much; at half as much again it is ended
     page_memory: Size = Size(768 * 1024**2)  # a page that holds more is ended
     page_timeout: timedelta = timedelta(seconds=45)
     settle: timedelta = timedelta(milliseconds=500)  # how long the network must be quiet
@@ -311,7 +311,7 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     """Checks of what is stored. A spider's own `min_quality` goes before `minimum`."""
 
     minimum: float | None = None  # share of faultless items below which nothing is stored any more
-    window: int = 50  # of the last so many items
+    window: int = 50  # the last items that count
     usual: float | None = 0.95  # a field that is filled this often must not be empty
     price_jump: float | None = 5.0  # times the price before, or a part of it
     price_ceiling: float | None = 10_000_000.0

@@ -18,7 +18,7 @@ from ..model.events import EventSink, Trouble
 from .contract import Archive
 
 LOOK = timedelta(minutes=1)  # between two listings
-SPARING = 100  # and so many times as long as a listing takes
+SPARING = 100  # and this many times as long as a listing takes
 
 
 class ArchiveQuota:

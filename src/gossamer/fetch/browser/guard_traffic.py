@@ -108,8 +108,8 @@ class Pass:
         self._troubles.pop(_key(authority), None)
 
     def place_at(self, host: str, *, tunnel: bool) -> AbstractAsyncContextManager[None]:
-        """Entered by a request or tunnel of a page to the site of `host`: so many are under way at once, whatever names
-        of it they use."""
+        """Entered by a request or tunnel of a page to the site of `host`: a limited number is under way at once,
+        whatever names of it they use."""
         if self._home is None:
             return nullcontext()
         places = asyncio.Semaphore(TUNNELS_AT_ONCE if tunnel else AT_ONCE)

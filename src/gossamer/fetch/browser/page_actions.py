@@ -140,7 +140,7 @@ class Traffic:
         return bool(self._under_way)
 
     async def ended(self, part: str, since: int) -> None:
-        """Wait until a request has ended whose address holds `part`, and that ended after so many others."""
+        """Wait until a request has ended whose address holds `part`; the first `since` that ended do not count."""
         while not any(part in url for url in self.done[since:]):  # noqa: ASYNC110  # time is asked for
             await asyncio.sleep(_LOOK)
 

@@ -4,7 +4,7 @@ It takes a POST to `.../NAME.SECRET`, where both were made for one batch and tol
 body on. Everything else is turned away: no such batch 404 (before a byte of the body is read), another verb 405, too
 long 413, too slow 408, no sense 400. Nothing that was sent is echoed, and no address is logged.
 
-The port may be open to the world, so nobody can fill it: there are at most so many connections, more are closed at
+The port may be open to the world, so nobody can fill it: the number of connections is limited, more are closed at
 once. Each carries one request, whose head and body must be there within a time of their own.
 """
 

@@ -28,7 +28,7 @@ from .errors import NO_JOB
 
 log = logging.getLogger("gossamer.server")
 LOOK = 1.0  # seconds between two looks at what was fetched; more where a look takes long
-LOOKS_SHARE = 5  # a pause is so many times as long as the look before it
+LOOKS_SHARE = 5  # a pause is this many times as long as the look before it
 LONGEST = 3600.0  # seconds; then the client connects again
 NORMAL, NOT_THERE, NO_KEY = 1000, 1008, 3000
 
