@@ -57,7 +57,7 @@ class Managed(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int = 100
     callback_url: str = ""  # where the vendor reaches us: https://me.example/hook
     callback_listen: str = ""  # where we listen for that: 0.0.0.0:8099
-    callback_wait: timedelta = timedelta(minutes=1)  # without a callback for so long, the batch is polled
+    callback_wait: timedelta = timedelta(minutes=1)  # without a callback for this long, the batch is polled
     max_answer: Size = Size(64 * 1024 * 1024)  # of a batch; longer ones are refused
 
     # How it is asked
@@ -275,7 +275,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sessions(msgspec.Struct, frozen=True, kw_only=True):
-    keep: timedelta = timedelta(days=30)  # a session that was not used for so long is forgotten
+    keep: timedelta = timedelta(days=30)  # a session that was not used for this long is forgotten
     login_timeout: timedelta = timedelta(minutes=2)
     login_tries: int = 3  # in a row that may fail; then pages are given up
     login_pause: timedelta = timedelta(seconds=5)  # after a failed login; doubles
@@ -343,7 +343,7 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     """[scaling]: how `gossamer up --autoscale` changes the number of workers."""
 
     look: timedelta = timedelta(seconds=5)  # between two looks at what can be fetched
-    calm: timedelta = timedelta(minutes=2)  # for so long fewer workers must have been enough
+    calm: timedelta = timedelta(minutes=2)  # how long fewer workers must have been enough
 
 
 class CeleryTable(msgspec.Struct, frozen=True, kw_only=True):
