@@ -39,7 +39,7 @@ VERSION_FIELDS = ("number", "version", "last_changed", "job", "source", "gone_si
 Sightings = dict[tuple[str, int], int]  # job and record -> the version it saw; 0: not known, or not kept
 
 
-class _Wish(msgspec.Struct, frozen=True):
+class _Incoming(msgspec.Struct, frozen=True):
     """A record that a result brings."""
 
     position: int
@@ -49,7 +49,7 @@ class _Wish(msgspec.Struct, frozen=True):
 
 
 class _Plan(msgspec.Struct):
-    """What a wave does to one record. Mutable: it follows the wishes that it takes."""
+    """What a wave does to one record. Mutable: it follows the records that it takes."""
 
     identity: bytes
     before: Held | None
@@ -77,24 +77,24 @@ class RecordBatch:
     async def store(self, results: Sequence[PageResult], number: dict[bytes, int], stale: frozenset[int]) -> list[int]:
         """Store all records; return how many of each result were new or changed. `number` is that of each page."""
         counts = [0] * len(results)
-        waiting: dict[bytes, deque[_Wish]] = {}
+        waiting: dict[bytes, deque[_Incoming]] = {}
         for position, result in enumerate(results):
             for record in last_of_each(result.records):
-                wish = _Wish(position, record, number[result.attempt.fingerprint], position in stale)
-                waiting.setdefault(identity_of(record.type, record.site, record.key), deque()).append(wish)
+                incoming = _Incoming(position, record, number[result.attempt.fingerprint], position in stale)
+                waiting.setdefault(identity_of(record.type, record.site, record.key), deque()).append(incoming)
         waves = MAX_TRIES + max(map(len, waiting.values()), default=0)
         for _ in range(waves):
             if not waiting:
                 return counts
             held = await self._look_up(list(waiting))
-            plans = [self._plan(identity, held.get(identity), wishes) for identity, wishes in waiting.items()]
+            plans = [self._plan(identity, held.get(identity), arrived) for identity, arrived in waiting.items()]
             for plan in await self._carry_out(plans):
                 for position in plan.news:
                     counts[position] += 1
-                wishes = waiting[plan.identity]
+                arrived = waiting[plan.identity]
                 for _ in range(plan.taken):
-                    wishes.popleft()
-                if not wishes:
+                    arrived.popleft()
+                if not arrived:
                     del waiting[plan.identity]
         if waiting:
             raise BackendUnavailable(
@@ -109,19 +109,19 @@ class RecordBatch:
                 found[one["_id"]] = held_of(one)
         return found
 
-    def _plan(self, identity: bytes, before: Held | None, wishes: Iterable[_Wish]) -> _Plan:
+    def _plan(self, identity: bytes, before: Held | None, arrived: Iterable[_Incoming]) -> _Plan:
         plan = _Plan(identity, before, copy_of(before))
-        for wish in wishes:
-            record = wish.record
+        for incoming in arrived:
+            record = incoming.record
             verdict, held = receive(
-                copy_of(plan.held), record, wish.page, now=self._now, min_age=self._min_age, stale=wish.stale
+                copy_of(plan.held), record, incoming.page, now=self._now, min_age=self._min_age, stale=incoming.stale
             )
             news = verdict is Verdict.NEW or verdict is Verdict.CHANGED
             if news and plan.record is not None:
                 break  # the next wave's
             if news:
                 plan.record = record
-                plan.news.append(wish.position)
+                plan.news.append(incoming.position)
             if verdict is not Verdict.LATE:
                 plan.checked_by = record.job
             plan.held = held

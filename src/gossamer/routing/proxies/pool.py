@@ -1,6 +1,6 @@
 """One pool as this process knows it: its exits, their health as last heard, and the choice among them. No book here.
 
-`ListedPool` has its exits by name, `GatewayPool` one address with a session for each wish. Reading their sources may
+`ListedPool` has its exits by name, `GatewayPool` one address with a session for each request. Reading their sources may
 raise Misconfigured. When a source has changed it is read again; while it cannot be read, what was read before counts.
 """
 
@@ -33,7 +33,7 @@ GATEWAY_PATIENCE = 20
 MAX_SESSIONS = 50_000  # lasting sessions in memory; the one that was in use longest ago is forgotten first
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class ExitRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a page needs. `tried` are exits that it used in vain; `session` is a key that its spider chose."""
 
     site: str
@@ -53,7 +53,7 @@ class Found(msgspec.Struct, frozen=True):
 class Pool(Protocol):
     terms: RestTerms
 
-    def take(self, wish: Wish, now: float) -> Found | AllRest: ...
+    def take(self, wanted: ExitRequest, now: float) -> Found | AllRest: ...
 
     def learn(self, rows: Iterable[ExitHealth], now: float, *, whole: bool) -> None:
         """The book says so: about some exits, or about all that were ever used."""
@@ -102,17 +102,17 @@ class ListedPool:
     def exits(self) -> list[Exit]:
         return list(self._exits.values())
 
-    def take(self, wish: Wish, now: float) -> Found | AllRest:
+    def take(self, wanted: ExitRequest, now: float) -> Found | AllRest:
         choice: Choice | AllRest
-        if wish.session is not None:
+        if wanted.session is not None:
             # One identity for all pages that name the key: only a rest, or the caller's own word, changes it.
             stay = (self._stay or USUAL_STAY).total_seconds()
-            choice = keep(f"key/{wish.session}", self._standings, now, stay, wish.avoid)
+            choice = keep(f"key/{wanted.session}", self._standings, now, stay, wanted.avoid)
         elif self._stay is not None:
-            avoid = wish.avoid | wish.tried
-            choice = keep(f"site/{wish.site}", self._standings, now, self._stay.total_seconds(), avoid)
+            avoid = wanted.avoid | wanted.tried
+            choice = keep(f"site/{wanted.site}", self._standings, now, self._stay.total_seconds(), avoid)
         else:
-            choice = self._rotation.next(now, wish.avoid | wish.tried)
+            choice = self._rotation.next(now, wanted.avoid | wanted.tried)
         return choice if isinstance(choice, AllRest) else Found(self._exits[choice.name], choice.again)
 
     def learn(self, rows: Iterable[ExitHealth], now: float, *, whole: bool) -> None:
@@ -193,14 +193,14 @@ class GatewayPool:
         """An exit with a session of its own."""
         return self._gateway.exit(fresh_id(), None)
 
-    def take(self, wish: Wish, now: float) -> Found | AllRest:
+    def take(self, wanted: ExitRequest, now: float) -> Found | AllRest:
         if self._health.rest_until > now:
             return AllRest(self._health.rest_until)
-        if wish.session is not None:
-            return Found(self._last(f"key/{wish.session}", wish, wish.avoid, now))
+        if wanted.session is not None:
+            return Found(self._last(f"key/{wanted.session}", wanted, wanted.avoid, now))
         if self._gateway.session == SITE:
-            return Found(self._last(f"site/{wish.site}", wish, wish.avoid | wish.tried, now))
-        return Found(self._gateway.exit(fresh_id(), wish.country))
+            return Found(self._last(f"site/{wanted.site}", wanted, wanted.avoid | wanted.tried, now))
+        return Found(self._gateway.exit(fresh_id(), wanted.country))
 
     def learn(self, rows: Iterable[ExitHealth], now: float, *, whole: bool) -> None:
         own = next((row for row in rows if row.name == self._health.name), None)
@@ -239,12 +239,12 @@ class GatewayPool:
         for row in rows:
             self.renewed(row.session, row.generation)
 
-    def _last(self, session: str, wish: Wish, avoid: Collection[str], now: float) -> Exit:
+    def _last(self, session: str, wanted: ExitRequest, avoid: Collection[str], now: float) -> Exit:
         generation = self._generations.get(session, 0)
         span = int(now // self._span) if self._span else 0
         tried = [name.rpartition("#")[2] for name in avoid]
         found = self._gateway.exit(
-            another_id(self._project, self._name, session, generation, span, tried), wish.country
+            another_id(self._project, self._name, session, generation, span, tried), wanted.country
         )
         self._lasting[found.name] = (session, generation)
         _use(self._lasting, found.name)

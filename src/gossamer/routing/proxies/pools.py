@@ -31,7 +31,7 @@ from ...settings import ProxyPool
 from .contract import ExitBook, ExitReport
 from .health import MAX_WORDS
 from .outbox import Outbox
-from .pool import GatewayPool, ListedPool, Wish, open_pool
+from .pool import ExitRequest, GatewayPool, ListedPool, open_pool
 from .rotation import AllRest
 
 TELL_EVERY = timedelta(milliseconds=500)
@@ -118,9 +118,9 @@ class Pools:
         tried = self._tried.get(fingerprint, frozenset())
         if attempt:
             tried |= frozenset(await self._book.used(fingerprint))
-        wish = Wish(site=site, country=country, session=session, tried=tried, avoid=frozenset(avoid))
+        wanted = ExitRequest(site=site, country=country, session=session, tried=tried, avoid=frozenset(avoid))
         now = self._clock.now()
-        found = opened.take(wish, now)
+        found = opened.take(wanted, now)
         if isinstance(found, AllRest):
             wait = timedelta(seconds=max(0.0, found.until - now))
             exits = "The gateway" if isinstance(opened, GatewayPool) else f"All {opened.size} exits"
