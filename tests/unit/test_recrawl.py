@@ -7,7 +7,7 @@ import random
 
 import pytest
 from bench.recrawl import Adaptive, Best, Planned, crawl, proportional
-from bench.recrawl_price import DAY, eased, fetches_per_day, freshness, interval_for, price_for, purse
+from bench.recrawl_price import DAY, eased, freshness, interval_for, price_for, purse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +44,6 @@ def test_the_price_takes_the_budget(share, bounds):
     rates = long_tailed(5000)
     price = price_for(rates, share * len(rates), bounds)
     assert spent(rates, price, bounds) == pytest.approx(share * len(rates), rel=0.02)
-    assert fetches_per_day(rates, price, bounds) == pytest.approx(share * len(rates), rel=0.02)
 
 
 @given(rates_of_pages, prices)

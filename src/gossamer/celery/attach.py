@@ -149,7 +149,7 @@ def _tasks(app: Celery, terms: CeleryTerms, finished: tuple[Message, ...]) -> At
         return load(start=Path(terms.folder))
 
     def work(seconds: float = terms.seconds, lanes: list[str] | None = None) -> dict[str, Any]:
-        """Work on the running jobs for so long; by the routes of these lanes alone, if any are named."""
+        """Work on the running jobs for `seconds`; by the routes of these lanes alone, if any are named."""
         known = settings()
         serves = served_routes(known, ",".join(lanes)) if lanes else None
         lasts = timedelta(seconds=min(max(seconds, 1), 3600))
