@@ -20,7 +20,7 @@ ALL = (
     ("bench.recrawl",),
     ("bench.schedulers",),
     ("bench.pace",),
-    ("bench.door",),
+    ("bench.api",),
     ("bench.autoscale",),
     ("bench.backup",),
 )

@@ -1,4 +1,4 @@
-"""`python -m bench.door_kills`: 500 batches with callbacks, while servers, workers and schedulers are killed at random.
+"""`python -m bench.api_kills`: 500 batches with callbacks, while servers, workers and schedulers are killed at random.
 
 `gossamer up` on the laptop default or on Valkey and PostgreSQL. For two minutes one of its children after the other
 gets SIGKILL; the supervisor starts it again. Clients repeat what was lost, as `gossamer.client` does.
@@ -26,7 +26,7 @@ from tests.server.receiver import Delivery, receiving
 
 from gossamer.client import Client, JobResult, ServerError
 
-from .door import Door, door
+from .api import Served, served
 
 T = TypeVar("T")
 CLIENTS = 8
@@ -61,7 +61,7 @@ def patiently(ask: Callable[[], T]) -> T:
             time.sleep(0.2)
 
 
-def play(at: Door, batches: int, pages: int, seconds: float, chance: random.Random) -> Story:
+def play(at: Served, batches: int, pages: int, seconds: float, chance: random.Random) -> Story:
     """Ask for the batches from several threads, while children are killed for that time; wait for all."""
     story, lock, began = Story(), threading.Lock(), time.monotonic()
     numbers = iter(range(batches))
@@ -138,7 +138,7 @@ def faults_of(story: Story, batches: int, pages: int) -> list[str]:
 
 
 def trial(on: str, batches: int, pages: int, seconds: float, seed: int) -> bool:
-    with door(on, pages=batches * pages + 1, hosts=1, latency_ms=20, keys=1) as at:
+    with served(on, pages=batches * pages + 1, hosts=1, latency_ms=20, keys=1) as at:
         story = play(at, batches, pages, seconds, random.Random(seed))
         hits = Counter(hit.path for hit in at.site.hits())
     broken = faults_of(story, batches, pages)

@@ -1,4 +1,4 @@
-"""`python -m bench.door`: 200 clients at the HTTP API, with a crawl beside them.
+"""`python -m bench.api`: 200 clients at the HTTP API, with a crawl beside them.
 
 `gossamer up` on the laptop default, and on Valkey and PostgreSQL, started here on free ports. Each client asks, waits
 for half a second to a second and a half, and asks again: pages of a quick site, jobs, pages of records, lists, figures.
@@ -65,7 +65,7 @@ burst = 1
 
 
 @dataclass
-class Door:
+class Served:
     """A project with `gossamer up`, a site and keys."""
 
     project: CommandProject
@@ -89,9 +89,9 @@ class Door:
 
 
 @contextmanager
-def door(on: str, *, pages: int, hosts: int = 3, latency_ms: int = 0, keys: int = KEYS) -> Iterator[Door]:
+def served(on: str, *, pages: int, hosts: int = 3, latency_ms: int = 0, keys: int = KEYS) -> Iterator[Served]:
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="door-")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="api-")))
         site = stack.enter_context(park(pages=pages, hosts=hosts, latency_ms=latency_ms))
         addresses = ""
         if on == "fleet":
@@ -99,7 +99,7 @@ def door(on: str, *, pages: int, hosts: int = 3, latency_ms: int = 0, keys: int 
             postgres = PostgresServer()
             stack.callback(postgres.close)
             postgres.start()
-            name = f"door-{uuid4().hex[:12]}"
+            name = f"api-{uuid4().hex[:12]}"
             addresses = f'project = "{name}"\nstate = "{valkey.address()}"\nrecords = "{postgres.address()}"\n'
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
@@ -113,7 +113,7 @@ def door(on: str, *, pages: int, hosts: int = 3, latency_ms: int = 0, keys: int 
             for n in range(keys)
         ]
         up = project.run("up", "--quiet", "--workers", str(WORKERS))
-        opened = Door(project, up, site, port, [one["key"] for one in made])
+        opened = Served(project, up, site, port, [one["key"] for one in made])
         until(lambda: _is_ready(port), up)
         yield opened
         up.signal(15)
@@ -163,7 +163,7 @@ class Answers:
     jobs: list[str] = field(default_factory=list)
 
 
-async def client(at: Door, key: str, answers: Answers, until_: float, chance: random.Random, pages: int) -> None:
+async def client(at: Served, key: str, answers: Answers, until_: float, chance: random.Random, pages: int) -> None:
     jobs: list[str] = []
     async with aiohttp.ClientSession(at.url, headers={"x-api-key": key}) as http:
         await asyncio.sleep(chance.random())
@@ -205,7 +205,7 @@ async def _ask(
     return json.loads(content) if kind == "scrape async" and status == 202 else None
 
 
-async def load(at: Door, clients: int, seconds: float, pages: int) -> Answers:
+async def load(at: Served, clients: int, seconds: float, pages: int) -> Answers:
     answers, ends = Answers(), time.monotonic() + seconds
     async with asyncio.TaskGroup() as group:
         for number in range(clients):
@@ -224,7 +224,7 @@ def speed(site: Park, since: float, until_: float) -> float:
 
 
 def trial(on: str, clients: int, seconds: float, pages: int) -> bool:
-    with door(on, pages=pages) as at:
+    with served(on, pages=pages) as at:
         at.project.run("crawl", "park", "--quiet", "--limit", "100000")  # ends with the project
         until(lambda: len(at.site.hits(host=2)) > 20, at.up)
         began = time.monotonic()
@@ -285,7 +285,7 @@ def trial(on: str, clients: int, seconds: float, pages: int) -> bool:
 
 def prices(on: str, jobs: int, pages: int, times: int = 300) -> None:
     """What a call of each kind costs the server: CPU milliseconds, with that many jobs and pages in the project."""
-    with door(on, pages=pages) as at:
+    with served(on, pages=pages) as at:
         kept = at.project.run("crawl", "park", "--quiet", "--limit", str(jobs))
         answers = Answers()
         asyncio.run(_fill(at, answers, jobs, pages))
@@ -308,7 +308,7 @@ def prices(on: str, jobs: int, pages: int, times: int = 300) -> None:
     print(table(["call", "CPU ms", "calls for a CPU second", "not 200"], rows))
 
 
-async def _fill(at: Door, answers: Answers, jobs: int, pages: int) -> None:
+async def _fill(at: Served, answers: Answers, jobs: int, pages: int) -> None:
     """Scrape that many pages, each a job of its own, and wait for the last."""
     async with aiohttp.ClientSession(at.url, headers={"x-api-key": at.keys[0]}) as http:
         for number in range(jobs):
@@ -323,7 +323,7 @@ async def _fill(at: Door, answers: Answers, jobs: int, pages: int) -> None:
             await asyncio.sleep(0.5)
 
 
-async def _repeat(at: Door, answers: Answers, kind: str, path: str, times: int) -> None:
+async def _repeat(at: Served, answers: Answers, kind: str, path: str, times: int) -> None:
     async with aiohttp.ClientSession(at.url, headers={"x-api-key": at.keys[0]}) as http:
         for _ in range(times // 10):
             await asyncio.gather(*(_ask(http, answers, kind, "GET", path) for _ in range(10)))
