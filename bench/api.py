@@ -31,8 +31,8 @@ from uuid import uuid4
 
 import aiohttp
 from tests.faults.commands import Command, CommandProject, children_of, until
-from tests.services.postgres import PostgresServer
-from tests.services.valkey import running_valkey
+from tests.services.postgres import running_postgres
+from tests.services.valkey import DURABLE, running_valkey
 from tests.sites.running import Park, park
 
 from .table import table
@@ -95,10 +95,8 @@ def served(on: str, *, pages: int, hosts: int = 3, latency_ms: int = 0, keys: in
         site = stack.enter_context(park(pages=pages, hosts=hosts, latency_ms=latency_ms))
         addresses = ""
         if on == "fleet":
-            valkey = stack.enter_context(running_valkey("--appendonly", "yes", "--appendfsync", "everysec"))
-            postgres = PostgresServer()
-            stack.callback(postgres.close)
-            postgres.start()
+            valkey = stack.enter_context(running_valkey(*DURABLE))
+            postgres = stack.enter_context(running_postgres())
             name = f"api-{uuid4().hex[:12]}"
             addresses = f'project = "{name}"\nstate = "{valkey.address()}"\nrecords = "{postgres.address()}"\n'
         with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -25,8 +25,8 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from tests.faults.commands import CommandProject, until
-from tests.services.postgres import PostgresServer
-from tests.services.valkey import running_valkey
+from tests.services.postgres import running_postgres
+from tests.services.valkey import DURABLE, running_valkey
 from tests.sites.running import Park, park
 
 from .table import table
@@ -141,10 +141,8 @@ def trial(on: str, records: int) -> list[str]:
 
 
 def _servers(stack: ExitStack) -> str:
-    valkey = stack.enter_context(running_valkey("--appendonly", "yes", "--appendfsync", "everysec"))
-    postgres = PostgresServer()
-    stack.callback(postgres.close)
-    postgres.start()
+    valkey = stack.enter_context(running_valkey(*DURABLE))
+    postgres = stack.enter_context(running_postgres())
     return f'project = "NAME"\nstate = "{valkey.address()}"\nrecords = "{postgres.address()}?schema=NAME"\n'
 
 

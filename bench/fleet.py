@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.seaweed import ACCESS_KEY, SECRET_KEY, Seaweed, running_seaweed
-from tests.services.valkey import ValkeyServer, running_valkey
+from tests.services.valkey import DURABLE, ValkeyServer, running_valkey
 
 from . import site
 from .crawlers import GOSSAMER_TOML, PEER_PYTHON, Command, Gossamer, gossamer, install_peers, peer_version
@@ -65,11 +65,9 @@ class Cost:
 @contextmanager
 def services() -> Iterator[Services]:
     with ExitStack() as stack:
-        valkey = stack.enter_context(running_valkey("--appendonly", "yes", "--appendfsync", "everysec"))
+        valkey = stack.enter_context(running_valkey(*DURABLE))
         s3 = stack.enter_context(running_seaweed())
-        postgres = PostgresServer()
-        stack.callback(postgres.close)
-        postgres.start()
+        postgres = stack.enter_context(running_postgres())
         yield Services(valkey, postgres, s3)
 
 

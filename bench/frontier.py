@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from tests.services.valkey import ValkeyServer, running_valkey
+from tests.services.valkey import DURABLE, ValkeyServer, running_valkey
 
 from gossamer.backends.state import State
 from gossamer.frontier.contract import JobTerms
@@ -72,7 +72,7 @@ async def open_sqlite(folder: Path) -> AsyncIterator[Backend]:
 @asynccontextmanager
 async def open_valkey(folder: Path) -> AsyncIterator[Backend]:
     # Rewriting the log in the background would be counted here or not, as it happens.
-    options = ("--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0")
+    options = (*DURABLE, "--auto-aof-rewrite-percentage", "0")
     with running_valkey(*options) as server:
         address = f'project = "bench"\nstate = "{server.address()}"\n'
         (folder / "gossamer.toml").write_text(address + UNLIMITED, encoding="utf-8")

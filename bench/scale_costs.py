@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from tests.services.seaweed import ACCESS_KEY, SECRET_KEY
+from tests.services.valkey import DURABLE, running_valkey
 
 from gossamer.backends.redis.state import open_redis_state
 from gossamer.clock import ServerClock, SystemClock
@@ -29,7 +30,7 @@ from gossamer.settings import load
 
 from .crawlers import GOSSAMER_TOML
 from .fleet import Services, crawl, services
-from .frontier import _used_memory, known_bytes, running_valkey
+from .frontier import _used_memory, known_bytes
 from .measure import Reaper
 from .server import cpu_of, started
 
@@ -39,7 +40,7 @@ BATCH = 64  # tasks that are leased, and settled, at once
 LINKS = 3  # new links of a page in the mixed run
 SITES = 400
 IN_FLIGHT = 448  # pages of a worker, as the played day needs: the more, the larger are batches, and the cheaper a page
-OPTIONS = ("--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0")
+OPTIONS = (*DURABLE, "--auto-aof-rewrite-percentage", "0")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from tests.faults.commands import Command, CommandProject, until
-from tests.services.valkey import running_valkey
+from tests.services.valkey import DURABLE, running_valkey
 from tests.sites.hostile_server import Call, HostileSite, Reply, hostile_site, whole
 from tests.sites.sitemaps import urlset
 
@@ -318,7 +318,7 @@ def storm(on: str, chance: random.Random) -> Iterator[Storm]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-schedulers-")))
         state = ""
         if on == "valkey":
-            server = stack.enter_context(running_valkey("--appendonly", "yes", "--appendfsync", "everysec"))
+            server = stack.enter_context(running_valkey(*DURABLE))
             state = f'state = "{server.address()}"\nproject = "storm-{uuid4().hex[:8]}"\n'
         blowing = Storm(folder, state, site, chance)
         stack.callback(blowing.close)

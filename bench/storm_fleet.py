@@ -21,9 +21,9 @@ from uuid import uuid4
 from tests.faults.commands import children_of
 from tests.faults.fleet import FleetProject, WorkerProcess
 from tests.services.cable import Cable, cable_to
-from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.seaweed import ACCESS_KEY, SECRET_KEY, running_seaweed
-from tests.services.valkey import ValkeyServer, running_valkey
+from tests.services.valkey import DURABLE, ValkeyServer, running_valkey
 from tests.sites.running import Park, park
 
 WORKERS = 4
@@ -88,12 +88,10 @@ class Fleet:
 @contextmanager
 def fleet(pages: int) -> Iterator[Fleet]:
     with ExitStack() as stack:
-        valkey = stack.enter_context(running_valkey("--appendonly", "yes", "--appendfsync", "everysec"))
+        valkey = stack.enter_context(running_valkey(*DURABLE))
         s3 = stack.enter_context(running_seaweed())
         cable = stack.enter_context(cable_to(int(s3.endpoint.rpartition(":")[2])))
-        postgres = PostgresServer()
-        stack.callback(postgres.close)
-        postgres.start()
+        postgres = stack.enter_context(running_postgres())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="storm-")))
         os.environ.update(AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY)
         archive = s3.address("storm").replace(s3.endpoint, f"http://127.0.0.1:{cable.port}")

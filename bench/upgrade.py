@@ -26,8 +26,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from tests.faults.commands import Command, CommandProject, until
-from tests.services.postgres import PostgresServer
-from tests.services.valkey import running_valkey
+from tests.services.postgres import running_postgres
+from tests.services.valkey import DURABLE, running_valkey
 from tests.sites.running import Park, park
 
 from gossamer.model.job import COUNTERS, Job, JobCounts
@@ -47,10 +47,8 @@ def project_on(on: str, site: Park) -> Iterator[CommandProject]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="upgrade-")))
         addresses = ""
         if on == "fleet":
-            valkey = stack.enter_context(running_valkey("--appendonly", "yes", "--appendfsync", "everysec"))
-            postgres = PostgresServer()
-            stack.callback(postgres.close)
-            postgres.start()
+            valkey = stack.enter_context(running_valkey(*DURABLE))
+            postgres = stack.enter_context(running_postgres())
             name = f"upgrade-{uuid4().hex[:12]}"
             addresses = f'project = "{name}"\nstate = "{valkey.address()}"\nrecords = "{postgres.address()}"\n'
         project = CommandProject(folder / "p", [], f'{addresses}[politeness]\nrate = "{RATE:g}/s"\nburst = 1\n')

@@ -25,9 +25,9 @@ from gossamer.store.contract import RecordQuery
 from tests.faults import crashing
 from tests.faults.crawlers import PATIENT, SPIDER
 from tests.patience import PATIENCE
-from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.seaweed import ACCESS_KEY, SECRET_KEY, Seaweed
-from tests.services.valkey import ValkeyServer, running_valkey
+from tests.services.valkey import DURABLE, ValkeyServer, running_valkey
 from tests.sites.running import ROOT, Park
 
 POLL = 0.02
@@ -243,8 +243,6 @@ class Services:
 def own_services(s3: Seaweed) -> Iterator[Services]:
     """A Valkey and a PostgreSQL that a test may kill."""
     with ExitStack() as stack:
-        valkey = stack.enter_context(running_valkey("--appendonly", "yes", "--appendfsync", "everysec"))
-        postgres = PostgresServer()
-        stack.callback(postgres.close)
-        postgres.start()
+        valkey = stack.enter_context(running_valkey(*DURABLE))
+        postgres = stack.enter_context(running_postgres())
         yield Services(valkey, postgres, s3)

@@ -29,7 +29,7 @@ from gossamer.fetch.browser.chromium import find_executable
 from tests.faults.fleet import FleetProject, WorkerProcess, workers
 from tests.patience import PATIENCE
 from tests.services.stamped_proxy import StampedProxy, stamped_proxy
-from tests.services.valkey import running_valkey
+from tests.services.valkey import DURABLE, running_valkey
 from tests.sites.running import Hit, Park, park
 
 TOLERANCE = 0.005  # seconds
@@ -184,7 +184,7 @@ def _project(row: Row, folder: Path, site: Park, pages: int, proxy: StampedProxy
     with ExitStack() as stack:
         state = "sqlite:///gossamer-data/state.db"
         if row.valkey:
-            server = stack.enter_context(running_valkey("--appendonly", "yes", "--appendfsync", "everysec"))
+            server = stack.enter_context(running_valkey(*DURABLE))
             state = server.address()
         settings = "[store]\nkeep_pages = false\n"
         if row.kills or row.stops:

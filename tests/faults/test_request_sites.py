@@ -20,7 +20,7 @@ from tests.browser.conftest import chromium as chromium
 from tests.faults.fleet import FleetProject, NoSeeds, WorkerProcess, poll_until, workers
 from tests.patience import PATIENCE
 from tests.services.proxies import http_proxy
-from tests.services.valkey import running_valkey
+from tests.services.valkey import DURABLE, running_valkey
 from tests.sites.club import PASSWORD, Club, club
 from tests.sites.desk import Desk
 
@@ -163,7 +163,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def valkey():
-    with running_valkey("--appendonly", "yes", "--appendfsync", "everysec") as server:
+    with running_valkey(*DURABLE) as server:
         yield server
 
 

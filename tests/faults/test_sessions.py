@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.fleet import FleetProject, NoSeeds, WorkerProcess, poll_until, wait_for_all, workers
 from tests.services.proxies import http_proxy
-from tests.services.valkey import running_valkey
+from tests.services.valkey import DURABLE, running_valkey
 from tests.sites.club import PASSWORD, Club, club
 
 pytestmark = pytest.mark.long
@@ -46,7 +46,7 @@ SETTINGS = '[lease]\nmax_deliveries = 50\n[sessions]\nlogin_pause = "200ms"\n[re
 
 @pytest.fixture(scope="module")
 def valkey():
-    with running_valkey("--appendonly", "yes", "--appendfsync", "everysec") as server:
+    with running_valkey(*DURABLE) as server:
         yield server
 
 

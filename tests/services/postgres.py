@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
@@ -174,6 +175,16 @@ def shared_postgres() -> PostgresServer:
     return server
 
 
+@contextmanager
+def running_postgres() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
 def schema_of(folder: Path) -> str:
     """A schema for each folder: what a test keeps apart by folders is apart in the shared server, too."""
     return f"test_{blake2b(str(folder).encode(), digest_size=8).hexdigest()}"
@@ -202,10 +213,8 @@ def postgres() -> Iterator[PostgresServer]:
 def lone_postgres() -> Iterator[PostgresServer]:
     """A server for one test, which may stop, kill and start it."""
     require_postgres()
-    server = PostgresServer()
-    server.start()
-    yield server
-    server.close()
+    with running_postgres() as server:
+        yield server
 
 
 def _program(name: str) -> str:

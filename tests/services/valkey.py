@@ -28,6 +28,7 @@ PR_SET_PDEATHSIG = 1
 SLOTS = 16384
 CLUSTER_BUS = 10_000  # nodes of a cluster talk to each other this far above their port
 PASSWORD = "s3cret-pa55"
+DURABLE = ("--appendonly", "yes", "--appendfsync", "everysec")  # as a fleet has its state
 
 
 class ValkeyServer:
