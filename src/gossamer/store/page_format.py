@@ -40,9 +40,9 @@ class PagePacker:
         return self._wrap(content) if packed else self._pack(content)
 
 
-def content_of(snapshot: Snapshot, packed: bytes = b"") -> bytes:
-    """The page before it is compressed, its body as gzip where that is given."""
-    head = {
+def head_of(snapshot: Snapshot) -> dict[str, Any]:
+    """What is known of every page beside its body."""
+    return {
         "url": snapshot.url,
         "requested_url": snapshot.requested_url,
         "status": snapshot.status,
@@ -52,8 +52,13 @@ def content_of(snapshot: Snapshot, packed: bytes = b"") -> bytes:
         "kind": snapshot.kind,
         "job": snapshot.job,
         "data": snapshot.data,
-        "length": len(snapshot.body),
     }
+
+
+def content_of(snapshot: Snapshot, packed: bytes = b"") -> bytes:
+    """The page before it is compressed, its body as gzip where that is given."""
+    head = head_of(snapshot)
+    head["length"] = len(snapshot.body)
     body = packed or snapshot.body
     if packed:
         head["packed"] = GZIP

@@ -26,7 +26,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha1
 from http import HTTPStatus
-from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -37,6 +36,7 @@ from ..model.record import PageFacts
 from ..units import within_calendar
 from .contract import Archive
 from .export.destination import ByteStream, Destination, export_error
+from .page_format import head_of
 
 VERSION = "WARC/1.1"
 CONFORMS = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
@@ -166,20 +166,7 @@ def _http_head(snapshot: Snapshot) -> bytes:
 
 
 def _ours(snapshot: Snapshot, facts: PageFacts) -> bytes:
-    fields: dict[str, Any] = {
-        "url": snapshot.url,
-        "requested_url": snapshot.requested_url,
-        "status": snapshot.status,
-        "headers": snapshot.headers.pairs,
-        "fetched_at": snapshot.fetched_at,
-        "cut": snapshot.cut,
-        "kind": snapshot.kind,
-        "job": snapshot.job,
-        "data": snapshot.data,
-        "depth": snapshot.depth,
-        "spider": facts.spider,
-        "failure": facts.failure,
-    }
+    fields = head_of(snapshot) | {"depth": snapshot.depth, "spider": facts.spider, "failure": facts.failure}
     return json.dumps(fields).encode()  # halves of characters as escapes
 
 
