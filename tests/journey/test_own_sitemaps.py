@@ -87,3 +87,25 @@ async def test_a_sitemap_that_is_named_and_broken_is_no_trouble(tmp_path):
         left, _ = await visit(site, answers, tmp_path)
         assert [record.url for record in left.records] == [site.url("/")]
         assert (left.report.counts.dead, left.heard.of(Trouble)) == (0, [])
+
+
+async def test_sitemaps_and_pages_of_one_process_ask_for_robots_txt_once(tmp_path):
+    async with api_site() as site:
+        robots = f"User-agent: *\nDisallow: /shut\nSitemap: {site.url('/a.xml')}\n".encode()
+        answers = {
+            "/robots.txt": (200, {}, robots),
+            "/a.xml": (200, XML, listing(site, "/only", "/shut")),
+            **{path: page("/linked", "/shut") for path in ("/", "/only", "/linked")},
+        }
+        left, asked = await visit(site, answers, tmp_path / "named")
+        assert asked == {"/robots.txt": 1, "/a.xml": 1, "/": 1, "/only": 1, "/linked": 1}
+        assert left.report.counts.dead == 0
+
+        # also where there is none, and where its rules do not count
+        site.log.clear()
+        del answers["/robots.txt"]
+        _, asked = await visit(site, answers, tmp_path / "none")
+        assert asked["/robots.txt"] == 1
+        site.log.clear()
+        _, asked = await visit(site, answers, tmp_path / "ignored", politeness__robots=False)
+        assert asked["/robots.txt"] == 1

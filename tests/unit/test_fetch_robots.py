@@ -24,7 +24,7 @@ from gossamer.fetch.cookies import CookieJar
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.http_errors import no_file_left
 from gossamer.fetch.open_route import OpenRoute
-from gossamer.fetch.robots import FRESH, UNREACHABLE, MemoryShelf, Robots, RobotsEntry
+from gossamer.fetch.robots import FRESH, RECENT, UNREACHABLE, MemoryShelf, OriginTurns, Robots, RobotsEntry
 from gossamer.fetch.robots_rules import (
     MAX_RULES,
     MAX_STARS,
@@ -227,10 +227,13 @@ class Stage:
         self.route = OpenRoute(transport=transport, robots_transport=transport, jar=CookieJar(self.clock))
         self.robots = self.fresh_robots()
 
-    def fresh_robots(self, max_origins: int = 2048, max_weight: int = 32 << 20) -> Robots:
+    def fresh_robots(
+        self, max_origins: int = 2048, max_weight: int = 32 << 20, turns: OriginTurns | None = None
+    ) -> Robots:
         return Robots(
             self.shelf,
             self.clock,
+            turns=turns,
             user_agent="Gossamer/0.1",
             limits=LIMITS,
             max_crawl_delay=DELAY,
@@ -283,6 +286,45 @@ async def test_many_at_once_ask_once() -> None:
     async with a_stage() as stage:
         await asyncio.gather(*(stage.rules(f"/{i}") for i in range(50)))
         assert stage.asked == 1
+
+
+async def test_jobs_and_sources_of_a_process_ask_once_at_the_same_moment() -> None:
+    async with a_stage() as stage:
+        stage.site.answer_robots(200, "User-agent: *\nDisallow: /secret\nSitemap: /map.xml\n")
+        turns, url = OriginTurns(), stage.site.url("/secret")
+        of_jobs = [stage.fresh_robots(turns=turns).rules_for(url, stage.gate, stage.route) for _ in range(5)]
+        entry, *rules = await asyncio.gather(
+            stage.fresh_robots(turns=turns).answer_of(url, stage.gate, stage.route), *of_jobs
+        )
+        assert stage.asked == 1
+        assert "map.xml" in entry.text
+        assert not any(one.allowed(url) for one in rules)
+
+        # sitemaps are looked up in a new answer much sooner than rules are asked for again
+        stage.clock.advance(RECENT.total_seconds() + 1)
+        await stage.fresh_robots().rules_for(url, stage.gate, stage.route)
+        assert stage.asked == 1
+        await stage.fresh_robots().answer_of(url, stage.gate, stage.route)
+        assert stage.asked == 2
+
+
+async def test_nobody_waits_for_ever_for_the_answer_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.fetch.robots.PATIENCE", timedelta(milliseconds=1))
+    async with a_stage() as stage:
+        turns, stuck = OriginTurns(), asyncio.Event()
+
+        async def never(asked: object = None) -> None:
+            stuck.set()
+            await asyncio.Event().wait()
+
+        waits = stage.fresh_robots(turns=turns).rules_for(stage.site.url("/a"), never, stage.route)
+        first = asyncio.ensure_future(waits)
+        await stuck.wait()
+        await stage.fresh_robots(turns=turns).rules_for(stage.site.url("/a"), stage.gate, stage.route)
+        assert stage.asked == 1
+        first.cancel()
+        await asyncio.wait([first])
+        assert not turns._open
 
 
 async def test_whoever_gives_up_leaves_the_turn_to_the_next() -> None:

@@ -98,8 +98,10 @@ async def test_robots_txt_leads_to_the_sitemaps_that_it_names() -> None:
         scene.site.show("/b.xml", "https://shop.example/2\n")
         found = await scene.urls("/robots.txt")
         assert found == [scene.site.url("/1"), "https://shop.example/2"]
+    async with a_scene() as scene:
         scene.site.answer_robots(200, "User-agent: *\nDisallow:\n")
         assert "names no sitemap. Give the address of the sitemap itself." in await scene.failure("/robots.txt")
+    async with a_scene() as scene:
         scene.site.answer_robots(404)
         assert "answered 404" in await scene.failure("/robots.txt")
 

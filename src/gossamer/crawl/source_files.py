@@ -32,7 +32,7 @@ from ..fetch.robots import BeforeSend, Robots
 from ..frontier.retry import GiveUp, decide, failure_of
 from ..model.page import Headers, Snapshot
 from ..model.route import MANAGED
-from ..model.url import origin_of, site_of
+from ..model.url import origin_of, site_of, user_in
 from ..parse.feeds import parse_feed
 from ..parse.page import Page
 from ..parse.sitemaps import ChildSitemap, SitemapEntry, SitemapReader
@@ -126,7 +126,13 @@ class SourceFiles:
 
     async def _attempt(self, url: str, to: BinaryIO, max_bytes: int, known: Validators) -> SourceDownload:
         outcome = await fetch_unqueued(
-            PageRequest(url=url, etag=known.etag, last_modified=known.last_modified, headers=_ACCEPT),
+            PageRequest(
+                url=url,
+                etag=known.etag,
+                last_modified=known.last_modified,
+                headers=_ACCEPT,
+                robots_answer=_is_robots(url) and user_in(url) is None,  # with a login it may be another one
+            ),
             fetcher=lambda at: self._fetcher(at, max_bytes),
             router=self._router,
             before_send=self._before_send,
@@ -174,7 +180,7 @@ class SourceFiles:
                 f"Pages of {site_of(url)} come by the managed API of route {route.name}, which brings no sitemaps and "
                 "feeds. Make a list of its URLs with `file` or `command`."
             )
-        asks = urlsplit(url).path != "/robots.txt"  # whose rules do not hold for itself
+        asks = not _is_robots(url) or user_in(url) is None
         found = self._fetchers.get((max_bytes, asks))
         if found is None:
             robots = self._robots if asks else None
@@ -243,6 +249,10 @@ class SourceReading:
 
     def report(self, words: str) -> None:
         self._report(words)
+
+
+def _is_robots(url: str) -> bool:
+    return urlsplit(url).path == "/robots.txt"
 
 
 def sitemap_batches(file: BinaryIO, url: str, *, max_bytes: int, now: float) -> Iterator[SourceBatch]:

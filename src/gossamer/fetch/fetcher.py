@@ -26,6 +26,7 @@ import msgspec
 from .. import trace
 from ..clock import Clock
 from ..errors import BadResponse, ExtensionFailed, FetchRefused, InvalidUrl, RedirectLoop, Transient
+from ..model.page import Headers
 from ..model.payload import SAFE_METHODS, BadPayload, check_header
 from ..model.url import origin_of, parse_url, site_of, without_user
 from .body import ACCEPT_ENCODING
@@ -33,7 +34,7 @@ from .contract import BodyReceiver, Gate, Limits, Response
 from .cookies import CookieJar
 from .logins import Logins
 from .open_route import OpenRoute, Pairs
-from .robots import BeforeSend, Robots
+from .robots import BeforeSend, Robots, RobotsEntry
 from .robots_rules import RobotsRules
 
 Watch = Callable[[Gate | None], Gate]
@@ -74,6 +75,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     timeout: timedelta | None = None  # in place of that of the settings, for each request
     into: FileReceiver | None = None
     limits: Limits | None = None
+    robots_answer: bool = False  # it is a robots.txt, and the answer that its rules were read from will do
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +181,8 @@ class Fetcher:
 
         Raises FetchFailed or FetchRefused; RedirectLoop for a chain that comes back or is too long.
         """
+        if request.robots_answer and self._robots is not None:
+            return _of_entry(request.url, await self._robots.answer_of(request.url, before_send, route))
         jar = route.jar
         url, method = request.url, request.method
         limits = request.limits or self._limits
@@ -383,6 +387,12 @@ def towards(request: PageRequest, outcome: Redirected) -> PageRequest:
         cookies=request.cookies if stays else (),
         auth=request.auth if stays else None,
     )
+
+
+def _of_entry(url: str, entry: RobotsEntry) -> Fetched:
+    """An answer for robots.txt that may have come earlier."""
+    response = Response(url=url, status=entry.status, headers=Headers(), body=entry.text.encode("utf-8", "replace"))
+    return Fetched(response=response, fetched_at=entry.fetched_at)
 
 
 def _within(limits: Limits, timeout: timedelta) -> Limits:

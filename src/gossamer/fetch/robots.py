@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Protocol
@@ -50,11 +50,13 @@ class BeforeSend(Protocol):
 
 
 FRESH = timedelta(hours=24)
+RECENT = timedelta(minutes=10)  # an answer in which the sitemaps of a site may be looked up
 UNREACHABLE = timedelta(minutes=2)
 # A host that is not there is found out anew by every try of a page, as it would be without robots.txt; only those who
 # ask at the same moment share the answer.
 NOT_THERE = timedelta(milliseconds=500)
 MAX_HOPS = 5
+PATIENCE = timedelta(seconds=30)  # with which one waits for the answer to another, whom a closed window may keep
 LONG = 32 * 1024  # characters; reading a longer text takes tens of milliseconds, and so is left to a thread
 LONGEST_SHELVED = 64 * 1024  # characters; a longer text is asked for again by each worker that needs it
 
@@ -115,9 +117,34 @@ class _Held(msgspec.Struct, frozen=True):
         return self.rules.weight if self.rules is not None else 1_000
 
 
+class OriginTurns:
+    """One asks an origin at a time, and the others wait for that answer. Shared by all that ask in one process."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[asyncio.Lock, list[None]]] = {}
+
+    @asynccontextmanager
+    async def of(self, origin: str) -> AsyncIterator[None]:
+        """Enter in turn, or without one after PATIENCE. The lock goes when nobody wants it any more."""
+        lock, wanting = self._open.setdefault(origin, (asyncio.Lock(), []))
+        wanting.append(None)
+        async with AsyncExitStack() as stack:
+            stack.callback(self._leave, origin, wanting)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE.total_seconds()):
+                    await stack.enter_async_context(lock)
+            yield
+
+    def _leave(self, origin: str, wanting: list[None]) -> None:
+        wanting.pop()
+        if not wanting:
+            self._open.pop(origin, None)
+
+
 class Robots:
     """The rules of every origin, for one user agent. Parsed rules are kept for `max_origins` at most, and until they
-    weigh `max_weight` bytes together; then those go that were not needed for longest."""
+    weigh `max_weight` bytes together; then those go that were not needed for longest. Several on one shelf ask in
+    `turns`, and so once."""
 
     def __init__(
         self,
@@ -129,6 +156,7 @@ class Robots:
         max_crawl_delay: timedelta,
         max_origins: int = 2048,
         max_weight: int = 32 * 1024 * 1024,
+        turns: OriginTurns | None = None,
     ) -> None:
         self._shelf = shelf
         self._clock = clock
@@ -144,7 +172,7 @@ class Robots:
         self._max_weight = max_weight
         self._weight = 0
         self._held: OrderedDict[str, _Held] = OrderedDict()
-        self._turns: dict[str, tuple[asyncio.Lock, list[None]]] = {}
+        self._turns = turns or OriginTurns()
 
     async def rules_for(self, url: str, before_send: BeforeSend, route: OpenRoute) -> RobotsRules:
         """The rules that hold for `url`. What has to be fetched for them goes by `route`, each request after
@@ -158,11 +186,20 @@ class Robots:
         rules = self._known(origin, name)
         if rules is not None:
             return rules
-        async with self._turn(origin):
+        async with self._turns.of(origin):
             rules = self._known(origin, name)  # the page that had the turn before may have found out
             if rules is None:
-                rules = await self._find_out(origin, before_send, route)
+                _, rules = await self._find_out(origin, before_send, route)
         return rules
+
+    async def answer_of(self, url: str, before_send: BeforeSend, route: OpenRoute) -> RobotsEntry:
+        """The answer itself, if it is RECENT, else a new one: for those who look for the sitemaps that it names. Raises
+        as `rules_for`."""
+        origin = origin_of(url)
+        async with self._turns.of(origin):
+            self._known(origin, route.route.name)  # raises what the question failed with a moment ago
+            entry, _ = await self._find_out(origin, before_send, route, RECENT)
+        return entry
 
     def _known(self, origin: str, route: str) -> RobotsRules | None:
         """What is in memory: rules, or how the question failed by that same route."""
@@ -182,10 +219,12 @@ class Robots:
             raise again from held.failure
         return held.rules
 
-    async def _find_out(self, origin: str, before_send: BeforeSend, route: OpenRoute) -> RobotsRules:
-        entry = await self._shelf.get(origin)
-        if entry is not None and entry.expires_at > self._clock.now():
-            return await self._hold(origin, entry, entry.expires_at)
+    async def _find_out(
+        self, origin: str, before_send: BeforeSend, route: OpenRoute, max_age: timedelta = FRESH
+    ) -> tuple[RobotsEntry, RobotsRules]:
+        entry, now = await self._shelf.get(origin), self._clock.now()
+        if entry is not None and min(entry.expires_at, entry.fetched_at + max_age.total_seconds()) > now:
+            return entry, await self._hold(origin, entry, entry.expires_at)
         try:
             fresh = await self._ask(origin, before_send, route)
         except (RouteFailed, StaleConnection):
@@ -194,14 +233,14 @@ class Robots:
             pause = NOT_THERE if isinstance(failure, _NOT_THERE) else UNREACHABLE
             soon = self._clock.now() + pause.total_seconds()
             if entry is not None:
-                return await self._hold(origin, entry, soon)
+                return entry, await self._hold(origin, entry, soon)
             if isinstance(failure, FetchFailed):
                 failure.first_contact = True
             self._remember(f"{origin} {route.route.name}", _Held(soon, None, failure))
             raise
         if len(fresh.text) <= LONGEST_SHELVED:
             await self._shelf.put(fresh)
-        return await self._hold(origin, fresh, fresh.expires_at)
+        return fresh, await self._hold(origin, fresh, fresh.expires_at)
 
     async def _ask(self, origin: str, before_send: BeforeSend, route: OpenRoute) -> RobotsEntry:
         url = f"{origin}/robots.txt"
@@ -254,16 +293,3 @@ class Robots:
         self._held[origin] = held
         while len(self._held) > self._max_origins or (self._weight > self._max_weight and len(self._held) > 1):
             self._weight -= self._held.popitem(last=False)[1].weight
-
-    @asynccontextmanager
-    async def _turn(self, origin: str) -> AsyncIterator[None]:
-        """One at a time per origin; the lock goes when nobody wants it any more."""
-        lock, wanting = self._turns.setdefault(origin, (asyncio.Lock(), []))
-        wanting.append(None)
-        try:
-            async with lock:
-                yield
-        finally:
-            wanting.pop()
-            if not wanting:
-                self._turns.pop(origin, None)

@@ -16,6 +16,7 @@ from ..backends.worker_names import worker_name
 from ..clock import Clock, ServerClock, SystemClock
 from ..crawl.quarantine import Quarantine
 from ..errors import BackendUnavailable, Misconfigured
+from ..fetch.robots import OriginTurns
 from ..model.url import UrlRules
 from ..monitor.otel import open_tracer
 from ..parse.attributes import unread_attributes
@@ -39,6 +40,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     archive: Archive
     worker: str
     quarantine: Quarantine  # of the whole process
+    robots_turns: OriginTurns  # of the whole process
     box: BlackBox | None = None
     absent: str = ""  # why the record store cannot be asked, in a project that was opened to look at it
     warnings: tuple[str, ...] = ()  # what the user should know about the backends and the spider
@@ -100,6 +102,7 @@ async def open_project(
             archive=archive,
             worker=worker,
             quarantine=Quarantine(),
+            robots_turns=OriginTurns(),
             box=PARENT.box,
             absent=absent,
             warnings=(*state.warnings, *old_copies, *(unread_attributes(spider) if spider is not None else ())),

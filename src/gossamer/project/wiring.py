@@ -27,7 +27,7 @@ from ..crawl.windows import job_windows
 from ..crawl.worker import LOOK, MakeJourney, Worker
 from ..errors import Misconfigured, ParseFailed
 from ..fetch.open_route import Transports
-from ..fetch.robots import MemoryShelf, Robots, RobotsShelf
+from ..fetch.robots import MemoryShelf, OriginTurns, Robots, RobotsShelf
 from ..frontier.admission import Admission, Scope
 from ..frontier.contract import AddressBook, JobBook, JobTerms
 from ..model.events import EventSink, LoggedIn, LoginFailed, Silence, Trouble
@@ -66,13 +66,15 @@ from .pipelines import HABITS_OF, latest_of, pipeline_of
 from .transports import SharedTransports, check_installed, transports_of
 
 
-def robots_of(settings: Settings, shelf: RobotsShelf, clock: Clock) -> Robots:
+def robots_of(settings: Settings, shelf: RobotsShelf, clock: Clock, turns: OriginTurns | None = None) -> Robots:
+    """The rules of all sites. `turns` are those of the process, where others use the same shelf."""
     return Robots(
         shelf,
         clock,
         user_agent=settings.fetch.user_agent,
         limits=limits_of(settings),
         max_crawl_delay=settings.politeness.max_crawl_delay,
+        turns=turns,
     )
 
 
@@ -242,7 +244,7 @@ async def open_context(
         named = {route.pool for route in routing.routes.values() if route.pool is not None}
         await pools.prepare(named | ({spider.proxy_pool} if spider.proxy_pool is not None else set()))
         await project.state.budgets.forget_budgets(yesterday(clock))
-        robots = robots_of(settings, project.state.robots, clock)
+        robots = robots_of(settings, project.state.robots, clock, project.robots_turns)
         budget = BudgetKeeper(
             project.state.budgets, job, routing.budgets_for, clock, max_body=settings.fetch.max_body.bytes
         )
@@ -335,6 +337,7 @@ async def open_source_files(
     *,
     clock: Clock | None = None,
     shelf: RobotsShelf | None = None,
+    turns: OriginTurns | None = None,
     exits: ExitBook | None = None,
     announce: Announce | None = None,
     closed_for: ClosedFor | None = None,
@@ -343,8 +346,8 @@ async def open_source_files(
 ) -> AsyncIterator[SourceFiles]:
     """What fetches sitemaps and feeds. Raises Misconfigured.
 
-    `shelf` keeps answers of robots.txt, `exits` is needed where the settings send a site through a proxy pool, and
-    `addresses` where they give addresses a pace; for the rest see `SourceFiles`.
+    `shelf` keeps answers of robots.txt, for which the process asks in `turns`; `exits` is needed where the settings
+    send a site through a proxy pool, and `addresses` where they give addresses a pace; for the rest see `SourceFiles`.
     """
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
@@ -362,7 +365,7 @@ async def open_source_files(
             clock=clock,
             for_files=True,
         )
-        robots = robots_of(settings, shelf or MemoryShelf(), clock)
+        robots = robots_of(settings, shelf or MemoryShelf(), clock, turns)
         yield SourceFiles(
             settings,
             router,
@@ -404,6 +407,7 @@ def seed_context(
             project.settings,
             clock=project.clock,
             shelf=project.state.robots,
+            turns=project.robots_turns,
             exits=project.state.exits,
             addresses=project.state.addresses,
         ),
