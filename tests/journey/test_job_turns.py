@@ -350,7 +350,7 @@ async def test_what_is_wrong_with_a_job_is_said_once_and_others_go_on(tmp_path: 
             good = await crew.job("good", source=source(urls=[site.url]))
             await crew.until(lambda: crew.ears.jobs(JobEnded) == [good.id])
     [trouble] = [event for event in crew.ears.heard if isinstance(event, Trouble)]
-    assert trouble.message == f"Job {grumpy.id} is left to others: RuntimeError: not today"
+    assert trouble.message == f"Job {grumpy.id} is left to others: start() of grumpy failed: RuntimeError: not today"
     assert crew.ears.jobs(JobBegun) == [grumpy.id, good.id]
 
 

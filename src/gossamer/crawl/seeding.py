@@ -125,7 +125,7 @@ async def _enter_start(
     max_queued = context.settings.crawl.max_queued
     chunk: list[Request] = []
     count, digest = 0, SeedDigest()
-    async for request in own_seeds(spider, digest):
+    async for request in own_seeds(spider, digest, Misconfigured):
         count += 1
         sites.add(site_of(request.url))
         if not known:
@@ -361,7 +361,7 @@ class Seeder:
                     yield request
             return
         count = 0
-        async for request in own_seeds(self._spider, self._digest):
+        async for request in own_seeds(self._spider, self._digest, SourceFailed):
             count += 1
             yield request
         if not count:

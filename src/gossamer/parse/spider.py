@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from ..errors import GossamerError, InvalidUrl, Misconfigured, ParseFailed, SourceFailed
+from ..errors import InvalidUrl, Misconfigured, ParseFailed, SourceFailed
 from ..model.item import AnyItem, Item
 from ..model.secret_text import Reveal, SecretText, secret_of_environment
 from ..model.task import DEFAULT_KIND, Request, fault_of
@@ -320,15 +320,17 @@ async def seeds(spider: Spider, digest: SeedDigest | None = None) -> AsyncIterat
         yield request
 
 
-async def own_seeds(spider: Spider, digest: SeedDigest) -> AsyncIterator[Request]:
-    """As `seeds`, for a crawl. Raises Misconfigured; SourceFailed for whatever else the spider's code raises."""
+async def own_seeds(
+    spider: Spider, digest: SeedDigest, failure: type[SourceFailed | Misconfigured]
+) -> AsyncIterator[Request]:
+    """As `seeds`, for a crawl. Whatever the spider's code raises becomes a `failure`."""
     try:
         async for request in seeds(spider, digest):
             yield request
-    except GossamerError:
+    except (SourceFailed, Misconfigured):
         raise
     except Exception as error:
-        raise SourceFailed(f"start() of {spider.name} failed: {type(error).__name__}: {error}") from error
+        raise failure(f"start() of {spider.name} failed: {type(error).__name__}: {error}") from error
 
 
 async def _seeds(spider: Spider) -> AsyncIterator[Request]:
