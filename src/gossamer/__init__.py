@@ -93,8 +93,11 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_ROOMS})
 
 
-def run(spider: type[Spider] | Spider, *, fresh: bool = False, quiet: bool = False, **settings: Any) -> CrawlReport:
-    """Crawl with a spider from a plain script, with the progress line of `gossamer crawl`; return what became of it.
+def run(
+    spider: type[Spider] | Spider | str, *, fresh: bool = False, quiet: bool = False, **settings: Any
+) -> CrawlReport:
+    """Crawl from a plain script, with the progress line of `gossamer crawl`; return what became of it. `spider` is a
+    spider, its class, its name or file, or the URL of a site.
 
     Settings by name override gossamer.toml: `run(Books, rate="5/s", depth=2, output="books.jsonl")` takes the
     flags of the command line, and dotted settings as a dict: `settings={"fetch.max_body": "1MB"}`.

@@ -52,6 +52,33 @@ async def test_a_crawl_that_is_cancelled_goes_on_later(project, shop):
     assert (report.resumed, report.ended, report.records) == (True, True, 1)
 
 
+async def test_what_a_listener_raises_is_told_once_and_stops_no_crawl(project, shop, caplog):
+    project.write("gossamer.toml", QUICK)
+    project.write("lamps.py", SPIDER.format(url=shop.url))
+
+    def listen(event: object) -> None:
+        raise LookupError("no bar to draw")
+
+    report = await gossamer.crawl("lamps.py", on_event=listen)
+
+    assert (report.ended, report.records) == (True, 1)
+    assert [one.getMessage() for one in caplog.records if one.exc_info] == [
+        "on_event failed for Fetched; the crawl goes on."
+    ]
+
+
+async def test_run_takes_a_file_or_an_address_as_the_command_line_does(project, shop):
+    project.write("gossamer.toml", QUICK)
+    project.write("lamps.py", SPIDER.format(url=shop.url))
+
+    by_file = await asyncio.to_thread(gossamer.run, "lamps.py", quiet=True)
+    by_address = await asyncio.to_thread(gossamer.run, shop.url, quiet=True, limit=1)
+
+    assert (by_file.records, by_address.records) == (1, 1)
+    with pytest.raises(Misconfigured, match="None is no spider"):
+        await asyncio.to_thread(gossamer.run, None)
+
+
 async def test_run_in_a_running_loop_names_what_to_write(project):
     with pytest.raises(Misconfigured, match=r"await gossamer.crawl\(\.\.\.\)") as told:
         gossamer.run("anything")

@@ -281,7 +281,7 @@ def _advise(report: CrawlReport, output: str | None, command: str) -> None:
 
 
 def run_from_script(
-    spider: type[Spider] | Spider,
+    spider: type[Spider] | Spider | str,
     *,
     fresh: bool,
     quiet: bool,
@@ -291,15 +291,15 @@ def run_from_script(
     **flags: Any,
 ) -> CrawlReport:
     """What `gossamer.run` does. Errors of ours are raised, not printed: the script decides."""
-    from ..project.embedded import dotted_settings
+    from ..project.embedded import dotted_settings, target_of
 
     dotted = dotted_settings("run", settings, flags)
-    instance = spider() if isinstance(spider, type) else spider
     read = settings_with(**dotted)
-    read = allow_local(read, list(instance.start_urls), dotted) if instance.start_urls else read
+    target = target_of(read, spider)
     return run_crawl(
-        instance,
-        read,
+        target.spider,
+        allow_local(read, target.urls, dotted) if target.urls else read,
+        name=target.name,
         arguments=arguments,
         output=[str(output)] if isinstance(output, str | Path) else output,
         fresh=fresh,

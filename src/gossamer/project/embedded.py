@@ -7,6 +7,7 @@ on from there.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from ..settings.effective import local_hosts
 from .crawl import CrawlReport
 from .export import outputs_of, try_outputs
 from .service import run_crawl
-from .spiders import crawl_target
+from .spiders import CrawlTarget, crawl_target
 
+log = logging.getLogger("gossamer.project")
 FLAGS = {"depth": "crawl.depth", "limit": "crawl.limit", "rate": "politeness.rate", "concurrency": "crawl.concurrency"}
 
 
@@ -49,6 +51,17 @@ def refuse_running_loop() -> None:
     )
 
 
+def target_of(settings: Settings, spider: type[Spider] | Spider | str) -> CrawlTarget:
+    """What a program wants to crawl: a spider, its class, its name or file, or the address of a site. Raises
+    Misconfigured."""
+    if isinstance(spider, str):
+        return crawl_target(settings, spider, Path.cwd())
+    instance = spider() if isinstance(spider, type) else spider
+    if not isinstance(instance, Spider):
+        raise Misconfigured(f"{spider!r:.100} is no spider. Give its class, its name, its file, or the URL of a site.")
+    return CrawlTarget(instance, None, list(instance.start_urls))
+
+
 async def crawl_inside(
     spider: type[Spider] | Spider | str,
     *,
@@ -61,18 +74,13 @@ async def crawl_inside(
 ) -> CrawlReport:
     """Crawl in the loop of the caller, who keeps its signals. Raises Misconfigured and Transient."""
     read = load(start=Path.cwd(), flags=dotted_settings("crawl", settings, flags))
-    name = None
-    if isinstance(spider, str):
-        target = crawl_target(read, spider, Path.cwd())
-        instance, name = target.spider, target.name
-    else:
-        instance = spider() if isinstance(spider, type) else spider
-    await asyncio.to_thread(try_outputs, outputs_of(output, instance), instance)
+    target = target_of(read, spider)
+    await asyncio.to_thread(try_outputs, outputs_of(output, target.spider), target.spider)
     return await run_crawl(
-        instance,
-        _allowing(read, list(instance.start_urls)),
+        target.spider,
+        _allowing(read, target.urls),
         events=_Listener(on_event) if on_event is not None else Silence(),
-        name=name,
+        name=target.name,
         arguments=arguments,
         fresh=fresh,
         output=output,
@@ -81,10 +89,19 @@ async def crawl_inside(
 
 
 class _Listener:
-    """A function as a sink of events."""
+    """A function of the program as a sink of events. What it raises is its own affair, told once, and stops no crawl."""
 
     def __init__(self, listen: Callable[[Event], None]) -> None:
-        self.emit = listen
+        self._listen = listen
+        self._told = False
+
+    def emit(self, event: Event) -> None:
+        try:
+            self._listen(event)
+        except Exception:
+            if not self._told:
+                log.exception("on_event failed for %s; the crawl goes on.", type(event).__name__)
+            self._told = True
 
 
 def _allowing(settings: Settings, urls: list[str]) -> Settings:
