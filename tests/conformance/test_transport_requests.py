@@ -33,10 +33,12 @@ async def test_a_method_and_its_body_arrive(opened: Opener, method: str) -> None
 async def test_an_empty_body_and_a_body_of_a_megabyte_arrive(opened: Opener) -> None:
     async with api_site() as site, opened() as transport:
         await transport.fetch(post(site, body=b"", headers=()))
+        await transport.fetch(post(site, body=None, headers=()))
         await transport.fetch(post(site, "/sink", body=b"x" * 1_500_000, headers=(("X-Own", "1"),)))
-    empty, long = site.log
-    assert (empty.body, empty.headers.get("content-length", "0")) == (b"", "0")
-    assert "content-type" not in empty.headers
+    empty, none, long = site.log
+    for asked in (empty, none):
+        assert (asked.body, asked.headers.get("content-length", "0")) == (b"", "0")
+        assert "content-type" not in asked.headers
     assert len(long.body) == 1_500_000
 
 

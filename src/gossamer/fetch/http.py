@@ -184,10 +184,10 @@ class AiohttpTransport:
             "max_line_size": request.limits.max_header,
             "max_field_size": request.limits.max_header,
             "max_headers": MAX_HEADERS,
+            "skip_auto_headers": (hdrs.CONTENT_TYPE,),  # a type that nobody named would be a guess
         }
         if request.body is not None:
             options["data"] = request.body if len(request.body) < _BIG_BODY else BytesIO(request.body)
-            options["skip_auto_headers"] = (hdrs.CONTENT_TYPE,)
         if request.exit is not None:
             way.target = await self._prepare(request.exit, url, request.limits, options)
         answer = await self._session.request(request.method, url, middlewares=(SentOnce(),), **options)
