@@ -150,6 +150,31 @@ async def _two_lengths(call: Call) -> None:
     call.hang_up()
 
 
+ODD_ANSWERS = {  # that browsers read all the same: how each comes, in pieces
+    "/junk-behind": [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789<!-- junk -->"],
+    "/junk-behind-late": [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123", b"456789<!-- junk -->"],
+    "/junk-behind-hints": [
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", b"0123456789x"
+    ],
+    "/blank-lines-before": [b"\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234", b"56789"],
+    "/length-and-chunks": [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", b"a\r\n0123456789\r\n0\r\n\r\n"
+    ],
+    "/length-twice": [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nContent-Length: 10\r\n\r\n01234", b"56789"],
+    "/length-in-a-list": [b"HTTP/1.1 200 OK\r\nContent-Length: 10, 10\r\n\r\n0123456789"],
+    "/lines-that-are-no-headers": [
+        b"HTTP/1.1 200 OK\r\nX Y: 1\r\nno colon\r\n: 2\r\n", b"Content-", b"Length : 10\r\n\r\n01234", b"56789"
+    ],
+}  # fmt: skip
+
+
+@path(*ODD_ANSWERS)
+async def _odd(call: Call) -> None:
+    for piece in ODD_ANSWERS[call.seen.path]:
+        await call.send(piece)
+        await asyncio.sleep(0.01)  # so that it comes by itself
+
+
 @path("/moved-to-latin")
 async def _moved_to_latin(call: Call) -> None:
     await call.send(b"HTTP/1.1 302 Found\r\nLocation: /caf\xe9/\xc3\xa9\r\nContent-Length: 0\r\n\r\n")

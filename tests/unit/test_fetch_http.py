@@ -34,6 +34,7 @@ from tests import patience
 from tests.gates import HeldGate
 from tests.patience import PATIENCE
 from tests.sites.hostile import PAGE, HostileSite, hostile_site
+from tests.sites.hostile_wire import ODD_ANSWERS
 
 LOOPBACK = AddressGuard(allow_hosts=frozenset({"127.0.0.1"}))
 LIMITS = msgspec.structs.replace(patience.LIMITS, max_body=100_000)
@@ -135,6 +136,14 @@ async def test_a_body_that_came_as_gzip_in_good_order_can_be_kept_so() -> None:
     assert gzip.decompress(packed.packed) == packed.body
     assert packed.wire_bytes == len(packed.packed)
     assert [response.packed for response in others] == [b""] * 4
+
+
+@pytest.mark.parametrize("path", ODD_ANSWERS)
+async def test_an_odd_answer_is_read_as_browsers_do_and_ends_its_connection(path: str) -> None:
+    async with a_bench() as bench:
+        response = await bench.get(path)
+        assert (response.status, response.body) == (200, b"0123456789")
+        assert (await bench.get("/plain")).body == PAGE
 
 
 async def test_tls_to_a_server_that_speaks_none_is_a_tls_failure() -> None:

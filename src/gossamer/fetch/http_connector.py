@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import socket
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
@@ -15,9 +16,12 @@ from datetime import timedelta
 from typing import Any
 
 import aiohttp
+from aiohttp import hdrs
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
+from aiohttp.streams import EMPTY_PAYLOAD
 
 from ..errors import BadResponse
 from ..model.route import Exit
@@ -80,6 +84,8 @@ class SentOnce:
             raise
 
 
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # the name of a header
+_LONGEST_KEPT = 256 * 1024  # bytes of a head that are kept to be read once more
 MOMENT = 0.001  # seconds in which a connection that stood stands
 MAX_INTERIM = 16  # 100 and 103, once or twice, are all that honest servers send
 
@@ -109,6 +115,97 @@ class PeerResponse(aiohttp.ClientResponse):
         return super().start(connection)
 
 
+class AnswerParser:
+    """aiohttp's parser, which gives up on heads that browsers read, and on what follows a body in the same packet.
+
+    Browsers skip lines that are no headers, take one length that is named twice, let chunks outrank a length, and read
+    no further than the length says. An answer that needed this is the last one of its connection: nobody knows what
+    else the server would send there.
+    """
+
+    __slots__ = ("_anew", "_fault", "_head", "_last", "_left", "_parser")
+
+    def __init__(self, parser: Any, anew: Callable[[], Any], last: Callable[[], None]) -> None:  # Any: no public class
+        self._parser = parser
+        self._anew = anew  # makes another such parser
+        self._last = last  # says that the connection ends with this answer
+        self._head: bytes | None = b""  # what came so far; None when the head was read
+        self._fault: BadHttpMessage | None = None  # why the parser gave up on a head that is not whole yet
+        self._left: int | None = None  # bytes of the body that are still to come, where its length is known
+
+    def feed_data(self, data: bytes) -> tuple[Any, bool, bytes]:
+        if self._head is not None:
+            return self._feed_head(data)
+        if self._left is not None:
+            if len(data) > self._left:
+                data = data[: self._left]
+                self._last()
+            self._left -= len(data)
+        read: tuple[Any, bool, bytes] = self._parser.feed_data(data)
+        return read
+
+    def _feed_head(self, data: bytes) -> tuple[Any, bool, bytes]:
+        assert self._head is not None
+        came = self._head = self._head + data
+        try:
+            if self._fault is not None:
+                raise self._fault
+            read: tuple[Any, bool, bytes] = self._parser.feed_data(data)
+        except LineTooLong:
+            raise
+        except BadHttpMessage as error:
+            if not came.startswith(b"HTTP/") or len(came) > _LONGEST_KEPT:
+                raise
+            if b"\r\n\r\n" not in came:
+                self._fault = error
+                return (), False, b""  # more of the head is to come
+            mended = mended_answer(came)
+            if mended is None:
+                raise
+            self._parser, self._fault = self._anew(), None
+            read = self._parser.feed_data(mended)
+            self._last()
+        if read[0]:
+            message, body = read[0][-1]
+            length = message.headers.get(hdrs.CONTENT_LENGTH)
+            if length is not None and not message.chunked and body is not EMPTY_PAYLOAD:
+                self._left = int(length) - body.total_bytes
+            self._head = None
+        elif len(came) > _LONGEST_KEPT:
+            self._head = None
+        return read
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+
+def mended_answer(came: bytes) -> bytes | None:
+    """What browsers read of an answer whose head is whole; None where nobody knows where its body ends."""
+    head, end, body = came.partition(b"\r\n\r\n")
+    status, *lines = head.split(b"\r\n")
+    kept: list[bytes] = []
+    lengths: set[bytes] = set()
+    chunked = False
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        name = name.rstrip(b" \t")
+        if line[:1] in (b" ", b"\t"):  # more of the header before
+            kept.append(line)
+        elif colon and _TOKEN.fullmatch(name):
+            if name.lower() == b"content-length":
+                lengths.update(part.strip() for part in value.split(b","))
+            else:
+                chunked = chunked or (name.lower() == b"transfer-encoding" and value.strip().lower() == b"chunked")
+                kept.append(name + b":" + value)
+    if lengths and not chunked:
+        length = lengths.pop()
+        if lengths or not length.isdigit() or len(length) > 15:
+            return None
+        kept.append(b"Content-Length: " + length)
+        body = body[: int(length)]
+    return b"\r\n".join((status, *kept)) + end + body
+
+
 class AnswerReader(ResponseHandler):
     """Reads answers off a connection, and loses patience with a server that only ever announces one.
 
@@ -117,6 +214,18 @@ class AnswerReader(ResponseHandler):
 
     _interim = 0
     peer = ""  # the address at the other end
+
+    def set_response_params(self, **params: Any) -> None:  # aiohttp's own
+        super().set_response_params(**params)
+        plain = super().set_response_params
+
+        def anew() -> Any:
+            ours = self._parser
+            plain(**params)
+            fresh, self._parser = self._parser, ours
+            return fresh
+
+        self._parser = AnswerParser(self._parser, anew, self.force_close)  # type: ignore[assignment]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

@@ -89,7 +89,7 @@ async def crawl_inside(
 
 
 class _Listener:
-    """A function of the program as a sink of events. What it raises is its own affair, told once, and stops no crawl."""
+    """A function of the program as a sink of events. What it raises is told once, and stops no crawl."""
 
     def __init__(self, listen: Callable[[Event], None]) -> None:
         self._listen = listen
