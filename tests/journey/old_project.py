@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +20,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from tests.patience import PATIENCE
+from tests.services.threaded import in_thread
 
 PACKED = Path(__file__).with_name("files") / "project-0.1.0.tar.xz"
 PRODUCTS = 30
@@ -109,14 +109,8 @@ class LampShop:
 
     @contextmanager
     def open(self) -> Iterator[LampShop]:
-        thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        thread.start()
-        try:
+        with in_thread(self._server):
             yield self
-        finally:
-            self._server.shutdown()
-            self._server.server_close()
-            thread.join()
 
 
 def write_settings(folder: Path, shop: LampShop) -> None:

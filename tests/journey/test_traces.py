@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from gossamer import Page, Request, Spider
 from gossamer.errors import Misconfigured
 from gossamer.monitor.otel import open_tracer
+from tests.services.threaded import in_thread
 from tests.sites.running import Park, park
 
 from .crawling import crawled, settings_for
@@ -106,14 +106,9 @@ def collecting() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
         def log_message(self, *words: Any) -> None:
             """Nothing is printed."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", taken
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with in_thread(server):
+        yield f"http://127.0.0.1:{server.server_port}", taken
 
 
 async def test_a_collector_gets_the_spans_by_otlp(tmp_path: Path, site: Park) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
+
+from tests.services.threaded import in_thread
 
 
 class Delivery(NamedTuple):
@@ -67,16 +68,11 @@ def receiving() -> Iterator[Receiver]:
         def log_message(self, *words: Any) -> None:
             """Nothing is printed."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        receiver = Receiver(server.server_port)
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield receiver
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    receiver = Receiver(server.server_port)
+    with in_thread(server):
+        yield receiver
 
 
 @pytest.fixture

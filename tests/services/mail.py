@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 
+from tests.services.threaded import in_thread
+
 
 class MailServer:
     """`answers` are given in place of the usual one, by the verb, or the whole line, that they answer: {"RCPT": "550 no
@@ -105,13 +107,8 @@ class _Server(socketserver.ThreadingTCPServer):
 @contextmanager
 def mailing(**terms: object) -> Iterator[MailServer]:
     mail = MailServer(**terms)  # type: ignore[arg-type]
-    with _Server(("127.0.0.1", 0), _Handler) as server:
-        server.mail = mail
-        mail.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield mail
-        finally:
-            server.shutdown()
-            thread.join()
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.mail = mail
+    mail.port = server.server_address[1]
+    with in_thread(server):
+        yield mail

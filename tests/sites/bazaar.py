@@ -13,6 +13,8 @@ from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
+from tests.services.threaded import in_thread
+
 PRODUCTS = 40
 MISSING = 40  # listed, and 404
 LIMITED = 31  # from here on the shop asks visitors to slow down
@@ -148,11 +150,5 @@ def open_bazaar() -> Iterator[Bazaar]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     bazaar.url = f"http://127.0.0.1:{server.server_port}/"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with in_thread(server):
         yield bazaar
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -29,6 +29,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+from tests.services.threaded import in_thread
+
 USER, PASSWORD = "ada", "s3cret-of-ada"
 BEARABLE = 8  # pages
 
@@ -220,11 +222,5 @@ def club(kind: type[AnyClub] = Club, **plan: Any) -> Iterator[AnyClub]:
     site = kind(**plan)
     server = _Server(("127.0.0.1", 0), _handler(site))
     site.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with in_thread(server):
         yield site
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.services.threaded import in_thread
+
 FRONT = "<html><title>Shop</title><body><h1>Shop</h1><ul>{links}</ul></body></html>"
 OLD = "<html><title>{n}</title><h1>Thing {n}</h1><p class=price>€ {n}.50</p><p class=made>by hand</p></html>"
 NEW = "<html><title>{n}</title><h2>Thing {n}</h2><b id=cost>€ {n}.50</b><p class=made>by hand</p></html>"
@@ -91,11 +93,5 @@ def moving_shop(products: int, change_after: int | None = None) -> Iterator[Movi
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     shop.url = f"http://127.0.0.1:{server.server_address[1]}/"
-    thread = threading.Thread(target=server.serve_forever, name="moving shop", daemon=True)
-    thread.start()
-    try:
+    with in_thread(server):
         yield shop
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -21,6 +21,8 @@ from http.cookies import SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+from tests.services.threaded import in_thread
+
 AUTHORS = ("Ada Lovelace", "Grace Hopper", "Emmy Noether", "Mary Somerville", "Sofja Kowalewskaja")
 TAGS = ("work", "life", "numbers")
 QUOTES = [
@@ -222,11 +224,5 @@ def quotes_site() -> Iterator[QuotesSite]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     site.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with in_thread(server):
         yield site
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.services.threaded import in_thread
 
 QUOTES, WARES, PARTS, STOCK = 30, 24, 12, 15
 FORM = (
@@ -171,11 +172,5 @@ NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 def shelf() -> Iterator[Shelf]:
     """The site, open."""
     site = Shelf()
-    thread = threading.Thread(target=site.serve_forever, name="shelf")
-    thread.start()
-    try:
+    with in_thread(site):
         yield site
-    finally:
-        site.shutdown()
-        thread.join()
-        site.server_close()

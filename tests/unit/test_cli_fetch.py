@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.services.threaded import in_thread
 from tests.unit.commandline import on_a_terminal
 from tests.unit.commandline import project as project
 from tests.unit.crawled import SHOP, crawl_half
@@ -73,12 +73,8 @@ def site():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
     server.seen = []
     server.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with in_thread(server):
+        yield server
 
 
 def test_fetch_prints_the_body_as_it_is_and_says_that_the_local_host_is_allowed(project, site):
