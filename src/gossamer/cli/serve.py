@@ -15,7 +15,7 @@ from ..errors import Misconfigured
 from ..project.keys import NewKey, add_key, audit_lines, list_keys, revoke_key
 from ..project.open import open_project
 from ..units import many, parse_duration, visible
-from .app import app, ask, err, fail, out, run_async, settings_with
+from .app import app, ask, err, out, run_async, settings_with
 from .layout import Column, print_json, print_table
 from .options import JsonLogsOption, JsonOption, QuietOption
 from .worker import Voice
@@ -62,14 +62,8 @@ def serve_verb(
             entry = f"{at.address}/ui/sign-in#{at.token}" if at.token is not None else f"{at.address}/"
             err.print(Text(f"The dashboard: {entry}"))
 
-    try:
+    with voice:
         run_async(serve(settings, welcome=welcome, tell=voice.tell, pulse=pulse))
-    except Misconfigured as error:
-        if not supervised:
-            raise
-        fail(str(error), service.EXIT_MISCONFIGURED)
-    finally:
-        voice.close()
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------

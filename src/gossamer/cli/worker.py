@@ -9,7 +9,7 @@ from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, Self
 
 import typer
 from rich.text import Text
@@ -99,10 +99,20 @@ class Voice:
         elif self._shows:
             err.print(Text(words, style="yellow"))
 
-    def close(self) -> None:
-        if self._log is not None:
-            self._hearing.close()
-            self._log.summary()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Log a summary. A supervisor is told not to start a process again whose settings are wrong."""
+        from ..project.service import EXIT_MISCONFIGURED
+
+        try:
+            if self._supervised and isinstance(error, Misconfigured):
+                fail(str(error), EXIT_MISCONFIGURED)
+        finally:
+            if self._log is not None:
+                self._hearing.close()
+                self._log.summary()
 
 
 class SchedulerVoice(Voice):
@@ -170,7 +180,7 @@ def worker_verb(
     voice = Voice(quiet=quiet, json_logs=json_logs, supervised=pulse is not None)
     if processes == 1:
         welcome = partial(voice.welcome, f"Worker {os.getpid()} serves all jobs of", FINISHES)
-        try:
+        with voice:
             drained = run_async(
                 service.run_worker(
                     settings,
@@ -183,12 +193,6 @@ def worker_verb(
                     health_at=health_at,
                 )
             )
-        except Misconfigured as error:
-            if pulse is None:
-                raise
-            fail(str(error), service.EXIT_MISCONFIGURED)
-        finally:
-            voice.close()
         if drained and pulse is not None:
             raise typer.Exit(service.EXIT_DRAINED)
         return
@@ -223,14 +227,8 @@ def scheduler_verb(quiet: QuietOption = False, json_logs: JsonLogsOption = False
     settings = settings_with()
     voice = SchedulerVoice(quiet=quiet, json_logs=json_logs, supervised=pulse is not None)
     welcome = partial(voice.welcome, f"Scheduler {os.getpid()} of", "schedules in {place}; Ctrl-C ends it")
-    try:
+    with voice:
         run_async(service.run_scheduler(settings, voice.listeners(), welcome=welcome, tell=voice.tell, pulse=pulse))
-    except Misconfigured as error:
-        if pulse is None:
-            raise
-        fail(str(error), service.EXIT_MISCONFIGURED)
-    finally:
-        voice.close()
 
 
 # -- up ------------------------------------------------------------------------------------------------------------

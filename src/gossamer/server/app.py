@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import Receive, Scope, Send
 
 from ..project.keys import Token
 from ..project.open import Project
@@ -29,8 +29,8 @@ from . import (
     scrape_routes,
     site_routes,
 )
-from .answers import AnswerCut, ApiError
-from .door import Door
+from .answers import ApiError
+from .door import Door, DoorApp
 from .endpoint import PUBLIC, Call, Endpoint, Reply
 from .firecrawl import routes as firecrawl_routes
 from .firecrawl.watch import JobWatch
@@ -74,7 +74,7 @@ def make_app(
     names = LOOPBACK | {host.lower() for host in hosts}
     door = Door(project, pages, hosts=names, token=token)
     routes: list[BaseRoute] = [
-        Route(path, EndpointApp(door, endpoint), methods=[endpoint.method])
+        Route(path, DoorApp(door, partial(door.serve, endpoint)), methods=[endpoint.method])
         for endpoint in (*ENDPOINTS, OPENAPI, *firecrawl_routes.ENDPOINTS, *firecrawl_routes.UNDONE)
         for path in (endpoint.path, *endpoint.aliases)
     ]
@@ -90,7 +90,7 @@ def make_app(
     dashboard = Dashboard(project, pages, door, views=VIEWS, actions=ACTIONS, downloads=DOWNLOADS)
     app = Starlette(
         routes=[*routes, *dashboard.routes()],
-        exception_handlers={404: _missing(door), 405: _wrong_method(door)},
+        exception_handlers={404: _refusing(door, _missing), 405: _refusing(door, _wrong_method)},
         lifespan=lambda _: mcp.manager.run() if mcp is not None else nullcontext(),
     )
     app.state.dashboard = dashboard
@@ -107,47 +107,26 @@ def _mcp_app(door: Door, project: Project, pages: PageReader) -> McpApp | None:
     return McpApp(door, project, pages, most=project.settings.server.max_body.bytes)
 
 
-class EndpointApp:
-    """One endpoint behind the door, as an ASGI application: a request is under way until its last byte is sent."""
-
-    def __init__(self, door: Door, endpoint: Endpoint) -> None:
-        self._door = door
-        self._endpoint = endpoint
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        try:
-            response = await self._door.serve(self._endpoint, request)
-            await response(scope, receive, send)
-        except AnswerCut as cut:
-            log.warning("%s %s: %s.", request.method, request.url.path, cut)
-        finally:
-            self._door.leave(request)
-
-
 Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
-def _missing(door: Door) -> Handler:
+def _refusing(door: Door, refusal: Callable[[Exception], ApiError]) -> Handler:
+    """For an address that is not there, or takes another method. Under a foreign name not even that is told."""
+
     async def answer(request: Request, error: Exception) -> Response:
         try:
             door.check_host(request)
-        except ApiError as refusal:
-            return refusal.answer()
-        return ApiError(
-            404, "not_found", "There is nothing at this address. /openapi.json lists what there is."
-        ).answer()
+        except ApiError as refused:
+            return refused.answer()
+        return refusal(error).answer()
 
     return answer
 
 
-def _wrong_method(door: Door) -> Handler:
-    async def answer(request: Request, error: Exception) -> Response:
-        try:
-            door.check_host(request)
-        except ApiError as refusal:
-            return refusal.answer()
-        headers = dict(getattr(error, "headers", None) or {})
-        return ApiError(405, "method", "This address takes another method: see allow.", headers=headers).answer()
+def _missing(error: Exception) -> ApiError:
+    return ApiError(404, "not_found", "There is nothing at this address. /openapi.json lists what there is.")
 
-    return answer
+
+def _wrong_method(error: Exception) -> ApiError:
+    headers = dict(getattr(error, "headers", None) or {})
+    return ApiError(405, "method", "This address takes another method: see allow.", headers=headers)

@@ -17,18 +17,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from hmac import compare_digest
 
 import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ..errors import GossamerError
 from ..project import idempotency, keys
 from ..project.keys import Caller, Token
 from ..project.open import Project
 from ..project.page_results import PageReader
-from .answers import JSON, ApiError, answer_of, error_of
+from .answers import JSON, AnswerCut, ApiError, answer_of, error_of
 from .endpoint import PUBLIC, Call, Endpoint, Reply
 from .request_body import parse_body, parse_query, read_body
 
@@ -272,6 +274,24 @@ class Door:
     @staticmethod
     def _response(reply: Reply | Response) -> Response:
         return answer_of(reply.value, reply.status, reply.headers) if isinstance(reply, Reply) else reply
+
+
+class DoorApp:
+    """An ASGI application behind the door: a request is under way until the last byte of its answer is sent."""
+
+    def __init__(self, door: Door, answer: Callable[[Request], Awaitable[Response]]) -> None:
+        self._door = door
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+            await response(scope, receive, send)
+        except AnswerCut as cut:
+            log.warning("%s %s: %s.", request.method, request.url.path, cut)
+        finally:
+            self._door.leave(request)
 
 
 def _unknown(message: str) -> ApiError:

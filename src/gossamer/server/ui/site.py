@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +20,6 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, compile_path
-from starlette.types import Receive, Scope, Send
 
 from ...clock import Clock
 from ...errors import BackendUnavailable, GossamerError
@@ -27,8 +27,8 @@ from ...project.keys import Caller
 from ...project.open import Project
 from ...project.page_results import PageReader
 from ...project.sign_in import Visitor
-from ..answers import AnswerCut, ApiError, error_of
-from ..door import Door
+from ..answers import ApiError, error_of
+from ..door import Door, DoorApp
 from .forms import HEADERS, SAID, check_same_site, filters_of, form_of, read_into, redirect, said, words_said
 from .live import Hub, Regions, seen_of, version_of
 from .sign_in import Answer, Gate, NotSignedIn, check_scope
@@ -93,7 +93,7 @@ class Dashboard:
         return [*found, self._route("GET", "/ui/{rest:path}", self._nothing)]
 
     def _route(self, method: str, path: str, answer: Answer) -> Route:
-        return Route(path, _App(self, self._door, answer), methods=[method])
+        return Route(path, DoorApp(self._door, partial(self._guarded, answer)), methods=[method])
 
     # -- pages ---------------------------------------------------------------------------------------------------
 
@@ -220,7 +220,24 @@ class Dashboard:
     ) -> Response:
         return self._page(request, None, template, self._context(request, None, title) | values, status)
 
-    def failure(self, request: Request, error: ApiError, visitor: Visitor | None) -> Response:
+    async def _guarded(self, answer: Answer, request: Request) -> Response:
+        """The answer; for what goes wrong the page that says so, or the way to the sign-in. Raises nothing."""
+        try:
+            self._door.check_host(request)
+        except ApiError as refusal:
+            return refusal.answer()
+        try:
+            return await answer(request)
+        except NotSignedIn:
+            if request.method == "GET" and request.headers.get("accept", "").startswith("text/html"):
+                asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+                return redirect(link("/ui/sign-in", next=asked))
+            return Response("You are not signed in.", 401, HEADERS, "text/plain")
+        except Exception as error:
+            visitor = getattr(request.state, "visitor", None)
+            return self._failure(request, _failure_of(request, error), visitor)
+
+    def _failure(self, request: Request, error: ApiError, visitor: Visitor | None) -> Response:
         """The page that says what went wrong."""
         context = self._context(request, visitor, "Not here" if error.status == 404 else "That did not work")
         response = self._page(request, visitor, "failure.html", context | {"words": str(error)}, error.status)
@@ -308,41 +325,6 @@ class Dashboard:
             raise ApiError(404, "not_found", "There is no such file.")
         headers = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
         return Response(asset.content, headers=headers, media_type=asset.kind)
-
-
-class _App:
-    """One address behind the door, as an ASGI application."""
-
-    def __init__(self, site: Dashboard, door: Door, answer: Answer) -> None:
-        self._site = site
-        self._door = door
-        self._answer = answer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        try:
-            response = await self._response(request)
-            await response(scope, receive, send)
-        except AnswerCut as cut:
-            log.warning("%s %s: %s.", request.method, request.url.path, cut)
-        finally:
-            self._door.leave(request)
-
-    async def _response(self, request: Request) -> Response:
-        try:
-            self._door.check_host(request)
-        except ApiError as refusal:
-            return refusal.answer()
-        try:
-            return await self._answer(request)
-        except NotSignedIn:
-            if request.method == "GET" and request.headers.get("accept", "").startswith("text/html"):
-                asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-                return redirect(link("/ui/sign-in", next=asked))
-            return Response("You are not signed in.", 401, HEADERS, "text/plain")
-        except Exception as error:
-            visitor = getattr(request.state, "visitor", None)
-            return self._site.failure(request, _failure_of(request, error), visitor)
 
 
 def _failure_of(request: Request, error: Exception) -> ApiError:
