@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -174,6 +175,17 @@ def moment(at: float | str | None, now: float | None = None) -> str:
 def seconds_of(at: float | str) -> float:
     """Seconds since the epoch, of such seconds or of ISO 8601."""
     return datetime.fromisoformat(at).timestamp() if isinstance(at, str) else at
+
+
+def past_moment(text: str, now: float) -> float:
+    """Seconds since the epoch: of `7d`, which is that long ago, or of ISO 8601 (local where it names no zone). Raises
+    ValueError."""
+    with suppress(ValueError):
+        return now - parse_duration(text).total_seconds()
+    try:
+        return seconds_of(text.strip())
+    except (OverflowError, OSError) as error:
+        raise ValueError(str(error)) from error
 
 
 def distance(at: float | str, now: float) -> str:

@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
@@ -22,7 +21,7 @@ from rich.text import Text
 from ..clock import SystemClock
 from ..errors import GossamerError, Misconfigured
 from ..settings import Settings, load
-from ..units import parse_duration, visible
+from ..units import past_moment, visible
 from .verbs import ReaderLeft, VerbList, only, register
 
 if TYPE_CHECKING:
@@ -239,12 +238,8 @@ def typed_moment(option: str, text: str | None, now: float) -> float | None:
     if text is None:
         return None
     try:
-        return now - parse_duration(text).total_seconds()
+        return past_moment(text, now)
     except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except (ValueError, OverflowError, OSError):
         raise Misconfigured(
             f"{option} {visible(text)!r} is no time. Write how long ago (7d, 12h, 90m) or a date: 2027-01-31, "
             f"2027-01-31T12:00, 2027-01-31T12:00Z."

@@ -14,7 +14,7 @@ from ..clock import iso_time
 from ..errors import Misconfigured
 from ..model.record import Attempt
 from ..store.contract import AttemptQuery
-from ..units import parse_duration, seconds_of, visible
+from ..units import past_moment, visible
 from .jobs import find_job
 from .keys import Caller, Sight
 from .open import Project
@@ -136,12 +136,8 @@ async def _query(project: Project, wanted: AttemptFilter) -> AttemptQuery:
 def _moment(text: str, now: float) -> float:
     """`2h` is two hours ago. Raises Misconfigured."""
     try:
-        return now - parse_duration(text).total_seconds()
-    except ValueError:
-        pass
-    try:
-        return seconds_of(text)
-    except (ValueError, OverflowError) as error:
+        return past_moment(text, now)
+    except ValueError as error:
         raise Misconfigured(
             f"{visible(text)} is no time. Write 2h for two hours ago, or 2027-01-31T12:00:00Z."
         ) from error
