@@ -8,6 +8,8 @@ attempt_log.py   the line that every attempt leaves; page_facts.py: what is reme
 context.py       what all journeys of one job in one process share
 worker.py        many journeys at once, draining, renewing; slots.py, quarantine.py: which of them run
 windows.py       when pages may be fetched; freshness.py: which pages need no fetch
-seeding.py       the only way seeds enter; source_files.py: sitemaps and feeds, fetched and read
+seeding.py       the only way seeds enter; source_files.py: sitemaps and feeds, fetched and read; recrawl_choice.py:
+                 which of their pages a run with a budget fetches
+unleased_turn.py the pace of requests for which no page is leased: sources, a robots.txt elsewhere
 heartbeat.py     the card by which a worker process is known to live
 """

@@ -9,5 +9,6 @@ became of one URL), dead_letters.py, records.py and export.py, schedules.py, sch
 routes.py and proxies.py, workers.py, health.py, retention.py. What a project consists of: scaffold.py, spiders.py (what
 can be crawled), recipes.py, settings_view.py. Then what runs: fetch.py (one page for a person), crawl.py and
 worker_pool.py (a crawl, and many), wiring.py (from settings to a worker), service.py (processes that go on until a
-signal), reparse/ and move/.
+signal), reparse/ and move/. For the HTTP API: api_requests.py (what programs can ask for), api_jobs.py (the jobs that
+this begins), page_results.py (what came of their pages), api_views.py (what the holder of a key sees), keys.py.
 """
