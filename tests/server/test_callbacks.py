@@ -14,7 +14,7 @@ import pytest
 
 from gossamer.access.contract import Callback, CallbackState
 from gossamer.access.webhooks import PAUSES, new_secret
-from gossamer.project.callbacks import AT_ONCE_PER_HOST, LOOKED_AT, Deliverer, callback_transport
+from gossamer.project.callback_delivery import AT_ONCE_PER_HOST, LOOKED_AT, Deliverer, callback_transport
 from gossamer.project.page_results import PageReader
 from gossamer.server.firecrawl.documents import document_of
 from tests.sites import moving

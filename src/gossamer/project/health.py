@@ -8,21 +8,8 @@ a file of a schedule that is missing here may be on the machines where the worke
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
-import importlib.util
-import os
-import re
-import resource
-import shutil
-import socket
-import sqlite3
-import sys
-import tempfile
-import threading
-import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ..backends.addresses import is_local, local_path, place_of
@@ -39,9 +26,11 @@ from ..schedule.windows import parse_windows
 from ..settings import FILE_NAME, Settings, find_file, load
 from ..settings.effective import routing_of, site_terms
 from ..units import many, moment, size
+from . import machine_health as machine
 from .celery_terms import examine_app
 from .health_values import Finding as Finding
 from .health_values import Level as Level
+from .health_values import ok
 from .open import is_crawled, open_project
 from .schedule_changes import opening_for, schedule_warnings
 from .schedules import Book, book_of_file, read_book
@@ -51,19 +40,7 @@ from .timetable import is_missed
 from .transports import check_installed, transports_of
 from .workers import ARCHIVE_FULL
 
-SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
-PYTHON_NEEDED = (3, 11)
-DISK_WANTED = 1 << 30
-DISK_NEEDED = 50 << 20
-SPARE_FILES = 64  # state, records, archive, logs, the interpreter's own
-DNS_PATIENCE = timedelta(seconds=3)
-DNS_NAME = "example.com"
 ROLES = ("state", "records", "archive")
-BORN = datetime(2025, 1, 1, tzinfo=UTC)  # a clock that shows an earlier time is wrong
-
-
-def _ok(what: str, detail: str) -> Finding:
-    return Finding(Level.OK, what, detail)
 
 
 async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Finding]:
@@ -71,10 +48,10 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
 
     Without readable settings the project is not looked at. `offline` leaves out what needs a network.
     """
-    for check in (_python, _packages, _sqlite, _uvloop, _clock):
+    for check in (machine.python, machine.packages, machine.sqlite, machine.uvloop, machine.clock):
         yield check()
     if not offline:
-        yield await asyncio.to_thread(_dns)
+        yield await asyncio.to_thread(machine.dns)
     try:
         settings = load(start=folder)
         # Addresses that this version does not know are found out here as well.
@@ -85,15 +62,17 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         )
         return
     file = find_file(folder)
-    yield _ok("settings", f"{file}" if file is not None else f"no {FILE_NAME} from here upwards: defaults")
-    yield _files(settings)
-    for finding in _disk(list(places.values())):
+    yield ok("settings", f"{file}" if file is not None else f"no {FILE_NAME} from here upwards: defaults")
+    yield machine.open_files(settings)
+    for finding in machine.disk(list(places.values())):
         yield finding
     for role, path in places.items():
-        yield _archive(path) if role == "archive" else await asyncio.to_thread(_database, role, path)
+        yield (
+            machine.archive_folder(path) if role == "archive" else await asyncio.to_thread(machine.database, role, path)
+        )
     for role in ROLES:
         if role not in places:
-            yield _ok(role, place_of(settings, role))
+            yield ok(role, place_of(settings, role))
     if all(path.exists() for role, path in places.items() if role != "archive"):
         async for finding in _opens(settings):
             yield finding
@@ -112,157 +91,6 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         yield finding
 
 
-# -- the machine ---------------------------------------------------------------------------------------------------
-
-
-def _python() -> Finding:
-    version = sys.version.split()[0]
-    if sys.version_info < PYTHON_NEEDED:
-        return Finding(Level.FAIL, "python", version, "Install Python 3.11 or newer.")
-    return _ok("python", version)
-
-
-def _packages() -> Finding:
-    try:
-        wanted = importlib.metadata.requires("gossamer") or []
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(Level.WARN, "packages", "gossamer runs from its source and is not installed", "pip install -e .")
-    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in wanted if ";" not in line]
-    missing = []
-    for name in names:
-        try:
-            importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(name)
-    if missing:
-        return Finding(
-            Level.FAIL,
-            "packages",
-            f"missing: {', '.join(missing)}",
-            "Install Gossamer again: what it needs comes with it.",
-        )
-    return _ok("packages", f"gossamer {importlib.metadata.version('gossamer')} and the {len(names)} it needs")
-
-
-def _sqlite() -> Finding:
-    if sqlite3.sqlite_version_info < SQLITE_NEEDED:
-        needed = ".".join(map(str, SQLITE_NEEDED[:2]))
-        return Finding(
-            Level.FAIL,
-            "sqlite",
-            f"{sqlite3.sqlite_version} is too old",
-            f"Use a Python that comes with SQLite {needed}.",
-        )
-    return _ok("sqlite", sqlite3.sqlite_version)
-
-
-def _uvloop() -> Finding:
-    if importlib.util.find_spec("uvloop") is None:
-        return Finding(Level.WARN, "uvloop", "not installed: crawls are slower without it", "pip install uvloop")
-    return _ok("uvloop", importlib.metadata.version("uvloop"))
-
-
-def _clock() -> Finding:
-    now = time.time()
-    if now < BORN.timestamp():
-        return Finding(Level.FAIL, "clock", f"it shows {moment(now)}", "Set the clock: leases and dates depend on it.")
-    return _ok("clock", moment(now))
-
-
-def _dns() -> Finding:
-    outcome: list[str] = []
-
-    def look_up() -> None:
-        try:
-            socket.getaddrinfo(DNS_NAME, 443)
-            outcome.append("")
-        except OSError as error:
-            outcome.append(str(error))
-
-    # A daemon: a name server that never answers must not hold up the end of the command.
-    thread = threading.Thread(target=look_up, daemon=True)
-    thread.start()
-    thread.join(DNS_PATIENCE.total_seconds())
-    if outcome == [""]:
-        return _ok("network", f"{DNS_NAME} resolves")
-    fault = outcome[0] if outcome else f"no answer within {DNS_PATIENCE.total_seconds():g} s"
-    return Finding(
-        Level.WARN, "network", f"{DNS_NAME} does not resolve ({fault})", "Only sites of this machine can be crawled."
-    )
-
-
-def _files(settings: Settings) -> Finding:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = settings.crawl.concurrency * 2 + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        return Finding(
-            Level.WARN,
-            "open files",
-            f"at most {soft:,}; crawl.concurrency = {settings.crawl.concurrency:,} may need {needed:,}",
-            f"ulimit -n {needed if hard == resource.RLIM_INFINITY else min(needed, hard)}, or lower crawl.concurrency.",
-        )
-    return _ok(
-        "open files", f"limit {'none' if soft == resource.RLIM_INFINITY else f'{soft:,}'}, {needed:,} may be needed"
-    )
-
-
-def _disk(places: list[Path]) -> Iterator[Finding]:
-    """One finding per folder that a crawl would write to."""
-    for folder in dict.fromkeys(place.parent for place in places):
-        home = _existing(folder)
-        if not os.access(home, os.W_OK):
-            yield Finding(
-                Level.FAIL, "data folder", f"{home} cannot be written to", "chmod u+w it, or set other paths."
-            )
-            continue
-        free = shutil.disk_usage(home).free
-        made = "" if folder.exists() else " (made by the first crawl)"
-        detail = f"{folder}{made}, {size(free)} free"
-        if free < DISK_NEEDED:
-            yield Finding(
-                Level.FAIL, "data folder", detail, "Free some space, or set state, records and archive elsewhere."
-            )
-        elif free < DISK_WANTED:
-            yield Finding(Level.WARN, "data folder", detail, "Raw pages take about 10 KB each; free some space.")
-        else:
-            yield _ok("data folder", detail)
-
-
-def _existing(path: Path) -> Path:
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path
-
-
-def _database(role: str, path: Path) -> Finding:
-    if not path.exists():
-        return _ok(role, f"{path.name} is made by the first crawl")
-    advice = f"Move {path} away, or set {role} to another path."
-    try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
-        try:
-            faults = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        return Finding(Level.FAIL, role, f"{path}: {error}", advice)
-    if faults != ["ok"]:
-        return Finding(Level.FAIL, role, f"{path} is damaged: {'; '.join(faults)}", advice)
-    return _ok(role, f"{path.name} is sound, {size(path.stat().st_size)}")
-
-
-def _archive(folder: Path) -> Finding:
-    home = _existing(folder)
-    try:
-        with tempfile.TemporaryFile(dir=home):
-            pass
-    except OSError as error:
-        return Finding(
-            Level.FAIL, "archive", f"{home} cannot be written to ({error.strerror})", "Check its permissions."
-        )
-    return _ok("archive", f"{folder} can be written to" if folder.exists() else "made by the first crawl")
-
-
 async def _archive_room(settings: Settings) -> Finding | None:
     """How much of its limit the archive has used. What is wrong with the archive itself is told elsewhere."""
     limit = settings.store.archive_limit
@@ -273,11 +101,8 @@ async def _archive_room(settings: Settings) -> Finding | None:
             held = await archive.size()
         detail = f"holds {size(held)} of {limit} (store.archive_limit)"
         full = held >= limit.bytes
-        return Finding(Level.WARN, "archive", detail, ARCHIVE_FULL) if full else _ok("archive", detail)
+        return Finding(Level.WARN, "archive", detail, ARCHIVE_FULL) if full else ok("archive", detail)
     return None
-
-
-# -- the project ---------------------------------------------------------------------------------------------------
 
 
 async def _opens(settings: Settings) -> AsyncIterator[Finding]:
@@ -297,7 +122,7 @@ async def _opens(settings: Settings) -> AsyncIterator[Finding]:
             Level.WARN, "project", f"its newest job began at {moment(newest)}, which is in the future", "Set the clock."
         )
     else:
-        yield _ok("project", f"opens, {many(len(jobs), 'job')}")
+        yield ok("project", f"opens, {many(len(jobs), 'job')}")
 
 
 async def _waiting_results(settings: Settings) -> list[Finding]:
@@ -325,7 +150,7 @@ async def _waiting_results(settings: Settings) -> list[Finding]:
         elif not files.noted:
             detail = f"results wait in {files.name}, {size(files.bytes)}, and the state does not know of them"
             findings.append(Finding(Level.WARN, "spool", detail, "gossamer spool drain stores them."))
-    return findings or [_ok("spool", "no results wait")]
+    return findings or [ok("spool", "no results wait")]
 
 
 async def _unreachable(settings: Settings, role: str) -> str:
@@ -353,14 +178,14 @@ def _routes(settings: Settings) -> Iterator[Finding]:
     except GossamerError as error:
         yield Finding(Level.FAIL, "routes", str(error))
         return
-    yield _ok("routes", " > ".join(route.name for route in routing.ladder))
+    yield ok("routes", " > ".join(route.name for route in routing.ladder))
     missing = is_there(settings.browser.executable)
     try:
         check_installed(settings, routing, None)
     except GossamerError as error:
         yield Finding(Level.FAIL, "routes", str(error))
     else:
-        yield _ok("browser", "there, for pages made by scripts" if missing is None else "none, and no route needs one")
+        yield ok("browser", "there, for pages made by scripts" if missing is None else "none, and no route needs one")
 
 
 def _spiders(settings: Settings) -> Iterator[Finding]:
@@ -372,9 +197,9 @@ def _spiders(settings: Settings) -> Iterator[Finding]:
         yield Finding(Level.WARN, "spiders", f"{name}: {words}")
     names = ", ".join(spec.name for spec in found.spiders)
     if names:
-        yield _ok("spiders", names)
+        yield ok("spiders", names)
     elif not found.broken:
-        yield _ok("spiders", f"none in {settings.spiders}/; URLs can be crawled without")
+        yield ok("spiders", f"none in {settings.spiders}/; URLs can be crawled without")
 
 
 async def _schedules(settings: Settings) -> AsyncIterator[Finding]:
@@ -392,7 +217,7 @@ async def _schedules(settings: Settings) -> AsyncIterator[Finding]:
     for fault in faults:
         yield fault
     if schedules and not faults:
-        yield _ok("schedules", ", ".join(one.schedule.name for one in schedules))
+        yield ok("schedules", ", ".join(one.schedule.name for one in schedules))
 
 
 async def _book(settings: Settings) -> Book:

@@ -20,3 +20,7 @@ class Finding(msgspec.Struct, frozen=True):
     what: str
     detail: str
     advice: str = ""
+
+
+def ok(what: str, detail: str) -> Finding:
+    return Finding(Level.OK, what, detail)

@@ -24,7 +24,7 @@ from ..schedule.sources.kinds import program
 from ..settings import FILE_NAME, Settings, find_file, load
 from ..settings.trust import TRUST
 from ..units import Secret, many
-from .health import Finding, Level
+from .health_values import Finding, Level, ok
 
 ROLES = ("state", "records", "archive")
 
@@ -50,21 +50,17 @@ def posture(folder: Path) -> Iterator[Finding]:
     yield from _servers(settings)
 
 
-def _good(what: str, detail: str) -> Finding:
-    return Finding(Level.OK, what, detail)
-
-
 def _user() -> Finding:
     if os.geteuid() == 0:
         advice = "Let a user of its own crawl: what a page breaks out of, it has then less to break."
         return Finding(Level.WARN, "user", "root", advice)
-    return _good("user", f"number {os.geteuid()}, not root")
+    return ok("user", f"number {os.geteuid()}, not root")
 
 
 def _trust(settings: Settings) -> Finding:
     if trusted := os.environ.get(TRUST, ""):
         return Finding(Level.WARN, "project", f"{TRUST} trusts {trusted}, whoever can write there")
-    return _good("project", f"only you and root can write {settings.root / FILE_NAME}, spiders and data")
+    return ok("project", f"only you and root can write {settings.root / FILE_NAME}, spiders and data")
 
 
 def _readable(places: list[Path]) -> Iterator[Finding]:
@@ -75,7 +71,7 @@ def _readable(places: list[Path]) -> Iterator[Finding]:
         advice = f"chmod -R go= {place.parent if place.is_file() else place}"
         yield Finding(Level.WARN, "data", f"other users can read {place}", advice)
     if not seen:
-        yield _good("data", "no other user can read it" if there else "nothing was crawled yet")
+        yield ok("data", "no other user can read it" if there else "nothing was crawled yet")
 
 
 def _others(path: Path) -> bool:
@@ -92,7 +88,7 @@ def _secrets(settings: Settings, file: Path) -> Finding:
     if held and _others(file) and not any(_closed(folder) for folder in file.parents):
         detail = f"other users can read {file}, which holds {', '.join(held[:3])}{' ...' if len(held) > 3 else ''}"
         return Finding(Level.WARN, "secrets", detail, f"chmod go= {file}, or use variables: GOSSAMER_STATE=...")
-    return _good("secrets", f"{many(len(held), 'setting')} of {FILE_NAME} with a password or key")
+    return ok("secrets", f"{many(len(held), 'setting')} of {FILE_NAME} with a password or key")
 
 
 def _is_secret(settings: Settings, key: str) -> bool:
@@ -111,16 +107,16 @@ def _addresses(settings: Settings) -> Finding:
         return Finding(Level.WARN, "addresses", detail, "Name the hosts that are meant in fetch.allow_hosts.")
     named = f", save {', '.join(fetch.allow_hosts)}" if fetch.allow_hosts else ""
     denied = f"; never {', '.join(fetch.deny)}" if fetch.deny else ""
-    return _good("addresses", f"private ones and those of this machine are refused{named}{denied}")
+    return ok("addresses", f"private ones and those of this machine are refused{named}{denied}")
 
 
 def _browser(settings: Settings) -> Finding:
     if is_there(settings.browser.executable) is not None:
-        return _good("browser", "none is installed")
+        return ok("browser", "none is installed")
     if not wants_sandbox():
         detail = "Chromium runs without its sandbox, because you are root"
         return Finding(Level.WARN, "browser", detail, "Render pages as another user, or in a container of its own.")
-    return _good("browser", "Chromium runs in its sandbox")
+    return ok("browser", "Chromium runs in its sandbox")
 
 
 def _programs(settings: Settings) -> Finding:
@@ -130,7 +126,7 @@ def _programs(settings: Settings) -> Finding:
     if settings.fleet.allow_commands and settings.shares_state and not settings.fleet.key:
         detail = "fleet.allow_commands: who can write to the state runs programs on every worker"
         return Finding(Level.FAIL, "programs", detail, f"Write such schedules into {FILE_NAME}, or set fleet.key.")
-    return _good("programs", f"schedules of {FILE_NAME} run {', '.join(commands) or 'none'}")
+    return ok("programs", f"schedules of {FILE_NAME} run {', '.join(commands) or 'none'}")
 
 
 def _servers(settings: Settings) -> Iterator[Finding]:
@@ -145,7 +141,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
             detail = f"{place_of(settings, role)} is not encrypted on its way"
             yield Finding(Level.WARN, role, detail, "Use rediss://, ?sslmode=verify-full, ?tls=true or https.")
         else:
-            yield _good(role, f"{place_of(settings, role)} is encrypted on its way, or on this machine")
+            yield ok(role, f"{place_of(settings, role)} is encrypted on its way, or on this machine")
 
 
 def _is_plain(address: str) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 
 from ..errors import Misconfigured, MissingExtra, Transient
 from ..project import service
-from ..project.callbacks import Deliverer, callback_transport
+from ..project.callback_delivery import Deliverer, callback_transport
 from ..project.keys import Token, has_keys, one_time_token
 from ..project.open import Project
 from ..project.page_results import PageReader
