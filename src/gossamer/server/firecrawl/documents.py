@@ -17,7 +17,7 @@ from ...project.api_views import JobReport, job_report
 from ...project.open import Project
 from ...project.page_results import PageOutcome, PageReader
 from ...settings import Settings
-from .bodies import ABOUT, FORMATS
+from .conversion import ABOUT, FORMATS
 
 PAGE = 100  # documents of one answer
 PAGE_BYTES = 10 * 1024 * 1024

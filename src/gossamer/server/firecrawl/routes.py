@@ -31,16 +31,12 @@ from .bodies import (
     BatchBody,
     CrawlBody,
     MapBody,
-    ModelRequest,
     ScrapeBody,
     SearchBody,
     Webhook,
     check,
-    model_request,
-    requested_page,
-    scrape_request,
-    site_crawl_request,
 )
+from .conversion import ModelRequest, model_request, requested_page, scrape_request, site_crawl_request
 from .documents import PAGE, base_of, document_of, job_body
 from .errors import no_job, not_done, told
 from .search import search_pages

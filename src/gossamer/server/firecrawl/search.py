@@ -11,7 +11,8 @@ from ...project.api_requests import BadRequest, BatchRequest, NoWorker
 from ...project.outside_services import NotConfigured, SearchHit, ServiceFailed, search
 from ..answers import ApiError
 from ..endpoint import Call, Reply
-from .bodies import SearchBody, check, requested_page
+from .bodies import SearchBody, check
+from .conversion import requested_page
 from .documents import document_of
 from .errors import not_done, refused
 
