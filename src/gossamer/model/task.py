@@ -196,8 +196,8 @@ class Sending(TypedDict, total=False):
     handle_statuses: tuple[int, ...]
 
 
-class Wishes(Sending, total=False):
-    """The fields of a Request that `page.follow` takes; None is no wish."""
+class RequestOptions(Sending, total=False):
+    """The fields of a Request that `page.follow` takes; None: as without it."""
 
     priority: int | None
     data: dict[str, Any] | None

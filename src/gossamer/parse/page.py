@@ -16,7 +16,7 @@ from turbohtml import Document, Element
 from ..errors import ParseFailed
 from ..model.page import Headers, Snapshot
 from ..model.route import BROWSER, Render
-from ..model.task import Request, Wishes
+from ..model.task import Request, RequestOptions
 from .css import compile_css
 from .encoding import decode_as, parse_html
 from .link_rules import ATTRS, TAGS, Patterns, fitting, hrefs_in
@@ -262,7 +262,7 @@ class Page(PageFiles):
         callback: Callback | None = None,
         *,
         render: bool | Render = False,
-        **wishes: Unpack[Wishes],
+        **options: Unpack[RequestOptions],
     ) -> Request:
         """A request for a link: an address, an <a>, <area> or <link>, or the text of an attribute.
 
@@ -271,7 +271,7 @@ class Page(PageFiles):
         `proxy_pool` and `country` an exit, and requests that name the same `session` leave as the same visitor.
         What is sent (`method`, `json`, ...) is told as in `Request`. Raises ParseFailed, InvalidUrl.
         """
-        return self._alike_request(self.urljoin(href_of(link)), self._fields(callback, render, wishes))
+        return self._alike_request(self.urljoin(href_of(link)), self._fields(callback, render, options))
 
     def follow_all(
         self,
@@ -279,13 +279,13 @@ class Page(PageFiles):
         callback: Callback | None = None,
         *,
         render: bool | Render = False,
-        **wishes: Unpack[Wishes],
+        **options: Unpack[RequestOptions],
     ) -> Iterator[Request]:
         """Requests for many links: a CSS selector, or any number of what `follow` takes.
 
         Links that lead nowhere (no href, a mailto: address, no URL) are left out. Raises ParseFailed.
         """
-        fields = self._fields(callback, render, wishes)
+        fields = self._fields(callback, render, options)
         if not isinstance(links, str):
             return (self._alike_request(url, fields) for url in self._links_from.absolute(self._hrefs_in(links)))
         urls = self._links_from.all_absolute(self._hrefs_of(links))
@@ -311,7 +311,7 @@ class Page(PageFiles):
         press: Press = None,
         add: Mapping[str, Value] | None = None,
         render: bool | Render = False,
-        **wishes: Unpack[Wishes],
+        **options: Unpack[RequestOptions],
     ) -> Request:
         """A request that submits a form as a browser would. `which` is a form, or what `page.form` takes.
 
@@ -320,7 +320,7 @@ class Page(PageFiles):
         from .forms import Form
 
         form = which if isinstance(which, Form) else self.form(which)
-        return form.request(values, press=press, add=add, **self._fields(callback, render, wishes))
+        return form.request(values, press=press, add=add, **self._fields(callback, render, options))
 
     def _hrefs_of(self, selector: str) -> list[str]:
         """The hrefs of what is selected; what has none is left out."""
@@ -339,9 +339,9 @@ class Page(PageFiles):
             except NoHref:
                 continue
 
-    def _fields(self, callback: Callback | None, render: bool | Render, wishes: Wishes) -> dict[str, Any]:
-        """The fields of a request that these wishes are for, without those that nobody wished."""
-        fields = {name: value for name, value in wishes.items() if value is not None}
+    def _fields(self, callback: Callback | None, render: bool | Render, options: RequestOptions) -> dict[str, Any]:
+        """The fields of a request that these options make, without those that are None."""
+        fields = {name: value for name, value in options.items() if value is not None}
         fields["kind"] = self._kind_of(callback)
         if render:
             fields.setdefault("fetcher", BROWSER)
