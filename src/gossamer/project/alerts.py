@@ -34,6 +34,7 @@ from ..settings import Settings
 from ..settings.alert_tables import terms_of
 from ..units import setting_text, visible
 from .open import Project
+from .view_fields import view_fields
 
 LONGEST_SILENCE = timedelta(days=365)
 LONGEST_REASON = 500
@@ -371,15 +372,7 @@ def _view(one: Standing, silences: list[Silence], now: float) -> AlertView:
 
 
 def _silence_view(one: Silence) -> SilenceView:
-    return SilenceView(
-        id=one.id,
-        alert=one.alert,
-        subject=one.subject,
-        until=iso_time(one.until),
-        reason=one.reason,
-        made_at=iso_time(one.made_at),
-        made_by=one.made_by,
-    )
+    return SilenceView(**view_fields(one, "until", "made_at"))
 
 
 def _terms_view(terms: AlertTerms) -> AlertTermsView:

@@ -53,6 +53,9 @@ class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     replace: bool = False  # change the one of that name
 
 
+_OF_TABLE = frozenset(ScheduleTable.__struct_fields__)
+
+
 async def write_schedule(project: Project, wanted: ScheduleRequest) -> ScheduleAdded:
     """Add a schedule, or replace one. Raises BadRequest, Misconfigured."""
     settings = project.settings
@@ -71,32 +74,10 @@ async def write_schedule(project: Project, wanted: ScheduleRequest) -> ScheduleA
         if brace and head.count("/") < 3:
             raise BadRequest(f"{address}: braces may stand in the path of an address, not in its host.")
         public_url(settings, address.replace("{", "").replace("}", ""))
-    table = ScheduleTable(
-        spider=wanted.spider,
-        every=wanted.every,
-        cron=wanted.cron,
-        at=wanted.at,
-        zone=wanted.zone,
-        windows=wanted.windows,
-        overlap=wanted.overlap,
-        urls=tuple(wanted.urls) if wanted.urls is not None else None,
-        sitemap=wanted.sitemap,
-        feed=wanted.feed,
-        only_changed=True if wanted.only_changed else None,
-        max_urls=wanted.max_urls,
-        kind=wanted.kind,
-        priority=wanted.priority,
-        min_age=_span(wanted.min_age),
-        limit=wanted.limit,
-        budget=wanted.budget,
-        min_interval=_span(wanted.min_interval),
-        max_interval=_span(wanted.max_interval),
-        arguments=tuple(wanted.arguments),
-        min_records=wanted.min_records,
-        min_pages=wanted.min_pages,
-        max_dead_share=wanted.max_dead_share,
-        max_change=wanted.max_change,
-    )
+    alike = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name in _OF_TABLE}
+    spans = {name: _span(getattr(wanted, name)) for name in ("min_age", "min_interval", "max_interval")}
+    urls = tuple(wanted.urls) if wanted.urls is not None else None
+    table = ScheduleTable(**alike | spans | {"urls": urls, "only_changed": True if wanted.only_changed else None})
     try:
         new = await asyncio.to_thread(new_schedule, settings, wanted.name, table)  # the spider's file is read
     except SpiderNotFound as error:  # which tells of the folders of this machine

@@ -21,7 +21,8 @@ from ..model.url import site_of, typed_url
 from ..units import visible
 from .jobs import crawl_command, find_job
 from .open import Project
-from .story import AttemptView, attempt_view, view_fields
+from .story import AttemptView, attempt_view
+from .view_fields import view_fields
 
 JOBS_OF_A_LETTER = 10  # jobs in which the same address was given up; of more than these an address may come twice
 

@@ -20,7 +20,7 @@ from ..clock import iso_time
 from ..errors import Misconfigured
 from ..model.job import Job
 from .open import Project
-from .story import view_fields
+from .view_fields import view_fields
 
 __all__ = ["ADMIN", "JOBS", "METRICS", "RECORDS", "SCOPES", "SCRAPE"]  # and what is defined below
 USE_NOTED_EVERY = 60.0  # seconds; a write for each request would cost more than the request

@@ -27,6 +27,7 @@ from ..store.contract import RecordQuery
 from .jobs import crawl_command
 from .open import Project
 from .story_words import SiteNow, change_words, in_words
+from .view_fields import view_fields
 
 RECORDS_SHOWN = 20
 ANOTHER_JOB = "another job"  # in the place of the id of one that the reader does not see
@@ -215,17 +216,6 @@ async def _records(project: Project, addresses: list[str]) -> tuple[list[StoryRe
             fields = view_fields(record, "first_seen", "last_changed", "last_checked", "gone_since")
             found.append(StoryRecord(**{name: fields[name] for name in StoryRecord.__struct_fields__}))
     return found, False
-
-
-def view_fields(value: msgspec.Struct, *times: str) -> dict[str, Any]:
-    """The fields of a value as they are shown: those in `times` as ISO 8601, bytes as hex."""
-    fields: dict[str, Any] = msgspec.structs.asdict(value)
-    for name, field in fields.items():
-        if isinstance(field, bytes):
-            fields[name] = field.hex()
-        elif name in times and field is not None:
-            fields[name] = iso_time(field)
-    return fields
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:

@@ -11,7 +11,7 @@ from ..backends.worker_names import is_gone
 from ..crawl.heartbeat import BEAT, MISSING_AFTER
 from ..errors import Misconfigured
 from .open import Project
-from .story import view_fields
+from .view_fields import view_fields
 
 ARCHIVE_FULL = (
     "The archive has reached store.archive_limit: nothing is fetched until there is room. Delete old pages with "

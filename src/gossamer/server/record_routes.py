@@ -52,16 +52,12 @@ class RecordsForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     after: Annotated[int, Meta(ge=0, le=LAST_NUMBER)] = 0  # `next` of the page before
 
 
-class RecordsQuery(RecordsForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which records. `since` and `until` are seconds since the epoch, of the last change."""
+class RecordsQuery(RecordFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which records, and their form. `since` and `until` are seconds since the epoch, of the last change."""
 
-    job: str | None = None
-    spider: str | None = None
-    type: str | None = None
-    site: str | None = None
-    since: float | None = None
-    until: float | None = None
-    gone: bool = False  # also those that are gone
+    format: Literal["json", "jsonl", "csv"] = "json"
+    limit: Limit = 100
+    after: Annotated[int, Meta(ge=0, le=LAST_NUMBER)] = 0
 
 
 class ChangesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,7 +98,7 @@ class AttemptsQuery(AttemptFilter, frozen=True, kw_only=True, forbid_unknown_fie
     after: Annotated[str, Meta(max_length=100)] | None = None
 
 
-async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm) -> Reply | Response:
+async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm | RecordsQuery) -> Reply | Response:
     """The records of a query, in the form that was asked for."""
     if form.format == "csv":
         most = call.project.settings.server.max_stream.bytes
@@ -116,17 +112,8 @@ async def records(call: Call) -> Reply | Response:
     wanted = call.of(RecordsQuery)
     if wanted.job is not None:
         await _seen_job(call, wanted.job)
-    chosen = RecordFilter(
-        job=wanted.job,
-        spider=wanted.spider,
-        type=wanted.type,
-        site=wanted.site,
-        since=wanted.since,
-        until=wanted.until,
-        gone=wanted.gone,
-    )
     try:
-        query = await query_of(call.project, chosen)
+        query = await query_of(call.project, wanted)
     except Misconfigured as error:
         raise not_found("job of that id") from error
     return await records_in_form(call, query, wanted)
