@@ -46,7 +46,7 @@ from ..model.job import UNFINISHED
 from ..model.page import Snapshot
 from ..model.record import PageFacts, Record
 from ..model.route import How
-from ..model.task import DropReason, Request, UrlState
+from ..model.task import SITE_AWAY, DropReason, Request, UrlState
 from ..parse.callbacks import ParsedPage
 from ..pipeline.steps import Piped
 from ..routing.blocks import Block
@@ -68,7 +68,6 @@ from .windows import NEXT_LOOK, WINDOW
 
 ROBOTS = DropReason.ROBOTS.value
 POISON = "poison"  # the reason of a page that took its worker with it too often
-SITE_AWAY = "site away"  # the reason of a task that waits until its site can be reached
 MOST_FAULTS = 50  # that are listed of a page that is held back
 
 

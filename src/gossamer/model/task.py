@@ -20,6 +20,7 @@ REPLAYED_PRIORITY = 10**9  # of a dead letter that is replayed in a job with a l
 MAX_ATTEMPTS = 1_000_000
 RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524)  # worth another try, by default
 LANE_ONLY = "@"  # before a route's name in `fetcher`: the router moved the task to that lane, no spider asked for it
+SITE_AWAY = "site away"  # the reason of a task that waits until its site can be reached
 
 
 class UrlState(StrEnum):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from ..crawl.journey import SITE_AWAY
 from ..crawl.windows import WINDOW
 from ..errors import FetchFailed, RouteFailed
 from ..frontier.contract import SiteOrder, UrlStory
 from ..model.job import Job, JobState
-from ..model.task import LANE_ONLY, DropReason, UrlState
+from ..model.task import LANE_ONLY, SITE_AWAY, DropReason, UrlState
 from ..schedule.change_rate import Rhythm, prior_of, rate, sums_of
 from ..schedule.windows import is_open, parse_windows
 from ..units import distance, many, moment, span
