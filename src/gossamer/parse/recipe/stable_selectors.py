@@ -22,7 +22,7 @@ _MOST_LINKS, _FEWEST_LINKS = 3000, 3
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _MARGINS = re.compile(
     r"(?:^|[-_ ])(?:nav|menu|navbar|footer|foot|header|top|breadcrumbs?|crumbs|pager|pagination|pages|sidebar|cart"
-    r"|login|share|social|lang|legal|cookie)(?:$|[-_ ])",
+    r"|login|share|social|lang|legal|cookie|consent|onetrust)(?:$|[-_ ])",
     re.IGNORECASE,
 )
 PRICE = re.compile(r"(?:[€£$¥₹₽]|\b(?:EUR|USD|GBP|CHF|PLN|SEK)\b)\s?\d|\d\s?(?:[€£$¥₹₽]|\b(?:EUR|USD|GBP|CHF|zł|kr)\b)")
@@ -42,10 +42,14 @@ _NEXT_WORDS = (
     "›",
 )
 _COUNTED = re.compile(r"(?:^|&)(page|p|pg|paged|seite|pagina)=\d{1,6}(?=&|$)")
+# Names that a build tool made up, and those that say how a thing looks and not what it is.
 _MADE_UP = re.compile(
-    r"\d|^(?:css|sc|jsx|emotion|chakra|svelte|astro|col|row|grid|flex|mt|mb|ml|mr|pt|pb|px|py)-|__.*__.*__"
+    r"\d|^(?:css|sc|jsx|emotion|chakra|svelte|astro|col|row|grid|flex|mt|mb|ml|mr|mx|my|pt|pb|px|py)-|__.*__.*__"
+    r"|^(?:bg|border|font|gap|leading|overflow|rounded|shadow|space|text|tracking|whitespace)-"
+    r"|^(?:content|items|justify|object|self)-(?:between|center|contain|cover|end|start|stretch)$"
+    r"|^(?:flex|rounded|shadow|truncate|uppercase)$"
 )
-_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{1,29}")
+NAME = re.compile(r"[A-Za-z][A-Za-z_-]{1,29}")
 _STATES = frozenset({"active", "selected", "current", "first", "last", "odd", "even", "off", "on", "hidden", "visible"})
 
 
@@ -66,7 +70,7 @@ def selector_for(page: Page, element: Element) -> str | None:
 def stable_classes(element: Element) -> list[str]:
     """The classes that a person gave to the kind of thing, in order."""
     names = (element.attr("class") or "").split()
-    return [name for name in names[:12] if _NAME.fullmatch(name) and not _MADE_UP.search(name) and name not in _STATES]
+    return [name for name in names[:12] if NAME.fullmatch(name) and not _MADE_UP.search(name) and name not in _STATES]
 
 
 def _candidates(element: Element) -> Iterator[str]:
@@ -80,11 +84,11 @@ def _candidates(element: Element) -> Iterator[str]:
 
 def _own_names(element: Element) -> Iterator[str]:
     prop, identity = element.attr("itemprop") or "", element.attr("id") or ""
-    if _NAME.fullmatch(prop):
+    if NAME.fullmatch(prop):
         yield f'[itemprop="{prop}"]'
     if element.tag == "h1":
         yield "h1"
-    if _NAME.fullmatch(identity) and not _MADE_UP.search(identity):
+    if NAME.fullmatch(identity) and not _MADE_UP.search(identity):
         yield f"#{identity}"
     yield from (f".{name}" for name in stable_classes(element))
     if element.tag != "h1":
