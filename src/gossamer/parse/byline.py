@@ -2,10 +2,10 @@
 
 Read only where the page's metadata is silent. A date must have day, month and year, a line with it must be short and
 must not speak of a change ("updated"), where it has several dates not before this one; a name must follow "by", stand
-beside the date with nothing else, stand in an element that is called after authors, or link to the page of an author or
-user. "By" and one word are a user's name where the line has a date. The title is the <h1>, or the first line that the
-page gives as its title. Lines far from it, and lists of dated entries, are not read: nothing is better than a wrong
-name.
+beside the date with nothing else or before a role ("Ann Lee, Staff Writer"), stand in an element that is called after
+authors or is an <address>, or link to the page of an author or user. "By" and one word are a user's name where the line
+has a date. The title is the <h1>, or the first line that the page gives as its title. Lines far from it, and lists of
+entries with dates or names, are not read: nothing is better than a wrong name.
 
 How it fails: what is not found is None or empty; nothing raises. Costs grow with the size of the page.
 """
@@ -29,9 +29,10 @@ _TITLE = 12  # letters of a title in a line that is no <h1>
 _FIRM = 200  # letters of a paragraph of the text itself
 # "By" in many languages: alone, behind a verb ("scritto da"), or as a noun ("Autorin:").
 _BY_WORDS = (
-    r"(?:(?:article|story|words|post|posted|written|published|authored|geschrieben|verfasst|veröffentlicht|écrit|rédigé|publié|"
+    r"(?:(?:article|story|words|post|posted|written|published|authored|asked|created|shared|started|submitted|"
+    r"geschrieben|verfasst|veröffentlicht|écrit|rédigé|publié|"
     r"text|texte|escrito|redactado|publicado|geschreven|geplaatst|skrevet|skriven|skrivet|napisał|a cura)\s+)?"
-    r"(?:by|von|par|por|di|door|av|af)|(?:scritto|pubblicato|inserito)\s+da|(?:text|tekst|texte|texto|testo)\s*:|"
+    r"(?:by|von|par|por|di|door|av|af)|(?:scritto|pubblicato|inserito)\s+da|(?:text|tekst|texte|texto|testo|words)\s*:|"
     r"author|autor(?:in|en|a|e|es|ka)?|aut(?:eur|eure|rice|hor)s?|författare|forfatter|kirjoittaja|toimittaja|szerző|"
     r"автор(?:\s+(?:текста|статьи))?|yazar|yazan|συντάκτης|penulis"
 )
@@ -42,6 +43,12 @@ _BY = re.compile(
 _BY_HAN = re.compile(
     r"(?:^|[|\s])(?:作者|著者|筆者|執筆者?|撰文|記者|记者|文|글)\s*[:：/／]\s*"
     r"(?P<name>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af・]{2,10})(?=$|[\s|(（])"
+)
+_BRACKETS = re.compile(r"\([^()]*\)")
+_STARTER = re.compile(r"(?:thread|topic|discussion) (?:starter|author|creator)[\s:]*(?P<name>\S{2,30})", re.IGNORECASE)
+_PARTS = re.compile(r"\s*[|·•●・–—]\s*")  # of a line about who and when
+_NO_PART = re.compile(
+    r"\W*(?:\d+\W*(?:min|sec|comment|view|repl|like|share)\w*.{0,12}|read(?:ing)? time.*)?", re.IGNORECASE
 )
 _LABEL = re.compile(rf"(?:{_BY_WORDS})\s*:?", re.IGNORECASE)
 _NAMED = re.compile(r"(?:^|[\W_])(?:author|byline|writer|username|poster)(?:$|[\W_]|s\b|name|link)", re.IGNORECASE)
@@ -60,7 +67,11 @@ _NO_NAMES = frozenset((
     "redazione", "register", "reply", "share", "sign", "staff", "subscribe", "team", "the", "view", "website",
     "written", "your",
 ))  # fmt: skip
-_MOST_DAYS = 2  # around a title; with more, the lines are entries of a list
+_ROLES = frozenset(
+    ("columnist", "contributor", "correspondent", "editor", "journalist", "producer", "reporter", "writer")
+)
+_NEVER_IN_NAMES = _NO_NAMES | _ROLES
+_MOST_DAYS, _MOST_BYLINES = 2, 2  # around a title; with more, the lines are entries of a list
 
 
 class Byline(NamedTuple):
@@ -83,7 +94,7 @@ def byline_of(tree: Document, titles: frozenset[str] = frozenset(), language: st
         return Byline()
     near = lines[max(0, title - _BEFORE) : title] + _until_text(lines[title + 1 : title + 1 + _AFTER])
     heading = lines[title].text(outline.struck)
-    shown = [(one, text) for one in near if one.letters <= _SHORT and (text := one.text(outline.struck)) != heading]
+    shown = [(one, text) for one in near if (text := _short_text(outline, one)) and text != heading]
     texts = [(one, part) for one, text in shown for part in text.split("\n")]
     dates: list[tuple[datetime, bool]] = []  # and whether it is that of a change
     before = ""
@@ -95,12 +106,23 @@ def byline_of(tree: Document, titles: frozenset[str] = frozenset(), language: st
     published = next((found for found, changed in dates if not changed), None)
     modified = next((found for found, changed in dates if changed), None)
     labelled = False  # the line before was "Written by:"
+    found: list[tuple[str, ...]] = []
     for one, text in texts:
         names = _names_in(outline, one, text, language, labelled=labelled, single=len(dates) == 1)
         if names:
-            return Byline(names, published, modified)
+            found.append(names)
         labelled = _LABEL.fullmatch(text) is not None
-    return Byline((), published, modified)
+    authors = found[0] if found and len(set(found)) <= _MOST_BYLINES else ()
+    return Byline(authors, published, modified)
+
+
+def _short_text(outline: Outline, line: Paragraph) -> str:
+    """The text of a line that is short enough to say who and when; "" for others. What stands in brackets is left out
+    of a longer one: the head of a post may go on with who changed it."""
+    text = line.text(outline.struck) if line.letters <= 2 * _SHORT else ""
+    if line.letters > _SHORT:
+        text = _BRACKETS.sub("", text)
+    return text if len(text) <= _SHORT else ""
 
 
 def _title_at(outline: Outline, lines: list[Paragraph], titles: frozenset[str]) -> int | None:
@@ -164,8 +186,14 @@ def _names_in(
         return (found["name"],)
     if labelled and _is_name(text):
         return (text,)
-    if dated and _is_name(rest := rest.strip(" ,|·•●・–—-")):
-        return (rest,)
+    if found := _STARTER.fullmatch(text):
+        return (found["name"],)
+    parts = [part.strip(" ,-") for part in _PARTS.split(rest) if not _NO_PART.fullmatch(part)]
+    if dated and len(parts) == 1 and _is_name(parts[0]):
+        return (parts[0],)
+    name, _, role = text.partition(", ")
+    if _is_name(name) and _ROLES & set(role.lower().split()) and len(role) <= _SHORT // 2:
+        return (name,)
     block = line.block
     pieces = [(element, " ".join(piece.split())) for element, piece in line.pieces[:8] if piece.strip()]
     if single and _time_in(outline, line) is not None:
@@ -173,15 +201,14 @@ def _names_in(
         if len(others) == 1 and _is_name(others[0]):
             return (others[0],)
     for element, piece in [*pieces, (block, text)]:
-        if outline.tags[element] == "a" and _is_name(piece):
-            href = outline.elements[element].attr("href") or ""
-            if _AUTHOR_PAGE.search(href[:500]):
-                return (piece,)
-        if outline.tags[element] == "a" and _is_name(piece, handle=True):
-            href = outline.elements[element].attr("href") or ""
-            if _USER_PAGE.search(href[:500]):
-                return (piece,)
         for around in (element, max(outline.parents[element], 0)):
+            if outline.tags[around] == "address" and _is_name(piece):
+                return (piece,)
+            href = (outline.elements[around].attr("href") or "")[:500] if outline.tags[around] == "a" else ""
+            if _AUTHOR_PAGE.search(href) and _is_name(piece):
+                return (piece,)
+            if _USER_PAGE.search(href) and _is_name(piece, handle=True):
+                return (piece,)
             called = " ".join(str(outline.elements[around].attr(key) or "") for key in ("class", "itemprop", "rel"))[
                 :300
             ]
@@ -204,7 +231,8 @@ def _is_name(text: str, *, handle: bool = False) -> bool:
     words = text.split()
     if handle and len(words) == 1:
         return 2 <= len(text) <= 30 and text.lower() not in _NO_NAMES
-    if not 2 <= len(words) <= 5 or len(text) > 50 or any(word.lower().strip(".,") in _NO_NAMES for word in words):
+    plain = {word.lower().strip(".,") for word in words}
+    if not 2 <= len(words) <= 5 or len(text) > 50 or plain & _NEVER_IN_NAMES:
         return False
     if sum(word[0].isupper() for word in words) < 2:
         return False
