@@ -19,6 +19,7 @@ from tests.unit.crawled import crawl_half
 
 HEAVY = [
     "aiohttp",
+    "gossamer.crawl.journey",
     "gossamer.crawl.worker",
     "gossamer.fetch.http",
     "gossamer.project.service",
@@ -27,7 +28,8 @@ HEAVY = [
 LOOKS = [
     ["settings"], ["spiders"], ["schedule", "list"], ["routes"], ["proxies"], ["history", "1"], ["quality"],
     ["schemas"], ["export"], ["status"], ["why", "https://shop.example/done"], ["dead", "list"], ["job", "list"],
-    ["check", "recipe.toml"],
+    ["check", "recipe.toml"], ["site"], ["attempts"], ["keys", "list"], ["workers"], ["scaling"], ["alerts", "list"],
+    ["sessions"], ["spool"], ["top", "--json"],
 ]  # fmt: skip
 CODE = """
 import json, sys
