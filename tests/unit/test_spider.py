@@ -78,16 +78,66 @@ class Links(Spider):
     def other(self, page: Page) -> Results:
         yield Request(url=page.urljoin("/b/1"), method="POST")
 
+    def some(self, page: Page) -> Results:
+        yield from [request for request in page.follow_all("a") if not request.url.endswith("/2")]
+
+    def backwards(self, page: Page) -> Results:
+        first, second = page.follow_all("h3 a"), page.follow_all("li a")
+        yield from second
+        yield {"a": 1}
+        yield from first
+
+    async def one_by_one(self, page: Page) -> AsyncIterator[Request]:
+        for request in page.follow_all("a"):
+            yield request
+
+    def among_others(self, page: Page) -> Results:
+        yield page.follow("/before", force=True)
+        yield from page.follow_all("a")
+        yield page.follow("/behind", priority=1)
+
+    def twice(self, page: Page) -> Results:
+        links = list(page.follow_all("li a"))
+        yield from links
+        yield from links
+
 
 @pytest.mark.parametrize(
     ("kind", "links_only"),
-    [("parse", True), ("plain", True), ("forced", False), ("with_data", False), ("other", False)],
+    [
+        ("parse", True),
+        ("plain", True),
+        ("some", True),
+        ("backwards", True),
+        ("one_by_one", True),
+        ("forced", False),
+        ("with_data", False),
+        ("other", False),
+        ("among_others", False),
+    ],
 )
 async def test_a_page_that_gives_nothing_but_links_says_so(kind: str, links_only: bool) -> None:
     spider = Links()
     parsed = await run_callback(spider, kind, page_of(LISTING, spider))
     assert parsed.requests
     assert parsed.links_only is links_only
+
+
+@pytest.mark.parametrize(
+    ("kind", "paths"),
+    [
+        ("parse", ["b/1", "b/2", "?page=2", "?page=2"]),
+        ("some", ["b/1", "?page=2"]),
+        ("backwards", ["?page=2", "b/1", "b/2"]),
+        ("one_by_one", ["b/1", "b/2", "?page=2"]),
+        ("among_others", ["before", "b/1", "b/2", "?page=2", "behind"]),
+        ("twice", ["?page=2", "?page=2"]),
+    ],
+)
+async def test_requests_keep_the_order_in_which_the_spider_gave_them(kind: str, paths: list[str]) -> None:
+    spider = Links()
+    parsed = await run_callback(spider, kind, page_of(LISTING, spider))
+    assert [request.url.removeprefix("https://books.example/") for request in parsed.requests] == paths
 
 
 async def test_spider_as_in_the_design_follows_and_extracts() -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from hashlib import blake2b, sha256
-from itertools import groupby
-from operator import attrgetter
 
 import msgspec
 import zstandard
@@ -22,7 +20,6 @@ from ..model.task import Request, Task
 from ..schedule.change_rate import Rhythm, announced_since, seen
 
 _decode = msgspec.json.Decoder(Rhythm).decode
-_KIND, _URL = attrgetter("kind"), attrgetter("url")
 _PACKED = b"\x28\xb5\x2f\xfd"  # how zstd begins; rows of earlier versions hold the JSON itself
 _MOST_LINKS = 256 * 1024 * 1024  # bytes of links of one page
 _compress = zstandard.ZstdCompressor(level=1, write_checksum=False).compress
@@ -84,8 +81,14 @@ def stored_links(requests: Sequence[Request], links_only: bool) -> bytes:
     """Requests as they are kept: their JSON, packed. The links of a page are much alike, and pack to a seventh; where
     they are nothing but links, they are kept as runs of addresses with the same callback."""
     if links_only:
-        runs = groupby(requests, key=_KIND)
-        return _compress(msgspec.json.encode([(kind, list(map(_URL, run))) for kind, run in runs]))
+        kind: str | None = None
+        runs: list[tuple[str, list[str]]] = []
+        for request in requests:
+            if request.kind != kind:
+                kind, urls = request.kind, []
+                runs.append((kind, urls))
+            urls.append(request.url)
+        return _compress(msgspec.json.encode(runs))
     return _compress(msgspec.json.encode([request.storable() for request in requests]))
 
 

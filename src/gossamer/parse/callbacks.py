@@ -10,8 +10,7 @@ from __future__ import annotations
 import difflib
 import traceback
 from collections.abc import AsyncIterable, Awaitable, Iterable
-from itertools import compress, islice
-from operator import attrgetter, not_
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from ..model.task import Request, fault_of
 from ..process.signals import is_cancellation
 from .failure import Failure
 from .link_rules import PREFER, are_followed, canonical_request, rule_requests
-from .page import Page
+from .page import MadeLinks, Page
 from .page_context import PageContext, working_on
 from .spider import FAILED, Spider, callback_names, errback_fault
 from .timelimit import TookTooLong
@@ -32,7 +31,6 @@ MAX_YIELDS = 100_000
 _OURS = str(Path(__file__).resolve().parents[1])
 _MOST_FRAMES = 20
 _LONGEST_DETAIL = 20_000
-_KIND, _DATA = attrgetter("kind"), attrgetter("data")
 
 
 class ParsedPage(msgspec.Struct, frozen=True):
@@ -81,8 +79,8 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
             f"Spider {spider.name} has no callback {kind!r} (any more); it has {', '.join(names)}.{hint}"
             f" Bring the method back, or start over with --fresh."
         )
-    alike = argument._alike if isinstance(argument, Page) else None
-    basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields, spider, alike, names)
+    made = argument._made if isinstance(argument, Page) else MadeLinks()
+    basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields, spider, made, names)
     counted: dict[str, int] = {}
     try:
         with working_on(PageContext(argument.job, argument.url, counted)):
@@ -99,8 +97,7 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
             raise  # it has its detail already
         raise _failure(basket.callback, argument.url, error) from error
     finally:
-        if alike is not None:
-            alike.clear()  # the collector does not look into requests: one that holds its page would keep it for good
+        made.clear()  # the collector does not look into requests: one that holds its page would keep it for good
     page = argument if isinstance(argument, Page) else argument.page
     if page is not None and page._files:  # that the fields of items name
         basket.add_all(page._files)
@@ -155,13 +152,13 @@ class _Basket:
         callback: str,
         room: int,
         spider: Spider | None = None,
-        alike: dict[int, Request] | None = None,
+        made: MadeLinks | None = None,
         kinds: Iterable[str] = (),
     ) -> None:
         self.callback = callback
         self._spider = spider
         self._kinds = frozenset(kinds)  # the callbacks that there are
-        self._alike = alike if alike is not None else {}  # by identity, requests that are nothing but links
+        self._made = made or MadeLinks()
         self.items: list[AnyItem] = []
         self.requests: list[Request] = []
         self.links_only = True
@@ -169,20 +166,21 @@ class _Basket:
         self._nothings = 0
 
     def add_all(self, entries: Iterable[Any]) -> None:
-        """Add each entry. Links, of which a page has dozens, are looked at all together."""
+        """Add each entry. A run of links, of which a page has dozens, is looked at as a whole where it was given so."""
         given = list(islice(entries, self._room + 1))
-        are_links = list(map(self._alike.__contains__, map(id, given)))
-        if True in are_links:
-            links = list(compress(given, are_links))
-            others = list(compress(given, map(not_, are_links)))
-            if (
-                self._kinds.issuperset(map(_KIND, links))
-                and not any(map(_DATA, links))
-                and not any(isinstance(other, Request) for other in others)  # the order of requests is the spider's
-            ):
-                self.requests += links
-                given = others
-        self._add_each(given)
+        whole: dict[int, list[Request]] = {}  # by where they begin
+        for links in self._made.taken_runs():
+            at = _place_of(links, given)
+            if at is None or links[0].kind not in self._kinds or any(link.data for link in links):
+                self._made.add(links)
+            else:
+                whole[at] = links
+        added = 0
+        for at, links in sorted(whole.items()):
+            self._add_each(given[added:at])
+            self.requests += links
+            added = at + len(links)
+        self._add_each(given[added:])
         self._check_room()
 
     def _add_each(self, entries: Iterable[Any]) -> None:
@@ -202,7 +200,7 @@ class _Basket:
 
     def add(self, entry: Any) -> None:
         if isinstance(entry, Request):
-            link = id(entry) in self._alike and not entry.data
+            link = entry in self._made and not entry.data
             if not link or entry.kind not in self._kinds:  # what we made ourselves of a link cannot be wrong
                 fault = fault_of(entry)
                 if not fault and self._spider is not None and entry.errback is not None:
@@ -236,6 +234,12 @@ class _Basket:
         elif hasattr(entry, "to_dict"):
             hint = " Yield its .to_dict()."
         raise _Unusable(f"{self.callback} gave a {shown}. It may give items, dicts, requests and None.{hint}")
+
+
+def _place_of(links: list[Request], given: list[Any]) -> int | None:
+    """Where a run of links begins in what was given; None where it is not there as a whole."""
+    at = next((at for at, entry in enumerate(given) if entry is links[0]), None)
+    return at if at is not None and given[at : at + len(links)] == links else None
 
 
 def _failure(callback: str, url: str, error: BaseException) -> ParseFailed:

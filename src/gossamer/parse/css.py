@@ -73,6 +73,14 @@ class CssQuery:
             return list(document.strings)
         return self._taken(document.select(self._native), document)
 
+    def attributes_of_document(self, document: turbohtml.Document, name: str) -> list[str]:
+        """The attribute of every element that matches, in document order, where it is there; texts as they are."""
+        if self._native is not None and self._take == "node":
+            return [text for one in document.select(self._native) if (text := one.attr(name)) is not None]
+        found = self.of_document(document)
+        taken = (one.attr(name) if isinstance(one, turbohtml.Element) else one for one in found)
+        return [text for text in taken if isinstance(text, str)]
+
     def first_of_document(self, document: turbohtml.Document) -> Found | None:
         """The first that matches in a document, where it can be had without looking for the others; else None."""
         native, take = self._native, self._take

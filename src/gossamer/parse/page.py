@@ -7,11 +7,10 @@ Content that is no markup has no elements; selecting from it finds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import msgspec
-from turbohtml import Document, Element
+from turbohtml import Document
 
 from ..errors import ParseFailed
 from ..model.page import Headers, Snapshot
@@ -37,17 +36,49 @@ if TYPE_CHECKING:
 
 Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider, or its name
 _MOST_ALIKE = 100_000  # requests of one page that are remembered
-_HREF = methodcaller("attr", "href")
+
+
+class MadeLinks:
+    """What a page made for its spider: requests that are alike but for address and callback, so that none needs a
+    closer look. They are known by identity; what one `follow_all` made also as a run, which is mostly given whole."""
+
+    __slots__ = ("_by_id", "_runs")
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Request] = {}
+        self._runs: list[list[Request]] = []
+
+    def add(self, links: Iterable[Request]) -> None:
+        if len(self._by_id) < _MOST_ALIKE:
+            self._by_id.update({id(link): link for link in links})
+
+    def add_run(self, links: list[Request]) -> None:
+        if links:
+            self._runs.append(links)
+
+    def taken_runs(self) -> list[list[Request]]:
+        """The runs. From now on only those that are added again count as made here."""
+        runs, self._runs = self._runs, []
+        return runs
+
+    def __contains__(self, request: Request) -> bool:
+        for run in self.taken_runs():
+            self.add(run)
+        return id(request) in self._by_id
+
+    def clear(self) -> None:
+        self._by_id.clear()
+        self._runs.clear()
 
 
 class Page(PageFiles):
     """A fetched page. `spider` is the one whose methods may be named as callbacks; None accepts any method."""
 
     __slots__ = (
-        "_alike",
         "_base",
         "_data",
         "_files",
+        "_made",
         "_metadata",
         "_selector",
         "_snapshot",
@@ -70,9 +101,7 @@ class Page(PageFiles):
         self._text: str | None = None
         self._data: dict[str, Any] | None = None
         self._files: list[Request] = []
-        # By identity, what `follow` and `follow_all` made: alike but for address and callback, so that none needs a
-        # closer look.
-        self._alike: dict[int, Request] = {}
+        self._made = MadeLinks()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -293,13 +322,13 @@ class Page(PageFiles):
             return iter([Request(url=url, **fields) for url in urls])
         kind = fields["kind"]
         requests = [Request(url=url, kind=kind) for url in urls]
-        self._alike.update(zip(map(id, requests), requests, strict=True))
+        self._made.add_run(requests)
         return iter(requests)
 
     def _alike_request(self, url: str, fields: dict[str, Any]) -> Request:
         request = Request(url=url, **fields)
-        if len(fields) == 1 and len(self._alike) < _MOST_ALIKE:
-            self._alike[id(request)] = request
+        if len(fields) == 1:
+            self._made.add((request,))
         return request
 
     def submit(
@@ -325,12 +354,7 @@ class Page(PageFiles):
     def _hrefs_of(self, selector: str) -> list[str]:
         """The hrefs of what is selected; what has none is left out."""
         tree = self.tree
-        found = compile_css(selector).of_document(tree) if tree is not None else []
-        if {*map(type, found)} == {Element}:
-            hrefs = list(map(_HREF, found))
-        else:
-            hrefs = [_HREF(one) if type(one) is Element else one if isinstance(one, str) else None for one in found]
-        return hrefs if all(hrefs) else [href for href in hrefs if href is not None]
+        return compile_css(selector).attributes_of_document(tree, "href") if tree is not None else []
 
     def _hrefs_in(self, links: Iterable[Link]) -> Iterator[str]:
         for link in links:
