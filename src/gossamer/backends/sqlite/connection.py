@@ -31,6 +31,11 @@ from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured
 from ...process import limits as openfiles
 
 T = TypeVar("T")
+
+# Without these sqlite3 looks for somebody who can write bytes, or None, and makes an error each time that nobody is
+# found, which takes longer than to bind them.
+sqlite3.register_adapter(bytes, bytes)
+sqlite3.register_adapter(type(None), {}.get)
 Write = Callable[[sqlite3.Connection], Any]
 Group = list[tuple[Write, asyncio.Future[Any], bool]]
 Answers = list[tuple[asyncio.Future[Any], Any, BaseException | None]]
