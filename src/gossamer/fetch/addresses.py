@@ -17,11 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from ipaddress import IPv4Address, ip_address, ip_network
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-
 from ..errors import AddressRefused, ConnectFailed, DnsFailed
 from ..model.url import authority_of, bad_port_of
 from ..process.limits import USED_UP, are_used_up
+from .authorities import aiohttp
 
 # What `is_global` lets through, or judges differently from one Python to the next.
 _CLOSED = tuple(
@@ -168,7 +167,7 @@ def no_file_left(where: str) -> ConnectFailed:
     return failure
 
 
-class GuardedResolver(AbstractResolver):
+class GuardedResolver(aiohttp.abc.AbstractResolver):
     """Names to addresses that the guard permits.
 
     Look-ups run in threads of its own (the loop's pool is small, and dead names hold a thread for seconds). Answers
@@ -190,7 +189,7 @@ class GuardedResolver(AbstractResolver):
         family: socket.AddressFamily = socket.AF_UNSPEC,
         *,
         guard: AddressGuard | None = None,
-    ) -> list[ResolveResult]:
+    ) -> list[aiohttp.abc.ResolveResult]:
         """The permitted addresses. `guard` judges instead of the resolver's own: a proxy may have one to itself."""
         judge = guard or self._guard
         addresses = await self._addresses(_plain(host))
@@ -198,7 +197,7 @@ class GuardedResolver(AbstractResolver):
         if not permitted:
             raise judge.refusal(host, addresses[0])
         return [
-            ResolveResult(
+            aiohttp.abc.ResolveResult(
                 hostname=host,
                 host=address,
                 port=port,
