@@ -123,11 +123,13 @@ def validate(item: _ItemT) -> _ItemT:
 
 def _is_plain(item: Struct) -> bool:
     """Has every field a value of a type that needs no closer look, and no text is empty?"""
-    for field in _fields(type(item)):
-        value = getattr(item, field.name, UNSET)
-        if type(value) not in field.plain or value == "":
-            return False
-    return True
+    values = msgspec.structs.astuple(item)
+    return "" not in values and all(map(frozenset.__contains__, _plain_fields(type(item)), map(type, values)))
+
+
+@lru_cache(maxsize=1024)
+def _plain_fields(cls: type[Struct]) -> tuple[frozenset[type], ...]:
+    return tuple(field.plain for field in _fields(cls))
 
 
 class _Field(msgspec.Struct, frozen=True):

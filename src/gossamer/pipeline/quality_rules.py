@@ -58,7 +58,10 @@ def values_of(item: AnyItem) -> Mapping[str, Any]:
     """The fields of an item with their values, without those that were never set."""
     if isinstance(item, dict):
         return item
-    return {name: value for name in item.__struct_fields__ if (value := getattr(item, name)) is not msgspec.UNSET}
+    values = msgspec.structs.asdict(item)
+    if msgspec.UNSET in values.values():
+        return {name: value for name, value in values.items() if value is not msgspec.UNSET}
+    return values
 
 
 def is_filled(value: object) -> bool:
@@ -69,7 +72,7 @@ def is_filled(value: object) -> bool:
 
 def fill_of(values: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[bool, ...]]:
     """The fields of an item, and which of them are filled."""
-    return tuple(values), tuple([is_filled(value) for value in values.values()])
+    return tuple(values), tuple([value != "" if type(value) is str else is_filled(value) for value in values.values()])
 
 
 def price_of(values: Mapping[str, Any]) -> Money | None:

@@ -89,11 +89,8 @@ class Pipeline:
         self._steps = tuple((_name_of(step), step) for step in steps)
         self._inspector = inspector
         self._cleans = cleans
-
-    @property
-    def has_user_code(self) -> bool:
-        """Are there steps or rules that are not ours, so that nobody knows how long they take?"""
-        return bool(self._steps) or (self._inspector is not None and self._inspector.has_user_code)
+        # Are there steps or rules that are not ours, so that nobody knows how long they take?
+        self.has_user_code = bool(steps) or (inspector is not None and inspector.has_user_code)
 
     async def run(
         self,
