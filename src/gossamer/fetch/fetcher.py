@@ -193,8 +193,10 @@ class Fetcher:
         while True:
             delay, rules = None, None
             if self._robots is not None and self._obeys_robots(site_of(url)):
-                with trace.step("robots"):
-                    rules = await self._robots.rules_for(url, before_send, route)
+                rules = self._robots.known_for(url, route)
+                if rules is None:
+                    with trace.step("robots"):
+                        rules = await self._robots.rules_for(url, before_send, route)
                 delay = rules.crawl_delay
                 if not rules.allowed(url):
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)

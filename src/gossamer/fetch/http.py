@@ -337,6 +337,8 @@ async def _read_packed(
     while size < _SHORT_BODY and (chunk := await read()):
         chunks.append(chunk)
         size += len(chunk)
+        if answer.content.at_eof():
+            break  # to read nothing more takes as long as to read all of it
     start = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     if keeps and size < _SHORT_BODY and (body := unpacked(start, limit)) is not None:
         return body, False, size, note, start if size < len(body) else b""  # most pages

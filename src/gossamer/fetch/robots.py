@@ -174,6 +174,11 @@ class Robots:
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._turns = turns or OriginTurns()
 
+    def known_for(self, url: str, route: OpenRoute) -> RobotsRules | None:
+        """The rules that hold for `url`, where they are in memory: that is so for nearly every page. Raises as
+        `rules_for`."""
+        return self._known(origin_of(url), route.route.name)
+
     async def rules_for(self, url: str, before_send: BeforeSend, route: OpenRoute) -> RobotsRules:
         """The rules that hold for `url`. What has to be fetched for them goes by `route`, each request after
         `before_send`.

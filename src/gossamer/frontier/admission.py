@@ -118,8 +118,8 @@ class Admission:
         unknown = [request for request in requests if request.url not in known] if links_only else requests
         duplicates = len(requests) - len(unknown)
         for request in unknown:
-            plain = request.is_plain
-            if plain and not request.force and request.url in known:
+            plain = links_only or request.is_plain
+            if plain and not links_only and not request.force and request.url in known:
                 duplicates += 1
                 continue
             try:

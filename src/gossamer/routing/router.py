@@ -169,7 +169,7 @@ class PageRoute:
         self._terms = terms
         self._plan = chosen
         self._learned = learned
-        self._place = 0
+        self._take_rung(0)
         self._blocked: list[tuple[Route, str]] = []  # rungs that were tried in vain, and why
         self._avoid: frozenset[str] = frozenset()  # exits that failed for this page
         self._exits_tried = 0  # on the present rung; a pool may have one exit only, so names do not count
@@ -180,9 +180,9 @@ class PageRoute:
         self.exit: Exit | None = None  # of the present attempt
         self.cost = 0.0
 
-    @property
-    def route(self) -> Route:
-        return self._plan.rungs[self._place]
+    def _take_rung(self, place: int) -> None:
+        self._place = place
+        self.route: Route = self._plan.rungs[place]  # the present rung
 
     @property
     def is_top(self) -> bool:
@@ -352,7 +352,7 @@ class PageRoute:
 
     def begin_higher(self) -> None:
         """Skip the first rung, for a page that failed there again and again. That it gets through proves nothing."""
-        self._place = min(1, len(self._plan.rungs) - 1)
+        self._take_rung(min(1, len(self._plan.rungs) - 1))
 
     async def climb(self, reason: str) -> bool:
         """The present rung does not do. True when a higher one may help, and the page is on it now.
@@ -371,7 +371,7 @@ class PageRoute:
                 higher, self._learned = names.index(learned.route), learned
         if self._terms.learns:
             memory.begin_climb(self._pattern, self)
-        self._place = higher
+        self._take_rung(higher)
         self._avoid, self._exits_tried = frozenset(), 0
         return True
 
