@@ -215,6 +215,8 @@ async def test_a_list_that_is_empty_is_told(tmp_path: Path) -> None:
     assert job.ending == "done"
     async with open_project(settings) as system:
         assert (await system.state.seeds.findings(job.id)).trouble == "Its source gave not one address."
+    assert job.outcome is not None
+    assert "by the rules" not in job.outcome.in_words
 
 
 async def test_who_takes_over_from_a_dead_sower_follows_the_links_of_what_is_in(tmp_path: Path) -> None:

@@ -108,4 +108,6 @@ async def why_nothing_came(project: Project, job: str) -> str:
         return letter.message.partition("\n")[0] or f"{letter.url}: {letter.reason}"
     if refused or elsewhere:
         return refused or elsewhere
+    if not counts.discovered:
+        return "Its source gave not one address."
     return "" if undue else "Every address was left out by the rules of the crawl."
