@@ -252,9 +252,5 @@ async def test_an_agent_over_stdio_gets_pages_with_nothing_else_running(tmp_path
     (tmp_path / "gossamer.toml").write_text('[fetch]\nallow_hosts = ["site0.localhost"]\n', encoding="utf-8")
     command = StdioServerParameters(command=sys.executable, args=["-P", "-m", "gossamer", "mcp"], cwd=tmp_path)
     async with Client(command, read_timeout_seconds=PATIENCE) as client:
-        while True:  # until the worker beside it has started
-            answer = await client.call_tool("scrape", {"url": site.url(path="/page/13")})
-            if not answer.is_error:
-                break
-            assert "No worker is running" in answer.content[0].text
+        answer = await client.call_tool("scrape", {"url": site.url(path="/page/13")})  # its worker is just starting
         assert "Page 13 of site0" in answer.content[0].text

@@ -39,6 +39,7 @@ from .mcp_tools import TOOLS, Agent, Tool, arguments_of
 log = logging.getLogger("gossamer.server")
 NAMES = {tool.name: tool for tool in TOOLS}
 MOST_RESOURCES = 50
+WORKER_STARTS = 30.0  # seconds that a worker beside the agent may take to start
 INSTRUCTIONS = (
     "Gossamer fetches web pages politely and keeps what it found. Read one page with scrape; for a site use map, then "
     "crawl_start, job_status and job_results. What is stored is in query_records and record_history; why tells what "
@@ -48,9 +49,10 @@ JSON = "application/json"
 AGENT = "gossamer.agent"  # where the scope of a request holds who asks
 
 
-def local_agent(project: Project, pages: PageReader) -> Agent:
+def local_agent(project: Project, pages: PageReader, *, worker_by: float = 0.0) -> Agent:
     """The agent of the person who started this process: it may do what the tools offer, with any job."""
-    return Agent(project=project, pages=pages, caller=Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES)))
+    caller = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES))
+    return Agent(project=project, pages=pages, caller=caller, worker_by=worker_by)
 
 
 def mcp_server(local: Agent | None = None) -> Server[Any]:
@@ -237,14 +239,17 @@ class McpApp:
             self._door.leave(request)
 
 
-async def serve_agent(settings: Settings, *, tell: service.Tell, ready: Callable[[], None] = lambda: None) -> None:
-    """Answer the agent at stdin and stdout until it closes them. `ready` is called when stdout is the agent's alone.
+async def serve_agent(settings: Settings, *, tell: service.Tell, ready: Callable[[], None] | None = None) -> None:
+    """Answer the agent at stdin and stdout until it closes them. `ready` is called when stdout is the agent's alone,
+    and starts a worker, which tools wait for.
 
     Raises Misconfigured.
     """
     async with stdio_server() as (reading, writing), AsyncExitStack() as stack:
-        ready()
+        if ready is not None:
+            ready()
         project = await service.open_patiently(stack, settings, tell, to_look=True)
         pages = await stack.enter_async_context(PageReader(project))
-        server = mcp_server(local_agent(project, pages))
+        worker_by = project.clock.monotonic() + WORKER_STARTS if ready is not None else 0.0
+        server = mcp_server(local_agent(project, pages, worker_by=worker_by))
         await server.run(reading, writing, server.create_initialization_options())

@@ -37,6 +37,7 @@ from ..project.workers import list_workers
 from .mcp_answers import Answer, Pieces, ToolFailed
 
 READ_AGAIN = 3600.0  # seconds: for the next piece of a page the copy of the first may be that old
+STARTING_LOOK = 0.1  # seconds between two looks for a worker that is being started
 NO_WORKER = (
     "No worker is running, so nothing is fetched. Ask the operator to run `gossamer up` or `gossamer worker`; "
     "what is stored can be read meanwhile: query_records, why."
@@ -53,6 +54,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     pages: PageReader
     caller: Caller
     address: str = ""  # from which it asks, over HTTP
+    worker_by: float = 0.0  # until when a worker that is being started is waited for, by the project's monotonic clock
 
 
 class Scrape(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -293,8 +295,11 @@ async def stats(agent: Agent, wanted: Stats) -> Answer:
 
 
 async def _check_served(agent: Agent) -> None:
-    if not await is_served(agent.project):
-        raise ToolFailed(NO_WORKER)
+    clock = agent.project.clock
+    while not await is_served(agent.project):
+        if clock.monotonic() >= agent.worker_by:
+            raise ToolFailed(NO_WORKER)
+        await clock.sleep(STARTING_LOOK)
 
 
 # -- the list ------------------------------------------------------------------------------------------------------
