@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from gossamer.errors import Misconfigured
 from gossamer.server import connection as connection_module
-from gossamer.server.run import Server, _config
+from gossamer.server.run import Server, _config, listen
 from tests.patience import PATIENCE
 
 from .serving import listening
@@ -143,3 +145,11 @@ async def test_an_answer_may_take_longer_and_a_connection_is_used_again(port: in
         writer.write(REQUEST[:20])  # and none for the rest of a head
         assert await reader.read() == b""
     writer.close()
+
+
+def test_an_address_that_cannot_be_had_is_told_with_what_to_set() -> None:
+    busy = r"something else listens there.*server.port.*gossamer serve --port"
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Misconfigured, match=busy):
+        listen("127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(Misconfigured, match=r"server.host.*gossamer serve --host"):
+        listen("192.0.2.1", 0)

@@ -72,8 +72,10 @@ def listen(host: str, port: int) -> socket.socket:
         return listener
     except OSError as error:
         why = "something else listens there" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        what = "port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
         raise Misconfigured(
-            f"The server cannot listen on {host}:{port} ({why}). Choose another port: --port, or server.port."
+            f"The server cannot listen on {host}:{port} ({why}). Set server.{what} to another {what} in gossamer.toml,"
+            f" or start it with `gossamer serve --{what}`."
         ) from error
 
 
