@@ -75,6 +75,40 @@ def test_a_wish_that_cannot_be_fulfilled_is_refused(tmp_path, toml, fields, said
 
 
 @pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("www.shop.example", r'belong to the site shop.example. Write \[domains."shop.example"\]'),
+        ("Shop.Example", "the site shop.example"),
+        ("shop.example:8080", "the site shop.example"),
+        ("https://www.shop.example/a", "the site shop.example"),
+        ("*.shop.example", "the site shop.example"),
+        ("a b", "names no site"),
+    ],
+)
+def test_terms_for_what_is_no_site_are_refused_with_the_right_name(tmp_path, name, said):
+    with pytest.raises(Misconfigured, match=said):
+        check_start(settings(tmp_path, f'[domains."{name}"]\nrate = "1/m"\n'), Wares())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "shop.example",
+        "*.example",
+        "*.co.uk",
+        "shop.co.uk",
+        "localhost",
+        "127.0.0.1",
+        "::1",
+        "*shop*",
+        "xn--mnchen-3ya.de",
+    ],
+)
+def test_terms_for_a_site_or_a_pattern_of_sites_are_taken(tmp_path, name):
+    check_start(settings(tmp_path, f'[domains."{name}"]\nrate = "1/m"\n'), Wares())
+
+
+@pytest.mark.parametrize(
     ("toml", "headers", "told"),
     [
         ("", {"User-Agent": "mine"}, 1),

@@ -36,6 +36,7 @@ from .schedule_changes import opening_for, schedule_warnings
 from .schedules import Book, book_of_file, read_book
 from .sessions import login_troubles
 from .spools import SpoolView, list_spools, spool_files
+from .start_check import domain_fault
 from .timetable import is_missed
 from .transports import check_installed, transports_of
 from .workers import ARCHIVE_FULL
@@ -63,6 +64,8 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         return
     file = find_file(folder)
     yield ok("settings", f"{file}" if file is not None else f"no {FILE_NAME} from here upwards: defaults")
+    for fault in filter(None, map(domain_fault, settings.domains)):
+        yield Finding(Level.FAIL, "sites", fault, f"Mend {FILE_NAME}; no crawl begins before.")
     yield machine.open_files(settings)
     for finding in machine.disk(list(places.values())):
         yield finding

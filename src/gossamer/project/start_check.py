@@ -1,7 +1,8 @@
 """What can never work is refused before a crawl begins, not after it has waited for it.
 
 Routes and budgets that lead nowhere, a wish of the spider that no route fulfils or no budget pays for, a proxy at an
-address that is not allowed. What may pass (a proxy that does not answer, a budget of today) is left to the crawl.
+address that is not allowed, terms for a site that is none. What may pass (a proxy that does not answer, a budget of
+today) is left to the crawl.
 How it fails: Misconfigured, with what to change. Settings are read when a command starts: mend them, start it again.
 """
 
@@ -9,11 +10,12 @@ from __future__ import annotations
 
 import os
 
-from ..errors import AddressRefused, Misconfigured
+from ..errors import AddressRefused, InvalidUrl, Misconfigured
 from ..fetch.addresses import AddressGuard
 from ..fetch.exits import is_literal
 from ..fetch.profiles import OWN_HEADERS
 from ..model.route import Exit, Route
+from ..model.url import site_of, site_of_host, typed_url
 from ..parse.spider import Spider
 from ..routing.ladder import wished
 from ..routing.proxies.gateway import open_gateway
@@ -23,13 +25,30 @@ from ..settings.effective import Routing, header_defaults, routing_of
 
 
 def check_start(settings: Settings, spider: Spider) -> None:
-    """Raises Misconfigured for a crawl of this spider that could never get a page."""
+    """Raises Misconfigured for a crawl of this spider that could never get a page, or not as the settings want it."""
+    for name in settings.domains:
+        if fault := domain_fault(name):
+            raise Misconfigured(fault)
     routing = routing_of(settings)
     rungs = _wished(settings, spider, routing) or routing.ladder
     ladders = [rungs, *(routing.terms_for(site).ladder for site in settings.domains)]
     pools = {route.pool: None for ladder in ladders for route in ladder if route.pool is not None}
     for pool in pools:
         _check_pool(settings, pool)
+
+
+def domain_fault(name: str) -> str:
+    """Why a table [domains."NAME"] would hold for no site; empty when it may."""
+    host = name.removeprefix("*.")
+    if is_literal(host) or any(sign in host for sign in "*?["):
+        return ""  # an address, or a pattern of which nobody can tell what it means
+    try:
+        site = site_of(typed_url(host if "://" in host else f"http://{host}/"))
+    except InvalidUrl:
+        return f'[domains."{name}"] names no site. Write the domain of one: [domains."shop.example"].'
+    if host == name == site or (host != name and site_of_host(f"a.{host}") != host):
+        return ""
+    return f'[domains."{name}"] would hold for no page: they belong to the site {site}. Write [domains."{site}"].'
 
 
 def disguise_warnings(settings: Settings, spider: Spider) -> list[str]:
