@@ -17,6 +17,10 @@ def read(folder, text="", environ=None, **flags):
     return load(start=folder, environ=environ or {}, flags={key.replace("__", "."): v for key, v in flags.items()})
 
 
+def test_a_file_of_a_windows_editor_is_read(tmp_path):
+    assert read(tmp_path, "\ufeff[crawl]\r\ndepth = 2\r\n").crawl.depth == 2
+
+
 def test_later_sources_win_and_each_value_knows_its_source(tmp_path):
     settings = read(
         tmp_path,

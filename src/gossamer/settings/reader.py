@@ -85,7 +85,7 @@ def load(
     if file is not None:
         demand_trust(file, file.parent)
         try:
-            table = tomllib.loads(file.read_text(encoding="utf-8"))
+            table = tomllib.loads(file.read_text(encoding="utf-8-sig"))  # Windows editors write a mark in front
         except (OSError, ValueError) as error:
             raise Misconfigured(f"{file} cannot be read: {error}. Mend that line and try again.") from error
         for key, value in _flatten(table):
