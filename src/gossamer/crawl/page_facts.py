@@ -82,6 +82,7 @@ def stored_links(requests: Sequence[Request], links_only: bool) -> bytes:
     they are nothing but links, they are kept as runs of addresses with the same callback."""
     if links_only:
         kind: str | None = None
+        urls: list[str] = []
         runs: list[tuple[str, list[str]]] = []
         for request in requests:
             if request.kind != kind:

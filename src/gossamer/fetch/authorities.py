@@ -41,8 +41,8 @@ def _import_aiohttp() -> None:
         else:  # another thread makes a context of its own just now
             load(context, purpose)
 
-    ssl.SSLContext.load_default_certs = put_off_here  # type: ignore[method-assign]
-    ssl.SSLContext.set_default_verify_paths = put_off_here  # type: ignore[method-assign]
+    ssl.SSLContext.load_default_certs = put_off_here  # type: ignore[assignment,method-assign]
+    ssl.SSLContext.set_default_verify_paths = put_off_here  # type: ignore[assignment,method-assign]
     try:
         import aiohttp  # noqa: F401
     finally:

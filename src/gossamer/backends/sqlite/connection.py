@@ -31,11 +31,6 @@ from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured
 from ...process import limits as openfiles
 
 T = TypeVar("T")
-
-# Without these sqlite3 looks for somebody who can write bytes, or None, and makes an error each time that nobody is
-# found, which takes longer than to bind them.
-sqlite3.register_adapter(bytes, bytes)
-sqlite3.register_adapter(type(None), {}.get)
 Write = Callable[[sqlite3.Connection], Any]
 Group = list[tuple[Write, asyncio.Future[Any], bool]]
 Answers = list[tuple[asyncio.Future[Any], Any, BaseException | None]]
@@ -50,6 +45,11 @@ CHECKPOINT_AFTER = 32 * 1024 * 1024  # bytes of the journal
 JOURNAL_KEPT = CHECKPOINT_AFTER // 2
 CACHE_KIB = 16 * 1024
 MAX_GROUP = 512  # writes per commit; later ones wait for the next
+
+# Without these sqlite3 looks for somebody who can write bytes, or None, and makes an error each time that nobody is
+# found, which takes longer than to bind them. The second is a function of C that gives back None.
+sqlite3.register_adapter(bytes, bytes)
+sqlite3.register_adapter(type(None), {}.get)  # type: ignore[arg-type]
 
 
 class Database:
