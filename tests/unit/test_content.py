@@ -116,9 +116,18 @@ ASKED = "These cookies are set by a range of services that we have added to the 
         ("<div class='layer consentDialog'>{}</div>", False),
         ("<h2 id=cookie-consent>{}</h2>", True),
         ("<p class=cookies>{}</p>", True),
-        ("<div class=cookie-banner><p>{0}</p><p>So {0}</p><p>Or {0}</p></div>", True),
+        ("<div class=cookie-banner><p>{0}</p><p>So {0}</p><p>Or {0}</p></div>", False),
+        (f"<div class=cookie-banner>{'<p>{0}</p>' * 60}</div>", True),
     ],
-    ids=["named so", "by a known maker", "in one name", "a heading", "a recipe", "most of the page"],
+    ids=[
+        "named so",
+        "by a known maker",
+        "in one name",
+        "a heading",
+        "a recipe",
+        "most of the page",
+        "nearly all of it",
+    ],
 )
 def test_a_dialog_about_consent_is_not_read_and_a_text_about_it_is(frame: str, is_read: bool) -> None:
     page = fetched(f"<html><body><main>{frame.format(ASKED)}<p>{POSTS[0]} {POSTS[1]}</p></main></body></html>", "x:/")

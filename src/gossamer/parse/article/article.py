@@ -2,8 +2,8 @@
 
 The page is laid out flat (outline.py) and told by its kind (kind.py). Of an article the element that holds the text is
 chosen and everything else in it struck out (main_content.py); of any other page every paragraph that is likely to be
-content is kept (likelihood.py), on the page of a product without what is not about it (shop_parts.py). The rest is
-written as text and Markdown (render.py). Facts about the article come from the page's metadata. The text in JSON-LD is
+content is kept (likelihood.py), without the parts that are not what the page is about (asides.py). The rest is written
+as text and Markdown (render.py). Facts about the article come from the page's metadata. The text in JSON-LD is
 used only where the page shows hardly any, because scripts would make it.
 
 How it fails: a page without prose has no article; nothing raises. Size and depth of hostile pages are bounded.
@@ -21,12 +21,12 @@ import msgspec
 import turbohtml
 
 from ..metadata import Metadata
+from .asides import without_asides
 from .kind import KindOfPage, kind_of
 from .likelihood import MOST_LINES, likelihoods, share_kept, strike_unlikely
 from .main_content import choose, folded, strike_extras
 from .outline import Outline, is_huge, outline_of
 from .render import LONGEST, markdown_of, text_of, whole_markdown
-from .shop_parts import without_asides
 from .traits import Survey
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ CONSENT = 128  # a dialog about cookies and data
 
 _CLOSE = 8  # elements around a text among which that of the text before it is searched
 _SCRIPTED_SHARE = 0.75  # of the letters of a page; if <noscript> holds more, it holds the content
-_CONSENT_SHARE = 0.5  # of the letters of a page; what holds more is no dialog
+_CONSENT_SHARE = 0.9  # of the letters of a page; what holds more is all that there is
 _NO_DIALOGS = frozenset(("article", "body", "dt", "h1", "h2", "h3", "h4", "h5", "h6", "html", "li", "main", "p"))
 _NOTICE = 300  # letters in <noscript> that merely ask for JavaScript
 LONGEST_NAMES = 400  # characters of names that are read; meanings are remembered, so names must not be endless

@@ -1,9 +1,13 @@
-"""The parts of a shop's page that are not about what it sells there, whatever they look like: what buyers wrote, other
-products, how it is delivered and paid, the form that puts it into the cart, small print.
+"""The parts of a page that are not what it is about, whatever they look like.
 
-They are told by their heading ("Customer reviews", "You may also like") and by the names of their elements
-("related-products", "shipping-info"). Both are words of shops everywhere; no name of any one site is known here. Only
-the page of a product is read so: on a list of products the other products are what the page is there for.
+On the page of a product: what buyers wrote, other products, how it is delivered and paid, the form that puts it into
+the cart, small print. On any other page: dialogs, footers, choices of country and currency, announcements, teasers of
+other pages, and what forums put around and into posts (signatures, avatars, previews of links).
+
+They are told by the names of their elements ("related-products", "shipping-info"), those of a product also by their
+heading ("Customer reviews", "You may also like"). Both are words of pages everywhere; no name of any one site is known
+here. The two lists differ: on a list of products the other products are what the page is there for, and the details of
+a product are often in a dialog.
 
 How it fails: it does not. A part that is named otherwise stays, and what holds most of the content is no such part.
 """
@@ -22,13 +26,21 @@ _MOST = 0.5  # share of the likely content; what holds more is no part beside it
 _LONGEST_HEADING = 80  # letters
 _NEAR = 2  # elements around a line among which its heading is searched
 _WHOLE = frozenset(("body", "html", "main"))
-_APART = re.compile(
+_BESIDE_A_PRODUCT = re.compile(
     r"related|recommend|cross-?sell|up-?sell|also-?(?:like|bought|viewed)|recently-?viewed|similar|complementary|frequently"
     r"|shipping(?!-tax)|delivery|fulfil|payment|financ|klarna|afterpay|affirm"
     r"|buy-?box|quantity|variant|swatch|product-?form|option-?selector|cart(?![eo])"
     r"|carousel|promo|footnote|disclaimer|legal",
     re.IGNORECASE,
 )
+_BESIDE = re.compile(
+    r"pop-?up|modal|dialog|lightbox|footer|copyright|disclaimer|announcement|(?:usp|promo|notification)-?bar|dropdown"
+    r"|country|currency|locali[sz]ation|locale|language-?(?:sel|sw|pick)"
+    r"|related|recommend|also-?(?:like|bought|viewed)|recently-?viewed|similar|you-?may"
+    r"|signature|avatar|onebox|unfurl|link-?preview",
+    re.IGNORECASE,
+)
+_DIALOGS = frozenset(("alertdialog", "dialog"))  # roles
 # Headings of what buyers wrote, and of other products, in the languages of many shops.
 _NOT_ITS_OWN = re.compile(
     r"^\W*(?:\d+ )?(?:(?:customer|product|user|verified|global|top) )*(?:reviews?|ratings?|testimonials)\b"
@@ -47,18 +59,18 @@ _NOT_ITS_OWN = re.compile(
 
 
 def without_asides(survey: Survey, likely: list[float], kind: KindOfPage) -> list[float]:
-    """How likely each paragraph is content; on the page of a product, those in such parts are not likely at all."""
-    if kind.name != "product":
-        return likely
-    apart = _Apart(survey, likely)
+    """How likely each paragraph is content; those in such parts are not likely at all."""
+    of_product = kind.name == "product"
+    apart = _Apart(survey, likely, of_product)
     told = [0.0 if apart.holds(one) else found for one, found in zip(survey.lines, likely, strict=True)]
-    return _without_sections(survey, told)
+    return _without_sections(survey, told) if of_product else told
 
 
 class _Apart:
     """Which elements are named after such a part. Each is asked once."""
 
-    def __init__(self, survey: Survey, likely: list[float]) -> None:
+    def __init__(self, survey: Survey, likely: list[float], of_product: bool) -> None:
+        self._of_product = of_product
         self._outline = outline = survey.outline
         self._letters = [0] * len(outline.elements)
         for one, found in zip(survey.lines, likely, strict=True):
@@ -82,13 +94,16 @@ class _Apart:
         outline = self._outline
         if outline.tags[element] in _WHOLE or self._letters[element] > _MOST * self._letters[0]:
             return False
-        names = [outline.elements[element].attr(name) for name in ("class", "id", "data-testid")]
-        return _is_apart(" ".join(filter(None, names))[:LONGEST_NAMES])
+        attr = outline.elements[element].attr
+        if not self._of_product and attr("role") in _DIALOGS:
+            return True
+        names = " ".join([value for name in ("class", "id", "data-testid") if (value := attr(name))])
+        return bool(names) and _is_apart(names[:LONGEST_NAMES], self._of_product)
 
 
-@lru_cache(maxsize=4096)
-def _is_apart(names: str) -> bool:
-    return _APART.search(names) is not None
+@lru_cache(maxsize=16_384)
+def _is_apart(names: str, of_product: bool) -> bool:
+    return (_BESIDE_A_PRODUCT if of_product else _BESIDE).search(names) is not None
 
 
 def _without_sections(survey: Survey, likely: list[float]) -> list[float]:
