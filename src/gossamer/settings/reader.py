@@ -155,6 +155,10 @@ def _check(settings: Settings) -> None:
     for name in ("browsers", "contexts", "recycle_pages"):
         demand(getattr(settings.browser, name) >= 1, f"browser.{name}", "must be 1 or more.")
     demand(settings.fetch.max_body.bytes >= 1, "fetch.max_body", "must be 1 byte or more.")
+    demand(settings.fetch.max_redirects >= 0, "fetch.max_redirects", "must be 0 or more.")
+    demand(settings.fetch.user_agent.isprintable(), "fetch.user_agent", "must be a text of one line.")
+    for name in ("connect_timeout", "read_timeout", "total_timeout"):
+        demand(getattr(settings.fetch, name).total_seconds() > 0, f"fetch.{name}", "must be more than 0.")
     demand(settings.files.max_size.bytes >= 1, "files.max_size", "must be 1 byte or more.")
     demand(settings.files.timeout.total_seconds() > 0, "files.timeout", "must be more than 0.")
     for key, blocks in (
