@@ -207,6 +207,16 @@ def findings(project) -> dict[str, dict[str, str]]:
     return {"code": said.code, **{entry["what"]: entry for entry in said.json}}
 
 
+@pytest.mark.parametrize(("written", "per_second"), [("30/m", 0.5), ("5/s", 5.0), ("2", 2.0)])
+def test_the_rate_of_a_key_is_written_as_all_rates_are(project, written, per_second):
+    project.run("keys", "add", "robot", "--rate", written)
+    assert [key["rate"] for key in project.run("keys", "list", "--json").json] == [per_second]
+
+
+def test_a_rate_that_a_key_cannot_have_is_told(project):
+    assert "write it like 5/s, 30/m" in project.run("keys", "add", "robot", "--rate", "often").err
+
+
 def test_doctor_changes_nothing_where_nothing_was_crawled(project):
     assert project.run("doctor", "--offline").code == 0
     assert not (project.folder / "gossamer-data").exists()

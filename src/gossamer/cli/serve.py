@@ -14,7 +14,7 @@ from rich.text import Text
 from ..errors import Misconfigured
 from ..project.keys import NewKey, add_key, audit_lines, list_keys, revoke_key
 from ..project.open import open_project
-from ..units import many, parse_duration, visible
+from ..units import many, parse_duration, parse_rate, visible
 from .app import app, ask, err, out, run_async, settings_with
 from .layout import Column, print_json, print_table
 from .options import JsonLogsOption, JsonOption, QuietOption
@@ -76,7 +76,7 @@ def add_verb(
         "scrape,jobs,records"
     ),
     expires: Annotated[str | None, typer.Option(metavar="TIME", help="How long it holds: 90d, 12h.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Requests per second; else as server.rate says.")] = None,
+    rate: Annotated[str | None, typer.Option(help="Requests: 5/s, 30/m; else as server.rate says.")] = None,
     open_jobs: Annotated[int | None, typer.Option(min=1, help="Jobs at once; else as server.open_jobs says.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -84,9 +84,11 @@ def add_verb(
     settings = settings_with()
     wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
 
+    per_second = _per_second(rate)
+
     async def make() -> NewKey:
         async with open_project(settings, to_look=True) as project:
-            return await add_key(project, name, wanted, expires=_span(expires), rate=rate, open_jobs=open_jobs)
+            return await add_key(project, name, wanted, expires=_span(expires), rate=per_second, open_jobs=open_jobs)
 
     key = run_async(make())
     if as_json:
@@ -105,6 +107,18 @@ def _span(text: str | None) -> timedelta | None:
         return parse_duration(text)
     except ValueError as error:
         raise Misconfigured(f"--expires: {error}.") from error
+
+
+def _per_second(text: str | None) -> float | None:
+    """`30/m` is 0.5, and so is `0.5`."""
+    if text is None:
+        return None
+    try:
+        interval = parse_rate(text if "/" in text else f"{text}/s").interval
+    except ValueError as error:
+        raise Misconfigured(f"--rate: {error}.") from error
+    assert interval is not None
+    return 1 / interval.total_seconds()
 
 
 @keys_app.command("list")
