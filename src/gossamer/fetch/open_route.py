@@ -1,13 +1,16 @@
 """Routes that are ready for requests: the transports of one worker, each opened when the first page asks for it, and
-the route of one page with its exit taken, its cookies and the page's wishes at hand."""
+the route of one page with its exit taken, its cookies and the page's wishes at hand.
+
+Every page passes through here, and what only hands on is no coroutine of its own: each would be entered anew whenever
+the page goes on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -42,13 +45,13 @@ class Transports:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
-    async def for_pages(self, route: Route) -> Transport:
+    def for_pages(self, route: Route) -> Awaitable[Transport]:
         """What fetches pages on that route. Raises MissingExtra, Misconfigured."""
-        return await self._get(_key(route))
+        return self._get(_key(route))
 
-    async def for_robots(self, route: Route) -> Transport:
+    def for_robots(self, route: Route) -> Awaitable[Transport]:
         """What fetches robots.txt there: a browser is not needed for it. A transport of the user's own brings it."""
-        return await self._get(HTTP if route.transport in (PROFILE, BROWSER) else _key(route))
+        return self._get(HTTP if route.transport in (PROFILE, BROWSER) else _key(route))
 
     async def _get(self, key: str) -> Transport:
         found = self._open.get(key)
@@ -69,9 +72,9 @@ class _Checked:
         self._transport = transport
         self._check_url = check_url
 
-    async def fetch(self, request: TransportRequest) -> Response:
+    def fetch(self, request: TransportRequest) -> Coroutine[Any, Any, Response]:
         self._check_url(request.url)
-        return await self._transport.fetch(request)
+        return self._transport.fetch(request)
 
 
 def _key(route: Route) -> str:
@@ -92,7 +95,7 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
     country: str | None = None
     meter: Callable[[int], None] | None = None
 
-    async def fetch_page(
+    def fetch_page(
         self,
         url: str,
         headers: Pairs,
@@ -103,7 +106,7 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
         method: str = "GET",
         body: bytes | None = None,
         chosen: frozenset[str] = frozenset(),
-    ) -> Response:
+    ) -> Awaitable[Response]:
         """Make one request for a page, or for a file that goes `into` a receiver. Raises what `Transport.fetch`
         raises."""
         request = TransportRequest(
@@ -121,14 +124,14 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
             into=into,
             cookies=self.jar.of_site(url) if self.route.transport == BROWSER else (),
         )
-        return await self._fetch(self.transport, request)
+        return self._fetch(self.transport, request)
 
-    async def fetch_robots(self, url: str, headers: Pairs, limits: Limits, gate: Gate | None) -> Response:
+    def fetch_robots(self, url: str, headers: Pairs, limits: Limits, gate: Gate | None) -> Awaitable[Response]:
         """Make one request for a robots.txt: neither rendered nor with a profile."""
         request = TransportRequest(
             url=url, headers=headers, limits=limits, gate=gate, exit=self.exit, country=self.country
         )
-        return await self._fetch(self.robots_transport, request)
+        return self._fetch(self.robots_transport, request)
 
     async def _fetch(self, transport: Transport, request: TransportRequest) -> Response:
         try:
