@@ -71,7 +71,10 @@ def _of_page(table: str, columns: Sequence[str], order: str) -> str:
     )
 
 
-_FIND_FACTS = f"SELECT {', '.join(PAGE_FIELDS)} FROM pages WHERE fingerprint = ? AND fetched_at IS NOT NULL"  # noqa: S608
+_FIND_FACTS = (
+    f"SELECT {', '.join(PAGE_FIELDS)} FROM pages "  # noqa: S608 - our own names
+    "WHERE fingerprint IN (VALUES {rows}) AND fetched_at IS NOT NULL"
+)
 _LIST_ATTEMPTS = _of_page("attempts", ATTEMPT_FIELDS, "at")
 _ASKED = ("job", "site", "route", "outcome", "reason")
 _NEWEST = (
@@ -179,8 +182,7 @@ class SqliteRecords:
 
     async def facts(self, fingerprints: Sequence[bytes]) -> dict[bytes, PageFacts]:
         def read(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
-            found = (connection.execute(_FIND_FACTS, (fingerprint,)).fetchone() for fingerprint in fingerprints)
-            return [row for row in found if row is not None]
+            return list(find(connection, _FIND_FACTS, [(fingerprint,) for fingerprint in fingerprints]))
 
         pages = [_built(PageFacts, PAGE_FIELDS, row) for row in await self._database.read(read, quick=True)]
         return {page.fingerprint: page for page in pages}
