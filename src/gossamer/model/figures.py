@@ -6,6 +6,7 @@ part of them grows without bound: what is beyond the most that is kept by name c
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -166,7 +167,7 @@ def _of_some(attempts: Sequence[Attempt]) -> DomainFigures:
 def _latency(seconds: Sequence[float]) -> Latency:
     counts = [0] * (len(BOUNDS) + 1)
     for one in seconds:
-        counts[next((place for place, bound in enumerate(BOUNDS) if one <= bound), len(BOUNDS))] += 1
+        counts[bisect_left(BOUNDS, one)] += 1
     return Latency(counts=tuple(counts), seconds=sum(seconds))
 
 
