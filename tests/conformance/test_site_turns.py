@@ -203,6 +203,8 @@ async def test_the_story_of_a_page_tells_which_job_has_its_site(lab):
     assert (await has(first), await has(second)) == (None, None)  # nobody has asked for it yet
     assert await crowd.ask(second, "w2") == 0
     assert (await has(first), await has(second)) == (None, first)
+    await crowd.ask(first, "w1", n=1)  # it may not have another page yet, and has the site all the same
+    assert (await has(first), await has(second)) == (None, first)
     lab.clock.advance(crowd.latency)
     await crowd.settle()
     assert await has(second) is None

@@ -60,7 +60,7 @@ SELECT urls.number, jobs.id, {URL}, urls.state, urls.reason, urls.message, sites
     CASE WHEN sites.strikes > 0 THEN sites.away_since END,
     (SELECT other.id FROM jobs AS other JOIN queues ON queues.job = urls.job AND queues.site = urls.site
         AND queues.lane = coalesce(urls.fetcher, '') WHERE other.number = sites.latest AND sites.latest <> urls.job
-        AND sites.in_flight > 0 AND queues.state IN ('full', 'held')),
+        AND sites.in_flight > 0 AND queues.refused AND queues.state <> 'empty'),
     coalesce(urls.fetcher, ''),
     (SELECT count(*) FROM (SELECT 1 FROM urls AS other WHERE other.job = urls.job AND other.site = urls.site
         AND other.fetcher IS urls.fetcher AND other.state = 'q' AND (other.priority > urls.priority OR
@@ -87,7 +87,7 @@ SELECT sites.name, loads.queued, loads.waiting, loads.leased, max(sites.next_at,
         GROUP BY reason ORDER BY count(*) DESC LIMIT 1), ''),
     (SELECT other.id FROM jobs AS other WHERE other.number = sites.latest AND sites.latest <> :job
         AND sites.in_flight > 0 AND EXISTS (SELECT 1 FROM queues
-            WHERE job = :job AND site = loads.site AND state IN ('full', 'held')))
+            WHERE job = :job AND site = loads.site AND refused AND state <> 'empty'))
 FROM loads JOIN sites ON sites.number = loads.site
 ORDER BY loads.queued + loads.waiting + loads.leased DESC"""
 
