@@ -43,7 +43,8 @@ def test_the_section_below_such_a_heading_is_left_out_up_to_the_next_one(heading
 
 
 @pytest.mark.parametrize(
-    "name", ["related-products", "shipping-info", "product-form", "recently_viewed recently-viewed"]
+    "name",
+    ["related-products", "shipping-info", "product-form", "recently-viewed", "x reviews", "guarantees", "seller"],
 )
 def test_an_element_with_such_a_name_is_left_out(name: str) -> None:
     text = text_of(f"<main>{PRODUCT}<div class='{name}'><p>{ASIDE}</p></div>{SPECS}</main>")

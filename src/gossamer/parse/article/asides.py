@@ -1,8 +1,8 @@
 """The parts of a page that are not what it is about, whatever they look like.
 
-On the page of a product: what buyers wrote, other products, how it is delivered and paid, the form that puts it into
-the cart, small print. On any other page: dialogs, footers, choices of country and currency, announcements, teasers of
-other pages, and what forums put around and into posts (signatures, avatars, previews of links).
+On the page of a product: what buyers wrote, other products, who sells it, how it is delivered and paid, the form that
+puts it into the cart, promises, small print. On any other page: dialogs, footers, choices of country and currency,
+announcements, teasers of other pages, and what forums put around and into posts (signatures, avatars, previews).
 
 They are told by the names of their elements ("related-products", "shipping-info"), those of a product also by their
 heading ("Customer reviews", "You may also like"). Both are words of pages everywhere; no name of any one site is known
@@ -30,7 +30,8 @@ _BESIDE_A_PRODUCT = re.compile(
     r"related|recommend|cross-?sell|up-?sell|also-?(?:like|bought|viewed)|recently-?viewed|similar|complementary|frequently"
     r"|shipping(?!-tax)|delivery|fulfil|payment|financ|klarna|afterpay|affirm"
     r"|buy-?box|quantity|variant|swatch|product-?form|option-?selector|cart(?![eo])"
-    r"|carousel|promo|footnote|disclaimer|legal",
+    r"|carousel|promo|footnote|disclaimer|legal|navigat|accessor|feedback|seller"
+    r"|incentive|assurance|guarantee|trust-?badge|buyer-?protection|(?:^|[\s_-])(?:reviews|ratings)(?:$|[\s_-])",
     re.IGNORECASE,
 )
 _BESIDE = re.compile(
