@@ -171,7 +171,7 @@ class _Basket:
         whole: dict[int, list[Request]] = {}  # by where they begin
         for links in self._made.taken_runs():
             at = _place_of(links, given)
-            if at is None or links[0].kind not in self._kinds or any(link.data for link in links):
+            if at is None or links[0].kind not in self._kinds or [link for link in links if link.data]:
                 self._made.add(links)
             else:
                 whole[at] = links

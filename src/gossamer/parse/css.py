@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import repeat
 
 import msgspec
 import turbohtml
@@ -76,7 +77,8 @@ class CssQuery:
     def attributes_of_document(self, document: turbohtml.Document, name: str) -> list[str]:
         """The attribute of every element that matches, in document order, where it is there; texts as they are."""
         if self._native is not None and self._take == "node":
-            return [text for one in document.select(self._native) if (text := one.attr(name)) is not None]
+            texts = map(turbohtml.Element.attr, document.select(self._native), repeat(name))
+            return [text for text in texts if text is not None]
         found = self.of_document(document)
         taken = (one.attr(name) if isinstance(one, turbohtml.Element) else one for one in found)
         return [text for text in taken if isinstance(text, str)]
