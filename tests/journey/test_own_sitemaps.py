@@ -6,6 +6,7 @@ from collections import Counter
 
 from gossamer.model.events import Trouble
 from gossamer.parse.site import SiteSpider
+from gossamer.parse.spider import Spider
 from tests.sites.api import Asked, api_site
 
 from .crawling import crawled, settings_for
@@ -87,6 +88,38 @@ async def test_a_sitemap_that_is_named_and_broken_is_no_trouble(tmp_path):
         left, _ = await visit(site, answers, tmp_path)
         assert [record.url for record in left.records] == [site.url("/")]
         assert (left.report.counts.dead, left.heard.of(Trouble)) == (0, [])
+
+
+class Asking(Spider):
+    sitemaps = True
+
+    def parse(self, page):
+        yield {"url": page.url}
+
+
+async def test_a_spider_that_asks_for_sitemaps_is_told_what_could_not_be_read(tmp_path):
+    async with api_site() as site:
+        named = f"Sitemap: {site.url('/good.xml')}\nSitemap: {site.url('/broken.xml')}".encode()
+        answers = {
+            "/robots.txt": (200, {}, named),
+            "/good.xml": (200, XML, listing(site, "/only")),
+            "/broken.xml": (200, XML, b"<html>Sorry"),
+            "/": page(),
+            "/only": page(),
+        }
+        site.answer = lambda asked: answers.get(asked.path, (404, {}, b"nothing"))
+        spider = Asking()
+        spider.start_urls = [site.url("/")]
+        left = await crawled(spider, settings_for(tmp_path / "broken", fetch__allow_private=True))
+        assert {record.url for record in left.records} == {site.url("/"), site.url("/only")}
+        (trouble,) = left.heard.of(Trouble)
+        assert (trouble.stage, "/broken.xml" in trouble.message) == ("sitemap", True)
+
+        # and where there are none at all
+        del answers["/robots.txt"]
+        left = await crawled(spider, settings_for(tmp_path / "none", fetch__allow_private=True))
+        (trouble,) = left.heard.of(Trouble)
+        assert trouble.message.startswith("No page was found in sitemaps of http://")
 
 
 async def test_sitemaps_and_pages_of_one_process_ask_for_robots_txt_once(tmp_path):

@@ -1,12 +1,12 @@
 """Pages that the sitemaps of a crawl's own sites list, as seeds: of a crawl without a spider, and of spiders that ask.
 
-How it fails: Misconfigured and BackendUnavailable. A site without sitemaps, or with some that cannot be read, is no
-trouble: the crawl has its links.
+How it fails: Misconfigured and BackendUnavailable. To a crawl without a spider, a site without sitemaps, or with some
+that cannot be read, is no trouble: it has its links. A spider that asks for them is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
@@ -14,6 +14,7 @@ from functools import partial
 from ..frontier.contract import JobTerms
 from ..model.task import Request
 from ..model.url import origin_of
+from ..parse.site import SiteSpider
 from ..parse.spider import Spider, listed_seeds
 from ..schedule import sources
 from ..schedule.sources import SiteSource
@@ -30,21 +31,30 @@ def reads_sitemaps(context: SeedContext, spider: Spider, depth: int | None) -> b
 
 
 async def listed_pages(
-    context: SeedContext, spider: Spider, job: str, terms: JobTerms
+    context: SeedContext, spider: Spider, job: str, terms: JobTerms, tell: Callable[[str], None]
 ) -> AsyncGenerator[Request, None]:
-    """Every page that they list, as often as they list it; of each origin no more than the job may fetch."""
+    """Every page that they list, as often as they list it; of each origin no more than the job may fetch. `tell` hears
+    what could not be read, where the spider asks for them itself."""
     windows = job_windows(context.settings, terms, context.clock)
     most = MOST_PAGES if terms.limit is None else min(terms.limit, MOST_PAGES)
 
     def closed_for(site: str) -> timedelta:
         return max(windows.job.wait(), windows.wait_for(site))
 
+    def report(words: str) -> None:
+        if not isinstance(spider, SiteSpider):
+            tell(words)
+
     async with context.open_files(
         spider=spider, announce=partial(context.take_turn, job), closed_for=closed_for
     ) as files:
         for origin in list(dict.fromkeys(origin_of(url) for url in listed_seeds(spider)))[:MOST_ORIGINS]:
-            source = SiteSource(url=f"{origin}/", page=False, max_urls=most)
-            # That there are more than `most` is no news: the limit of the job says so.
-            async with aclosing(sources.entries(source, files.context(report=lambda words: None))) as listed:
+            source, count = SiteSource(url=f"{origin}/", page=False), 0
+            async with aclosing(sources.entries(source, files.context(report=report))) as listed:
                 async for entry in listed:
                     yield Request(url=entry.url, lastmod=entry.lastmod)
+                    count += 1
+                    if count >= most:
+                        break
+            if not count:
+                report(f"No page was found in sitemaps of {origin}: none that its robots.txt names, nor /sitemap.xml.")

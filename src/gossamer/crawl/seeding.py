@@ -140,7 +140,11 @@ async def _enter_start(
     if known:
         return
     if reads_sitemaps(context, spider, job.depth):
-        async with aclosing(listed_pages(context, spider, job.id, terms)) as listed:
+
+        def tell(words: str) -> None:
+            events.emit(Trouble(at=context.clock.now(), job=job.id, stage="sitemap", message=words))
+
+        async with aclosing(listed_pages(context, spider, job.id, terms, tell)) as listed:
             async for some in _chunks(listed):
                 await offer(context, job.id, admission.judge(some), max_queued, events)
     await context.state.jobs.seal_seeds(job.id, digest.text)

@@ -125,12 +125,12 @@ async def _of_site(
 ) -> AsyncGenerator[SourceEntry, None]:
     if source.page:
         yield SourceEntry(url=source.url)
-    # Where most sites have it, if robots.txt names none. What cannot be had is not told: nobody said that it is there.
+    # Where most sites have it, if robots.txt names none. There, what cannot be had is not told: nobody said that it is
+    # there.
     for name in ("/robots.txt", "/sitemap.xml") if source.sitemaps else ():
         try:
-            async with aclosing(
-                SitemapWalk(origin_of(source.url) + name, context, bounds, quiet=True).entries()
-            ) as found:
+            walk = SitemapWalk(origin_of(source.url) + name, context, bounds, quiet=name != "/robots.txt")
+            async with aclosing(walk.entries()) as found:
                 async for entry in found:
                     yield entry
             return
