@@ -82,6 +82,8 @@ def test_a_site_is_slowed_down_and_rests_at_the_same_time(crawled):
         (("rest", "shop.example", "ever"), "is not a duration"),
         (("rest", "shop.example", "10ms"), "lasts from 1s"),
         (("rest", "no domain at all"), "neither a domain nor a URL"),
+        (("rest", ".."), "neither a domain nor a URL"),
+        (("rest", "/etc/passwd"), "neither a domain nor a URL"),
     ],
 )
 def test_what_cannot_be_ordered_is_refused_with_the_next_step(crawled, words, error):

@@ -8,12 +8,13 @@ from urllib.parse import quote
 import pytest
 
 from gossamer.clock import VirtualClock
-from gossamer.errors import AddressRefused, BadResponse, RedirectLoop, RobotsUnreachable
+from gossamer.errors import AddressRefused, BadResponse, RedirectLoop, RobotsUnreachable, TimedOut
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Response, TransportRequest
 from gossamer.fetch.cookies import CookieJar
 from gossamer.fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
 from gossamer.fetch.http import AiohttpTransport
+from gossamer.fetch.http_errors import translated
 from gossamer.fetch.open_route import OpenRoute
 from gossamer.fetch.retry_after import LONGEST, parse_retry_after
 from gossamer.fetch.robots import MemoryShelf, Robots
@@ -153,6 +154,22 @@ async def test_a_gate_that_refuses_stops_the_request() -> None:
         with pytest.raises(KeyError):
             await scene.fetcher.fetch(PageRequest(url=scene.site.url("/plain")), closed, scene.route)
         assert scene.site.log == []
+
+
+class Hung:
+    """A transport whose every request ends with its time limit."""
+
+    async def fetch(self, request: TransportRequest) -> Response:
+        raise translated(TimeoutError(), request.url, request.limits)
+
+
+async def test_a_timeout_of_the_request_itself_is_named_as_such() -> None:
+    async with a_scene() as scene:
+        scene.route = OpenRoute(transport=Hung(), robots_transport=Hung(), jar=scene.jar)
+        with pytest.raises(TimedOut, match=r"within 3 s \(timeout of the request\)"):
+            await scene.go("/plain", timeout=timedelta(seconds=3))
+        with pytest.raises(TimedOut, match=r"\(fetch\.total_timeout\)"):
+            await scene.go("/plain")
 
 
 # --- redirects ----------------------------------------------------------------------------------------------------

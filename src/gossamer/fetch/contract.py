@@ -24,6 +24,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     connect: timedelta = timedelta(seconds=10)
     read: timedelta = timedelta(seconds=30)  # the longest silence
     total: timedelta = timedelta(seconds=120)
+    total_from: str = "fetch.total_timeout"  # who says so, for messages
     max_body: Bytes = 10 * 1024 * 1024  # after decompression; longer bodies are cut and marked
     max_header: Bytes = 64 * 1024
 

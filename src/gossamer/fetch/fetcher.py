@@ -399,7 +399,11 @@ def _of_entry(url: str, entry: RobotsEntry) -> Fetched:
 
 def _within(limits: Limits, timeout: timedelta) -> Limits:
     return msgspec.structs.replace(
-        limits, total=timeout, read=min(limits.read, timeout), connect=min(limits.connect, timeout)
+        limits,
+        total=timeout,
+        total_from="timeout of the request",
+        read=min(limits.read, timeout),
+        connect=min(limits.connect, timeout),
     )
 
 

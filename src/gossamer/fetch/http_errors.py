@@ -50,7 +50,7 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
         case TimeoutError() if isinstance(error, aiohttp.SocketTimeoutError):
             return TimedOut(f"{where}: silence for {limits.read.total_seconds():g} s (fetch.read_timeout).")
         case TimeoutError():
-            return TimedOut(f"{where}: not finished within {limits.total.total_seconds():g} s (fetch.total_timeout).")
+            return TimedOut(f"{where}: not finished within {limits.total.total_seconds():g} s ({limits.total_from}).")
         case aiohttp.ClientSSLError() | ssl.SSLError() | ssl.CertificateError() | aiohttp.ServerFingerprintMismatch():
             return TlsFailed(f"{where}: no safe connection ({_inner_words(error)}). Check the site's certificate.")
         case aiohttp.ClientConnectorDNSError() | socket.gaierror():

@@ -267,7 +267,7 @@ def _watched(gate: Gate | None, client: Client, clients: Clients) -> Iterator[No
 
 def _too_late(where: str, limits: Limits, at_the_end: bool) -> TimedOut:
     if at_the_end:
-        return TimedOut(f"{where}: not finished within {limits.total.total_seconds():g} s (fetch.total_timeout).")
+        return TimedOut(f"{where}: not finished within {limits.total.total_seconds():g} s ({limits.total_from}).")
     return TimedOut(f"{where}: silence for {limits.read.total_seconds():g} s (fetch.read_timeout).")
 
 

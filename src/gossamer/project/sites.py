@@ -338,6 +338,8 @@ async def _asked_of_late(project: Project, site: str) -> list[str]:
 def site_named(domain: str) -> str:
     """The site that a person means by a domain or a URL. Raises Misconfigured."""
     try:
+        if domain.startswith((".", "/", "\\")):  # a path of files, of which a browser would make a host
+            raise InvalidUrl(domain)
         return site_of(typed_url(domain if "://" in domain else f"http://{domain}/"))
     except InvalidUrl as error:
         raise Misconfigured(f"{visible(domain)} is neither a domain nor a URL.") from error

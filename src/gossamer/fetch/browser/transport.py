@@ -30,7 +30,7 @@ from ...model.payload import SAFE_METHODS
 from ...model.url import site_of
 from ...settings.tables import Browser as BrowserSettings
 from ..addresses import AddressGuard
-from ..contract import Response, TransportRequest
+from ..contract import Limits, Response, TransportRequest
 from .browser_page import BrowserPage
 from .guard import GuardProxy
 from .main_frame import KINDS
@@ -152,7 +152,7 @@ class BrowserTransport:
                 return msgspec.structs.replace(response, seconds=time.perf_counter() - started - gate_pass.waited)
             if gone.done():
                 raise _BrowserGoneError(process.why_gone)
-            raise self._too_late(page, request.url, patience, limits.total)
+            raise self._too_late(page, request.url, patience, limits)
         except (GossamerError, _BrowserGoneError):
             raise
         except Exception as error:
@@ -185,8 +185,8 @@ class BrowserTransport:
             if not process.gone.is_set():  # a driver that is gone has words of its own, of no known type
                 raise
 
-    def _too_late(self, page: BrowserPage, url: str, patience: timedelta, total: timedelta) -> TimedOut:
-        setting = "fetch.total_timeout" if total <= self._settings.page_timeout else "browser.page_timeout"
+    def _too_late(self, page: BrowserPage, url: str, patience: timedelta, limits: Limits) -> TimedOut:
+        setting = limits.total_from if limits.total <= self._settings.page_timeout else "browser.page_timeout"
         at = f" It was still at: {page.waits_for}." if page.waits_for else ""
         return TimedOut(f"{url[:200]}: the page was not ready within {patience.total_seconds():g} s ({setting}).{at}")
 
