@@ -56,7 +56,7 @@ class SilenceRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ChannelTestRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A channel of gossamer.toml; none: all of them."""
+    """A channel of gossamer.toml; None tests all of them."""
 
     channel: Annotated[str, Meta(max_length=100)] | None = None
 
@@ -119,7 +119,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/alerts/{alert}",
         scope=METRICS,
-        summary="An alert: what it means, its terms, where it stands, what was told",
+        summary="An alert: what it means, its terms, its state, and the messages sent",
         handler=show,
         gives=AlertDetail,
     ),
@@ -127,7 +127,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/alert-history",
         scope=METRICS,
-        summary="What has fired and was resolved, the newest first",
+        summary="Alerts that fired and were resolved, newest first",
         handler=history,
         query=AlertHistoryQuery,
         gives=list[AlertChangeView],
@@ -136,7 +136,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/alert-messages",
         scope=METRICS,
-        summary="Messages about alerts: those that wait, then those that are over",
+        summary="Messages about alerts: those still to be sent, then the finished ones",
         handler=notices,
         query=NoticesQuery,
         gives=list[NoticeView],
@@ -145,7 +145,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/silences",
         scope=ADMIN,
-        summary="Tell nobody of an alert for some time",
+        summary="Silence an alert for some time",
         handler=silenced,
         body=SilenceRequest,
         example={"alert": "success", "subject": "shop.example", "seconds": 7200, "reason": "they move to a new host"},

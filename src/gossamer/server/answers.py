@@ -1,4 +1,4 @@
-"""What leaves the door: values as JSON, errors in one shape, and which status an error of ours has."""
+"""Responses of the API: values as JSON, errors in one shape, and the HTTP status of each of our errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JSON = "application/json"
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
-    """`message` says the next step; `details` depend on the code."""
+    """`message` names the next step; `details` depend on the code."""
 
     code: str
     message: str
@@ -23,14 +23,14 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What every error looks like."""
+    """The shape of every error response."""
 
     success: bool = False
     error: ErrorBody
 
 
 class ApiError(Exception):
-    """Ends a request with a status and one message for people."""
+    """Raised by handlers: ends the request with a status and one message for people."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class ApiError(Exception):
 
 
 class AnswerCut(Exception):
-    """Ends an answer that has begun: its client sees that it is not whole."""
+    """Raised while a response is being streamed: the client sees that it is incomplete."""
 
 
 def not_found(what: str) -> ApiError:
-    """For what is not there, and for what belongs to another key."""
+    """The error for what does not exist, and for what belongs to another key."""
     return ApiError(404, "not_found", f"There is no {what} here. See the list, or ask with the key that made it.")
 
 
@@ -66,7 +66,7 @@ def answer_of(value: Any, status: int = 200, headers: dict[str, str] | None = No
 
 
 def error_of(error: GossamerError) -> ApiError:
-    """The status of an error of ours. What is wrong on our side says no more than the client needs."""
+    """The response to one of our errors. For a fault on our side it says no more than the client needs to know."""
     match error:
         case TooMuchAtOnce():
             return ApiError(429, "too_many_jobs", str(error), headers={"retry-after": "5"})

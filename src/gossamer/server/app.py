@@ -94,7 +94,7 @@ def make_app(
         lifespan=lambda _: mcp.manager.run() if mcp is not None else nullcontext(),
     )
     app.state.dashboard = dashboard
-    app.router.redirect_slashes = False  # a redirect would be sent before the door looks at the host
+    app.router.redirect_slashes = False  # a redirect would be sent before the door checks the host
     return app
 
 
@@ -111,7 +111,7 @@ Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
 def _refusing(door: Door, refusal: Callable[[Exception], ApiError]) -> Handler:
-    """For an address that is not there, or takes another method. Under a foreign name not even that is told."""
+    """Answer requests for an unknown address or with a wrong method. A foreign Host header is refused first."""
 
     async def answer(request: Request, error: Exception) -> Response:
         try:
@@ -124,9 +124,9 @@ def _refusing(door: Door, refusal: Callable[[Exception], ApiError]) -> Handler:
 
 
 def _missing(error: Exception) -> ApiError:
-    return ApiError(404, "not_found", "There is nothing at this address. /openapi.json lists what there is.")
+    return ApiError(404, "not_found", "There is nothing at this address. /openapi.json lists every endpoint.")
 
 
 def _wrong_method(error: Exception) -> ApiError:
     headers = dict(getattr(error, "headers", None) or {})
-    return ApiError(405, "method", "This address takes another method: see allow.", headers=headers)
+    return ApiError(405, "method", "This address takes another method: see the Allow header.", headers=headers)

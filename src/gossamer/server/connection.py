@@ -1,7 +1,7 @@
-"""One connection to the server: as uvicorn has it, and closed when its client is too slow, or has too many of them.
+"""One connection to the server: uvicorn's, closed when its client is too slow or has too many connections.
 
-uvicorn waits for ever for the first request of a connection, for the rest of one that has begun, for a body that nobody
-reads, and for a client that does not take its answer; so whoever opens connections and dawdles could keep everybody
+uvicorn waits for ever for the first request of a connection, for the rest of a request, for a body that no handler
+reads, and for a client that does not read its response. A client that opens connections and dawdles could lock everyone
 else out. How it recovers: the client connects again.
 """
 
@@ -17,9 +17,9 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-HEAD_SECONDS = 10.0  # for the whole head of a request, from the connection or its first byte on
-PIECE = 16 * 1024  # bytes that are read at a time
-STALL_SECONDS = 30.0  # in which a client takes at least some of what is sent
+HEAD_SECONDS = 10.0  # for the whole head of a request, from the connect or from its first byte
+PIECE = 16 * 1024  # bytes read at a time
+STALL_SECONDS = 30.0  # within which a client must read at least some of the response
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n\r\n"
     b'{"success":false,"error":{"code":"connections","message":"Too many connections from your address. Close some, '
@@ -39,8 +39,8 @@ class SocketConnection(WebSocketsSansIOProtocol):
 
 
 class Connection(H11Protocol):
-    """Between two requests of a connection the time of uvicorn holds. `peers` counts the connections of each address,
-    of which one may have `most_of_a_peer`; None: any number."""
+    """Between two requests uvicorn's own keep-alive timeout applies. `peers` counts the connections of each address;
+    an address may have `most_of_a_peer` of them, or any number if None."""
 
     peers: ClassVar[Counter[str]] = Counter()
     most_of_a_peer: int | None = None
@@ -59,13 +59,13 @@ class Connection(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        # h11 minds the length of a head only while some of it is missing: a long one must not come to it all at once.
+        # h11 checks the length of a head only while it is incomplete, so it must not get a long one all at once.
         for start in range(0, len(data), PIECE):
             if self.transport.is_closing():
                 return
             super().data_received(data[start : start + PIECE])
         if self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY:
-            self.transport.close()  # it was answered, and nobody wants the rest of its body
+            self.transport.close()  # it was answered; the rest of its body is not read
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -117,7 +117,7 @@ def connections(most_of_a_peer: int | None) -> type[Connection]:
 
 
 def _network(address: str) -> str:
-    """Of IPv6 the /64, of which every client has at least one to itself."""
+    """The address; for IPv6 its /64, because every client has at least one to itself."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:

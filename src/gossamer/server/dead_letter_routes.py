@@ -30,7 +30,7 @@ Target = Annotated[str, Meta(min_length=1, max_length=2083)]
 
 
 class LettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """None does not restrict. Without `admin` a job must be named."""
+    """None does not filter. Keys without the scope `admin` must name a job."""
 
     job: str | None = None
     reason: str | None = None
@@ -47,7 +47,7 @@ class LetterQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class LettersRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which letters; `all` where nothing else says so. `dry_run` counts them and does nothing."""
+    """Selects letters; `all` must be set if nothing else selects any. `dry_run` only counts them."""
 
     target: Target | None = None
     job: str | None = None
@@ -58,13 +58,13 @@ class LettersRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ReplayRequest(LettersRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`fetch`: also fetch those anew whose raw pages only have to be parsed again."""
+    """`fetch`: fetch again even the letters whose archived pages would only have to be parsed again."""
 
     fetch: bool = False
 
 
 class LettersDone(msgspec.Struct, frozen=True, kw_only=True):
-    """How many letters were meant, and, unless it was a dry run, what became of them."""
+    """How many letters were selected and, unless it was a dry run, how many were replayed or purged."""
 
     letters: int
     dry_run: bool
@@ -83,7 +83,7 @@ async def show(call: Call) -> Reply:
 
 
 async def raw(call: Call) -> Response:
-    """The page as it was received, as a file: never shown as a page of this server."""
+    """The raw page as a download: a browser never renders it as a page of this server."""
     letter = (await _letters(call))[0]
     headers = {
         "content-disposition": f'attachment; filename="dead-letter-{letter.id}"',
@@ -121,7 +121,7 @@ async def purge(call: Call) -> Reply:
 
 
 async def _chosen(call: Call, wanted: LettersRequest) -> tuple[DeadLetterChoice, int]:
-    """The choice, and how many letters it means. Raises ApiError."""
+    """The filter, and how many letters it selects. Raises ApiError."""
     await _check_job(call, wanted.job, to_change=True)
     choice = DeadLetterChoice(target=wanted.target, job=wanted.job, reason=wanted.reason, domain=wanted.domain)
     if choice == DeadLetterChoice() and not wanted.all:
@@ -142,7 +142,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/dead-letters",
         scope=JOBS,
-        summary="Pages that were given up, the latest first",
+        summary="List dead letters, newest first",
         handler=listed,
         query=LettersQuery,
         gives=DeadLetterPage,

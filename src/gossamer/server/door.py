@@ -1,16 +1,16 @@
 """The door: every request passes here, in this order.
 
-    1. host       the name in the Host header must be one of ours: no page in a browser reaches us by rebinding DNS
-    2. key        who asks; `x-api-key` or `Authorization: Bearer`
-    3. rate       of that key, in this process, and how many of its requests are under way
-    4. scope      whether that of the key suffices
+    1. host       the Host header must name this server, so that no web page reaches it by DNS rebinding
+    2. key        who is calling: `x-api-key` or `Authorization: Bearer`
+    3. rate       the key's rate and its requests under way, both counted in this process
+    4. scope      the key must have the scope of the endpoint
     5. parsing    parameters and body, bounded and strict
-    6. repeat     a request with an Idempotency-Key that was answered gets the same answer
-    7. handler    calls project
-    8. audit      every write is noted, also one that was refused, here or for the scope
+    6. repeat     a repeated Idempotency-Key gets the stored response of the first request
+    7. handler    calls project/
+    8. audit      every write is logged, also one that was refused here or for lack of a scope
 
-How it fails: every error is one JSON object with a code and a message; a defect of ours is a bare 500, and its
-traceback goes to the log. How it recovers: nothing is kept here but the buckets of rates, which fill again.
+How it fails: every error is one JSON object with a code and a message; an unexpected exception is a bare 500, and its
+traceback goes to the log. How it recovers: the only state here are the token buckets, which refill.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from .request_body import parse_body, parse_query, read_body
 
 log = logging.getLogger("gossamer.server")
 NOBODY = Caller(id="", name="", scopes=frozenset())
-MOST_AT_ONCE = 250  # requests of one key in this process that are under way
-MOST_BUCKETS = 10_000  # keys whose rate is remembered; the oldest are forgotten
-BURST_SECONDS = 2.0  # of its rate a key may use at once after a rest
+MOST_AT_ONCE = 250  # requests of one key that may be under way in this process
+MOST_BUCKETS = 10_000  # keys whose bucket is remembered; the oldest are forgotten
+BURST_SECONDS = 2.0  # seconds' worth of its rate that a key may use at once after a pause
 LONGEST_KEY = 255  # characters of an Idempotency-Key
-NOT_KEPT = (401, 403, 409, 429)  # statuses that another try may not have
+NOT_KEPT = (401, 403, 409, 429)  # statuses that a retry may not get
 
 
 class Door:
-    """Lets requests in. `hosts` are the names under which clients may ask; `token` opens where there is no key."""
+    """Admits requests. `hosts` are the accepted Host names; `token` is accepted where the project has no key."""
 
     def __init__(self, project: Project, pages: PageReader, *, hosts: frozenset[str], token: Token | None) -> None:
         self._project = project
@@ -55,7 +55,7 @@ class Door:
         self._buckets: dict[str, tuple[float, float]] = {}  # by key: requests left, and when that was
 
     async def serve(self, endpoint: Endpoint, request: Request) -> Response:
-        """Answer a request. Raises nothing: what goes wrong is the answer."""
+        """Answer a request. Raises nothing: errors become responses."""
         try:
             return await self._serve(endpoint, request)
         except ApiError as error:
@@ -67,18 +67,18 @@ class Door:
             return endpoint.tells(failure)
         except Exception:
             log.exception("%s %s", request.method, request.url.path)
-            return endpoint.tells(ApiError(500, "error", "The server failed over this request. Its log says why."))
+            return endpoint.tells(ApiError(500, "error", "The server failed on this request. Its log says why."))
 
     async def admit(self, request: HTTPConnection, key: str = "") -> Caller:
-        """Who asks, for an application that reads its requests itself. Call `leave` when the request is over. `key` is
-        one that came in another way than by a header.
+        """Return the caller, for an application that parses its requests itself; call `leave` when the request is over.
+        `key` is a key that did not come in a header.
 
-        Raises ApiError, also for a page of another server that asks from a browser.
+        Raises ApiError, also for a cross-origin request from a browser.
         """
         self.check_host(request)
         origin = request.headers.get("origin")
         if origin is not None and not self._is_ours(origin.partition("://")[2]):
-            raise ApiError(403, "origin", "Pages of other servers may not ask here.")
+            raise ApiError(403, "origin", "Cross-origin requests are not allowed here.")
         caller = await self._caller(request, key)
         self.count(request, caller)
         return caller
@@ -87,7 +87,7 @@ class Door:
         self.check_host(request)
         caller = NOBODY if endpoint.scope == PUBLIC else await self._caller(request)
         if caller is not NOBODY:
-            self.count(request, caller)  # first of all: whoever is refused asks no more often than others
+            self.count(request, caller)  # first of all: refused requests count against the rate, too
         if not endpoint.is_open_to(caller):
             if endpoint.writes:
                 await self.note(request, caller, "", 403)
@@ -108,8 +108,8 @@ class Door:
     # -- who, and how often ------------------------------------------------------------------------------------
 
     def check_host(self, request: HTTPConnection) -> None:
-        """Raises ApiError for a Host header that names somebody else, and for an HTTP that is not spoken here."""
-        if request.scope.get("http_version", "1.1") not in ("1.0", "1.1"):  # h11 takes any two digits
+        """Raises ApiError for a Host header that names another server, and for an unknown version of HTTP."""
+        if request.scope.get("http_version", "1.1") not in ("1.0", "1.1"):  # h11 accepts any two digits
             raise ApiError(505, "http", "This server speaks HTTP/1.1.")
         if not self._is_ours(request.headers.get("host", "")):
             raise ApiError(421, "host", "This server does not answer to that name. Its owner can add it: server.hosts.")
@@ -131,12 +131,12 @@ class Door:
                 return self.token.caller
         caller = await keys.caller_of(self._project, text)
         if caller is None:
-            raise _unknown("This key opens nothing: it is wrong, expired or revoked. `gossamer keys add` makes one.")
+            raise _unknown("This key is wrong, expired or revoked. `gossamer keys add` makes one.")
         return caller
 
     def count(self, request: HTTPConnection, caller: Caller) -> None:
-        """Count a request of the key. Raises ApiError when it asks too often, or too many are under way: those that
-        wait, and streams."""
+        """Count a request of the key. Raises ApiError if the key exceeds its rate, or has too many requests and streams
+        under way."""
         self._take_token(caller)
         if self._under_way[caller.id] >= MOST_AT_ONCE:
             raise ApiError(
@@ -154,7 +154,7 @@ class Door:
                 del self._under_way[caller]
 
     def _take_token(self, caller: Caller) -> None:
-        """Raises ApiError when the key asks more often than it may."""
+        """Raises ApiError when the key exceeds its rate."""
         interval = self._project.settings.server.rate.interval
         rate = caller.rate or (1 / interval.total_seconds() if interval is not None else None)
         if rate is None:
@@ -188,7 +188,7 @@ class Door:
         )
 
     async def _write(self, endpoint: Endpoint, call: Call) -> Response:
-        """Handle a write and note it, also one that was refused."""
+        """Handle a write and log it, also if it was refused."""
         reply: Reply | Response
         try:
             reply = await endpoint.handler(call)
@@ -226,20 +226,20 @@ class Door:
         return name
 
     async def _write_once(self, endpoint: Endpoint, call: Call, name: str, content: bytes) -> Response:
-        """Handle a write, or give the answer again that it had. Raises ApiError."""
+        """Handle a write, or return the stored response of an earlier one. Raises ApiError."""
         request, project, caller = call.request, self._project, call.caller
         signed = b"\0".join((request.url.path.encode(), request.url.query.encode(), content))
         try:
             known = await idempotency.begin(project, caller, name, signed)
         except idempotency.RepeatedDifferently:
             raise ApiError(
-                409, "key_reused", "This Idempotency-Key was used for another request. Take a new one."
+                409, "key_reused", "This Idempotency-Key was used for another request. Use a new one."
             ) from None
         except idempotency.StillWorking:
             raise ApiError(
                 409,
                 "in_progress",
-                "The first request with this Idempotency-Key is not answered yet.",
+                "The first request with this Idempotency-Key is still running.",
                 headers={"retry-after": "1"},
             ) from None
         if known is not None:

@@ -1,5 +1,5 @@
-"""One endpoint: its address, who may use it, what it takes and gives. The door (door.py) and the OpenAPI document
-(openapi.py) both read this."""
+"""One endpoint: its address, who may call it, its parameters, body and response. The door (door.py) and the OpenAPI
+document (openapi.py) both read this."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from ..project.page_results import PageReader
 from .answers import ApiError
 
 PUBLIC = "public"  # in place of a scope: no key is needed
-ANY = "any"  # any key that holds
+ANY = "any"  # any valid key
 
 T = TypeVar("T")
 
 
 class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of an endpoint that takes no parameters."""
+    """The query of an endpoint without parameters."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that passed the door: parsed and allowed."""
+    """A request that passed the door: parsed and authorised."""
 
     project: Project
     pages: PageReader
     caller: Caller
     path: dict[str, str]
-    query: Any  # a struct of the endpoint's `query`; handlers ask for it with `Call.of`
+    query: Any  # a struct of the endpoint's `query`; handlers get it with `Call.of`
     body: Any  # a struct of the endpoint's `body`, or None
     request: Request
     repeat_name: str | None = None  # its Idempotency-Key
 
     @property
     def asked(self) -> Asked:
-        """What begins jobs needs to know of it."""
+        """What the functions that start jobs need to know of this request."""
         return Asked(
             project=self.project,
             caller=self.caller,
@@ -49,14 +49,14 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def of(self, kind: type[T]) -> T:
-        """The query or the body, whichever is of that kind."""
+        """The query or the body, whichever has that type."""
         found: Any = self.body if isinstance(self.body, kind) else self.query
         assert isinstance(found, kind)
         return found
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A value to be sent as JSON. `target` names what was made or changed, for the audit log."""
+    """A value to send as JSON. `target` names what was created or changed, for the audit log."""
 
     value: Any  # a struct, or a list of them
     status: int = 200
@@ -68,8 +68,8 @@ Handler = Callable[[Call], Awaitable[Reply | Response]]
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """`scope` is PUBLIC, ANY or a scope of keys; with a second one in `or_scope`, either suffices. `gives` is the type
-    of the answer; None is no JSON."""
+    """`scope` is PUBLIC, ANY or a scope of keys; with `or_scope`, either of the two suffices. `gives` is the type of
+    the response; None means that it is not JSON."""
 
     method: str
     path: str
@@ -81,13 +81,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     query: type[msgspec.Struct] = NoQuery
     body: type[msgspec.Struct] | None = None
     body_optional: bool = False
-    example: dict[str, Any] | None = None  # of the body
+    example: dict[str, Any] | None = None  # of a body
     aliases: tuple[str, ...] = ()
     media: str = "application/json"
-    other_media: tuple[str, ...] = ()  # in which the same is given on request
+    other_media: tuple[str, ...] = ()  # also available by content negotiation
     other_statuses: dict[int, str] = {}
-    tells: Callable[[ApiError], Response] = ApiError.answer  # how errors look
-    answers_secret: bool = False  # what it answers is never stored, not even for requests that are repeated
+    tells: Callable[[ApiError], Response] = ApiError.answer  # renders errors
+    answers_secret: bool = False  # its response is never stored, not even for an Idempotency-Key
 
     def is_open_to(self, caller: Caller) -> bool:
         return self.scope in (PUBLIC, ANY) or caller.may(self.scope) or caller.may(self.or_scope)

@@ -1,4 +1,4 @@
-"""Is the server there, can it work, and which one is it."""
+"""Liveness, readiness and version of the server."""
 
 from __future__ import annotations
 

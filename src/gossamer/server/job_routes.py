@@ -23,8 +23,8 @@ from .record_routes import STREAMED, RecordsForm, records_in_form
 
 RESULTS_AT_ONCE = 10
 LOOK = 1.0  # seconds between two events
-SILENCE = 15.0  # seconds without a change after which a sign of life is sent
-LONGEST_STREAM = 3600.0  # seconds; then the client connects again
+SILENCE = 15.0  # seconds without a change after which a keep-alive comment is sent
+LONGEST_STREAM = 3600.0  # seconds; then the client reconnects
 
 Status = Literal["queued", "running", "paused", "completed", "failed", "cancelled"]
 
@@ -41,7 +41,7 @@ class ResultsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ResultPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages of a batch, in the order in which they were asked for."""
+    """Pages of a batch, in the order of the request."""
 
     results: list[PageOutcome]
     next: int | None
@@ -103,7 +103,7 @@ async def _change(call: Call, verb: str) -> Reply:
 
 
 async def events(call: Call) -> Response:
-    """Server-sent events: one whenever the job has moved, and a last one when it ends."""
+    """Server-sent events: one whenever the job has made progress, and a last one when it ends."""
     job = await _job(call)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(_progress(call, job), media_type="text/event-stream", headers=headers)
@@ -133,7 +133,7 @@ async def _progress(call: Call, job: Job) -> AsyncIterator[bytes]:
 
 
 def _moving(report: JobReport) -> JobReport:
-    """Without what changes by itself as time goes by."""
+    """The status without the fields that change merely because time passes."""
     return msgspec.structs.replace(report, seconds=0.0, pages_per_second=0.0, rate=0.0, eta_seconds=None, eta=None)
 
 
@@ -160,7 +160,7 @@ ENDPOINTS = (
         path="/api/v1/jobs/{job}",
         scope=JOBS,
         or_scope=SCRAPE,
-        summary="Where a job stands, and what came of its pages",
+        summary="The status of a job, and the results of its pages",
         handler=show,
         gives=JobAnswer,
         aliases=("/api/v1/async/jobs/{job}", "/api/v1/batch/{job}"),
@@ -191,7 +191,7 @@ ENDPOINTS = (
         path="/api/v1/jobs/{job}/figures",
         scope=JOBS,
         or_scope=SCRAPE,
-        summary="What the job did over time, in steps of equal length",
+        summary="The figures of a job over time, in equal steps",
         handler=figures,
         gives=History,
     ),
@@ -208,7 +208,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/jobs/{job}/pause",
         scope=JOBS,
-        summary="Hand out no more of its pages",
+        summary="Pause a job: its queued pages wait",
         handler=pause,
         gives=JobChange,
     ),
@@ -216,7 +216,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/jobs/{job}/resume",
         scope=JOBS,
-        summary="Let a paused job go on",
+        summary="Resume a paused job",
         handler=resume,
         gives=JobChange,
     ),

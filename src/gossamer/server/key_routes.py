@@ -14,7 +14,7 @@ from .endpoint import Call, Endpoint, Reply
 
 
 class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key to be made."""
+    """The key to create."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     scopes: list[str]
@@ -58,7 +58,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/keys",
         scope=ADMIN,
-        summary="Make a key; its text is shown this once",
+        summary="Create a key; its text is shown only once",
         handler=add,
         body=KeyRequest,
         gives=NewKey,
@@ -85,7 +85,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/audit",
         scope=ADMIN,
-        summary="Who wrote what, the newest first",
+        summary="The audit log of writes, newest first",
         handler=audit,
         query=AuditQuery,
         gives=list[AuditView],

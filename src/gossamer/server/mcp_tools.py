@@ -1,8 +1,8 @@
-"""What an agent can do with a project over MCP: ten tools, each a struct of arguments and a function of ours.
+"""What an agent can do with a project over MCP: ten tools, each a struct of arguments and a function.
 
-No tool does more for a sentence on a page than the key behind the session allows: nothing here changes settings,
-spiders, keys or routes. How answers are cut and framed is in mcp_answers.py.
-How it fails: ToolFailed and the errors of project, in words that say the next step.
+Instructions hidden in a page cannot do more than the key of the session allows: no tool changes settings, spiders, keys
+or routes. mcp_answers.py cuts and frames the answers.
+How it fails: ToolFailed and the errors of project/, with messages that name the next step.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from ..project.site_map import map_site
 from ..project.workers import list_workers
 from .mcp_answers import Answer, Pieces, ToolFailed
 
-READ_AGAIN = 3600.0  # seconds: for the next piece of a page the copy of the first may be that old
-STARTING_LOOK = 0.1  # seconds between two looks for a worker that is being started
+READ_AGAIN = 3600.0  # seconds: the next piece of a page may come from a copy that old
+STARTING_LOOK = 0.1  # seconds between two checks for a worker that is starting
 NO_WORKER = (
     "No worker is running, so nothing is fetched. Ask the operator to run `gossamer up` or `gossamer worker`; "
     "what is stored can be read meanwhile: query_records, why."
@@ -48,13 +48,13 @@ Format = Literal["markdown", "text", "html", "links", "metadata", "product", "ar
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, and in which project."""
+    """The caller, and the project."""
 
     project: Project
     pages: PageReader
     caller: Caller
-    address: str = ""  # from which it asks, over HTTP
-    worker_by: float = 0.0  # until when a worker that is being started is waited for, by the project's monotonic clock
+    address: str = ""  # of the client, over HTTP
+    worker_by: float = 0.0  # how long to wait for a worker that is starting, by the project's monotonic clock
 
 
 class Scrape(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,7 +142,7 @@ async def scrape(agent: Agent, wanted: Scrape) -> Answer:
         return outcome
     if not outcome.success:
         said = outcome.error.message if outcome.error is not None else "no page came"
-        raise ToolFailed(f"{outcome.url} could not be had: {said} `why` has its whole story.")
+        raise ToolFailed(f"{outcome.url} could not be fetched: {said} `why` has its whole story.")
     data = dict(outcome.data or {})
     picture = data.pop("screenshot", None) or ""
     text = data.get(wanted.format)
@@ -306,7 +306,7 @@ async def _check_served(agent: Agent) -> None:
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """Any of `scopes` of a key opens it. What writes or reaches out is noted in the audit log."""
+    """A key needs one of `scopes`. Tools that write or send requests are noted in the audit log."""
 
     name: str
     words: str
@@ -359,14 +359,14 @@ TOOLS = (
     ),
     Tool(
         name="job_status",
-        words="Where a job stands: pages done, failed, open, rate, ETA. Without job_id: the newest jobs.",
+        words="The status of a job: pages done, failed, open, rate, ETA. Without job_id: the newest jobs.",
         arguments=JobStatusQuery,
         run=job_status,
         scopes=(JOBS, SCRAPE),
     ),
     Tool(
         name="job_results",
-        words="What a job gave, as JSON lines: records of a crawl, pages of a scrape.",
+        words="The results of a job as JSON lines: records of a crawl, pages of a scrape.",
         arguments=JobResults,
         run=job_results,
         scopes=(RECORDS, JOBS, SCRAPE),
@@ -427,7 +427,7 @@ def _lines(values: list[Any]) -> str:  # Any: whatever can be JSON
 
 
 def arguments_of(tool: Tool, arguments: dict[str, Any] | None) -> Any:  # Any: the struct of the tool
-    """Raises ToolFailed, with the field that is wrong."""
+    """The arguments as a struct. Raises ToolFailed, which names the wrong field."""
     try:
         return msgspec.convert(arguments or {}, tool.arguments, strict=True)
     except msgspec.ValidationError as error:

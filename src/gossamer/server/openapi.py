@@ -14,22 +14,22 @@ from .endpoint import ANY, PUBLIC, Endpoint
 
 REF = "#/components/schemas/{name}"
 STATUSES = {
-    400: "The request cannot be read",
-    401: "No key, or one that opens nothing",
+    400: "The request is malformed",
+    401: "No key, or an invalid one",
     403: "The key lacks the scope",
-    404: "It is not there, or belongs to another key",
-    409: "It cannot be done now, or the Idempotency-Key was used for something else",
+    404: "It does not exist, or belongs to another key",
+    409: "It is not possible now, or the Idempotency-Key was used for another request",
     413: "The body is too large",
     415: "The body is not JSON",
     421: "The Host header names another server",
-    422: "What was sent cannot be used",
-    429: "Too often, or too many jobs; see Retry-After",
-    503: "A store or all workers are away; see Retry-After",
+    422: "The request is well formed but not valid",
+    429: "Too many requests or jobs; see Retry-After",
+    503: "A store or all workers are unavailable; see Retry-After",
 }
 
 
 def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """The whole document, as plain values."""
+    """The whole document, as plain dicts and lists."""
     found = list(endpoints)
     kinds = [kind for one in found for kind in (one.gives, one.body, one.query) if kind is not None]
     schemas, components = msgspec.json.schema_components([*kinds, ErrorAnswer], ref_template=REF)
@@ -109,7 +109,7 @@ def _query_parameters(one: Endpoint, schema_of: dict[str, Any], components: dict
 
 
 def _in_address(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter: it is left out, but never null."""
+    """The schema of a query parameter, which may be absent but never null."""
     kinds = [kind for kind in schema.get("anyOf", []) if kind != {"type": "null"}]
     if len(kinds) != 1:
         return {**schema, "anyOf": kinds} if kinds else schema
@@ -125,5 +125,5 @@ def _headers(one: Endpoint) -> list[dict[str, Any]]:
 
 
 def _identity(kind: Any) -> str:
-    """Types such as list[X] are equal without being the same."""
+    """A key for a type: types such as list[X] are equal without being identical."""
     return repr(kind)

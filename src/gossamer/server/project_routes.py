@@ -24,8 +24,8 @@ from ..project.workers import WorkerView, drain_worker, list_workers
 from .endpoint import Call, Endpoint, Reply
 
 HOUR = 3600.0
-KEPT_FOR = 10  # times as long as it took to read them, metrics are given to others ...
-LONGEST_KEPT = 5.0  # ... and that many seconds at most
+KEPT_FOR = 10  # metrics are reused for this many times as long as it took to read them ...
+LONGEST_KEPT = 5.0  # ... and for this many seconds at most
 
 
 class RoutesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,16 +47,16 @@ class SettingsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class FiguresQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Times are seconds since the epoch; without `since` it is the last hour."""
+    """Times are seconds since the epoch; `since` defaults to an hour ago."""
 
     since: Annotated[float, Meta(ge=0, le=1e11)] | None = None
     until: Annotated[float, Meta(ge=0, le=1e11)] | None = None
     step: Annotated[int, Meta(ge=60, le=86_400)] | None = None  # seconds
-    domain: Annotated[str, Meta(min_length=1, max_length=253)] | None = None  # that site alone
+    domain: Annotated[str, Meta(min_length=1, max_length=253)] | None = None  # only this site
 
 
 class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(max_length=255)]  # as in the list of workers; host/pid will do
+    name: Annotated[str, Meta(max_length=255)]  # as in the list of workers; host/pid suffices
 
 
 async def workers(call: Call) -> Reply:
@@ -107,8 +107,8 @@ async def all_figures(call: Call) -> Reply:
 
 
 class SharedMetrics:
-    """The figures are put together once for all who ask for them meanwhile, and given to those who ask soon after: many
-    who ask cost a tenth of the server's time at most."""
+    """Concurrent requests share one reading of the figures, and so do requests soon after it: however many clients
+    scrape, it costs a tenth of the server's time at most."""
 
     def __init__(self) -> None:
         self._shared: tuple[Project, asyncio.Task[bytes]] | None = None
@@ -118,7 +118,7 @@ class SharedMetrics:
         shared, now = self._shared, call.project.clock.monotonic()
         if shared is None or shared[0] is not call.project or (shared[1].done() and now >= self._good_until):
             shared = self._shared = call.project, asyncio.create_task(self._read(call.project), name="metrics")
-        text = await asyncio.shield(shared[1])  # one who leaves takes nothing from the others
+        text = await asyncio.shield(shared[1])  # a client that disconnects does not cancel it for the others
         return Response(text, headers={"content-type": CONTENT_TYPE})
 
     async def _read(self, project: Project) -> bytes:
@@ -143,7 +143,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/workers/drain",
         scope=ADMIN,
-        summary="Let a worker finish what it has in hand and end",
+        summary="Drain a worker: it finishes its pages and exits",
         handler=drain,
         body=DrainRequest,
         gives=WorkerView,
@@ -154,7 +154,7 @@ ENDPOINTS = (
         path="/api/v1/spiders",
         scope=JOBS,
         or_scope=RECORDS,
-        summary="The catalogue: spiders and recipes by name",
+        summary="The spiders and recipes of the project",
         handler=spiders,
         gives=list[CatalogueEntry],
     ),
@@ -162,7 +162,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/routes",
         scope=ADMIN,
-        summary="What was learned about the ways to each site, and what the budgets have left",
+        summary="The routes learned for each site, and what is left of the budgets",
         handler=routes,
         query=RoutesQuery,
         gives=RouteReport,
@@ -180,7 +180,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/quality",
         scope=RECORDS,
-        summary="How good the items were, by day, spider, type and field",
+        summary="Quality scores by day, spider, type and field",
         handler=scores,
         query=QualityQuery,
         gives=list[QualityScore],
@@ -198,7 +198,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/scaling",
         scope=METRICS,
-        summary="What can be fetched now, and how many workers that takes",
+        summary="The pages that can be fetched now, and the number of workers for them",
         handler=wanted_workers,
         gives=Scaling,
     ),
@@ -206,7 +206,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/figures",
         scope=METRICS,
-        summary="What happened over time, in steps: pages by outcome, speed, success, latency, errors",
+        summary="Figures over time, in steps: pages by outcome, speed, success, latency, errors",
         handler=figures,
         query=FiguresQuery,
         gives=History,
@@ -215,7 +215,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/figures/totals",
         scope=METRICS,
-        summary="Everything that was ever counted",
+        summary="All counters since the beginning",
         handler=all_figures,
         gives=Figures,
     ),

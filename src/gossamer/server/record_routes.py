@@ -37,7 +37,7 @@ from .answers import AnswerCut, ErrorAnswer, ErrorBody, encode, not_found
 from .endpoint import Call, Endpoint, Reply
 
 CURSOR = "x-gossamer-cursor"
-CUT = "x-gossamer-cut"  # there is more than the answer has: after how many
+CUT = "x-gossamer-cut"  # set if there are more differences: how many are shown
 LINES, TABLE = STREAMED = "application/x-ndjson", "text/csv"
 MOST_DIFFERENCES = 10_000
 
@@ -53,7 +53,7 @@ class RecordsForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class RecordsQuery(RecordFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which records, and their form. `since` and `until` are seconds since the epoch, of the last change."""
+    """Selects records and their format. `since` and `until` are seconds since the epoch and compare the last change."""
 
     format: Literal["json", "jsonl", "csv"] = "json"
     limit: Limit = 100
@@ -61,7 +61,7 @@ class RecordsQuery(RecordFilter, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ChangesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`after` is the cursor of the answer before; without it all records come."""
+    """`after` is the cursor of the previous response; without it all records are returned."""
 
     after: str | None = None
     spider: str | None = None
@@ -70,7 +70,7 @@ class ChangesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    key: str  # of the record, or the address of its page
+    key: str  # the key of a record, or the URL of its page
     type: str | None = None
     site: str | None = None
     limit: Annotated[int, Meta(ge=1, le=100)] = 10
@@ -84,7 +84,7 @@ class DiffQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class WhyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """At most one of `body`, `json` (a text) and `form` (urlencoded) says what was sent."""
+    """At most one of `body`, `json` (a text) and `form` (urlencoded) gives the body of the request."""
 
     url: Annotated[str, Meta(min_length=1, max_length=2083)]
     method: Annotated[str, Meta(max_length=20)] | None = None
@@ -99,7 +99,7 @@ class AttemptsQuery(AttemptFilter, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm | RecordsQuery) -> Reply | Response:
-    """The records of a query, in the form that was asked for."""
+    """The records of a query, in the requested format."""
     if form.format == "csv":
         most = call.project.settings.server.max_stream.bytes
         return await streamed(call.project, record_table(call.project, call.caller, query, most=most), TABLE)
@@ -120,7 +120,7 @@ async def records(call: Call) -> Reply | Response:
 
 
 async def changes(call: Call) -> Response:
-    """JSON Lines of what was stored since the cursor. The next cursor is in a header."""
+    """JSON Lines of the records stored since the cursor. The next cursor is in a header."""
     wanted = call.of(ChangesQuery)
     chosen = RecordFilter(spider=wanted.spider, type=wanted.type, site=wanted.site)
     query, cursor = await changes_query(call.project, chosen, wanted.after)
@@ -185,7 +185,7 @@ def _request(asked: WhyQuery) -> Request | None:
 
 
 async def _seen_job(call: Call, id: str) -> None:
-    """Records may also be of a job that the queue has forgotten: the admin may ask for these."""
+    """Records may belong to a job that the queue has forgotten: only an admin may ask for these."""
     if not call.caller.is_admin and await job_for(call.project, call.caller, id) is None:
         raise not_found("job of that id")
 
@@ -193,10 +193,10 @@ async def _seen_job(call: Call, id: str) -> None:
 async def streamed(
     project: Project, pieces: AsyncIterator[bytes], media: str, headers: dict[str, str] | None = None
 ) -> Response:
-    """The first piece is awaited before the answer begins: what is wrong with the question still has a status then.
+    """A streamed response. The first piece is awaited before it begins, so that an error can still set the status.
 
-    An answer that grows beyond `server.max_stream` is broken off, so that nobody takes it for the whole; JSON Lines end
-    with an error before that.
+    A response that grows beyond `server.max_stream` is aborted, so that no client takes it for complete; JSON Lines end
+    with an error object before that.
     """
     most = project.settings.server.max_stream.bytes
     first = await anext(pieces, b"")

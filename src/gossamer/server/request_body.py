@@ -1,6 +1,6 @@
-"""What enters the door: bodies and parameters, bounded in size, time and depth, and parsed strictly.
+"""Bodies and parameters of requests: bounded in size, time and depth, and parsed strictly.
 
-How it fails: ApiError with 400, 408, 413, 415 or 422; nothing was done then.
+How it fails: ApiError with 400, 408, 413, 415 or 422, before anything was done.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .answers import ApiError
 
 MOST_DEPTH = 20
 BODY_SECONDS = 30.0
-# A text that does not end goes on to the end of the body: it is not looked through again from its next quote on.
+# An unterminated string matches up to the end of the body, so that it is not scanned again from each later quote.
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 _OPENING = (b"[", b"{")
 
@@ -48,7 +48,7 @@ def _too_large(most: int) -> ApiError:
 
 
 def parse_body(content: bytes, kind: type[msgspec.Struct], content_type: str) -> Any:
-    """A struct of that kind from JSON. A form that `curl -d` sends is taken as JSON, because it is."""
+    """A struct of that type from JSON. The form content type of `curl -d` is accepted, because its body is JSON."""
     if content_type.partition(";")[0].strip().lower() not in (
         "",
         "application/json",
@@ -68,7 +68,7 @@ def parse_body(content: bytes, kind: type[msgspec.Struct], content_type: str) ->
 
 
 def parse_query(request: Request, kind: type[msgspec.Struct]) -> Any:
-    """A struct of that kind from the parameters of the address; each may be given once."""
+    """A struct of that type from the query parameters; each may be given once."""
     values: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name in values:
@@ -89,7 +89,7 @@ def invalid(error: msgspec.ValidationError) -> ApiError:
 
 
 def _depth(content: bytes) -> int:
-    """How deep the JSON is nested; what is in texts does not count."""
+    """How deep the JSON is nested; brackets inside strings do not count."""
     depth = deepest = 0
     for token in _TOKENS.finditer(content):
         sign = token[0]
@@ -102,7 +102,7 @@ def _depth(content: bytes) -> int:
 
 
 def _check_texts(value: object) -> None:
-    """No text may hold what cannot be stored: half of a surrogate pair, a zero byte."""
+    """Raises ApiError for a string that cannot be stored: with a lone surrogate or a zero byte."""
     match value:
         case str():
             if safe_text(value) != value:

@@ -1,8 +1,8 @@
 """`gossamer serve`: the application behind uvicorn, until a signal.
 
-How it fails: Misconfigured for an address that needs a key and has none, or that cannot be listened on. How it
-recovers: a server that is started before its stores waits for them; a supervisor starts one that died again, and
-nothing is lost, because nothing is kept in it.
+How it fails: Misconfigured if the address can be reached from elsewhere and the project has no key, or if it cannot be
+bound. How it recovers: a server that starts before its stores waits for them; a supervisor restarts one that died.
+Nothing is lost, because the server keeps no state.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ except ImportError as error:
 
 log = logging.getLogger("gossamer.server")
 BACKLOG = 1024
-FORGET_SECONDS = 600.0  # between two looks at jobs that are to be forgotten
-TAKEN_SECONDS = 2.0  # between two tries to listen on a port that is taken
-GRACE_SECONDS = 5  # for requests under way when the server is stopped
+FORGET_SECONDS = 600.0  # between two sweeps for old jobs to forget
+TAKEN_SECONDS = 2.0  # between two tries to bind a port that is taken
+GRACE_SECONDS = 5  # for requests under way when the server stops
 KEEP_ALIVE_SECONDS = 30
-MOST_MESSAGE = 4096  # bytes of a message from the client of a WebSocket, which has nothing to say
-PING_SECONDS = 20.0  # after which a client that does not answer is gone
+MOST_MESSAGE = 4096  # bytes of a message from a WebSocket client, which has no reason to send any
+PING_SECONDS = 20.0  # after which a silent client counts as gone
 MOST_CONNECTIONS = 2000  # beyond these clients get a 503
 
 
@@ -67,7 +67,7 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-        # For its connections as well. Without uvloop nobody else asks for it, and every second piece waits for 40 ms.
+        # Connections inherit it. Without uvloop nothing else sets it, and every second write would wait for 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except OSError as error:
@@ -117,7 +117,7 @@ async def serve(
 
 
 async def _listen(host: str, port: int, tell: service.Tell) -> socket.socket:
-    """As `listen`, and wait for a port that is taken: what runs beside this server goes on meanwhile."""
+    """As `listen`, but wait while the port is taken: the workers beside this server go on meanwhile."""
     told = False
     while True:
         try:
@@ -132,7 +132,7 @@ async def _listen(host: str, port: int, tell: service.Tell) -> socket.socket:
 
 
 async def _forget_old_jobs(project: Project) -> None:
-    """Now and then, for as long as the server runs. A store that does not answer is asked again the next time."""
+    """Forget old jobs now and then, as long as the server runs; a store that does not answer is tried again later."""
     while True:
         try:
             await forget_owned_jobs(project)
@@ -142,7 +142,7 @@ async def _forget_old_jobs(project: Project) -> None:
 
 
 class Server(uvicorn.Server):
-    """Signals are heeded as in every other process of a project."""
+    """Handles signals as every other process of a project does."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -177,7 +177,7 @@ def _config(app: object, connections_per_address: int | None = None) -> uvicorn.
 
 
 async def _token(project: Project, host: str) -> tuple[Token | None, str | None]:
-    """The one-time token of a project without keys. Raises Misconfigured where it would be too little."""
+    """The one-time token of a project without keys. Raises Misconfigured where a token is not safe enough."""
     if await has_keys(project):
         return None, None
     if not is_loopback(host):

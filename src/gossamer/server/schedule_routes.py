@@ -25,11 +25,11 @@ from .endpoint import Call, Endpoint, Reply
 
 
 class SchedulesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    ticks: Annotated[int, Meta(ge=0, le=1000)] = 0  # how many of the next runs to tell, of all schedules together
+    ticks: Annotated[int, Meta(ge=0, le=1000)] = 0  # how many of the next runs to list, over all schedules
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    replace: bool = False  # end the run that is going
+    replace: bool = False  # also end the current run
 
 
 async def listed(call: Call) -> Reply:
@@ -67,7 +67,7 @@ async def remove(call: Call) -> Reply:
 
 
 async def _name(call: Call) -> str:
-    """Raises ApiError when there is no such schedule."""
+    """The schedule's name. Raises ApiError if there is no such schedule."""
     await show(call)
     return call.path["name"]
 
@@ -104,7 +104,7 @@ ENDPOINTS = (
         method="DELETE",
         path="/api/v1/schedules/{name}",
         scope=ADMIN,
-        summary="Remove a schedule; its runs go on",
+        summary="Remove a schedule; its current run goes on",
         handler=remove,
         gives=ScheduleChange,
     ),
@@ -112,7 +112,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/schedules/{name}/pause",
         scope=ADMIN,
-        summary="Begin no more runs of it",
+        summary="Pause a schedule: no more runs start",
         handler=pause,
         gives=ScheduleChange,
     ),

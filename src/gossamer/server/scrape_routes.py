@@ -1,4 +1,4 @@
-"""Pages on request: one that the client waits for, one that it asks for again, a batch; and crawls."""
+"""Start jobs: scrape a page and wait for it, scrape in the background, batches, crawls."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .endpoint import Call, Endpoint, Reply
 
 
 class JobBegun(msgspec.Struct, frozen=True, kw_only=True):
-    """A job was begun, or was running already. Ask for it at `url`."""
+    """A job was started, or was already running. `url` has its status."""
 
     success: bool = True
     job_id: str
     status: str = "queued"
     url: str
-    note: str | None = None  # what stands in the way, if anything does
+    note: str | None = None  # what keeps the job from starting now, if anything
 
 
 class BatchBegun(JobBegun, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class BatchBegun(JobBegun, frozen=True, kw_only=True):
 
 
 async def scrape(call: Call) -> Reply:
-    """Wait for a page, as long as the client does and server.max_wait allows."""
+    """Wait for a page, as long as the client wants and server.max_wait allows."""
     wanted = call.of(ScrapeRequest)
     _check(call, wanted.callback_url)
     found = await scraped(call.asked, call.pages, wanted, lambda job: _call_back(call, job, wanted.callback_url))
@@ -70,7 +70,7 @@ async def crawl(call: Call) -> Reply:
 
 
 def _check(call: Call, callback_url: str | None) -> None:
-    """Before a job is begun. Raises BadRequest for an address that cannot be called."""
+    """Check the callback before the job starts. Raises BadRequest for an address that cannot be called."""
     if callback_url is not None:
         public_url(call.project.settings, callback_url)
 
@@ -105,7 +105,7 @@ ENDPOINTS = (
         body=ScrapeRequest,
         gives=PageOutcome,
         example={**_PAGE, "timeout": 30},
-        other_statuses={202: "The time passed first: the job goes on", 503: "No worker is running"},
+        other_statuses={202: "Timed out: the job goes on", 503: "No worker is running"},
     ),
     Endpoint(
         method="POST",

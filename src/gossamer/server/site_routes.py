@@ -1,5 +1,5 @@
-"""Sites: the queue by site and why it waits; one site; slow it down, let it rest, let it go on. Orders are for admins:
-they hold for the jobs of all keys."""
+"""Sites: the queue by site and why it waits; one site; slow it down, let it rest, resume it. Orders need an admin key,
+because they apply to the jobs of all keys."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RestRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class SiteResumed(msgspec.Struct, frozen=True, kw_only=True):
-    """Not `changed`: nothing was ordered for the site."""
+    """`changed` is False if there was no order for the site."""
 
     site: str
     changed: bool
@@ -95,7 +95,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/sites/{site}",
         scope=ADMIN,
-        summary="All that is known of a site",
+        summary="Everything known about a site",
         handler=show,
         gives=SiteView,
     ),
@@ -113,7 +113,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/sites/{site}/rest",
         scope=ADMIN,
-        summary="No request to a site for some time",
+        summary="Send no requests to a site for some time",
         handler=rest,
         body=RestRequest,
         body_optional=True,
@@ -124,7 +124,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/sites/{site}/resume",
         scope=ADMIN,
-        summary="Withdraw what was ordered for a site",
+        summary="Withdraw the order for a site",
         handler=resume,
         gives=SiteResumed,
     ),

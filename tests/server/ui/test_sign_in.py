@@ -36,7 +36,7 @@ async def test_a_person_without_a_key_sees_the_form_and_comes_where_they_wanted_
     await expect(page.get_by_role("button", name="Sign in")).to_be_visible()
     await page.get_by_label("Key, or the token").fill("gos_00_notakeyatallnotakey")
     await page.get_by_role("button", name="Sign in").click()
-    await expect(page.get_by_role("alert")).to_contain_text("opens nothing")
+    await expect(page.get_by_role("alert")).to_contain_text("wrong, expired or revoked")
     screen.errors.clear()  # the browser tells of the 403
 
     await page.goto("/ui/jobs?state=paused")

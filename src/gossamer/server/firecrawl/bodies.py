@@ -1,7 +1,7 @@
-"""What clients of Firecrawl send. Unknown fields are refused by name; conversion.py says the same in our words.
+"""Request bodies of Firecrawl's clients. Unknown fields are refused by name; conversion.py translates the known ones.
 
-Fields that clients send without being asked (origin, integration, and the defaults of the Python client) are taken, and
-change nothing: `skipTlsVerification` does not turn the check of certificates off.
+Fields that clients always send (origin, integration, and the defaults of the Python client) are accepted and have no
+effect: `skipTlsVerification` does not turn certificate checks off.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Milliseconds = Annotated[float, Meta(ge=0, le=600_000)]
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What every body may have."""
+    """The fields that every body may have."""
 
-    origin: Any = None  # who calls
+    origin: Any = None  # the name of the client library
     integration: Any = None
 
 
@@ -40,7 +40,7 @@ class FormatOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", f
 
 
 class JsonOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Of v1."""
+    """The `jsonOptions` of v1."""
 
     schema: dict[str, Any] | None = None
     prompt: str | None = None
@@ -79,18 +79,18 @@ class Options(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     proxy: Literal["basic", "auto", "stealth", "enhanced"] | None = None
     json_options: JsonOptions | None = None
     extract: JsonOptions | None = None
-    # Done in any case, or without an effect here:
+    # Always on, or without effect here:
     block_ads: Any = None
     fast_mode: Any = None
     store_in_cache: Any = None
     skip_tls_verification: Any = None
     use_mock: Any = None
-    # Only as given here:
+    # Accepted with these values only:
     remove_base64_images: bool | None = None  # True
     mobile: bool | None = None  # False
     parsers: list[Any] | None = None  # none
     parse_pdf: bool | None = msgspec.field(default=None, name="parsePDF")  # False
-    # Promises that are not made:
+    # Promises that this server does not make:
     min_age: Any = None
     zero_data_retention: Any = None
     redact_pii: Any = msgspec.field(default=None, name="redactPII")
@@ -142,7 +142,7 @@ class CrawlBody(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     max_depth: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     ignore_sitemap: bool | None = None
     allow_backward_links: bool | None = None
-    # Only as given here, or not at all:
+    # Accepted with these values only, or not at all:
     deduplicate_similar_urls: bool | None = msgspec.field(default=None, name="deduplicateSimilarURLs")  # True
     ignore_robots_txt: bool | None = None  # False
     robots_user_agent: Any = None
@@ -165,7 +165,7 @@ class SearchBody(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown
     exclude_domains: Texts | None = None
     tbs: Annotated[str, Meta(max_length=50)] | None = None
     timeout: Milliseconds | None = None
-    ignore_invalid_urls: Any = msgspec.field(default=None, name="ignoreInvalidURLs")  # they are left out
+    ignore_invalid_urls: Any = msgspec.field(default=None, name="ignoreInvalidURLs")  # results to leave out
     highlights: Any = None
     scrape_options: Options | None = None
     # Not at all:
@@ -201,10 +201,10 @@ class MapBody(Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
 
 
 _UNDONE = {
-    "min_age": "Leave it out; maxAge is done.",
-    "zero_data_retention": "What is fetched is archived: the owner of this server decides for how long.",
+    "min_age": "Leave it out; maxAge is supported.",
+    "zero_data_retention": "Fetched pages are archived: the owner of this server decides for how long.",
     "redact_pii": "Remove personal data where you use the page.",
-    "threat_protection": "Private addresses are refused in any case.",
+    "threat_protection": "Private addresses are always refused.",
     "audit_metadata": "Writes are in the audit log, with the name of the key.",
     "lockdown": "Leave it out.",
     "check_prompt_injection": "Take the text of a page as data, not as instructions.",
@@ -230,7 +230,7 @@ _UNDONE = {
 
 
 def check(body: Body) -> None:
-    """Raises ApiError for an option that is not done."""
+    """Raises ApiError for an option that is not supported."""
     names = body.__struct_fields__
     for name, hint in _UNDONE.items():
         if name in names and getattr(body, name) and not (name == "location" and isinstance(body, Options)):
@@ -239,9 +239,9 @@ def check(body: Body) -> None:
         if body.remove_base64_images is False:
             raise refused("removeBase64Images: false", "Ask for rawHtml: it has all of the page.")
         if body.mobile:
-            raise refused("mobile", "Pages are shown as on a desk.")
+            raise refused("mobile", "Pages are rendered as on a desktop.")
         if body.parsers or body.parse_pdf:
-            raise refused("parsers", "Files that are no text are not read: leave it out.")
+            raise refused("parsers", "Files that are not text are not read: leave it out.")
     if isinstance(body, CrawlBody):
         if body.ignore_robots_txt:
             raise refused("ignoreRobotsTxt", "The owner of this server decides: politeness.robots.")

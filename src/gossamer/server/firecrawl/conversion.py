@@ -1,4 +1,4 @@
-"""What clients of Firecrawl ask for, as requests of our own."""
+"""Requests of Firecrawl's clients, translated into our own."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ FORMATS = {  # Firecrawl's name of a format, and ours
     "json": "json",
     "product": "product",
 }
-ABOUT = ("metadata", "opengraph")  # of every document
+ABOUT = ("metadata", "opengraph")  # formats of every document
 _ALSO = {"screenshot@fullPage": "screenshot", "extract": "json"}  # names of v1
 NO_MODEL = (
-    "A model is asked for single pages (scrape), where one is configured. Else give a schema without a prompt: it is "
-    "filled by what the page states itself."
+    "A model reads single pages (scrape) only, if one is configured. Otherwise give a schema without a prompt: it is "
+    "filled from what the page itself states."
 )
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model is to read in a page. Without a prompt it fills in what the page does not state itself."""
+    """What a model is to read from a page. Without a prompt it fills in only what the page itself does not state."""
 
     prompt: str = ""
     schema: dict[str, Any] | None = None
-    also_markdown: bool = False  # the client has asked for that format, too
+    also_markdown: bool = False  # the client has requested that format as well
 
 
 def model_request(options: Options) -> ModelRequest | None:
-    """None where no `json` is asked for."""
+    """None if `json` is not requested."""
     for one in options.formats or ():
         name = one if isinstance(one, str) else one.type
         if _ALSO.get(name, name) != "json":
@@ -56,7 +56,7 @@ def model_request(options: Options) -> ModelRequest | None:
 
 
 def requested_page(options: Options, url: str, id: str = "", *, model: bool = False) -> RequestedPage:
-    """A page in our words. With a `model`, json may have a prompt. Raises ApiError."""
+    """The requested page as a request of ours. With a `model`, json may have a prompt. Raises ApiError."""
     check(options)
     formats, schema = _formats(options, model=model)
     location, headers = options.location or Location(), dict(options.headers or {})
@@ -137,7 +137,7 @@ def _formats(options: Options, *, model: bool) -> tuple[tuple[str, ...], dict[st
 
 
 def _schema(form: FormatOptions, old: JsonOptions, *, model: bool) -> dict[str, Any] | None:
-    """The schema that the page's own statements fill; None where a model alone can tell what is meant."""
+    """The schema to fill from what the page states; None if only a model could fill it."""
     prompted = bool(form.prompt or old.prompt or old.system_prompt)
     if old.agent or form.check_prompt_injection or (prompted and not model):
         raise refused("json with a prompt", NO_MODEL)

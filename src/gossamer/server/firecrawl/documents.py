@@ -1,4 +1,4 @@
-"""What clients of Firecrawl read: documents, and how a job stands."""
+"""Responses for Firecrawl's clients: documents, and the status of a job."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MOST_TEXT = 10_000  # characters of a value in the metadata
 
 
 def document_of(outcome: PageOutcome, url: str = "") -> dict[str, Any]:
-    """A page that was had. `url` is the address that was asked for, where it is known."""
+    """A fetched page as a document. `url` is the requested address, if known."""
     data = outcome.data or {}
     document: dict[str, Any] = {
         _NAMES[name]: value for name, value in data.items() if name not in ABOUT and value is not None
@@ -93,7 +93,7 @@ def _first(value: Any) -> str | None:
 async def job_body(
     project: Project, pages: PageReader, job: Job, address: str, *, skip: int = 0, limit: int = PAGE
 ) -> dict[str, Any]:
-    """How the job stands, with some of its documents. `address` is that of the job, for the next ones."""
+    """The status of the job, with some of its documents. `address` is the job's own, for the link to the next ones."""
     report = await job_report(project, job)
     found = await fetched_pages(project, pages, job, skip=skip, limit=limit, most=PAGE_BYTES)
     body: dict[str, Any] = {
@@ -102,7 +102,7 @@ async def job_body(
         "expiresAt": _expires(project, job),
         "data": [document_of(one) for one in found.documents],
     }
-    if found.next is not None and found.documents:  # a next behind an empty page is asked for again and again
+    if found.next is not None and found.documents:  # clients would follow a `next` after an empty page for ever
         body["next"] = f"{address}?skip={found.next}" + (f"&limit={limit}" if limit != PAGE else "")
     if report.status == "failed" and report.error:
         body["error"] = report.error
@@ -127,7 +127,7 @@ def _expires(project: Project, job: Job) -> str:
 
 def base_of(connection: HTTPConnection, settings: Settings) -> str:
     """The scheme and host under which the client knows this server: server.public_url, else what a trusted proxy says,
-    else what the client asked for; the door has looked at that name."""
+    else the Host header, which the door has checked."""
     if settings.server.public_url:
         return settings.server.public_url.rstrip("/")
     scheme, host = connection.url.scheme.replace("ws", "http"), connection.headers.get("host", "")

@@ -1,4 +1,4 @@
-"""Errors as clients of Firecrawl read them, and what is not done here."""
+"""Errors in the shape of Firecrawl's clients, and the options and endpoints that are not supported."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NO_JOB = "Job not found"
 
 
 def told(error: ApiError) -> Response:
-    """`{success: false, error, code, details}`. What cannot be asked for is 400; 502 is never said, because the clients
-    send a request again for it."""
+    """The error as `{success: false, error, code, details}`. An invalid request is a 400; 502 is never used, because
+    the clients repeat a request after it."""
     status = 400 if error.status == 422 else error.status
     value: dict[str, Any] = {
         "success": False,

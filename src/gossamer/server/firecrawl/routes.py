@@ -46,7 +46,7 @@ MOST_HEADERS = 20  # of a webhook
 MOST_METADATA = 4096  # bytes of the metadata of a webhook
 CRAWL, BATCH = "crawl", "batch/scrape"  # the two kinds of jobs, by their addresses
 _OWN_HEADERS = ("content-type", "content-length", "host", "user-agent", "connection", "transfer-encoding")
-_FAILURES = {  # the reason of a page that could not be had; all others are SCRAPE_ALL_ENGINES_FAILED
+_FAILURES = {  # codes by the reason of a failed page; all others are SCRAPE_ALL_ENGINES_FAILED
     "timeout": (408, "SCRAPE_TIMEOUT"),
     "dns": (500, "SCRAPE_DNS_RESOLUTION_ERROR"),
     "tls": (500, "SCRAPE_SSL_ERROR"),
@@ -79,7 +79,7 @@ async def scrape(call: Call) -> Reply:
 
 
 async def _read_by_model(model: LanguageModel, document: dict[str, Any], wanted: ModelRequest) -> dict[str, Any]:
-    """The document with its json: what the page states itself, and what the model reads where that is not enough."""
+    """The document with its json: what the page itself states, completed by the model."""
     stated: dict[str, Any] = document.get("json") or {}
     if wanted.prompt or not stated or None in stated.values():
         text, url = document.get("markdown") or "", document["metadata"]["url"]
@@ -93,7 +93,7 @@ async def _read_by_model(model: LanguageModel, document: dict[str, Any], wanted:
 
 
 def _failed(error: PageError | None) -> ApiError:
-    code, message = (error.code, error.message) if error is not None else ("", "The page could not be had.")
+    code, message = (error.code, error.message) if error is not None else ("", "The page could not be fetched.")
     for part, (status, theirs) in _FAILURES.items():
         if part in code:
             return ApiError(status, theirs, message)
@@ -101,7 +101,7 @@ def _failed(error: PageError | None) -> ApiError:
 
 
 async def map_pages(call: Call, *, plain: bool) -> Reply:
-    """`plain`: addresses alone, as in v1."""
+    """With `plain`, the addresses alone, as in v1."""
     body = call.of(MapBody)
     check(body)
     public_url(call.project.settings, body.url)
@@ -154,7 +154,7 @@ async def batch(call: Call, *, version: str) -> Reply:
 
 
 def _sorted_out(call: Call, urls: list[str], lenient: bool) -> tuple[list[str], list[str]]:
-    """The addresses that can be asked for, and the others. Raises ApiError, BadRequest."""
+    """The addresses that can be fetched, and the others. Raises ApiError, BadRequest."""
     if len(urls) > MOST_ADDRESSES:
         raise ApiError(422, "invalid", f"A batch has 1 to {MOST_ADDRESSES:,} pages, not {len(urls):,}. Split it.")
     good: dict[str, None] = {}
@@ -169,19 +169,19 @@ def _sorted_out(call: Call, urls: list[str], lenient: bool) -> tuple[list[str], 
                 raise
             bad.append(url)
     if not good:
-        raise ApiError(422, "invalid", "There is no address that can be asked for.", details={"invalidURLs": bad[:100]})
+        raise ApiError(422, "invalid", "None of the addresses can be fetched.", details={"invalidURLs": bad[:100]})
     return list(good), bad
 
 
 @asynccontextmanager
 async def _once(call: Call) -> AsyncIterator[None]:
-    """An x-idempotency-key is used for one job; if there was none after all, it may be used again. Raises ApiError."""
+    """An x-idempotency-key starts one job; if no job was started after all, it may be used again. Raises ApiError."""
     name = call.request.headers.get("x-idempotency-key", "")
     if not name:
         yield
         return
     name = f"firecrawl {name}"
-    used = ApiError(409, "idempotency", "This x-idempotency-key was used before. Take a new one.")
+    used = ApiError(409, "idempotency", "This x-idempotency-key was used before. Use a new one.")
     try:
         if await idempotency.begin(call.project, call.caller, name, b"") is not None:
             raise used
@@ -280,20 +280,20 @@ async def active(call: Call) -> Reply:
 
 
 async def job_of(call: Call, *, to_change: bool = False) -> Job:
-    """Raises ApiError for a job that is not there, of another key, or neither a crawl of a site nor a batch."""
+    """Raises ApiError for a job that does not exist, is another key's, or is neither a crawl of a site nor a batch."""
     job = await job_for(call.project, call.caller, call.path["job"], to_change=to_change)
     if job is None or not (is_site_crawl(job) or await wanted_pages(call.project, job)):
         raise no_job()
     return job
 
 
-# -- what is not there ---------------------------------------------------------------------------------------------
+# -- what is not supported -----------------------------------------------------------------------------------------
 
 _NOT_DONE = {
     "search": "Send POST to /v2/search.",
     "extract": "Scrape pages with the format json and a schema, or use recipes.",
-    "agent": "Use an agent of yours: this server speaks MCP at /mcp.",
-    "deep-research": "Use an agent of yours: this server speaks MCP at /mcp.",
+    "agent": "Use an agent of your own: this server speaks MCP at /mcp.",
+    "deep-research": "Use an agent of your own: this server speaks MCP at /mcp.",
     "llmstxt": "Crawl the site, and use the markdown of its pages.",
     "crawl/params-preview": "There is no model here: use includePaths and excludePaths.",
     "browser": "Use the actions of scrape.",
@@ -313,7 +313,7 @@ async def undone(call: Call) -> Reply:
     for beginning, hint in _NOT_DONE.items():
         if path == beginning or path.startswith(f"{beginning}/"):
             raise not_done(f"{call.request.method} {call.request.url.path[:100]}", hint)
-    raise ApiError(404, "not_found", "There is nothing at this address. docs/firecrawl.md lists what there is.")
+    raise ApiError(404, "not_found", "There is nothing at this address. docs/firecrawl.md lists every endpoint.")
 
 
 def _endpoint(method: str, path: str, scope: str, summary: str, handler: Handler, **more: Any) -> Endpoint:
@@ -358,14 +358,14 @@ def _of(version: str) -> list[Endpoint]:
         made += [
             _endpoint("GET", path, JOBS, "How a job stands", status, or_scope=SCRAPE, query=PageQuery),
             _endpoint("DELETE", path, JOBS, "Cancel a job", cancel, or_scope=SCRAPE),
-            _endpoint("GET", f"{path}/errors", JOBS, "Pages that could not be had", errors, or_scope=SCRAPE),
+            _endpoint("GET", f"{path}/errors", JOBS, "Pages that could not be fetched", errors, or_scope=SCRAPE),
         ]
     return made
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (*_of("v2"), *_of("v1"))
 UNDONE: tuple[Endpoint, ...] = tuple(
-    _endpoint(method, f"/{version}/{{path:path}}", ANY, "What is not done here", undone)
+    _endpoint(method, f"/{version}/{{path:path}}", ANY, "Not supported here", undone)
     for version in ("v2", "v1")
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
 )

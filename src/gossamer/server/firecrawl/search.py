@@ -1,4 +1,4 @@
-"""`POST /search`: what a search engine finds, and the pages themselves where `scrapeOptions` are given."""
+"""`POST /search`: the results of a search engine, with the pages themselves if `scrapeOptions` are given."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .documents import document_of
 from .errors import not_done, refused
 
 USUAL = 5  # results
-LOOKED_AT = 100  # results of the engine, before domains are left out
+LOOKED_AT = 100  # results requested from the engine, before domains are left out
 SEARCH_SECONDS = 60.0
 _PERIODS = {"qdr:d": "day", "qdr:w": "week", "qdr:m": "month", "qdr:y": "year"}
 _SOURCES = ("web", "news", "images")
 
 
 async def search_pages(call: Call, *, plain: bool) -> Reply:
-    """`plain`: one list, as in v1."""
+    """With `plain`, one list, as in v1."""
     body = call.of(SearchBody)
     check(body)
     if not call.project.settings.search.url:
@@ -79,15 +79,15 @@ def _result(hit: SearchHit, source: str, place: int) -> dict[str, Any]:
 
 
 async def _add_documents(call: Call, body: SearchBody, rows: list[dict[str, Any]]) -> str:
-    """Fetch the pages as a batch, and put what came of each beside its result; the id of the job. What did not come in
-    time is left as it is."""
+    """Fetch the pages as a batch, add each document to its result, and return the id of the job. Pages that do not come
+    in time are left out."""
     assert body.scrape_options is not None
     pages = {}
     for row in rows:
         try:
             href = public_url(call.project.settings, row["url"])
         except BadRequest:
-            continue  # a stranger has written it
+            continue  # comes from outside
         pages[href] = requested_page(body.scrape_options, href, id=row["url"])
     if not pages:
         return ""

@@ -1,7 +1,7 @@
-"""A job followed over a WebSocket: what was fetched so far, each page as it comes, and the end.
+"""A job followed over a WebSocket: the pages fetched so far, each new page as it arrives, and the end.
 
-How it fails: the connection is closed, 3000 without a key that holds, 1008 for a job that is not there or not yours.
-How it recovers: the client connects again, or asks for the job by HTTP; nothing is kept here.
+How it fails: the connection is closed, with 3000 without a valid key, with 1008 for a job that does not exist or is
+another key's. How it recovers: the client reconnects, or asks for the job over HTTP; nothing is kept here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .documents import SCRAPING, base_of, document_of, job_body, standing
 from .errors import NO_JOB
 
 log = logging.getLogger("gossamer.server")
-LOOK = 1.0  # seconds between two looks at what was fetched; more where a look takes long
+LOOK = 1.0  # seconds between two looks for new pages; longer if a look takes long
 LOOKS_SHARE = 5  # a pause is this many times as long as the look before it
 LONGEST = 3600.0  # seconds; then the client connects again
 NORMAL, NOT_THERE, NO_KEY = 1000, 1008, 3000
@@ -47,7 +47,7 @@ class JobWatch:
             try:
                 caller = await self._door.admit(socket, offered[0])
             except ApiError as error:
-                if error.status in (403, 421):  # a page of another server, or another name: no connection at all
+                if error.status in (403, 421):  # cross-origin, or a foreign Host: no connection at all
                     await socket.close(NOT_THERE)
                     return
                 await self._refuse(socket, offered[0], NO_KEY, str(error))
@@ -85,7 +85,7 @@ class JobWatch:
         project, clock = self._project, self._project.clock
         address = base_of(socket, project.settings) + socket.url.path
         caught = await job_body(project, self._pages, job, address)
-        if "next" in caught:  # to the clients, a status that is final is the end: the other documents come first
+        if "next" in caught:  # clients stop at a final status: the other documents come first
             caught["status"] = SCRAPING
         await _send(socket, {"type": "catchup", "data": caught})
         sent = {document["metadata"]["sourceURL"] for document in caught["data"]}
@@ -102,7 +102,7 @@ class JobWatch:
             await clock.sleep(max(LOOK, LOOKS_SHARE * (clock.monotonic() - began)))
 
     async def _send_new(self, socket: WebSocket, job: Job, sent: set[str]) -> None:
-        """Every page that was not sent yet, each in a message of its own."""
+        """Send every page that was not sent yet, each in its own message."""
         async with aclosing(listed_pages(self._project, job)) as listed:
             async for page in listed:
                 name = page.id or page.request.url

@@ -1,1 +1,1 @@
-"""The dashboard: pages made on the server. A view is some functions from values of project, and a template for them."""
+"""The dashboard: pages rendered on the server. A view is a template, and functions that get its values from project."""

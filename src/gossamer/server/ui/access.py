@@ -32,7 +32,7 @@ class CallbacksFilters(RowFilters, frozen=True, kw_only=True):
 
 
 class KeysFilters(RowFilters, frozen=True, kw_only=True):
-    lines: Skipped = 0  # of the audit log, before those that are shown
+    lines: Skipped = 0  # lines of the audit log to skip
 
 
 class KeyForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ async def ask_to_revoke(visit: Visit) -> Question:
     if found is None:
         raise missing("key of that id")
     yours = " It is the key that you are signed in with." if found.id == visit.caller.id else ""
-    words = f"Revoke the key {found.name}? What it opens is closed to its holder at once.{yours}"
+    words = f"Revoke the key {found.name}? It stops working at once.{yours}"
     return Question(words=words, button="Revoke it", back="/ui/keys")
 
 

@@ -1,4 +1,4 @@
-"""Views of alerts: what fires, what is silenced, what has happened; silence one, end a silence, send a test."""
+"""Views of alerts: firing, silenced and past ones; silence one, end a silence, send a test."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ async def make_silence(visit: Visit) -> Done:
         reason=form.reason,
         by=visit.caller.name,
     )
-    return Done(words=f"Nobody is told of {made.alert} until {made.until}.", to="/ui/alerts", target=made.id)
+    return Done(words=f"No messages about {made.alert} until {made.until}.", to="/ui/alerts", target=made.id)
 
 
 async def end_silence(visit: Visit) -> Done:
     ended = await unsilence(visit.project, visit.of(IdForm).id)
-    return Done(words=f"{ended.alert} is told again.", to="/ui/alerts", target=ended.id)
+    return Done(words=f"Messages about {ended.alert} are sent again.", to="/ui/alerts", target=ended.id)
 
 
 async def send_test(visit: Visit) -> Done:

@@ -1,7 +1,7 @@
 """Charts as SVG, drawn on the server: lines, stacked areas and bars over time, and bars of shares.
 
-Colours are names of classes, which the stylesheet fills in for light and dark. Every chart has the same figures as a
-table below it, for readers who do not see it; the script shows the figures at the pointer.
+Colours are class names; the stylesheet defines them for light and dark. Every chart comes with its figures as a table,
+for readers who cannot see it; the script shows the figures at the pointer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ STEPS = (
     *(1, 2, 5, 10, 15, 30), *(n * MINUTE for n in (1, 2, 5, 10, 30)), *(n * HOUR for n in (1, 2, 3, 6, 12)),
     *(n * DAY for n in (1, 2, 7, 28)),
 )  # fmt: skip  # between two marks on the axis of time
-SHORT = 10 * MINUTE  # the marks of a chart of less than that name the second
-FORMS = {"day": "%d %b", "clock": "%H:%M", "second": "%H:%M:%S"}  # gossamer.js has the same for the reader's zone
-HOURS_ROOM = 0.95  # a mark beyond this share of the line would not fit beside it
-WIDE_STEPS = 7  # marks on the axis of time, at most
+SHORT = 10 * MINUTE  # the tick labels of a shorter chart show seconds
+FORMS = {"day": "%d %b", "clock": "%H:%M", "second": "%H:%M:%S"}  # as in gossamer.js, for the reader's zone
+HOURS_ROOM = 0.95  # a label beyond this share of the axis would not fit
+WIDE_STEPS = 7  # ticks on the time axis, at most
 
 
 class Series(NamedTuple):
-    """Values at the moments of the chart; None where there is none. `kind` is a colour: ok, bad, warn, a, b, c, d."""
+    """Values at the chart's points in time; None: absent. `kind` is a colour: ok, bad, warn, a, b, c, d."""
 
     name: str
     values: Sequence[float | None]
@@ -76,15 +76,15 @@ def lines(
     stepped: bool = False,
     daily: bool = False,
 ) -> Markup:
-    """A line for each series. `top`: the axis goes up to this at least. `stepped`: each value holds until the next.
-    `daily`: the moments are days."""
+    """A line for each series. `top`: the axis reaches at least this value. `stepped`: each value holds until the next.
+    `daily`: the points are days."""
     high = max([top, *_known(one.values for one in series)])
     frame = _Frame(label, times, series, unit, high, daily=daily)
     return frame.drawn(_line(frame, one, stepped=stepped) for one in series)
 
 
 def areas(label: str, times: Sequence[float], series: Sequence[Series], *, unit: str = "plain") -> Markup:
-    """Series upon each other."""
+    """Stacked areas."""
     sums = [0.0] * len(times)
     layers: list[tuple[Series, list[float], list[float]]] = []
     for one in series:
@@ -100,7 +100,7 @@ def areas(label: str, times: Sequence[float], series: Sequence[Series], *, unit:
 
 
 def bars(label: str, times: Sequence[float], series: Sequence[Series], *, unit: str = "plain") -> Markup:
-    """A bar at each moment, the series upon each other."""
+    """Stacked bars, one at each point in time."""
     tops = [sum(one.values[n] or 0.0 for one in series) for n in range(len(times))]
     frame = _Frame(label, times, series, unit, max(tops, default=0), banded=True)
     shapes = []
@@ -120,7 +120,7 @@ def bars(label: str, times: Sequence[float], series: Sequence[Series], *, unit: 
 
 
 def meter(label: str, parts: Iterable[tuple[str, float, str]]) -> Markup:
-    """One bar, in parts of (name, count, colour): how a whole is made up."""
+    """One bar of parts (name, count, colour) that make up a whole."""
     known = [(name, count, kind) for name, count, kind in parts if count > 0]
     whole = sum(count for _, count, _ in known)
     words = ", ".join(f"{name} {count:,.0f}" for name, count, _ in known) or "nothing yet"
@@ -139,7 +139,7 @@ def meter(label: str, parts: Iterable[tuple[str, float, str]]) -> Markup:
 
 
 def lane(label: str, times: Sequence[float], begin: float, end: float) -> Markup:
-    """Moments of one kind as marks on a line from `begin` to `end`, over which `hours` may stand."""
+    """Points in time as marks on a line from `begin` to `end`; `hours` draws the scale above it."""
     marks = Markup("").join(
         Markup('<rect class="bar a" x="{:.2f}%" width="3" height="100%" rx="1"><title>{}</title></rect>').format(
             (at - begin) / (end - begin) * 100, _utc(at)
@@ -150,7 +150,7 @@ def lane(label: str, times: Sequence[float], begin: float, end: float) -> Markup
 
 
 def hours(begin: float, end: float) -> Markup:
-    """The clock above lanes."""
+    """The scale of hours above lanes."""
     step = 3 * HOUR
     first = math.ceil(begin / step) * step
     marks = [first + n * step for n in range(int((end - first) / step) + 1)]
@@ -168,7 +168,7 @@ def hours(begin: float, end: float) -> Markup:
 
 
 def spark(label: str, values: Sequence[float | None], kind: str = "a", *, low: float, high: float) -> Markup:
-    """A line without axes, as high as a line of text; its room is from `low` to `high`."""
+    """A sparkline: without axes, as high as a line of text, scaled from `low` to `high`."""
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return Markup("")
@@ -185,7 +185,7 @@ def spark(label: str, values: Sequence[float | None], kind: str = "a", *, low: f
 
 
 class _Frame:
-    """Axes, legend, what the pointer finds, and the table: all but the shapes."""
+    """Axes, legend, hover targets and the table: everything but the shapes."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class _Frame:
         return Markup("").join(parts)
 
     def _marks(self) -> list[float]:
-        """Round moments on the axis of time."""
+        """Ticks at round times."""
         room = self._end - self._begin
         most = 4 if self._form == "second" else WIDE_STEPS
         step = next((one for one in STEPS if room / one <= most and (one >= DAY or not self._daily)), STEPS[-1])
@@ -267,7 +267,7 @@ class _Frame:
         return [at for at in marks if self._begin <= at <= self._end and LEFT + 20 <= self.x(at) <= WIDTH - 20]
 
     def _hits(self) -> Markup:
-        """An invisible strip at each moment: the browser itself shows its words, the script shows them nicer."""
+        """An invisible strip at each point: the browser shows its title, the script a better tooltip."""
         parts = []
         for n, at in enumerate(self._times):
             left = max(LEFT, self.x(at) - self.band / 2)
@@ -315,7 +315,7 @@ class _Frame:
 
 
 def _line(frame: _Frame, series: Series, *, stepped: bool = False) -> str:
-    """Broken where a value is missing; a value alone is a dot."""
+    """A line with gaps where values are missing; a single value is a dot."""
     pieces: list[list[str]] = [[]]
     for at, value in zip(frame._times, series.values, strict=False):
         if value is None:
@@ -340,7 +340,7 @@ def _known(values: Iterable[Sequence[float | None]]) -> list[float]:
 
 
 def _ticks(high: float, *, whole: bool) -> list[float]:
-    """From 0 to at least `high`, in two to five round steps; a `whole` number of things is not marked in quarters."""
+    """Ticks from 0 to at least `high`, in two to five round steps; `whole` numbers get no fractions."""
     if not high > 0 or not math.isfinite(high):
         return [0.0, 1.0]
     size = 10.0 ** math.floor(math.log10(high))

@@ -1,5 +1,5 @@
-"""Views of dead letters: found by filter, replayed and purged with their number before the eyes; one with its attempts,
-its traceback and its raw page, as text and in a frame that can do nothing."""
+"""Views of dead letters: a filtered list, replayed or purged after a question that shows their number; one letter with
+its attempts, its traceback and its raw page, as text and in a sandboxed frame."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ async def listed(visit: Visit) -> Context:
 
 
 async def _may_see(visit: Visit, job: str | None) -> bool:
-    """Letters of all jobs are for the admin; others name one of their jobs."""
+    """Only an admin may see the letters of all jobs; other callers must name one of their own jobs."""
     await check_seen(visit, job)
     return bool(job) or visit.caller.is_admin
 
 
 async def _is_mine(visit: Visit, job: str | None) -> bool:
-    """May the visitor try the letters of the job again, and forget them?"""
+    """May the visitor replay and purge the letters of the job?"""
     return visit.caller.is_admin or (job is not None and visit.caller.may_change(await job_of(visit, job)))
 
 
@@ -106,7 +106,7 @@ async def _letter(visit: Visit) -> DeadLetterDetail:
 
 
 async def frame(visit: Visit) -> Response:
-    """The raw page for a frame: it may show itself, and do nothing else."""
+    """The raw page for a sandboxed frame: it can be seen, but cannot run scripts or load anything."""
     letter = await _letter(visit)
     body = await raw_page(visit.project, letter)
     return Response(body, headers=FRAME, media_type="text/html")

@@ -1,7 +1,7 @@
-"""What comes from a browser and what goes back to it: filters of an address, the fields of a form and whether a page of
-ours has sent it, the headers of every answer, and the words that the next page says.
+"""Requests from a browser and the responses to it: filters in the query, fields of a form and the check that one of our
+pages sent it, the headers of every response, and the message that the next page shows.
 
-How it fails: ApiError, with the page that says what to do.
+How it fails: ApiError, shown as a page that names the next step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'",
     "x-content-type-options": "nosniff",
-    # Nobody else learns an address of ours. With no-referrer browsers would send `Origin: null` with our own forms.
+    # Other sites never see our addresses. With no-referrer browsers would send `Origin: null` with our own forms.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -38,7 +38,7 @@ HEADERS = {
 
 
 def filters_of(request: Request, kind: type[msgspec.Struct]) -> Any:  # Any: a struct of that kind
-    """The filters of an address. Empty fields of a form say nothing, and what is not known is passed over."""
+    """The filters in the query. Empty and unknown fields are ignored."""
     return read_into(kind, {name: value for name, value in request.query_params.items() if value})
 
 
@@ -52,13 +52,13 @@ def read_into(kind: type[msgspec.Struct], fields: Mapping[str, object]) -> Any: 
 
 
 def check_same_site(request: Request) -> None:
-    """Raises ApiError unless one of our own pages asks."""
+    """Raises ApiError unless the request comes from one of our own pages."""
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin", "")
     if site is not None:
         ours = site == "same-origin"
     elif request.method == "GET" and not origin:
-        ours = True  # over plain HTTP browsers name neither with a GET; it changes nothing, and SameSite holds
+        ours = True  # over plain HTTP browsers send neither with a GET, which changes nothing; SameSite applies
     else:
         ours = bool(origin) and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
     if not ours:
@@ -66,7 +66,7 @@ def check_same_site(request: Request) -> None:
 
 
 async def form_of(request: Request, settings: Settings, visitor: Visitor | None = None) -> dict[str, str]:
-    """The fields of a form that was sent; each may be there once. Somebody who is signed in sends their token along."""
+    """The fields of a submitted form, each at most once. A signed-in user must send their form token along."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise ApiError(415, "not_a_form", "Send a form.")
@@ -74,10 +74,10 @@ async def form_of(request: Request, settings: Settings, visitor: Visitor | None 
     try:
         pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError:
-        raise ApiError(400, "form", "This form cannot be read.") from None
+        raise ApiError(400, "form", "This form is malformed.") from None
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise ApiError(422, "invalid", "A field of the form is there twice.")
+        raise ApiError(422, "invalid", "A field of the form was sent twice.")
     if visitor is not None and not compare_digest(fields.pop("csrf", "").encode(), visitor.csrf.encode()):
         raise ApiError(403, "form", "This form is from another sign-in. Go back, reload the page, and try again.")
     return fields
@@ -95,7 +95,7 @@ def is_https(request: Request, settings: Settings) -> bool:
 
 
 def said(request: Request, settings: Settings, response: Response, words: str) -> Response:
-    """What the next page says. It travels in a cookie, so that no link can put words on a page."""
+    """Set the message that the next page shows. It travels in a cookie, so that no link can put words on a page."""
     response.set_cookie(
         SAID,
         base64.urlsafe_b64encode(words[:500].encode()).decode(),
@@ -109,7 +109,7 @@ def said(request: Request, settings: Settings, response: Response, words: str) -
 
 
 def words_said(request: Request) -> str:
-    """What the page before had to say; nothing for most."""
+    """The message that the previous page left, usually none."""
     try:
         return base64.urlsafe_b64decode(request.cookies.get(SAID, "").encode()).decode()
     except ValueError:

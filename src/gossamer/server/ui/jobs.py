@@ -1,4 +1,4 @@
-"""Views of jobs: all of them, and one with its pause, resume, cancel and run again."""
+"""Views of jobs: the list, and one job, which can be paused, resumed, cancelled or run again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def one(visit: Visit) -> Context:
 
 
 async def pace(visit: Visit) -> Context:
-    """What it did, over time."""
+    """The figures of the job over time."""
     found = await job_history(visit.project, await _job(visit))
     if found is None or not found.whole.pages:
         return {"times": []}
@@ -70,7 +70,7 @@ async def pace(visit: Visit) -> Context:
 
 
 async def hard(visit: Visit) -> Context:
-    """Pages of it that were slow or failed."""
+    """Its slow and failed pages."""
     return {"hard": await hard_pages(visit.project, (await _job(visit)).id)}
 
 

@@ -1,10 +1,10 @@
-"""Live pages: the regions of a view, rendered at most once a second for all who look at it, sent where they changed.
+"""Live pages: the regions of a view, rendered at most once a second for all its viewers, and sent when they changed.
 
-What it does: tabs of the same view, filters and sight share one rendering. A tab names the versions that it shows, so
-nothing is remembered about it: it may connect again, also to another replica, and gets what is new. All renderings
-together take at most a small share of a core: with many views open, each is refreshed less often.
-How it fails: a stream that breaks is opened again by the browser. A region whose store is away says so by itself. A
-page that is not there any more is told once.
+What it does: tabs with the same view, filters and permissions share one rendering. A tab sends the versions that it
+shows, so the server keeps no state about it: it may reconnect, also to another replica, and gets what is new. All
+renderings together take at most a small share of a core: with many views open, each is refreshed less often.
+How it fails: the browser reopens a broken stream. A region whose store is unavailable says so in its place. A tab whose
+page no longer exists is informed once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..answers import ApiError
 
 LOOK = 1.0  # seconds between two renderings of a view, at least
 RAREST = 30.0  # seconds between two renderings of a view, at most
-SHARE = 0.03  # of one core, for all renderings together
-SILENCE = 15.0  # seconds without a change after which a sign of life is sent
-LONGEST_STREAM = 600.0  # seconds; then the browser connects again
-# Browsers open six connections to a server over HTTP/1.1. Beyond these streams of one person, a tab gets what is new
-# and is let go; it asks again by itself.
+SHARE = 0.03  # share of one core for all renderings together
+SILENCE = 15.0  # seconds without a change after which a keep-alive is sent
+LONGEST_STREAM = 600.0  # seconds; then the browser reconnects
+# Browsers open six connections to a server over HTTP/1.1. Beyond this many streams of one user, a tab gets what is new
+# and is disconnected; it reconnects by itself.
 STREAMS_EACH = 3
 ASK_AGAIN = 3000  # milliseconds
 
@@ -39,13 +39,13 @@ def version_of(html: str) -> str:
 
 
 class _Rendering:
-    """The newest rendering of one view, and how many look at it."""
+    """The newest rendering of one view, and its number of viewers."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.regions: Regions = {}
         self.at: float | None = None
-        self.cost = 0.0  # seconds of this process
+        self.cost = 0.0  # by the monotonic clock of this process
         self.watchers = 0
 
 
@@ -55,18 +55,18 @@ class Hub:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._shown: dict[str, _Rendering] = {}
-        self._streams: Counter[str] = Counter()  # by person
+        self._streams: Counter[str] = Counter()  # by user
         self._closing = asyncio.Event()
 
     def close(self) -> None:
-        """The server ends: let all tabs go."""
+        """The server stops: disconnect all tabs."""
         self._closing.set()
 
     async def stream(
         self, key: str, render: Render, *, person: str, seen: dict[str, str], holds: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[bytes]:
-        """Events with the regions that differ from `seen`. `key` names what is rendered; `holds` says whether the
-        person may still see it."""
+        """Events with the regions that differ from `seen`. `key` identifies the rendering; `holds` checks that the user
+        may still see it."""
         self._forget_unwatched()
         shown = self._shown.setdefault(key, _Rendering())
         shown.watchers += 1
@@ -82,12 +82,12 @@ class Hub:
                 del self._streams[person]
 
     def note(self, key: str, regions: Regions) -> None:
-        """A page was made just now: tabs that look at the same are not shown anything older."""
+        """A page was rendered just now: tabs on the same view get nothing older."""
         if (shown := self._shown.get(key)) is not None:
             shown.regions, shown.at = regions, self._clock.monotonic()
 
     def _forget_unwatched(self) -> None:
-        """A rendering outlives its last tab for a while: one that was let go asks again, and costs nothing then."""
+        """Drop old renderings. One outlives its last tab for a while: a tab that reconnects then costs nothing."""
         oldest = self._clock.monotonic() - RAREST
         self._shown = {
             key: one for key, one in self._shown.items() if one.watchers or (one.at is not None and one.at > oldest)
@@ -122,7 +122,7 @@ class Hub:
                 pass
 
     def _pause(self) -> float:
-        """Between two renderings: longer, the more all of them cost."""
+        """The pause between two renderings: the more they cost together, the longer."""
         return min(RAREST, max(LOOK, sum(one.cost for one in self._shown.values()) / SHARE))
 
     async def _refresh(self, shown: _Rendering, render: Render) -> None:
@@ -132,18 +132,18 @@ class Hub:
                 return
             wall, used = time.monotonic(), time.process_time()
             shown.regions = await render()
-            # Both count too much, the one what others did meanwhile, the other waiting: the smaller is nearer.
+            # CPU time includes other tasks, elapsed time includes waiting: the smaller is the better estimate.
             shown.cost = min(time.monotonic() - wall, time.process_time() - used)
             shown.at = self._clock.monotonic()
 
 
 def event_of(regions: Regions, seen: dict[str, str]) -> bytes:
-    """One event. Its id names all versions that the tab shows now: the browser says it when it connects again."""
+    """One event. Its id lists the versions that the tab now shows; the browser sends it when it reconnects."""
     versions = ",".join(f"{name}:{version}" for name, version in sorted(seen.items()))
     return b"id: %b\nevent: regions\ndata: %b\n\n" % (versions.encode(), msgspec.json.encode(regions))
 
 
 def seen_of(text: str) -> dict[str, str]:
-    """The versions that a tab names."""
+    """The versions that a tab says it shows."""
     pairs = (pair.partition(":") for pair in text[:2000].split(",") if ":" in pair)
     return {name: version for name, _, version in pairs}

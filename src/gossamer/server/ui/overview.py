@@ -1,4 +1,4 @@
-"""The overview: is it healthy, how fast is it, what runs, what waits."""
+"""The overview: health, speed, running jobs and backlog."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def charts(visit: Visit) -> Context:
 
 
 def pages_series(found: History) -> list[Series]:
-    """Pages per second, by what became of them."""
+    """Pages per second, by outcome."""
     results = [by_result(point.pages) for point in found.points]
     lengths = [max(1.0, min(found.step, found.until - point.at)) for point in found.points]
     return [
@@ -47,7 +47,7 @@ def pages_series(found: History) -> list[Series]:
 
 
 def chart_series(found: History) -> Context:
-    """What the charts of a history show; all of them share `times`."""
+    """The series of the charts; all share `times`."""
     reasons = top_reasons(found)
     return {
         "times": [point.at for point in found.points],

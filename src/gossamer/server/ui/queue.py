@@ -1,4 +1,4 @@
-"""Views of the queue: sites with open pages and why they wait; one site, which can be slowed down or rest."""
+"""Views of the queue: sites with open pages and why they wait; one site, which can be slowed down or paused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .view import Action, Context, Done, View, Visit
 
 AT_ONCE = 50
 BLOCKED = "blocked"
-COUNTS = ("open", "queued", "waiting", "leased")  # columns that are shown downwards first: with a minus
+COUNTS = ("open", "queued", "waiting", "leased")  # columns that sort in descending order first
 Text = Annotated[str, Meta(max_length=500)]
 
 
@@ -80,7 +80,7 @@ async def figures(visit: Visit) -> Context:
 
 
 def answers_chart(label: str, points: list[Point]) -> object:
-    """Attempts that went well, those that were blocked and those that failed otherwise, over time."""
+    """Attempts over time: successful, blocked, and failed for other reasons."""
     fine = [float(sum(count for outcome, count in point.pages.items() if outcome in FINE)) for point in points]
     blocked = [float(point.pages.get(BLOCKED, 0)) for point in points]
     every = [float(sum(point.pages.values())) for point in points]
@@ -106,7 +106,7 @@ async def rest(visit: Visit) -> Done:
 async def resume(visit: Visit) -> Done:
     site = site_named(visit.path["site"])
     changed = await resume_site(visit.project, site)
-    words = f"{site} goes on as the settings say." if changed else f"Nothing was ordered for {site}."
+    words = f"{site} goes on as the settings say." if changed else f"There was no order for {site}."
     return Done(words=words, to=page_of(site), target=site)
 
 

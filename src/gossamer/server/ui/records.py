@@ -1,4 +1,4 @@
-"""Views of what was collected: records in a table, one record over time, how good the items were; and exports."""
+"""Views of the data: records in a table, one record over time, quality of the items; and exports."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from .row_page import RowFilters, row_page
 from .view import Context, Download, View, Visit, check_seen, missing
 
 AT_ONCE = 50
-FIELD = "field."  # before the name of an item's own column that records are sorted by
-LONGEST_DIFF = 4_000  # characters of a text that are compared
-MOST_WORDS = 60  # between the first and the last difference: what is longer, and chosen with malice, would take minutes
+FIELD = "field."  # prefix of an item's own column in `sort`
+LONGEST_DIFF = 4_000  # characters of a text that are diffed
+MOST_WORDS = 60  # words between the first and the last difference: a longer hostile text would take minutes to diff
 VERSIONS_SHOWN = 200
 FAULTY_SHOWN, FAULTY_SECONDS = 20, 0.2
 COLOURS = ("a", "b", "c", "d", "warn", "ok")
@@ -51,7 +51,7 @@ class RecordFilters(msgspec.Struct, frozen=True, kw_only=True):
     job: Text | None = None
     changed: Literal["1h", "1d", "7d", "30d"] | None = None
     gone: bool = False
-    sort: Text = "-stored"  # or `stored`, or `field.NAME`, with or without a minus
+    sort: Text = "-stored"  # `stored` or `field.NAME`; a leading minus sorts in descending order
     after: Annotated[int, Meta(ge=0, le=LAST_NUMBER)] = 0
 
 
@@ -113,7 +113,7 @@ async def _filter(visit: Visit, chosen: RecordFilters) -> RecordFilter:
 
 
 async def export(visit: Visit) -> Response:
-    """What the filters of the table mean, as a file."""
+    """The filtered records as a file."""
     chosen = visit.of(ExportFilters)
     query = await searched(visit.project, await _filter(visit, chosen), chosen.q)
     stamp = datetime.fromtimestamp(visit.project.clock.now(), UTC).strftime("%Y%m%d-%H%M")
@@ -176,7 +176,7 @@ SCORE_COLUMNS: dict[str, Callable[[QualityScore], object]] = {
 
 
 def _spark(by_day: dict[str, QualityScore], days: list[str]) -> Markup:
-    """The share of faultless values of a field over the days; nothing where there is one day alone."""
+    """A sparkline of the share of faultless values of a field by day; empty if there is only one day."""
     shares = [by_day[day].faultless_share if day in by_day else None for day in days]
     label = ", ".join(f"{day}: {value:.0%}" for day, value in zip(days, shares, strict=True) if value is not None)
     return spark(label, shares, "bad" if min(one for one in shares if one is not None) < 1 else "ok", low=0, high=1)
@@ -194,12 +194,12 @@ async def faulty(visit: Visit) -> Context:
 
 
 def written(value: Any) -> str:
-    """Any value of an item, as JSON that people can read."""
+    """Any value of an item as readable JSON."""
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
 def is_number(value: Any) -> bool:
-    """A value that stands at the right of its column: a number, an amount of money, or none."""
+    """Is the value right-aligned: a number, an amount of money, or None?"""
     if isinstance(value, dict):
         return {"amount", "currency"} <= value.keys()
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
@@ -217,7 +217,7 @@ def cell(value: Any) -> str:
 
 
 def compared(before: Any, after: Any) -> Markup:
-    """Two values with what differs marked; texts word by word."""
+    """Two values with their differences marked; texts word by word."""
     old, new = (cell(one) if not isinstance(one, str) else one for one in (before, after))
     if not (isinstance(before, str) and isinstance(after, str)) or max(len(old), len(new)) > LONGEST_DIFF:
         parts = [(old[:LONGEST_DIFF], "del"), (new[:LONGEST_DIFF], "ins")]
@@ -228,7 +228,7 @@ def compared(before: Any, after: Any) -> Markup:
 
 
 def _words(old: list[str], new: list[str]) -> list[tuple[str, str]]:
-    """What both begin and end with is the same; what lies between is compared, or, where it is long, replaced."""
+    """A diff of words between the common start and end; a long part is replaced as a whole."""
     first = _alike(old, new)
     last = _alike(old[first:][::-1], new[first:][::-1])
     before, after = old[first : len(old) - last], new[first : len(new) - last]
@@ -243,7 +243,7 @@ def _words(old: list[str], new: list[str]) -> list[tuple[str, str]]:
 
 
 def _alike(old: list[str], new: list[str]) -> int:
-    """How many words both begin with."""
+    """The number of words that both begin with."""
     return next(
         (n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
     )

@@ -1,4 +1,4 @@
-"""A list that is small enough to be in memory as people look at it: searched, sorted by a column, in pages."""
+"""A list that fits in memory, as the dashboard shows it: searched, sorted by a column, in pages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from msgspec import Meta
 T = TypeVar("T")
 AT_ONCE = 50
 Text = Annotated[str, Meta(max_length=500)]
-Skipped = Annotated[int, Meta(ge=0, le=1_000_000)]  # rows before the page
+Skipped = Annotated[int, Meta(ge=0, le=1_000_000)]  # rows to skip
 
 
 class RowFilters(msgspec.Struct, frozen=True, kw_only=True):
-    """Filters of such a list. `sort` is a column; with a minus, downwards."""
+    """Filters of such a list. `sort` is a column; a leading minus sorts in descending order."""
 
     q: Text = ""
     sort: Text = ""
@@ -23,7 +23,7 @@ class RowFilters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowPage(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """A page of a list. `total` are all rows that fit; `next` is the `after` of the next page."""
+    """A page of a list. `total` counts all matching rows; `next` is the `after` of the next page."""
 
     rows: list[T]
     total: int
@@ -38,8 +38,8 @@ def row_page(
     columns: Mapping[str, Callable[[T], Any]],  # Any: whatever the values of a column are, they can be compared
     limit: int = AT_ONCE,
 ) -> RowPage[T]:
-    """The rows whose `text` holds every word of the search, by the column that is wanted. Rows without a value come
-    last, in either direction; a column that there is not leaves the order as it is."""
+    """The rows whose `text` contains every word of the search, sorted by the wanted column. Rows without a value come
+    last, in either direction; an unknown column leaves the order unchanged."""
     words = wanted.q.casefold().split()
     found = [row for row in rows if not words or all(word in text(row).casefold() for word in words)]
     column = columns.get(wanted.sort.removeprefix("-"))

@@ -1,4 +1,4 @@
-"""Views of schedules: all, with the runs of the coming day; one, which is paused, resumed, run now, edited, removed."""
+"""Views of schedules: the list with the next day's runs; one, which can be paused, resumed, run, edited, removed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def listed(visit: Visit) -> Context:
 
 
 async def day(visit: Visit) -> Context:
-    """A lane for each schedule with its runs of the coming day; the one that runs next is the first."""
+    """A lane for each schedule with its runs of the next 24 hours; the schedule that runs next comes first."""
     found, now = await calendar(visit.project, DAY), visit.project.clock.now()
     runs: dict[str, list[float]] = {}
     for tick in found.ticks:

@@ -1,7 +1,7 @@
-"""The gate of the dashboard: the form to sign in, the cookie, signing out; and who asks for a page.
+"""The gate of the dashboard: the sign-in form, the cookie, signing out; and who the visitor is.
 
-What a cookie is worth is decided in project/sign_in.py. How it fails: NotSignedIn, and ApiError for a key that lacks a
-scope or asks too often.
+project/sign_in.py decides whether a cookie is valid. How it fails: NotSignedIn, and ApiError for a key that lacks a
+scope or exceeds its rate.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class NotSignedIn(Exception):
-    """Nobody is signed in, or not any more."""
+    """The visitor is not signed in, or no longer."""
 
 
 class GuestPage(Protocol):
-    """Makes a page for somebody who is not signed in."""
+    """Renders a page for a visitor who is not signed in."""
 
     def __call__(
         self, request: Request, template: str, title: str, values: dict[str, Any], status: int = 200
@@ -38,7 +38,7 @@ class GuestPage(Protocol):
 
 
 class Gate:
-    """`page` makes the page with the form; `first` is the address at which the holder of a key begins."""
+    """`page` renders the form; `first` is the address of the first view that a key may see."""
 
     def __init__(self, project: Project, door: Door, *, page: GuestPage, first: Callable[[Caller], str]) -> None:
         self._project = project
@@ -57,7 +57,7 @@ class Gate:
             ("GET", "/ui/signed-in", self._is_signed_in),
         ]
 
-    # -- who asks ------------------------------------------------------------------------------------------------
+    # -- visitors ------------------------------------------------------------------------------------------------
 
     async def visitor(self, request: Request) -> Visitor:
         """Raises NotSignedIn."""
@@ -68,7 +68,7 @@ class Gate:
         return visitor
 
     async def counted(self, request: Request) -> Visitor:
-        """As `visitor`, and the request counts for the rate of the key. Raises ApiError when that is too high."""
+        """As `visitor`, and count the request. Raises ApiError when the key exceeds its rate."""
         visitor = await self.visitor(request)
         self._door.count(request, visitor.caller)
         return visitor
@@ -80,7 +80,7 @@ class Gate:
         return visitor
 
     def renew(self, response: Response, request: Request, visitor: Visitor) -> None:
-        """Give somebody who was away for a while a newer cookie."""
+        """Renew the cookie of a visitor who was idle for a while."""
         if visitor.renewed:
             self._give_cookie(response, request, visitor.renewed)
 
@@ -109,7 +109,7 @@ class Gate:
         fields = await form_of(request, self._settings)
         begun = await self._sign_ins.begin(fields.get("key", "")[:LONGEST_KEY])
         if begun is None:
-            words = "This key opens nothing: it is wrong, expired or revoked. `gossamer keys add NAME` makes one."
+            words = "This key is wrong, expired or revoked. `gossamer keys add NAME` makes one."
             return self._form_again(request, words, 403)
         caller, cookie = begun
         await self._door.note(request, caller, "", 303)
@@ -118,7 +118,7 @@ class Gate:
         return response
 
     async def _end(self, request: Request) -> Response:
-        """Sign somebody out. Where nobody is signed in any more, only the cookie goes."""
+        """Sign the visitor out. If the session has already ended, only delete the cookie."""
         check_same_site(request)
         response = said(request, self._settings, redirect("/ui/sign-in"), "You are signed out.")
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
@@ -139,11 +139,11 @@ class Gate:
         return response
 
     async def is_signed_out(self, visitor: Visitor) -> bool:
-        """Of somebody who was signed in a moment ago."""
+        """Has the visitor just signed out?"""
         return await self._sign_ins.has_ended(visitor.id) or not await is_still_open_to(self._project, visitor.caller)
 
     async def _is_signed_in(self, request: Request) -> Response:
-        """Is somebody? A link from another site comes without the cookie, which the script finds here."""
+        """Is the visitor signed in? A link from another site comes without the cookie; the page's script asks here."""
         visitor = await self._sign_ins.visitor(request.cookies.get(COOKIE, ""))
         return Response("yes" if visitor is not None else "no", headers=HEADERS, media_type="text/plain")
 
@@ -155,6 +155,6 @@ def check_scope(caller: Caller, wanted: View | Action | Download) -> None:
 
 
 def _inside(address: str) -> str:
-    """The address, if it is one of the dashboard; else nothing."""
+    """The address if it belongs to the dashboard, else an empty string."""
     fine = address.startswith("/ui/") and not any(sign in address for sign in "\\\r\n\t") and len(address) < 4000
     return address if fine and not address.startswith("/ui/sign-in") else ""

@@ -1,10 +1,10 @@
-"""The dashboard as a part of the server: which view is shown, which form is heeded. Who asks, says sign_in.py.
+"""The dashboard as a part of the server: routes requests to views and actions. sign_in.py identifies the visitor.
 
-Every request passes: the names of this server, the sign-in cookie, the rate and the scope of its key. A form
-must come from a page of ours (`Sec-Fetch-Site` or `Origin`) and hold the token of the person who sends it; every form
-of somebody who is signed in is noted in the audit log, also one that was refused.
+Every request is checked: Host, sign-in cookie, rate and scope of the key. A form must come from one of our own pages
+(`Sec-Fetch-Site` or `Origin`) and contain the form token of the user; every form of a signed-in user is noted in the
+audit log, also one that was refused.
 
-How it fails: with a page that says what to do; a defect of ours goes to the log.
+How it fails: with a page that says what to do; an unexpected exception goes to the log.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from .templates import CSRF, Templates, link, read_assets
 from .view import HOME, Action, Download, Shown, View, Visit
 
 log = logging.getLogger("gossamer.server")
-REGION_SECONDS = 5.0  # in which a part of a page is there, or is left out
-LOOK_AT_KEY = 5.0  # seconds between two looks whether a live page is still open to its reader
+REGION_SECONDS = 5.0  # within which a region must be rendered, or it is left out
+LOOK_AT_KEY = 5.0  # seconds between two checks that a user may still see a live page
 
 
 class MenuEntry(NamedTuple):
@@ -47,7 +47,7 @@ class MenuEntry(NamedTuple):
 
 
 class Dashboard:
-    """All pages under /ui. `close` lets the tabs go that are open."""
+    """All pages under /ui. `close` disconnects the open tabs."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Dashboard:
         return redirect(self._first((await self._gate.visitor(request)).caller))
 
     def _first(self, caller: Caller) -> str:
-        """The first view of the menu that the scopes of a key open."""
+        """The first view in the menu that the key may see."""
         return next((view.path for view in self._views if view.group and view.is_open_to(caller)), HOME)
 
     async def _nothing(self, request: Request) -> Response:
@@ -125,14 +125,14 @@ class Dashboard:
         return answer
 
     def _framed(self, regions: Regions) -> Regions:
-        """Each region in an element that the script finds again."""
+        """Each region wrapped in an element that the script can replace."""
         return {
             name: f'<div class="region" id="region-{name}" data-version="{version_of(html)}">{html}</div>'
             for name, html in regions.items()
         }
 
     async def _regions(self, view: View, visit: Visit) -> Regions:
-        """The HTML of every region. Raises ApiError where one says that there is no such page."""
+        """The HTML of every region. Raises ApiError if a region says that the page does not exist."""
         found = await asyncio.gather(*(self._region(view, visit, name) for name in view.regions))
         return dict(zip(view.regions, found, strict=True))
 
@@ -144,15 +144,15 @@ class Dashboard:
         except ApiError:
             raise
         except TimeoutError:
-            words = f"This part was not there within {REGION_SECONDS:g} s: a store of the project is slow or away."
+            words = f"This part was not ready within {REGION_SECONDS:g} s: a store of the project is slow or away."
         except BackendUnavailable as error:
             log.warning("%s, %s: %s", view.path, name, error)
-            words = "This part is missing: a store of the project does not answer. It is asked again by itself."
+            words = "This part is missing: a store of the project does not answer. The page tries again by itself."
         except GossamerError as error:
             words = str(error)
         except Exception:
             log.exception("%s, %s", view.path, name)
-            words = "This part could not be made. The log of the server says why."
+            words = "This part could not be rendered. The log of the server says why."
         return self._templates.trouble(words)
 
     def _visit(self, request: Request, visitor: Visitor, query: Any) -> Visit:  # Any: a struct of the view's own
@@ -167,7 +167,7 @@ class Dashboard:
         )
 
     def _context_of(self, visit: Visit) -> dict[str, Any]:
-        """What every block can use."""
+        """The variables that every block can use."""
 
         def here(**changes: object) -> str:
             return link(visit.address, **(visit.filters | changes))
@@ -182,12 +182,12 @@ class Dashboard:
         }
 
     def _opens(self, caller: Caller, address: str) -> bool:
-        """May the caller see the view at this address? Links to others are left out."""
+        """May the caller see the view at this address? Links to other views are not shown."""
         path = address.partition("?")[0]
         return next((view.is_open_to(caller) for place, view in self._places if place.fullmatch(path)), False)
 
     def _context(self, request: Request, visitor: Visitor | None, title: str) -> dict[str, Any]:
-        """What the page around them needs."""
+        """The variables of the page around the regions."""
         menu: dict[str, list[MenuEntry]] = {}
         for view in self._views if visitor is not None else ():
             if visitor is not None and view.group and view.is_open_to(visitor.caller):
@@ -221,7 +221,7 @@ class Dashboard:
         return self._page(request, None, template, self._context(request, None, title) | values, status)
 
     async def _guarded(self, answer: Answer, request: Request) -> Response:
-        """The answer; for what goes wrong the page that says so, or the way to the sign-in. Raises nothing."""
+        """The response; errors become an error page or a redirect to the sign-in form. Raises nothing."""
         try:
             self._door.check_host(request)
         except ApiError as refusal:
@@ -238,7 +238,7 @@ class Dashboard:
             return self._failure(request, _failure_of(request, error), visitor)
 
     def _failure(self, request: Request, error: ApiError, visitor: Visitor | None) -> Response:
-        """The page that says what went wrong."""
+        """The error page."""
         context = self._context(request, visitor, "Not here" if error.status == 404 else "That did not work")
         response = self._page(request, visitor, "failure.html", context | {"words": str(error)}, error.status)
         for name, value in error.headers.items():
@@ -302,7 +302,7 @@ class Dashboard:
                 status = error_of(error).status
                 raise
             finally:
-                if status != 200:  # a question changes nothing
+                if status != 200:  # asking for confirmation changes nothing
                     await self._door.note(request, visitor.caller, target, status)
             return said(request, self._project.settings, redirect(done.to), done.words)
 
@@ -332,7 +332,7 @@ def _failure_of(request: Request, error: Exception) -> ApiError:
         return error
     if not isinstance(error, GossamerError):
         log.error("%s %s", request.method, request.url.path, exc_info=error)
-        return ApiError(500, "error", "The server failed over this page. Its log says why.")
+        return ApiError(500, "error", "The server failed on this page. Its log says why.")
     failure = error_of(error)
     if failure.status >= 500:
         log.warning("%s %s: %s", request.method, request.url.path, error)
@@ -340,13 +340,13 @@ def _failure_of(request: Request, error: Exception) -> ApiError:
 
 
 def _sight_of(visit: Visit) -> str:
-    """Equal for all who see the same page."""
+    """A key that is equal for all users who see the same page."""
     sight = "admin" if visit.caller.is_admin else f"{visit.caller.id} {sorted(visit.caller.scopes)}"
     return f"{link(visit.address, **visit.filters)} {sight}"
 
 
 class _Holding:
-    """Is somebody still signed in? That is looked up now and then."""
+    """Whether the user is still signed in; looked up now and then."""
 
     def __init__(self, clock: Clock, gate: Gate, visitor: Visitor) -> None:
         self._clock = clock
@@ -363,10 +363,10 @@ class _Holding:
         try:
             return not await self._gate.is_signed_out(self._visitor)
         except BackendUnavailable:
-            return True  # the regions say that the state is away
+            return True  # the regions report that the state is unavailable
 
 
 async def _named(events: AsyncIterator[bytes], csrf: str) -> AsyncIterator[bytes]:
-    """Events with the token of the person who gets them."""
+    """Events with the form token of the user who receives them."""
     async for event in events:
         yield event.replace(CSRF.encode(), csrf.encode())

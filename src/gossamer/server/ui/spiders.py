@@ -37,7 +37,7 @@ class TryFilters(msgspec.Struct, frozen=True, kw_only=True):
     url: Address = ""
     kind: Kind = "css"
     selector: Selector = ""
-    job: Annotated[str, Meta(max_length=200)] = ""  # that fetches the page
+    job: Annotated[str, Meta(max_length=200)] = ""  # the job that fetches the page
 
 
 async def listed(visit: Visit) -> Context:
@@ -72,7 +72,7 @@ def _number(text: str, name: str, least: int) -> int | None:
 
 
 async def fetched(visit: Visit) -> Done:
-    """Bring the page into the archive, if it is not there, and show what the selector finds."""
+    """Fetch the page if it is not in the archive, and show what the selector finds."""
     form = visit.of(TryFilters)
     if not form.url:
         raise ApiError(422, "invalid", "Name the address of a page.")

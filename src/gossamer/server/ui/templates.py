@@ -1,7 +1,7 @@
-"""Templates, and what they can say: numbers, times, links, parts of pages. Everything that is shown passes here.
+"""Templates and their filters: numbers, times, links, parts of pages. Every displayed value passes through here.
 
-Texts of strangers are shown as text. Every value is escaped, and characters that would act on the page without being
-seen (controls, changes of direction) are written out; that holds for every template, without a word in it.
+Text from outside is shown as text. Every value is escaped, and invisible characters that would affect the page (control
+characters, changes of direction) are spelled out; templates need not ask for it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ...project.jobs import JobView
 from . import charts
 
 HERE = Path(__file__).parent
-CSRF = f"csrf-{secrets.token_hex(16)}"  # stands in rendered forms until a page is sent to somebody; not to be guessed
-LONGEST_TEXT = 20_000  # characters of one value that are shown
+CSRF = f"csrf-{secrets.token_hex(16)}"  # in rendered forms, later replaced by the user's form token; unguessable
+LONGEST_TEXT = 20_000  # characters shown of one value
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
 class Asset(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of ours that pages name; its own address changes with its content."""
+    """A static file; its address changes with its content."""
 
     name: str
     content: bytes
@@ -88,7 +88,7 @@ class Templates:
         return self._env.get_template(name).render(context)
 
     def trouble(self, words: str) -> str:
-        """What stands in the place of a region that could not be made."""
+        """The message in place of a region that could not be rendered."""
         return str(self._parts.trouble(words))
 
     def block(self, name: str, block: str, context: Mapping[str, Any]) -> str:
@@ -98,7 +98,7 @@ class Templates:
 
 
 def shown(value: object) -> object:
-    """What an expression of a template becomes. Markup is ours; anything else is text."""
+    """The output of a template expression. `Markup` is our own HTML; anything else is text."""
     if value is None:
         return ""
     if isinstance(value, Markup) or not isinstance(value, str):
@@ -112,7 +112,7 @@ def shown(value: object) -> object:
 
 
 def link(path: str, **filters: object) -> str:
-    """An address of ours. Filters that say nothing are left out."""
+    """A link inside the dashboard. Empty filters are left out."""
     said = {name.rstrip("_"): value for name, value in filters.items() if value not in (None, "")}
     return f"{path}?{urlencode(said)}" if said else path
 
@@ -123,13 +123,13 @@ def segment(text: str) -> str:
 
 
 def after_host(url: str) -> str:
-    """What stands behind the host, for a list that names the host beside it."""
+    """The URL without scheme and host, for lists that show the host in a column of its own."""
     _, slash, path = url.partition("://")[2].partition("/")
     return slash + path if slash else url
 
 
 def outside(url: str | None, words: str = "") -> object:
-    """A link to a page of somebody else. What is no web address is shown as text."""
+    """A link to an external page; anything but a web address is shown as text."""
     if not url:
         return ""
     text = shown(words or url)
@@ -144,7 +144,7 @@ def outside(url: str | None, words: str = "") -> object:
 
 
 def time(at: str | float | None, *, empty: str = "", form: str = "") -> object:
-    """A moment: the reader's script writes it in the reader's zone, as a distance or in a `form` of charts.FORMS."""
+    """A time: the script renders it in the reader's time zone, as a distance or in a `form` of charts.FORMS."""
     if at is None or at == "":
         return empty
     iso = iso_time(at) if isinstance(at, int | float) else at
@@ -161,7 +161,7 @@ def number(value: float | None, *, digits: int = 0, empty: str = "–") -> str:
 
 
 def share(value: float | None, *, empty: str = "–") -> str:
-    """A share as per cent; 99.97 % is not called 100 %."""
+    """A share as a percentage; 99.97 % is not rounded up to 100 %."""
     if value is None:
         return empty
     percent = value * 100
@@ -179,12 +179,12 @@ def size(count: int | None, *, empty: str = "–") -> str:
 
 
 def counted(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Choices of a filter, each with how many there are."""
+    """Choices of a filter, each with its count."""
     return [(name, f"{name} ({count:,})") for name, count in counts.items()]
 
 
 def job_meter(job: JobView) -> Markup:
-    """How far a job is: done, given up, open."""
+    """The progress bar of a job: done, given up, open."""
     parts = (
         ("done", job.done + job.unchanged, "ok"),
         ("given up", job.dead, "bad"),

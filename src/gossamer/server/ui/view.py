@@ -1,9 +1,9 @@
-"""What the dashboard is made of: views, which show, and actions, which change something.
+"""The building blocks of the dashboard: views, which show something, and actions, which change something.
 
-A view has an address, a template, and one function for each region of its page. The function asks project for values
-and returns what the template's block of the same name shows. Regions are rendered each by itself: one whose store is
-away says so, and the others are there; and the live stream sends those again that have changed (live.py).
-An action is a form that was sent. It calls project and says in one sentence what happened.
+A view has an address, a template, and one function for each region of its page. The function asks project/ for values
+and returns what the template's block of the same name shows. Each region is rendered separately: if its store is
+unavailable, it says so and the others still appear; the live stream resends the regions that changed (live.py).
+An action is a submitted form. It calls project/ and says in one sentence what happened.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ HOME = "/ui/overview"
 
 
 class NoFilters(msgspec.Struct, frozen=True):
-    """Of a view without filters."""
+    """The query of a view without filters."""
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for a view or an action by somebody who is signed in and may have it."""
+    """A request for a view or an action by a signed-in user who is allowed to make it."""
 
     project: Project
     pages: PageReader
     caller: Caller
-    address: str  # the path that was asked for
+    address: str  # the requested path
     path: dict[str, str]  # its variable parts
-    query: Any  # a struct of the view's `query`, or of the action's `form`; asked for with `of`
+    query: Any  # a struct of the view's `query`, or of the action's `form`; read it with `of`
     request: Request
 
     def of(self, kind: type[T]) -> T:
@@ -51,7 +51,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def filters(self) -> dict[str, str]:
-        """What the address says beyond its path: what differs from the usual."""
+        """The filters of the query that differ from their defaults."""
         usual = type(self.query)()
         return {
             name: _written(value)
@@ -65,8 +65,8 @@ Region = Callable[[Visit], Awaitable[Context]]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One page. `template` has a block for each of `regions`; `query` is what its filters are read into, and every
-    field of it has a default. With a `group` it stands in the menu there."""
+    """One page. `template` has a block for each of `regions`; `query` is the struct of its filters, every field with a
+    default. A view with a `group` is listed there in the menu."""
 
     path: str
     title: str
@@ -86,7 +86,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What an action did, in one sentence, and the page that is shown next. `target` is for the audit log."""
+    """What an action did, in one sentence, and the page to show next. `target` is for the audit log."""
 
     words: str
     to: str
@@ -94,7 +94,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What an action has to show once, as a page of its own: nothing of it is kept for the next request."""
+    """What an action shows only once, as a page of its own; nothing of it is kept."""
 
     title: str
     template: str
@@ -103,7 +103,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody is asked before an action that cannot be taken back: with the number of what would be touched."""
+    """The confirmation before an action that cannot be undone, with the number of things it would affect."""
 
     words: str
     button: str
@@ -111,7 +111,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """A form that changes something. With `ask`, the person sees a question first, and the same form again."""
+    """A form that changes something. With `ask`, the user first gets a question, with the same form to confirm."""
 
     path: str
     handler: Callable[[Visit], Awaitable[Done | Shown]]
@@ -125,7 +125,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Download(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, or a raw page for a frame: an answer that is no page of the dashboard."""
+    """A response that is not a page of the dashboard: a file, or a raw page for a frame."""
 
     path: str
     handler: Callable[[Visit], Awaitable[Response]]
@@ -138,24 +138,23 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def check_seen(visit: Visit, job: str | None) -> None:
-    """Raises ApiError for a job of another key. The admin may also name one that the queue has forgotten."""
+    """Raises ApiError for a job of another key. An admin may also name one that the queue has forgotten."""
     if job and not visit.caller.is_admin and await job_for(visit.project, visit.caller, job) is None:
         raise missing("job of that id")
 
 
 def missing(what: str) -> ApiError:
-    """For what is not there, and for what belongs to another key: the whole page is a 404."""
+    """The error for what does not exist or belongs to another key: the whole page is a 404."""
     return ApiError(404, "not_found", f"There is no {what} here.")
 
 
 async def job_of(visit: Visit, id: str, *, to_change: bool = False) -> Job:
-    """The job with that id. Raises ApiError for one that the caller does not see, as if it did not exist; and for one
-    that they may only look at."""
+    """The job with that id. Raises ApiError if the caller may not see it (as if it did not exist) or not change it."""
     job = await job_for(visit.project, visit.caller, id)
     if job is None:
         raise missing("job of that id")
     if to_change and not visit.caller.may_change(job):
-        words = f"The job {job.id} was not begun with your key: you can look at it. To change it, sign in as an admin."
+        words = f"The job {job.id} was not started with your key: you can only look at it. An admin can change it."
         raise ApiError(403, "owner", words)
     return job
 

@@ -1,4 +1,4 @@
-"""Views of what was tried: the story of a URL as a timeline; the log of attempts; those for one page as bars."""
+"""Views of attempts: the story of a URL as a timeline; the log of all attempts; those for one page as a waterfall."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OneFilters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(NamedTuple):
-    """One step in the story of a URL. `kind` is a colour: good, bad, warn or quiet; `href` is a page about it."""
+    """One event in the story of a URL. `kind` is a colour: good, bad, warn or quiet; `href` links to its details."""
 
     at: str
     title: str
@@ -65,7 +65,7 @@ async def story(visit: Visit) -> Context:
 
 
 def timeline(story: Story) -> list[Event]:
-    """All that happened to a URL, the oldest first."""
+    """All events of a URL, oldest first."""
     events = [event for job in story.jobs for event in _of_job(job)]
     events += [_of_attempt(one) for one in story.attempts]
     events += [
@@ -115,7 +115,7 @@ async def bars(visit: Visit) -> Context:
 
 
 def waterfall(attempts: Sequence[AttemptView], found_at: str | None) -> list[tuple[AttemptView, Markup, str]]:
-    """For each attempt a bar on one axis of time, and how long the page had waited before it."""
+    """A bar for each attempt on one time axis, and how long the page had waited before it."""
     if not attempts:
         return []
     starts = [seconds_of(one.at) for one in attempts]

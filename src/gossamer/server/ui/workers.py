@@ -1,4 +1,4 @@
-"""Views of what works: workers with their heartbeats, which can be drained; routes, proxies and budgets."""
+"""Views of workers with their heartbeats, which can be drained; of routes, proxies and budgets."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ VIEWS = (
         query=RoutesFilters,
         scope=ADMIN,
         group="Operate",
-        live=False,  # a day of figures is dear, and they are counted by the minute
+        live=False,  # a day of figures is expensive to read, and they change once a minute
     ),
 )
 ACTIONS = (
