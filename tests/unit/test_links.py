@@ -53,6 +53,9 @@ def page_of(markup: str, *headers: tuple[str, str]) -> Page:
             "<select onchange='location.href=this.options[this.selectedIndex].value'><option value=/x>x</select>",
             [],
         ),
+        ("<select onchange='location.assign(this.value)'><option value=/x>x</select>", []),
+        ("<select onchange='if (this.value) window.open(this.value)'><option value=/x>x</select>", []),
+        ("""<a href=" JavaScript:location.href='/x'">x</a>""", []),
         ("""<div onclick="location.href = '/x'">x</div>""", []),
         ("""<button onclick='if (ready) window.location="/x"; return false'>x</button>""", []),
         ("""<li onclick="window.location.assign('/x')">x</li>""", []),
@@ -92,7 +95,12 @@ def test_what_a_browser_or_a_search_engine_would_follow(markup: str, headers: li
         ("<button formaction=/x>Go</button>", []),
         ("<svg><image href=/x /></svg>", []),
         ("<a ping='/x'>x</a>", []),
+        ("<iframe srcdoc='<img src=/x>'></iframe>", []),
+        ("<object><param name=URL value=/x></object>", []),
+        ("<object><param name=wmode value=y><embed src=/x></object>", []),
+        ("<isindex action=/x>", []),
         ("", [("Content-Location", "/x")]),
+        ("", [("Link", "</x>; rel=preload; as=style")]),
     ],
 )
 def test_what_a_page_loads_or_mentions_is_there_where_it_is_asked_for(
@@ -128,6 +136,7 @@ def test_what_a_page_loads_or_mentions_is_there_where_it_is_asked_for(
         """<div onclick="if (location.href == '/x') stop()">x</div>""",
         """<div onclick="show('/x')">x</div>""",
         """<div onclick="location = base + '/x'">x</div>""",
+        """<button onclick="if (confirm('Delete it?')) location.href = '/x'">x</button>""",
         "<svg><a><text>x</text></a></svg>",
     ],
 )
@@ -211,5 +220,7 @@ def test_hostile_headers_and_pages_cost_little() -> None:
 
     page.document_links()
     page.links(wide=True)
+    forms = "".join(f"<form id=f{number} action=/x><button>Go</button></form>" for number in range(20_000))
+    page_of(forms + "<p>x" * 100_000).document_links()
 
     assert time.thread_time() - began < 30  # of this thread alone: other programs do not count
