@@ -174,6 +174,19 @@ def test_links_marked_nofollow_can_be_left_out() -> None:
     assert page.links(wide=True, nofollow=False) == ["https://a.example/y"]
 
 
+def test_what_an_element_keeps_in_a_shadow_root_stands_where_a_reader_sees_it() -> None:
+    page = page_of(
+        "<x-page><template shadowrootmode=open><header><slot name=top>none</slot></header><main><slot></slot></main>"
+        "<x-menu><template shadowrootmode=closed><a href=/x>All</a></template></x-menu></template>"
+        "<h1 slot=top>Title</h1><p>Text <a href=/y>y</a></p></x-page>"
+    )
+
+    assert page.document_links() == ["https://a.example/y", X]
+    assert page.css("header > h1::text").get() == "Title"
+    assert page.css("main > p::text").get() == "Text "
+    assert "none" not in page.css("x-page").get()
+
+
 def test_plain_links_are_what_they_were() -> None:
     page = page_of("<a href=/x>x</a><iframe src=/y></iframe>", ("Link", "</z>; rel=next"))
 
@@ -222,5 +235,7 @@ def test_hostile_headers_and_pages_cost_little() -> None:
     page.links(wide=True)
     forms = "".join(f"<form id=f{number} action=/x><button>Go</button></form>" for number in range(20_000))
     page_of(forms + "<p>x" * 100_000).document_links()
+    page_of("<b>" + "<template shadowrootmode=open>x</template>" * 50_000).document_links()
+    page_of("<div><template shadowrootmode=open><slot></slot>" * 10_000).document_links()
 
     assert time.thread_time() - began < 30  # of this thread alone: other programs do not count
