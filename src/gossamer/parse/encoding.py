@@ -42,8 +42,8 @@ def parse_html(body: bytes, content_type: str = "") -> turbohtml.Document:
 
 
 def _show_shadow_roots(tree: turbohtml.Document) -> None:
-    """Put what an element keeps in a shadow root (<template shadowrootmode>) where a reader sees it: in the element, with
-    the element's own children in the slots that are theirs. Children that no slot takes stay behind it."""
+    """Put what an element keeps in a shadow root (<template shadowrootmode>) where a reader sees it: in the element,
+    with the element's own children in the slots that are theirs. Children that no slot takes stay behind it."""
     roots: dict[turbohtml.Node | None, turbohtml.Element] = {}
     for template in tree.select("template[shadowrootmode]"):
         roots.setdefault(template.parent, template)  # an element has one, the first
