@@ -147,8 +147,9 @@ async def test_dialogs_windows_and_prompts_hold_nobody_up(show: Show) -> None:
 async def test_a_window_that_no_click_has_asked_for_is_not_opened(show: Show) -> None:
     show.site.show("/window", "<p>another page")
     url = show.page(
-        "<p id=here>here</p><a id=a href=/window target=_blank>x</a><form id=f method=post target=_blank action=/window>"
-        "</form><script>open('/window'); a.click(); f.submit()</script>"
+        "<p id=here>here</p><a id=a href=/window target=_blank>x</a>"
+        "<form id=f method=post target=_blank action=/window></form>"
+        "<script>open('/window'); a.click(); f.submit()</script>"
     )
     response = await show.get(url, wait=0.3)
     assert b'id="here"' in response.body
