@@ -7,9 +7,12 @@ import time
 import pytest
 
 from gossamer.model.page import Headers, Snapshot
+from gossamer.model.site_part import SitePart
 from gossamer.model.task import Request
+from gossamer.parse.callbacks import MAX_YIELDS, run_callback
 from gossamer.parse.page import Page
-from gossamer.parse.site import SiteSpider
+from gossamer.parse.site import SitePartSpider, SiteSpider
+from gossamer.parse.spider import Spider
 from gossamer.parse.wide_links import addresses_of_set, refresh_target
 
 HERE = "https://a.example/dir/page"
@@ -202,6 +205,20 @@ def test_a_crawl_of_a_site_follows_them_and_stays_on_the_site() -> None:
     found = [one.url for one in SiteSpider([HERE]).parse(page) if isinstance(one, Request)]
 
     assert found == ["https://a.example/dir/page?page=2", X]
+
+
+@pytest.mark.parametrize(
+    "spider",
+    [SiteSpider([HERE]), SitePartSpider(SitePart(url=HERE, whole_host=True), Request(url=HERE))],
+    ids=["site", "part"],
+)
+async def test_a_page_of_more_links_than_one_page_may_give_is_followed_as_far(spider: Spider) -> None:
+    page = page_of("".join(f"<a href=/dir/page/{number}>x</a>" for number in range(MAX_YIELDS + 10)))
+
+    parsed = await run_callback(spider, "parse", page)
+
+    assert len(parsed.requests) == MAX_YIELDS - 1
+    assert len(parsed.items) == 1
 
 
 @pytest.mark.parametrize(
