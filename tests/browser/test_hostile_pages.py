@@ -12,6 +12,7 @@ import pytest
 
 from gossamer.errors import BadResponse, PageCrashed, TimedOut
 from gossamer.fetch.browser import page_actions
+from gossamer.fetch.browser.main_frame import MOST_MOVES
 from gossamer.fetch.browser.page_actions import MAX_REQUESTS
 from gossamer.fetch.browser.pool import Watch
 from gossamer.fetch.contract import Limits
@@ -117,11 +118,42 @@ async def test_a_browser_that_eats_memory_is_ended_and_so_is_the_page_that_did_i
         assert b"Grace" in (await show.get(show.url("/rendered"))).body
 
 
+@pytest.mark.parametrize(
+    "move",
+    [
+        "<script>location.reload()</script>",
+        "<script>location = '/page?' + Math.random()</script>",
+        "<meta http-equiv=refresh content=0>",
+        "<body onload=\"location.replace('/page')\">",
+        "<form id=f method=post action=/page></form><script>f.submit()</script>",
+    ],
+)
+async def test_a_page_that_moves_on_without_end_is_read_where_it_is(show: Show, move: str) -> None:
+    url = show.page(f"<p>here</p>{move}")
+    show.forget()
+    response = await show.get(url)
+    assert b"<p>here</p>" in response.body
+    assert response.unfinished == "it moved on again and again"
+    assert len(show.site.seen("/page")) == 1 + MOST_MOVES
+
+
 async def test_dialogs_windows_and_prompts_hold_nobody_up(show: Show) -> None:
     response = await show.get(show.url("/nuisance"))
     assert b'id="done"' in response.body
     (process,) = show.transport.pool.processes
     await until(lambda: not process.browser.contexts, "everything the page opened is closed")
+
+
+async def test_a_window_that_no_click_has_asked_for_is_not_opened(show: Show) -> None:
+    show.site.show("/window", "<p>another page")
+    url = show.page(
+        "<p id=here>here</p><a id=a href=/window target=_blank>x</a>"
+        "<form id=f method=post target=_blank action=/window></form>"
+        "<script>open('/window'); a.click(); f.submit()</script>"
+    )
+    response = await show.get(url, wait=0.3)
+    assert b'id="here"' in response.body
+    assert not show.site.seen("/window")
 
 
 async def test_a_download_that_a_script_starts_is_not_taken(show: Show) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gossamer.model.page import Snapshot
+from gossamer.parse.page import Page
 from tests.sites.hostile import Call, whole
 
 from .showing import LIMITS, OTHER, Show, driver_and_browser, renderers, until
@@ -34,6 +36,24 @@ async def test_what_scripts_make_is_in_the_body(show: Show) -> None:
     assert (response.url, response.address, response.cut) == (show.url("/rendered"), "127.0.0.1", False)
     assert response.wire_bytes > 100
     assert response.seconds > 0
+
+
+async def test_what_stands_in_shadow_roots_is_part_of_the_page(show: Show) -> None:
+    url = show.page(
+        "<html lang=en><body><x-shop>on <b>sale</b></x-shop><script>"
+        "const root = (host, html) => host.attachShadow({mode: 'open'}).innerHTML = html;"
+        "root(document.querySelector('x-shop'), '<a href=/wares>All wares</a> <x-part></x-part><p><slot></slot></p>');"
+        "root(document.querySelector('x-shop').shadowRoot.querySelector('x-part'), '<a href=/inner>More $& $1</a>');"
+        "</script>"
+    )
+    response = await show.get(url)
+    page = Page(
+        Snapshot(url=url, requested_url=url, status=200, headers=response.headers, body=response.body, fetched_at=0)
+    )
+    assert page.links() == [show.url("/wares"), show.url("/inner")]
+    assert page.css("x-shop a::text").getall() == ["All wares", "More $& $1"]
+    assert page.css("x-shop p b::text").get() == "sale"
+    assert page.css("html::attr(lang)").get() == "en"
 
 
 async def test_a_page_is_waited_for_until_a_selector_is_there(show: Show) -> None:

@@ -171,6 +171,9 @@ ORDINARY = {
     "a plain text": answer(page('<div id="root"></div><script></script>'), content_type="text/plain"),
     "a root with a few words": answer(page('<div id="app">Sold out.</div>' + script(src="/a.js"), "Kettle")),
     "a rendered root": answer(page(f'<div id="root"><h1>Kettle</h1>{WORDS}</div>' + script(src="/a.js"), "Kettle")),
+    "words in a shadow root": answer(page(
+        f'<x-page><template ShadowRootMode="open"><h1>Kettle</h1>{WORDS}</template></x-page>' + script(src="/a.js") * 4,
+        "Kettle")),
     "a root with its data beside it": answer(page(
         '<div id="root"></div><script type="application/ld+json">{"@context": "https://schema.org", "@type": "Product",'
         ' "name": "Kettle"}</script>', "Kettle")),

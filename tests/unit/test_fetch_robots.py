@@ -522,6 +522,24 @@ async def test_html_and_binary_allow_all(body: str | bytes) -> None:
         assert await stage.allowed("/anything")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-8"])
+async def test_a_file_is_read_in_the_encoding_that_its_first_bytes_name(encoding: str) -> None:
+    async with a_stage() as stage:
+        stage.site.answer_robots(200, "\ufeffUser-agent: *\r\nDisallow: /secret\r\n".encode(encoding))
+        assert not await stage.allowed("/secret")
+        assert await stage.allowed("/open")
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r"])
+async def test_a_line_that_the_limit_cuts_says_nothing(line_end: str) -> None:
+    async with a_stage() as stage:
+        head, last = f"User-agent: *{line_end}Disallow: /secret{line_end}", "Disallow: /"
+        comment = "#" * (MAX_TEXT - len(head) - len(last) - 1) + line_end
+        stage.site.answer_robots(200, f"{head}{comment}{last}private{line_end}")
+        assert not await stage.allowed("/secret")
+        assert await stage.allowed("/open")
+
+
 async def test_a_new_process_takes_the_rules_from_the_shelf() -> None:
     async with a_stage() as stage:
         origin = stage.site.url("")

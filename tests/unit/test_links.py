@@ -7,9 +7,12 @@ import time
 import pytest
 
 from gossamer.model.page import Headers, Snapshot
+from gossamer.model.site_part import SitePart
 from gossamer.model.task import Request
+from gossamer.parse.callbacks import MAX_YIELDS, run_callback
 from gossamer.parse.page import Page
-from gossamer.parse.site import SiteSpider
+from gossamer.parse.site import SitePartSpider, SiteSpider
+from gossamer.parse.spider import Spider
 from gossamer.parse.wide_links import addresses_of_set, refresh_target
 
 HERE = "https://a.example/dir/page"
@@ -53,6 +56,9 @@ def page_of(markup: str, *headers: tuple[str, str]) -> Page:
             "<select onchange='location.href=this.options[this.selectedIndex].value'><option value=/x>x</select>",
             [],
         ),
+        ("<select onchange='location.assign(this.value)'><option value=/x>x</select>", []),
+        ("<select onchange='if (this.value) window.open(this.value)'><option value=/x>x</select>", []),
+        ("""<a href=" JavaScript:location.href='/x'">x</a>""", []),
         ("""<div onclick="location.href = '/x'">x</div>""", []),
         ("""<button onclick='if (ready) window.location="/x"; return false'>x</button>""", []),
         ("""<li onclick="window.location.assign('/x')">x</li>""", []),
@@ -92,7 +98,12 @@ def test_what_a_browser_or_a_search_engine_would_follow(markup: str, headers: li
         ("<button formaction=/x>Go</button>", []),
         ("<svg><image href=/x /></svg>", []),
         ("<a ping='/x'>x</a>", []),
+        ("<iframe srcdoc='<img src=/x>'></iframe>", []),
+        ("<object><param name=URL value=/x></object>", []),
+        ("<object><param name=wmode value=y><embed src=/x></object>", []),
+        ("<isindex action=/x>", []),
         ("", [("Content-Location", "/x")]),
+        ("", [("Link", "</x>; rel=preload; as=style")]),
     ],
 )
 def test_what_a_page_loads_or_mentions_is_there_where_it_is_asked_for(
@@ -128,6 +139,7 @@ def test_what_a_page_loads_or_mentions_is_there_where_it_is_asked_for(
         """<div onclick="if (location.href == '/x') stop()">x</div>""",
         """<div onclick="show('/x')">x</div>""",
         """<div onclick="location = base + '/x'">x</div>""",
+        """<button onclick="if (confirm('Delete it?')) location.href = '/x'">x</button>""",
         "<svg><a><text>x</text></a></svg>",
     ],
 )
@@ -165,6 +177,19 @@ def test_links_marked_nofollow_can_be_left_out() -> None:
     assert page.links(wide=True, nofollow=False) == ["https://a.example/y"]
 
 
+def test_what_an_element_keeps_in_a_shadow_root_stands_where_a_reader_sees_it() -> None:
+    page = page_of(
+        "<x-page><template shadowrootmode=open><header><slot name=top>none</slot></header><main><slot></slot></main>"
+        "<x-menu><template shadowrootmode=closed><a href=/x>All</a></template></x-menu></template>"
+        "<h1 slot=top>Title</h1><p>Text <a href=/y>y</a></p></x-page>"
+    )
+
+    assert page.document_links() == ["https://a.example/y", X]
+    assert page.css("header > h1::text").get() == "Title"
+    assert page.css("main > p::text").get() == "Text "
+    assert "none" not in page.css("x-page").get()
+
+
 def test_plain_links_are_what_they_were() -> None:
     page = page_of("<a href=/x>x</a><iframe src=/y></iframe>", ("Link", "</z>; rel=next"))
 
@@ -180,6 +205,20 @@ def test_a_crawl_of_a_site_follows_them_and_stays_on_the_site() -> None:
     found = [one.url for one in SiteSpider([HERE]).parse(page) if isinstance(one, Request)]
 
     assert found == ["https://a.example/dir/page?page=2", X]
+
+
+@pytest.mark.parametrize(
+    "spider",
+    [SiteSpider([HERE]), SitePartSpider(SitePart(url=HERE, whole_host=True), Request(url=HERE))],
+    ids=["site", "part"],
+)
+async def test_a_page_of_more_links_than_one_page_may_give_is_followed_as_far(spider: Spider) -> None:
+    page = page_of("".join(f"<a href=/dir/page/{number}>x</a>" for number in range(MAX_YIELDS + 10)))
+
+    parsed = await run_callback(spider, "parse", page)
+
+    assert len(parsed.requests) == MAX_YIELDS - 1
+    assert len(parsed.items) == 1
 
 
 @pytest.mark.parametrize(
@@ -211,5 +250,9 @@ def test_hostile_headers_and_pages_cost_little() -> None:
 
     page.document_links()
     page.links(wide=True)
+    forms = "".join(f"<form id=f{number} action=/x><button>Go</button></form>" for number in range(20_000))
+    page_of(forms + "<p>x" * 100_000).document_links()
+    page_of("<b>" + "<template shadowrootmode=open>x</template>" * 50_000).document_links()
+    page_of("<div><template shadowrootmode=open><slot></slot>" * 10_000).document_links()
 
     assert time.thread_time() - began < 30  # of this thread alone: other programs do not count

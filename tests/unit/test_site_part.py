@@ -70,7 +70,7 @@ def test_a_pattern_that_takes_for_ever_ends_the_page_and_not_the_worker(monkeypa
 
     # and many that take a little
     monkeypatch.setattr(site, "MATCHING", -1.0)
-    quick = SitePartSpider(SitePart(url=DOCS), Request(url=DOCS))
+    quick = SitePartSpider(SitePart(url=DOCS, include=("a",)), Request(url=DOCS))
     with pytest.raises(ParseFailed, match="one page"):
         list(quick.parse(page_of("<a href='/docs/a'>x</a>")))
 

@@ -37,7 +37,7 @@ from .body import ACCEPT_ENCODING
 from .contract import Gate, Limits, Response
 from .open_route import OpenRoute
 from .retry_after import parse_retry_after
-from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots
+from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots, robots_text
 
 
 class BeforeSend(Protocol):
@@ -279,7 +279,7 @@ class Robots:
                 retry_after=parse_retry_after(response.headers.get("retry-after"), self._clock.now()),
             )
         now = self._clock.now()
-        text = response.body[:MAX_TEXT].decode("utf-8", "replace") if 200 <= status < 300 else ""
+        text = robots_text(response.body, cut=response.cut) if 200 <= status < 300 else ""
         return RobotsEntry(
             origin=origin, status=status, text=text, fetched_at=now, expires_at=now + FRESH.total_seconds()
         )

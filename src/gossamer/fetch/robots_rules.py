@@ -9,6 +9,7 @@ Of a group, `MAX_RULES` count: each takes some 400 bytes of memory, many times i
 
 from __future__ import annotations
 
+import codecs
 import re
 from datetime import timedelta
 
@@ -76,6 +77,17 @@ ALLOW_ALL = RobotsRules()
 
 def _robot(patterns: tuple[tuple[str, str], ...]) -> Protego:
     return Protego.parse("\n".join(["user-agent: *", *(f"{verb}: {pattern}" for verb, pattern in patterns)]))
+
+
+def robots_text(body: bytes, *, cut: bool) -> str:
+    """The file as text, at most MAX_TEXT bytes of it, in UTF-16 where its first bytes say so. `cut`: `body` is its
+    beginning. Of the line that a cut goes through nothing is left: of `Disallow: /private` it would leave
+    `Disallow: /`."""
+    encoding = "utf-16" if body[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8"
+    text = body[:MAX_TEXT].decode(encoding, "replace")
+    if cut or len(body) > MAX_TEXT:
+        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
+    return text
 
 
 def read_robots(text: str, token: str, max_crawl_delay: timedelta) -> RobotsRules:

@@ -21,6 +21,7 @@ from ..model.item import Item
 from ..model.site_part import PatternTooSlow, SitePart
 from ..model.task import Request
 from ..model.url import origin_of, site_of
+from .callbacks import MAX_YIELDS
 from .media import Media
 from .page import Page
 from .spider import Spider
@@ -28,6 +29,7 @@ from .spider import Spider
 HAND_ON = "hand_on"  # the kind of a page of which nothing is recorded
 PAGES = "gossamer:pages"  # the spider of jobs that `PageSpider` works on; no spider or recipe can have this name
 SITE_PART = "gossamer:site-part"  # the same, of `SitePartSpider`
+MOST_LINKS = MAX_YIELDS - 1  # of one page that are followed, beside its record
 MATCHING = 2.0  # seconds that patterns may take for the links of one page
 
 
@@ -86,7 +88,7 @@ class SiteSpider(Spider):
         links = page.document_links() if _is_html(page) else []
         yield web_page(page, len(links))
         here = f"{origin_of(page.url)}/"  # most links stay on the host; the rest are looked at closely
-        for link in links:
+        for link in links[:MOST_LINKS]:
             if link.startswith(here) or site_of(link) in self._sites:
                 yield Request(url=link, kind=page.kind)
 
@@ -112,7 +114,7 @@ class SitePartSpider(Spider):
             if self._part.has(page.requested_url):
                 # Under the address that was asked for: by that the raw page is found again.
                 yield msgspec.structs.replace(web_page(page, len(links)), url=page.requested_url)
-            for link in self._wanted(links) if self._follows else ():
+            for link in self._wanted(links[:MOST_LINKS]) if self._follows else ():
                 yield msgspec.structs.replace(self._request, url=link)
         except PatternTooSlow as error:
             raise ParseFailed(str(error)) from error
@@ -120,12 +122,13 @@ class SitePartSpider(Spider):
     def _wanted(self, links: list[str]) -> Iterator[str]:
         """Those that belong to the part, each once. Raises PatternTooSlow."""
         began, known = time.monotonic(), set[str]()
+        has_patterns = bool(self._part.include or self._part.exclude)
         for link in links:
             found = self._part.page(link)
             if found is not None and found not in known:
                 known.add(found)
                 yield found
-            if time.monotonic() - began > MATCHING:
+            if has_patterns and time.monotonic() - began > MATCHING:
                 raise PatternTooSlow("The patterns of the crawl take too long for one page. Make them simpler.")
 
     def from_source(self, request: Request) -> Request | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from urllib.parse import urlencode
 
 import turbohtml
@@ -39,18 +40,19 @@ _ATTRIBUTES = {  # what else holds an address, by tag; "*" is any tag
     ),
     "a": ("ping",), "applet": ("archive", "codebase"), "area": ("ping",), "audio": ("src",),
     "button": ("formaction",), "embed": ("src",), "form": ("action",),
-    "frame": ("longdesc",), "head": ("profile",), "html": ("manifest",),
+    "frame": ("longdesc",), "head": ("profile",), "html": ("manifest",), "isindex": ("action",),
     "image": ("href", "xlink:href"), "img": ("src", "lowsrc", "dynsrc"), "input": ("src", "formaction"),
     "link": ("href",), "object": ("data", "codebase"), "script": ("src", "href", "xlink:href"), "source": ("src",),
     "track": ("src",), "use": ("href", "xlink:href"), "video": ("src", "poster"),
 }  # fmt: skip
 _SETS = ("srcset", "imagesrcset", "data-srcset")
+_ADDRESS_PARAMS = frozenset(("movie", "src", "url", "data", "code"))  # names of <param>
 _IN_STYLE = re.compile(r"""url\(\s{0,9}(['"]?)([^'"()\s]{1,2000})\1\s{0,9}\)|@import\s{1,9}(['"])([^'"\s]{1,2000})\3""")
 _LONGEST_STYLE = 200_000  # characters of a <style>
 _OTHERS = ", ".join([
     *(f"{tag.strip('*')}[{name}]" for tag, names in _ATTRIBUTES.items() for name in names if ":" not in name),
     *(f"[{name}]" for name in _SETS),
-    "image", "script", "use", "style", '[style*="url("]',
+    "image", "param[value]", "script", "use", "style", '[style*="url("]',
 ])  # fmt: skip
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
 # A click that leads to another page, written out in the element: onclick="location.href = '/next'".
@@ -58,7 +60,10 @@ _CLICK = re.compile(
     r"""(?:\blocation(?:\.href)?\s{0,9}=(?!=)\s{0,9}|\blocation\.(?:assign|replace)\(\s{0,9}|\bwindow\.open\(\s{0,9})"""
     r"""(['"`])([^'"`<>\s$]{1,2000})\1"""
 )
-_CHOICE = re.compile(r"\blocation(?:\.href)?\s{0,9}=\s{0,9}(?:this\.|event\.target\.)?(?:value|options\[)")
+_CHOICE = re.compile(
+    r"\b(?:location(?:\.href)?\s{0,9}=|location\.(?:assign|replace)\(|window\.open\()\s{0,9}"
+    r"(?:this\.|event\.target\.)?(?:value|options\[)"
+)
 _LINK_VALUE = re.compile(r'<([^<>]*)>((?:[^,<>"]|"[^"]*")*)')
 _PARAMETER = re.compile(r';\s*([\w*-]+)\s*=\s*(?:"([^"]*)"|([^\s;,"]+))')
 _MOST_CONTROLS = 100  # of a form that is read, and options of a menu
@@ -69,28 +74,45 @@ _ENTRY = re.compile(r"[\s,]*+(?:(\S*[^\s,]),++(?!\S)|(\S++)(?:[^,(]++|\([^)]*+\)
 
 def documents(tree: Document, headers: Headers) -> Iterator[str]:
     """The hrefs that lead to other pages."""
-    yield from _from_headers(headers)
-    for element in tree.select(_DOCUMENTS)[:MOST_ELEMENTS]:
-        yield from _to_documents(tree, element, nofollow=True)
+    yield from _from_headers(headers, wide=False)
+    yield from _from_tree(tree, wide=False, nofollow=True)
 
 
 def everything(tree: Document, headers: Headers, *, nofollow: bool) -> Iterator[str]:
     """All hrefs of the page, and those of the files that it loads; `nofollow=False` leaves out those marked so."""
-    yield from _from_headers(headers)
+    yield from _from_headers(headers, wide=True)
     yield from headers.getall("content-location")
-    for element in tree.select(f"{_DOCUMENTS}, {_OTHERS}")[:MOST_ELEMENTS]:
-        yield from _to_documents(tree, element, nofollow=nofollow)
-        for name in (*_ATTRIBUTES["*"], *_ATTRIBUTES.get(element.tag, ())):
-            value = element.attr(name)
-            if value:
-                yield from value.split() if name == "ping" else (value,)
-        for name in _SETS:
-            yield from addresses_of_set(element.attr(name) or "")
-        style = element.text[:_LONGEST_STYLE] if element.tag == "style" else element.attr("style") or ""
-        yield from (found[2] or found[4] for found in _IN_STYLE.finditer(style[:_LONGEST_STYLE]))
+    yield from _from_tree(tree, wide=True, nofollow=nofollow)
 
 
-def _from_headers(headers: Headers) -> Iterator[str]:
+def _from_tree(tree: Document, *, wide: bool, nofollow: bool, framed: bool = False) -> Iterator[str]:
+    """`framed`: the tree is that of a frame that stands in a page. A frame in a frame is where it ends."""
+    fields = _OutsideFields(tree)
+    for element in tree.select(f"{_DOCUMENTS}, {_OTHERS}" if wide else _DOCUMENTS)[:MOST_ELEMENTS]:
+        if element.tag == "iframe" and (source := element.attr("srcdoc")):
+            if not framed:
+                inner = turbohtml.parse(source[:_LONGEST_FRAME])
+                yield from _from_tree(inner, wide=wide, nofollow=nofollow, framed=True)
+            continue
+        yield from _to_documents(fields, element, nofollow=nofollow)
+        if wide:
+            yield from _to_others(element)
+
+
+def _to_others(element: Element) -> Iterator[str]:
+    for name in (*_ATTRIBUTES["*"], *_ATTRIBUTES.get(element.tag, ())):
+        value = element.attr(name)
+        if value:
+            yield from value.split() if name == "ping" else (value,)
+    if element.tag == "param" and (element.attr("name") or "").lower() in _ADDRESS_PARAMS:
+        yield element.attr("value") or ""
+    for name in _SETS:
+        yield from addresses_of_set(element.attr(name) or "")
+    style = element.text[:_LONGEST_STYLE] if element.tag == "style" else element.attr("style") or ""
+    yield from (found[2] or found[4] for found in _IN_STYLE.finditer(style[:_LONGEST_STYLE]))
+
+
+def _from_headers(headers: Headers, *, wide: bool) -> Iterator[str]:
     for value in headers.getall("refresh"):
         yield from refresh_target(value)
     for value in headers.getall("link"):
@@ -98,11 +120,11 @@ def _from_headers(headers: Headers) -> Iterator[str]:
             told: dict[str, str] = {}
             for name, quoted, bare in _PARAMETER.findall(parameters):
                 told.setdefault(name.lower(), quoted or bare)  # of several the first counts
-            if _is_page(told.get("rel", ""), told.get("type", "")):
+            if wide or _is_page(told.get("rel", ""), told.get("type", "")):
                 yield href
 
 
-def _to_documents(tree: Document, element: Element, *, nofollow: bool) -> Iterator[str]:
+def _to_documents(fields: _OutsideFields, element: Element, *, nofollow: bool) -> Iterator[str]:
     tag, rel = element.tag, element.attr("rel") or ""
     if not nofollow and "nofollow" in rel.lower().split():
         return
@@ -110,18 +132,12 @@ def _to_documents(tree: Document, element: Element, *, nofollow: bool) -> Iterat
         yield from _clicked(clicked)
     if tag in ("a", "area"):
         href = element.attr("href") or element.attr("xlink:href") or ""  # the second in old drawings
-        if href[:11].lower() == "javascript:":
+        if href.lstrip()[:11].lower() == "javascript:":
             yield from _clicked(href)
         else:
             yield href
     elif tag in ("frame", "iframe"):
-        if source := element.attr("srcdoc"):
-            inner = turbohtml.parse(source[:_LONGEST_FRAME])
-            for one in inner.select(_DOCUMENTS)[:MOST_ELEMENTS]:
-                if one.tag != "iframe":  # a frame in a frame in a page is where it ends
-                    yield from _to_documents(inner, one, nofollow=nofollow)
-        else:
-            yield element.attr("src") or ""
+        yield element.attr("src") or ""
     elif tag in ("object", "embed"):
         yield element.attr("data" if tag == "object" else "src") or ""
     elif tag == "meta":
@@ -131,7 +147,7 @@ def _to_documents(tree: Document, element: Element, *, nofollow: bool) -> Iterat
         if _is_page(rel, element.attr("type") or ""):
             yield element.attr("href") or ""
     elif tag == "form":
-        yield from _form_target(tree, element)
+        yield from _form_target(fields, element)
     elif tag == "body":
         yield from _clicked(element.attr("onload") or "")
     elif tag == "select" and _CHOICE.search((element.attr("onchange") or "")[:_LONGEST_HEADER]):
@@ -139,8 +155,10 @@ def _to_documents(tree: Document, element: Element, *, nofollow: bool) -> Iterat
 
 
 def _clicked(script: str) -> Iterator[str]:
-    """The addresses that a script of an element leads to, where it writes them out."""
-    yield from (found[2] for found in _CLICK.finditer(script[:_LONGEST_HEADER]))
+    """The addresses that a script of an element leads to, where it writes them out and asks nothing first: a reader who
+    is asked whether to go on is about to delete or to order something."""
+    if "confirm(" not in script:
+        yield from (found[2] for found in _CLICK.finditer(script[:_LONGEST_HEADER]))
 
 
 def _is_page(rel: str, media_type: str) -> bool:
@@ -159,7 +177,7 @@ def refresh_target(content: str) -> Iterator[str]:
         yield target
 
 
-def _form_target(tree: Document, form: Element) -> Iterator[str]:
+def _form_target(fields: _OutsideFields, form: Element) -> Iterator[str]:
     """Where a form leads that asks nothing: it is sent by GET, its fields are hidden ones, and one button sends it."""
     controls = [one for one in form.select("button, input, select, textarea")[:_MOST_CONTROLS] if not _is_off(one)]
     kinds = {one: _kind(one) for one in controls}
@@ -168,7 +186,7 @@ def _form_target(tree: Document, form: Element) -> Iterator[str]:
         return
     if any(one.attr("name") or one.attr("formaction") for one in buttons[1:]):
         return  # which of them to press is a question
-    if form.attr("id") and _has_fields_elsewhere(tree, form.attr("id") or ""):
+    if form.attr("id") and form.attr("id") in fields.forms:
         return
     button = buttons[0] if buttons else form
     method = button.attr("formmethod") or form.attr("method") or "get"
@@ -189,10 +207,17 @@ def _is_off(control: Element) -> bool:
     return control.attr("disabled") is not None or control.closest("fieldset[disabled]") is not None
 
 
-def _has_fields_elsewhere(tree: Document, name: str) -> bool:
-    """True when a field outside of the form of that id belongs to it."""
-    outside = tree.select("input[form][name], select[form][name], textarea[form][name]")[:_MOST_CONTROLS]
-    return any(one.attr("form") == name and _kind(one) != "hidden" for one in outside)
+class _OutsideFields:
+    """Fields of forms that stand elsewhere in the page: `forms` are the ids of those forms. Looked for once, by the
+    first form that asks: a page may have thousands."""
+
+    def __init__(self, tree: Document) -> None:
+        self._tree = tree
+
+    @cached_property
+    def forms(self) -> frozenset[str]:
+        outside = self._tree.select("input[form][name], select[form][name], textarea[form][name]")[:MOST_ELEMENTS]
+        return frozenset(one.attr("form") or "" for one in outside if _kind(one) != "hidden")
 
 
 def addresses_of_set(srcset: str) -> Iterator[str]:

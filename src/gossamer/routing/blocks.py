@@ -53,7 +53,9 @@ for _sign in table.HEADERS:
         _name, _, _value = _pattern.decode().partition(": ")
         _SIGNS_BY_HEADER.setdefault(_name, []).append((_sign, re.compile(_value.encode())))
 
-_UNREAD = re.compile(rb"<(?:!--|(script|style|noscript|template|svg|title|textarea|select|iframe)\b)")
+_UNREAD = re.compile(
+    rb"<(?:!--|(script|style|noscript|template(?![^<>]{0,200}\bshadowrootmode)|svg|title|textarea|select|iframe)\b)"
+)
 _TAG = re.compile(rb"(<[^<>]*>?)")
 _FIELD = re.compile(
     rb"""<textarea\b|<input\b(?![^<>]{0,500}\btype\s{0,20}=\s{0,20}["']?(?:hidden|submit|button|image|checkbox))"""

@@ -20,7 +20,7 @@ from ...model.url import origin_of
 from ..contract import Response, TransportRequest
 from .browser_cookies import browser_cookie, cookie_changes
 from .guard import GuardProxy, Pass
-from .main_frame import KINDS, FrameAnswer, MainFrame, Pairs, with_port
+from .main_frame import KINDS, MOST_MOVES, FrameAnswer, MainFrame, Pairs, with_port
 from .page_actions import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_page, stop_page, take_picture, translated
 
 if TYPE_CHECKING:
@@ -135,6 +135,8 @@ class BrowserPage:
             block=self._block,
             max_body=self._request.limits.max_body,
             max_header=self._request.limits.max_header,
+            max_moves=MOST_MOVES * (1 + sum(action.most for action in self._render.actions)),
+            on_restless=lambda: self._later(self._stop(session)),
         )
         await self._documents.open()
         return page, session
@@ -272,8 +274,7 @@ class BrowserPage:
                 self._unfinished = ready.result()
             elif self._stopped.is_set() and (self._render.wait_for or self._render.actions):
                 raise PageCrashed(
-                    f"{self._request.url[:200]}: the page made more than {MAX_REQUESTS} requests before it was ready, "
-                    "and was stopped."
+                    f"{self._request.url[:200]}: the page was stopped before it was ready: {self._too_much()}."
                 )
             if self._broken.is_set() and not self._pass.spent:  # else it was us who broke it off
                 raise translated(self._how_broken, self._request.url, self._pass)
@@ -298,11 +299,20 @@ class BrowserPage:
         kept = tuple(pair for pair in headers if pair[0].lower() not in _OF_THE_WIRE)
         return self._response(msgspec.structs.replace(answer, headers=kept), b"")
 
+    def _too_much(self) -> str:
+        """What the page was stopped for."""
+        assert self._documents is not None
+        assert self._traffic is not None
+        if self._documents.restless:
+            return "it moved on again and again"
+        asked = self._traffic.too_many or self._pass.requests > MAX_REQUESTS
+        return f"more than {MAX_REQUESTS} requests" if asked else ""
+
     def _response(self, answer: FrameAnswer, picture: bytes) -> Response:
         assert self._traffic is not None
         notes, unfinished = list(self._notes), self._unfinished
-        if self._traffic.too_many or self._pass.requests > MAX_REQUESTS:
-            unfinished = f"more than {MAX_REQUESTS} requests"
+        if too_much := self._too_much():
+            unfinished = too_much
         elif self._pass.spent:
             unfinished = f"more than {self._pass.max_bytes} bytes"
         notes.append(unfinished)

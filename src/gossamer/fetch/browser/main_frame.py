@@ -7,14 +7,15 @@ How it fails: `caught` holds the answer or the error that ends the visit; the br
 An answer counts as the page's own when the browser has committed its document, not when it arrived: a page may begin
 to load a document of another site, stop it, and show what it likes.
 
-Redirects of later documents (a form that an action sent, a script that moved on) are followed, as the page meant.
+Redirects of later documents (a form that an action sent, a script that moved on) are followed, as the page meant. A
+page that moves on without end is stopped where it is after MOST_MOVES documents.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,6 +41,7 @@ _SHOWN = ("text/", "image/", "audio/", "video/")
 _SHOWN_TYPES = ("application/json", "application/xml", "application/pdf", "application/javascript")
 _NO_BODY = frozenset({204, 205, 304})
 _MOVED = frozenset({301, 302, 303, 307, 308})
+MOST_MOVES = 10  # documents that a page may go to by itself: as many as redirects without a browser
 _MAX_HEADERS = 128
 _MAX_QUESTIONS = 2000  # for a password
 _MAX_DOCUMENTS = 32  # of the main frame that are remembered, and whose raw headers are waited for
@@ -72,6 +74,8 @@ class MainFrame:
         block: tuple[str, ...],
         max_body: int,
         max_header: int,
+        max_moves: int,
+        on_restless: Callable[[], None],
     ) -> None:
         self._session = session
         self._pass = gate_pass
@@ -81,6 +85,9 @@ class MainFrame:
         self._block = block
         self._max_body = max_body
         self._max_header = max_header
+        self._moves_left = max_moves
+        self._on_restless = on_restless
+        self.restless = False  # it has used them up
         self._main = ""
         self._first: str | None = None  # the request of the first document, while it is under way
         self._arrived = False  # the first document is there
@@ -221,6 +228,14 @@ class MainFrame:
     async def _asking(self, request: str, event: Event) -> None:
         order: dict[str, Any] = {"requestId": request}
         if event["frameId"] == self._main:
+            if self._first is not None:
+                self._moves_left -= 1
+            if self._moves_left < 0:
+                await self._stop(request)
+                if not self.restless:
+                    self.restless = True
+                    self._on_restless()
+                return
             self._raw[event.get("networkId", "")] = asyncio.get_running_loop().create_future()
             if len(self._raw) > _MAX_DOCUMENTS:
                 shown = self.latest.request if self.latest is not None else None

@@ -44,10 +44,15 @@ SCREEN: ViewportSize = {"width": 1280, "height": 900}
 _TALLEST = 10_000  # pixels of a screenshot
 _READ_TRIES = 5
 # In a world of its own, where the page's scripts have changed nothing. Address and text in one go: the page could move
-# on between two questions.
+# on between two questions. Shadow roots are written as <template shadowrootmode>; those that are closed nobody can see.
 _READ_PAGE = """(limit => {
+  const html = document.documentElement, places = [document];
+  for (const place of places)
+    for (const one of place.querySelectorAll("*")) if (one.shadowRoot) places.push(one.shadowRoot);
   let text = document.doctype ? new XMLSerializer().serializeToString(document.doctype) : "";
-  if (document.documentElement) text += document.documentElement.outerHTML;
+  if (places.length > 1 && html.localName === "html")
+    text += html.cloneNode().outerHTML.slice(0, -7) + html.getHTML({shadowRoots: places.slice(1)}) + "</html>";
+  else if (html) text += html.outerHTML;
   return [document.URL, text.length > limit ? text.slice(0, limit + 1) : text];
 })"""
 

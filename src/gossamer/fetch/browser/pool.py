@@ -127,6 +127,9 @@ class BrowserProcess:
             headless=True,
             chromium_sandbox=chromium.wants_sandbox(),
             args=[*chromium.flags(heap_megabytes=heap), *self._flags],
+            # As for anybody: a window that no click has asked for is not opened. Its page would be asked for past
+            # robots.txt and the bounds of this one.
+            ignore_default_args=["--disable-popup-blocking"],
             env=dict(chromium.environment(self.folder)),
             proxy={"server": proxy, "bypass": "<-loopback>"},  # loopback is reached through the proxy as well
             handle_sigint=False,
