@@ -19,12 +19,13 @@ from ...model.session import Cookie
 from ...model.url import origin_of
 from ..contract import Response, TransportRequest
 from .browser_cookies import browser_cookie, cookie_changes
+from .browser_errors import translated
 from .guard import GuardProxy, Pass
 from .main_frame import KINDS, FrameAnswer, MainFrame, Pairs, with_port
-from .page_actions import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_page, stop_page, take_picture, translated
+from .page_actions import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_page, stop_page, take_picture
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, BrowserContext, CDPSession, Page, Request
+    from playwright.async_api import Browser, BrowserContext, CDPSession, Download, Page, Request
 
 # The browser's own: they must fit to each other and to what scripts see.
 _BROWSERS_OWN = frozenset({
@@ -119,9 +120,7 @@ class BrowserPage:
         page.on("crash", lambda _: self._crashed.set())
         page.on("requestfailed", self._failed)
         page.on("dialog", lambda dialog: self._later(dialog.dismiss()))
-        page.on("download", lambda download: self._later(download.cancel()))
         session = await context.new_cdp_session(page)
-        self._traffic = Traffic(self._pass, page, lambda: self._too_many(page, session))
         self._documents = MainFrame(
             session,
             self._pass,
@@ -136,6 +135,8 @@ class BrowserPage:
             max_body=self._request.limits.max_body,
             max_header=self._request.limits.max_header,
         )
+        page.on("download", self._refuse_download)
+        self._traffic = Traffic(self._pass, page, self._documents, lambda: self._too_many(page, session))
         await self._documents.open()
         return page, session
 
@@ -151,11 +152,17 @@ class BrowserPage:
 
     def _failed(self, request: Request) -> None:
         """Half a document is shown like a whole one; we must know the difference."""
-        latest = self._documents.latest if self._documents is not None else None
+        assert self._documents is not None
+        latest = self._documents.latest
         if latest is None or request.url != latest.url or not request.is_navigation_request():
             return
         said = request.failure or ""
-        if request.frame.parent_frame is None and "ERR_ABORTED" not in said:
+        if request.frame.parent_frame is not None or "ERR_ABORTED" in said:
+            return
+        if "ERR_HTTP_RESPONSE_CODE_FAILURE" in said:
+            # An error status without a body, for which the browser has a page of its own.
+            self._documents.catch(latest)
+        else:
             self._how_broken = said
             self._broken.set()
 
@@ -169,6 +176,11 @@ class BrowserPage:
             await stop_page(session)
         finally:
             self._stopped.set()
+
+    def _refuse_download(self, download: Download) -> None:
+        assert self._documents is not None
+        self._documents.refused_download = download.url
+        self._later(download.cancel())
 
     def _dismiss(self, other: Page) -> None:
         """Windows that the page opens are closed."""
@@ -299,6 +311,7 @@ class BrowserPage:
         return self._response(msgspec.structs.replace(answer, headers=kept), b"")
 
     def _response(self, answer: FrameAnswer, picture: bytes) -> Response:
+        assert self._documents is not None
         assert self._traffic is not None
         notes, unfinished = list(self._notes), self._unfinished
         if self._traffic.too_many or self._pass.requests > MAX_REQUESTS:
@@ -310,6 +323,8 @@ class BrowserPage:
             notes.append(f"asked too much of {', '.join(self._pass.overdone[:5])}")
         if self._pass.refused:
             notes.append(f"refused: {', '.join(self._pass.refused[:5])}")
+        if self._documents.refused_download:
+            notes.append(f"refused the download of {self._documents.refused_download[:200]}")
         return Response(
             url=answer.url,
             status=answer.status,

@@ -1,7 +1,8 @@
 """The documents of a page's main frame: each request and each answer passes through here before the page sees it.
 
 What it does: gives the guard proxy its password, adds headers to the first request, stops what is not wanted, and
-catches answers that are no pages: a redirect is not followed, a file is read up to its limit, a download is refused.
+catches answers that are no pages: a redirect is not followed, a file is read up to its limit. A page that has arrived
+and moves on to a download stays as it is, as in any browser, and the download is refused.
 How it fails: `caught` holds the answer or the error that ends the visit; the browser only hears "aborted".
 
 An answer counts as the page's own when the browser has committed its document, not when it arrived: a page may begin
@@ -14,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...errors import BadResponse, ConnectFailed, FetchRefused
+from ...errors import BadResponse, ConnectFailed, ConnectionDropped, RedirectLoop
 from ...model.url import authority_of, origin_of
 from .guard import MARK, Pass
 
@@ -35,6 +37,7 @@ KINDS = {
     "fetch": "Fetch", "eventsource": "EventSource", "manifest": "Manifest", "texttrack": "TextTrack", "ping": "Ping",
     "prefetch": "Prefetch", "other": "Other",
 }  # fmt: skip
+_OF_SCRIPTS = ("XHR", "Fetch")  # the browser does not tell them apart
 _PAGES = ("text/html", "application/xhtml+xml", "")  # without a type, the browser looks into it
 _SHOWN = ("text/", "image/", "audio/", "video/")
 _SHOWN_TYPES = ("application/json", "application/xml", "application/pdf", "application/javascript")
@@ -43,6 +46,7 @@ _MOVED = frozenset({301, 302, 303, 307, 308})
 _MAX_HEADERS = 128
 _MAX_QUESTIONS = 2000  # for a password
 _MAX_DOCUMENTS = 32  # of the main frame that are remembered, and whose raw headers are waited for
+_MOST_MOVES = 20  # from one document to the next, before the page comes to rest
 _STREAM_PIECE = 256 * 1024
 _COOKIE_PATIENCE = 1.0  # seconds; raw headers come by another way, and may be late
 
@@ -79,9 +83,11 @@ class MainFrame:
         self._method = method
         self._body = body
         self._block = block
+        self._blocks_scripts = not {"xhr", "fetch"}.isdisjoint(block)
         self._max_body = max_body
         self._max_header = max_header
         self._main = ""
+        self._url = ""  # of the first document
         self._first: str | None = None  # the request of the first document, while it is under way
         self._arrived = False  # the first document is there
         self._closed = False
@@ -92,6 +98,10 @@ class MainFrame:
         self._committed: list[FrameAnswer] = []  # pages that were shown, the present one last
         self.caught: asyncio.Future[FrameAnswer] = asyncio.get_running_loop().create_future()
         self.latest: FrameAnswer | None = None  # that has arrived; whether it is shown is another question
+        self.refused_download = ""  # its address
+        self.is_at_rest = False  # then it may move on as often as it likes, within the bound on its requests
+        self._moves = -1  # the first document is none
+        self._still_since: float | None = None  # the browser loads nothing into the frame
 
     async def open(self) -> None:
         send = self._session.send
@@ -100,13 +110,15 @@ class MainFrame:
         self._session.on("Fetch.authRequired", lambda event: self.begin(self._asked(event)))
         self._session.on("Network.responseReceivedExtraInfo", self._raw_headers)
         self._session.on("Page.frameNavigated", self._navigated)
+        self._session.on("Page.frameStartedLoading", lambda event: self._loads(event, None))
+        self._session.on("Page.frameStoppedLoading", lambda event: self._loads(event, time.monotonic()))
         await send("Page.enable")
         await send("Network.enable")
         patterns: list[dict[str, str]] = [
             {"resourceType": "Document", "requestStage": "Request"},
             {"resourceType": "Document", "requestStage": "Response"},
             {"urlPattern": "*/favicon.ico", "requestStage": "Request"},
-            *({"resourceType": KINDS[kind], "requestStage": "Request"} for kind in self._block),
+            *({"resourceType": KINDS[kind], "requestStage": "Request"} for kind in {*self._block, "xhr"}),
         ]
         await send("Fetch.enable", {"handleAuthRequests": True, "patterns": patterns})
 
@@ -162,6 +174,15 @@ class MainFrame:
         self._committed.append(self._arriving.get(frame["loaderId"], unseen))
         del self._committed[:-_MAX_DOCUMENTS]
 
+    def _loads(self, event: Event, still_since: float | None) -> None:
+        if event["frameId"] == self._main:
+            self._still_since = still_since
+
+    @property
+    def still_for(self) -> float:
+        """Seconds for which the browser has loaded no document into the frame."""
+        return 0.0 if self._still_since is None else time.monotonic() - self._still_since
+
     async def idle(self) -> None:
         """Wait until every event that has come is dealt with."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -211,7 +232,11 @@ class MainFrame:
 
     async def _paused(self, event: Event) -> None:
         request = event["requestId"]
-        if event["resourceType"] != "Document":
+        kind = event["resourceType"]
+        if kind in _OF_SCRIPTS and not self._blocks_scripts:
+            # Only so that it passes `_asked`: where a site wants a password, the browser would wait for one for ever.
+            await self._session.send("Fetch.continueRequest", {"requestId": request})
+        elif kind != "Document":
             await self._stop(request, "BlockedByClient")
         elif "responseStatusCode" in event or "responseErrorReason" in event:
             await self._answered(request, event)
@@ -221,12 +246,20 @@ class MainFrame:
     async def _asking(self, request: str, event: Event) -> None:
         order: dict[str, Any] = {"requestId": request}
         if event["frameId"] == self._main:
+            self._moves += 1
+            if self._moves > _MOST_MOVES and not self.is_at_rest:
+                to = event["request"]["url"][:200]
+                raise RedirectLoop(
+                    f"{self._url[:200]}: the page moved on by itself {_MOST_MOVES} times, last to {to}. Look at it in "
+                    "a browser of your own: it may wait for a cookie or a login."
+                )
             self._raw[event.get("networkId", "")] = asyncio.get_running_loop().create_future()
             if len(self._raw) > _MAX_DOCUMENTS:
                 shown = self.latest.request if self.latest is not None else None
                 del self._raw[next(name for name in self._raw if name != shown)]
             if self._first is None:
                 self._first = request
+                self._url = event["request"]["url"]
                 if self._method != "GET":
                     order["method"] = self._method
                 if self._body is not None:
@@ -262,26 +295,27 @@ class MainFrame:
             raise
         if answer.status in _MOVED and "location" in named:
             if not self._arrived:
-                await self._catch(request, answer, b"")
+                self.catch(answer)
+                await self._stop(request)
                 return
         elif answer.status in _NO_BODY:
-            await (self._stop(request) if self._arrived else self._catch(request, answer, b""))
+            if not self._arrived:
+                self.catch(answer)
+            await self._stop(request)
             return
         else:
             kind = named.get("content-type", "").partition(";")[0].strip().lower()
             attached = named.get("content-disposition", "").strip().lower().startswith("attachment")
-            if attached or not _is_shown(kind):
+            if self._arrived and (attached or not _is_shown(kind)):
+                self.refused_download = answer.url
                 await self._stop(request)
-                if self._arrived:
-                    return  # the page stays as it is
-                raise FetchRefused(
-                    f"{answer.url[:200]} is a download ({kind or 'of no type'}), and the browser takes none. "
-                    "Fetch it by a route without a browser.",
-                    status=answer.status,
-                )
-            if kind not in _PAGES:
+                return
+            if attached or kind not in _PAGES:
                 body, cut = await self._read(request)
-                await self._catch(request, msgspec.structs.replace(answer, cut=cut), body)
+                if not cut and "content-encoding" not in named and len(body) < _number(named.get("content-length")):
+                    raise ConnectionDropped(f"{answer.url[:200]}: the connection broke before the file was complete.")
+                self.catch(msgspec.structs.replace(answer, cut=cut), body)
+                await self._stop(request)
                 return
             self._arrived = True
             self.latest = self._arriving[answer.request] = answer
@@ -289,10 +323,10 @@ class MainFrame:
                 del self._arriving[next(iter(self._arriving))]
         await self._session.send("Fetch.continueRequest", {"requestId": request})
 
-    async def _catch(self, request: str, answer: FrameAnswer, body: bytes) -> None:
+    def catch(self, answer: FrameAnswer, body: bytes = b"") -> None:
+        """This answer is what the visit ends with."""
         if not self.caught.done():
             self.caught.set_result(msgspec.structs.replace(answer, body=body))
-        await self._stop(request)
 
     async def _stop(self, request: str, reason: str = "Aborted") -> None:
         await self._session.send("Fetch.failRequest", {"requestId": request, "errorReason": reason})
@@ -320,6 +354,10 @@ def with_port(url: str) -> str:
     if authority.rpartition(":")[2].isdigit() and not authority.endswith("]"):
         return authority
     return f"{authority}:{443 if url.startswith('https:') else 80}"
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0
 
 
 def _is_shown(kind: str) -> bool:

@@ -1,41 +1,32 @@
 """What is done on a page before it is read: waiting until it is ready, the spider's actions, and the reading itself.
 
-How it fails: Playwright's Error, which `translated` turns into ours. Everything that takes too long is ended from
+How it fails: Playwright's Error, which browser_errors.py turns into ours. Everything that takes too long is ended from
 outside.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ...errors import (
-    BadResponse,
-    ConnectFailed,
-    ConnectionDropped,
-    DnsFailed,
-    FetchFailed,
-    FetchRefused,
-    GossamerError,
-    TimedOut,
-    TlsFailed,
-)
+from ...errors import TimedOut
 from ...model.route import Action, Render
 from .guard import Pass
-from .main_frame import with_port
+from .main_frame import MainFrame
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession, FloatRect, Page, Request, ViewportSize
 
+Moment = Literal["domcontentloaded", "load"]
 MAX_REQUESTS = 500  # of one page; after that the gate is closed to it
 _LONGEST_SETTLING = 10.0  # seconds that a page may take to become quiet when nobody asked for that
 _SCROLL_SETTLING = 2.0
 _NEVER_DONE = frozenset({"websocket", "eventsource", "ping", "media"})  # these may stay open for hours
 _LOOK = 0.05
+_STOPPED = 1.0  # seconds after which a document that the browser no longer loads will not come to its end
 _STILL = 1.0  # seconds without anything new that end a scrolling, where nobody says
 _CLICKED = 2_000  # milliseconds in which an element that is there can be clicked
 _LONGEST_URL = 2_000  # characters
@@ -87,14 +78,16 @@ _COLLECT = """async ([selector, most]) => {
 
 
 class Traffic:
-    """How many requests a page has under way, and how many it made. Beyond MAX_REQUESTS it gets no more.
+    """How many requests a page has under way, how many it made, and whether its document is there. Beyond MAX_REQUESTS
+    it gets no more.
 
     `on_too_many` is called once then: the page must be stopped, and nobody listens to its requests any more.
     """
 
-    def __init__(self, gate_pass: Pass, page: Page, on_too_many: Callable[[], None]) -> None:
+    def __init__(self, gate_pass: Pass, page: Page, documents: MainFrame, on_too_many: Callable[[], None]) -> None:
         self._pass = gate_pass
         self._page = page
+        self._documents = documents
         self._on_too_many = on_too_many
         self._under_way: set[int] = set()
         self._kept: dict[int, Request] = {}  # holding a request keeps its id its own
@@ -144,6 +137,33 @@ class Traffic:
         while not any(part in url for url in self.done[since:]):  # noqa: ASYNC110  # time is asked for
             await asyncio.sleep(_LOOK)
 
+    async def loaded(self, moment: Moment = "load") -> bool:
+        """Wait for that moment of the document. False when it never comes: a script has stopped the document, by
+        `window.stop()`, or by moving on to something that is not shown."""
+        came = asyncio.ensure_future(self._page.wait_for_load_state(moment, timeout=0))
+        try:
+            while not came.done():
+                if self._documents.still_for > _STOPPED:
+                    self._forget_documents()
+                    return False
+                await asyncio.wait((came,), timeout=_LOOK)
+            await came
+        finally:
+            came.cancel()
+            await asyncio.gather(came, return_exceptions=True)
+        return True
+
+    def came_to_rest(self) -> None:
+        """From now on it is waited for, or acted on, and may go from one document to the next as often as it likes."""
+        self._documents.is_at_rest = True
+
+    def _forget_documents(self) -> None:
+        """Nobody tells the end of one that was stopped."""
+        for key, request in tuple(self._kept.items()):
+            if request.is_navigation_request():
+                self._under_way.discard(key)
+                del self._kept[key]
+
     async def quiet(self, settle: float) -> None:
         """Wait until nothing was under way for `settle` seconds."""
         while self._under_way or time.monotonic() - self._last_change < settle:  # noqa: ASYNC110  # time is asked for
@@ -169,21 +189,17 @@ async def stop_page(session: CDPSession) -> None:
 async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float) -> str:
     """Wait as wished, act as wished. Returns why the page may not be done."""
     notes = []
-    if render.wait_until:
-        if render.wait_until == "networkidle":
-            await page.wait_for_load_state("load", timeout=0)
-            await traffic.quiet(settle)
-        elif render.wait_until == "load":
-            await page.wait_for_load_state("load", timeout=0)
-        else:
-            await page.wait_for_load_state("domcontentloaded", timeout=0)
-    else:
-        await page.wait_for_load_state("domcontentloaded", timeout=0)
-        if not render.wait_for and not await _settled(page, traffic, settle, _LONGEST_SETTLING):
-            notes.append(f"not quiet after {_LONGEST_SETTLING:g} s")
+    moment: Moment = "load" if render.wait_until in ("load", "networkidle") else "domcontentloaded"
+    if not await traffic.loaded(moment):
+        notes.append("a script has stopped it before its end")
+    if render.wait_until == "networkidle":
+        await traffic.quiet(settle)
+    elif not (render.wait_until or render.wait_for or await _settled(traffic, settle, _LONGEST_SETTLING)):
+        notes.append(f"not quiet after {_LONGEST_SETTLING:g} s")
     if render.wait_for:
         traffic.waits_for = f"wait_for {render.wait_for}"
         await page.wait_for_selector(_css(render.wait_for), state="attached", timeout=0)
+    traffic.came_to_rest()
     if render.wait > 0:
         await asyncio.sleep(render.wait)
     since = 0
@@ -193,14 +209,14 @@ async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float
         notes.append(await _act(page, traffic, action, settle, since))
         since = before
     if render.actions:
-        await _settled(page, traffic, settle, _LONGEST_SETTLING)
+        await _settled(traffic, settle, _LONGEST_SETTLING)
     return "; ".join(filter(None, notes))
 
 
-async def _settled(page: Page, traffic: Traffic, settle: float, longest: float) -> bool:
+async def _settled(traffic: Traffic, settle: float, longest: float) -> bool:
     try:
         async with asyncio.timeout(longest):
-            await page.wait_for_load_state("load", timeout=0)
+            await traffic.loaded()
             await traffic.quiet(settle)
     except TimeoutError:
         return False
@@ -227,7 +243,7 @@ async def _act(page: Page, traffic: Traffic, action: Action, settle: float, sinc
             await page.locator(_css(action.selector)).first.fill(action.text, timeout=0)
         elif action.do == "select":
             await page.locator(_css(action.selector)).first.select_option(action.text, timeout=0)
-            await _settled(page, traffic, settle, _SCROLL_SETTLING)
+            await _settled(traffic, settle, _SCROLL_SETTLING)
         elif action.do == "type":
             await page.locator(_css(action.selector)).first.press_sequentially(action.text, timeout=0)
         elif action.do == "press":
@@ -240,7 +256,7 @@ async def _act(page: Page, traffic: Traffic, action: Action, settle: float, sinc
                 await page.locator(_css(action.selector)).first.scroll_into_view_if_needed(timeout=0)
             else:
                 await page.mouse.wheel(0, SCREEN["height"])
-            await _settled(page, traffic, settle, _SCROLL_SETTLING)
+            await _settled(traffic, settle, _SCROLL_SETTLING)
         elif action.text:
             await _request_ended(page, traffic, action, since)
         elif action.selector:
@@ -295,7 +311,7 @@ async def _click_if_there(page: Page, traffic: Traffic, action: Action, settle: 
         return False
     with suppress(NotInTime):  # it went while it was aimed at, or something lies over it: the next look tells
         await element.click(timeout=_CLICKED)
-    await _settled(page, traffic, settle, _SCROLL_SETTLING)
+    await _settled(traffic, settle, _SCROLL_SETTLING)
     return True
 
 
@@ -311,7 +327,7 @@ async def _scroll_on(page: Page, traffic: Traffic, action: Action, settle: float
 
     if not await _comes(traffic, action, settle, has_grown):
         return False
-    await _settled(page, traffic, settle, _SCROLL_SETTLING)
+    await _settled(traffic, settle, _SCROLL_SETTLING)
     return True
 
 
@@ -370,57 +386,3 @@ async def take_picture(page: Page) -> bytes:
     # What is outside of the page is cut off by the browser.
     whole: FloatRect = {"x": 0, "y": 0, "width": SCREEN["width"], "height": _TALLEST}
     return await page.screenshot(full_page=True, timeout=0, clip=whole)
-
-
-# What Playwright says where no page and no patience would help: a checkbox cannot be filled.
-_NOT_TO_BE_DONE = re.compile(r"Locator\.(fill|select_option|press|type|press_sequentially): Error: ([^\n]{1,160})")
-_NET_ERROR = re.compile(r"net::(ERR_[A-Z0-9_]+)")
-_WORDS: tuple[tuple[str, type[FetchFailed] | type[FetchRefused], str], ...] = (
-    ("ERR_CERT_", TlsFailed, "no safe connection"),
-    ("ERR_SSL_", TlsFailed, "no safe connection"),
-    ("ERR_BAD_SSL_", TlsFailed, "no safe connection"),
-    ("ERR_NAME_", DnsFailed, "the name does not resolve"),
-    ("ERR_TIMED_OUT", TimedOut, "no answer in time"),
-    ("ERR_CONNECTION_TIMED_OUT", TimedOut, "no answer in time"),
-    ("ERR_CONNECTION_REFUSED", ConnectFailed, "no connection"),
-    ("ERR_CONNECTION_FAILED", ConnectFailed, "no connection"),
-    ("ERR_ADDRESS_", ConnectFailed, "no connection"),
-    ("ERR_TUNNEL_", ConnectFailed, "no connection"),
-    ("ERR_PROXY_", ConnectFailed, "no connection"),
-    ("ERR_INVALID_HTTP", BadResponse, "what came back is not HTTP"),
-    ("ERR_RESPONSE_HEADERS", BadResponse, "the response headers are not valid"),
-    ("ERR_INVALID_RESPONSE", BadResponse, "what came back is not HTTP"),
-    ("ERR_INVALID_CHUNKED", BadResponse, "the body is not valid HTTP"),
-    ("ERR_INVALID_REDIRECT", BadResponse, "the redirect leads nowhere"),
-    ("ERR_CONTENT_DECODING", BadResponse, "the body cannot be unpacked"),
-    ("ERR_HTTP2_", ConnectionDropped, "the connection broke"),
-    ("ERR_UNSAFE_PORT", FetchRefused, "no browser opens that port"),
-    ("ERR_UNKNOWN_URL_SCHEME", FetchRefused, "no browser opens that"),
-    ("ERR_DISALLOWED_URL_SCHEME", FetchRefused, "no browser opens that"),
-    ("ERR_INVALID_URL", FetchRefused, "no browser opens that"),
-    ("ERR_BLOCKED_BY_RESPONSE", FetchRefused, "the site forbids to show it"),
-    ("ERR_", ConnectionDropped, "the connection broke"),
-)
-
-
-def translated(said: str, url: str, gate_pass: Pass) -> GossamerError:
-    """Our error for a navigation to `url` that failed. What the guard proxy knows goes before what the browser says."""
-    known = gate_pass.trouble(with_port(url))
-    if known is not None:
-        return known
-    where = url[:200]
-    if "Download is starting" in said:
-        return FetchRefused(
-            f"{where} is a download, and the browser takes none. Fetch it by a route without a browser."
-        )
-    found = _NET_ERROR.search(said)
-    code = found[1] if found else ""
-    for prefix, kind, words in _WORDS:
-        if code.startswith(prefix):
-            return kind(f"{where}: {words} ({code}).")
-    if "is not a valid selector" in said or "parsing css selector" in said:
-        return FetchRefused(f"{where}: a selector of render or its actions is not valid CSS.")
-    if refused := _NOT_TO_BE_DONE.search(said):
-        return FetchRefused(f"{where}: an action does not fit its element ({refused[1]}: {refused[2]}).")
-    first = said.strip().splitlines()[0][:200] if said.strip() else "it does not say why"
-    return ConnectionDropped(f"{where}: the browser could not show the page ({first}).")

@@ -233,14 +233,19 @@ class BrowserProcess:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
+        stopping: asyncio.Task[None] | None = None
+        if self._playwright is not None:
+            # Told before its driver dies, or it takes that for an error, and asyncio logs one that nobody looked at.
+            stopping = asyncio.create_task(self._playwright.stop())
+            self._playwright = None
+            await asyncio.sleep(0)
         if self._pidfd is not None:
             fd, self._pidfd = self._pidfd, None
             await _end_process(fd)
-        if self._playwright is not None:
-            playwright, self._playwright = self._playwright, None
+        if stopping is not None:
             with suppress(Exception):  # it has nobody left to talk to
                 async with asyncio.timeout(_STOP_PATIENCE):
-                    await playwright.stop()
+                    await stopping
         await asyncio.to_thread(chromium.clear, self.folder, self._family)
 
 
