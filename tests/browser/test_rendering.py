@@ -58,7 +58,7 @@ async def test_a_selector_that_never_comes_is_a_timeout(show: Show) -> None:
 
 
 async def test_a_selector_that_is_none_is_refused_for_good(show: Show) -> None:
-    with pytest.raises(FetchRefused, match="not valid CSS"):
+    with pytest.raises(FetchRefused, match=r"the selector of wait p\[\[ is not valid CSS"):
         await show.get(show.url("/rendered"), wait_for="p[[")
 
 

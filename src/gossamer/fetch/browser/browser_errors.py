@@ -19,7 +19,9 @@ from .guard import Pass
 from .main_frame import with_port
 
 # What Playwright says where no page and no patience would help: a checkbox cannot be filled.
-_NOT_TO_BE_DONE = re.compile(r"Locator\.(fill|select_option|press|type|press_sequentially): Error: ([^\n]{1,160})")
+_NOT_TO_BE_DONE = re.compile(
+    r"(?:Locator\.(?:fill|select_option|press|type|press_sequentially): Error: |\.press: (?=Unknown key))([^\n]{1,160})"
+)
 _NET_ERROR = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 _WORDS: tuple[tuple[str, type[FetchFailed] | type[FetchRefused], str], ...] = (
     ("ERR_CERT_", TlsFailed, "no safe connection"),
@@ -49,8 +51,9 @@ _WORDS: tuple[tuple[str, type[FetchFailed] | type[FetchRefused], str], ...] = (
 )
 
 
-def translated(said: str, url: str, gate_pass: Pass) -> GossamerError:
-    """Our error for a navigation to `url` that failed. What the guard proxy knows goes before what the browser says."""
+def translated(said: str, url: str, gate_pass: Pass, at: str = "") -> GossamerError:
+    """Our error for a page at `url` that failed. What the guard proxy knows goes before what the browser says. `at` is
+    what was done or waited for just then, where the spider wished for it."""
     known = gate_pass.trouble(with_port(url))
     if known is not None:
         return known
@@ -65,8 +68,8 @@ def translated(said: str, url: str, gate_pass: Pass) -> GossamerError:
         if code.startswith(prefix):
             return kind(f"{where}: {words} ({code}).")
     if "is not a valid selector" in said or "parsing css selector" in said:
-        return FetchRefused(f"{where}: a selector of render or its actions is not valid CSS.")
+        return FetchRefused(f"{where}: the selector of {at or 'render'} is not valid CSS.")
     if refused := _NOT_TO_BE_DONE.search(said):
-        return FetchRefused(f"{where}: an action does not fit its element ({refused[1]}: {refused[2]}).")
+        return FetchRefused(f"{where}: {at} cannot be done ({refused[1].rstrip('.')}).")
     first = said.strip().splitlines()[0][:200] if said.strip() else "it does not say why"
     return ConnectionDropped(f"{where}: the browser could not show the page ({first}).")

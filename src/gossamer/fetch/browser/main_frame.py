@@ -88,6 +88,7 @@ class MainFrame:
         self._max_header = max_header
         self._main = ""
         self._url = ""  # of the first document
+        self.asked = ""  # the address of the document that was asked for last
         self._first: str | None = None  # the request of the first document, while it is under way
         self._arrived = False  # the first document is there
         self._closed = False
@@ -247,8 +248,9 @@ class MainFrame:
         order: dict[str, Any] = {"requestId": request}
         if event["frameId"] == self._main:
             self._moves += 1
+            self.asked = event["request"]["url"]
             if self._moves > _MOST_MOVES and not self.is_at_rest:
-                to = event["request"]["url"][:200]
+                to = self.asked[:200]
                 raise RedirectLoop(
                     f"{self._url[:200]}: the page moved on by itself {_MOST_MOVES} times, last to {to}. Look at it in "
                     "a browser of your own: it may wait for a cookie or a login."
@@ -259,7 +261,7 @@ class MainFrame:
                 del self._raw[next(name for name in self._raw if name != shown)]
             if self._first is None:
                 self._first = request
-                self._url = event["request"]["url"]
+                self._url = self.asked
                 if self._method != "GET":
                     order["method"] = self._method
                 if self._body is not None:

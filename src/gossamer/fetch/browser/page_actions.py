@@ -26,6 +26,7 @@ _LONGEST_SETTLING = 10.0  # seconds that a page may take to become quiet when no
 _SCROLL_SETTLING = 2.0
 _NEVER_DONE = frozenset({"websocket", "eventsource", "ping", "media"})  # these may stay open for hours
 _LOOK = 0.05
+_SHARE_OF_ROUNDS = 2 / 3  # of a page's time, after which nothing is done once more `until` something is so
 _STOPPED = 1.0  # seconds after which a document that the browser no longer loads will not come to its end
 _STILL = 1.0  # seconds without anything new that end a scrolling, where nobody says
 _CLICKED = 2_000  # milliseconds in which an element that is there can be clicked
@@ -93,7 +94,7 @@ class Traffic:
         self._kept: dict[int, Request] = {}  # holding a request keeps its id its own
         self._last_change = time.monotonic()
         self.requests = 0
-        self.waits_for = ""  # what is waited for or done just now, where the spider wished for it
+        self.action: Action | None = None  # that is done just now; waiting for an element is one
         self.done: list[str] = []  # addresses of requests that have ended; no more than MAX_REQUESTS are listened to
         page.on("request", self._began)
         page.on("requestfinished", self._ended)
@@ -186,9 +187,10 @@ async def stop_page(session: CDPSession) -> None:
     await asyncio.gather(*(session.send(name, order) for name, order in orders))
 
 
-async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float) -> str:
-    """Wait as wished, act as wished. Returns why the page may not be done."""
+async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float, patience: float) -> str:
+    """Wait as wished, act as wished. Returns why the page may not be done. `patience`: seconds for all of it."""
     notes = []
+    last_round = time.monotonic() + patience * _SHARE_OF_ROUNDS
     moment: Moment = "load" if render.wait_until in ("load", "networkidle") else "domcontentloaded"
     if not await traffic.loaded(moment):
         notes.append("a script has stopped it before its end")
@@ -197,17 +199,19 @@ async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float
     elif not (render.wait_until or render.wait_for or await _settled(traffic, settle, _LONGEST_SETTLING)):
         notes.append(f"not quiet after {_LONGEST_SETTLING:g} s")
     if render.wait_for:
-        traffic.waits_for = f"wait_for {render.wait_for}"
+        traffic.action = Action(do="wait", selector=render.wait_for)
         await page.wait_for_selector(_css(render.wait_for), state="attached", timeout=0)
+        traffic.action = None
     traffic.came_to_rest()
     if render.wait > 0:
         await asyncio.sleep(render.wait)
     since = 0
     for action in render.actions:
         before = len(traffic.done)
-        traffic.waits_for = _told(action)
-        notes.append(await _act(page, traffic, action, settle, since))
+        traffic.action = action
+        notes.append(await _act(page, traffic, action, settle, since, last_round))
         since = before
+    traffic.action = None
     if render.actions:
         await _settled(traffic, settle, _LONGEST_SETTLING)
     return "; ".join(filter(None, notes))
@@ -223,17 +227,21 @@ async def _settled(traffic: Traffic, settle: float, longest: float) -> bool:
     return True
 
 
-async def _act(page: Page, traffic: Traffic, action: Action, settle: float, since: int) -> str:
-    """Do it. Returns why it did not come to its end. `since`: how many requests had ended before the action before."""
+async def _act(page: Page, traffic: Traffic, action: Action, settle: float, since: int, last_round: float) -> str:
+    """Do it. Returns why it did not come to its end. `since`: how many requests had ended before the action before.
+    `last_round`: no round of an action with an `until` begins later, so that what came by then is not lost."""
     if action.until:
+        began = time.monotonic()
         for times in range(action.most):
+            if times and (now := time.monotonic()) > last_round:
+                return f"{told(action)} until {action.until}: not after {times} times in {now - began:.0f} s"
             if action.do == "scroll":
                 more = await _scroll_on(page, traffic, action, settle)
             else:
                 more = await _click_if_there(page, traffic, action, settle, clicked=times > 0)
             if not more:
                 return ""
-        return f"{_told(action)} until {action.until}: not after {action.most} times"
+        return f"{told(action)} until {action.until}: not after {action.most} times"
     if action.do == "collect":
         return await _collect(page, action)
     for _ in range(max(1, action.times)):
@@ -268,11 +276,38 @@ async def _act(page: Page, traffic: Traffic, action: Action, settle: float, sinc
 
 async def _collect(page: Page, action: Action) -> str:
     more = await page.evaluate(_COLLECT, [action.selector, action.most])
-    return f"{_told(action)}: more than {action.most} elements" if more is True else ""
+    return f"{told(action)}: more than {action.most} elements" if more is True else ""
 
 
-def _told(action: Action) -> str:
+def told(action: Action) -> str:
+    """An action in a few words."""
     return " ".join(filter(None, (action.do, action.selector)))[:200]
+
+
+async def obstacle(page: Page, action: Action) -> str:
+    """What keeps an action from being done. Raises Playwright's Error."""
+    if not action.selector:
+        return ""
+    fits = page.locator(_css(action.selector))
+    if not await fits.count():
+        for frame in page.frames[1:]:
+            if frame.url.startswith("http") and await frame.locator(_css(action.selector)).count():
+                return f"the element is in a frame; fetch the frame itself, {frame.url[:200]}"
+        return "there is no such element"
+    if action.do == "wait":
+        return ""
+    if not await fits.first.is_visible():
+        return "the element cannot be seen"
+    if not await fits.first.is_enabled():
+        return "the element is disabled"
+    return _OBSTACLES.get(action.do, "")
+
+
+_OBSTACLES = {
+    "click": "something lies over the element, or it does not stand still",
+    "fill": "the element cannot be filled",
+    "select": "the element has no such option",
+}
 
 
 async def _element_came(page: Page, action: Action) -> None:
