@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from datetime import timedelta
 
 import pytest
 
 from gossamer.errors import FetchRefused, TimedOut
 from gossamer.fetch.browser import page_actions
+from gossamer.fetch.contract import Limits
 from gossamer.model.page import Snapshot
 from gossamer.model.route import Action
 from gossamer.parse.page import Page
@@ -100,8 +103,68 @@ async def test_an_action_that_cannot_be_done_is_named(site: Show) -> None:
     url = site.page("<input id=tick type=checkbox><select id=who><option>Ada</select>")
     with pytest.raises(TimedOut, match=r"there was no element #none within 0\.3 s"):
         await site.get(url, actions=(Action(do="wait", selector="#none", seconds=0.3),))
-    with pytest.raises(FetchRefused, match=r"an action does not fit its element .fill: .*checkbox"):
+    with pytest.raises(FetchRefused, match=r"fill #tick cannot be done .*checkbox"):
         await site.get(url, actions=(Action(do="fill", selector="#tick", text="x"),))
+    with pytest.raises(FetchRefused, match=r'press #tick cannot be done .Unknown key: "Entre"'):
+        await site.get(url, actions=(Action(do="press", selector="#tick", text="Entre"),))
+    with pytest.raises(FetchRefused, match=r"the selector of click p\[\[ is not valid CSS"):
+        await site.get(url, actions=(Action(do="click", selector="p[["),))
+    with pytest.raises(TimedOut, match=r"It was still at: click #none \(there is no such element\)\."):
+        await site.get(url, actions=(Action(do="click", selector="#none"),), limits=Limits(total=timedelta(seconds=8)))
+
+
+@pytest.mark.parametrize(
+    ("do", "selector", "why"),
+    [
+        ("click", "#none", "there is no such element"),
+        ("click", "#framed", "the element is in a frame; fetch the frame itself, "),
+        ("click", "#hidden", "the element cannot be seen"),
+        ("click", "#off", "the element is disabled"),
+        ("click", "#covered", "something lies over the element"),
+        ("fill", "#fixed", "the element cannot be filled"),
+        ("select", "#who", "the element has no such option"),
+        ("wait", "#hidden", ""),
+    ],
+)
+async def test_what_keeps_an_action_from_being_done_is_told(site: Show, do: str, selector: str, why: str) -> None:
+    site.site.show("/frame", "<button id=framed>framed</button>")
+    url = site.page(
+        "<iframe src=/frame></iframe><button id=hidden hidden>x</button><button id=off disabled>x</button>"
+        "<button id=covered>x</button><input id=fixed readonly><select id=who><option>Ada</select>"
+        "<div style='position: fixed; inset: 0'></div>"
+    )
+    await site.get(url)  # so that there is a browser
+    (process,) = site.transport.pool.processes
+    async with await process.browser.new_page() as page:
+        await page.route("**/*", lambda route: route.fulfill(body=bodies[route.request.url], content_type="text/html"))
+        bodies = {url: (await site.get(url)).body.decode(), site.url("/frame"): "<button id=framed>framed</button>"}
+        await page.goto(url)
+        found = await page_actions.obstacle(page, Action(do=do, selector=selector, text="Grace"))
+    assert found.startswith(why)
+    assert bool(found) == bool(why)
+
+
+async def test_what_has_no_end_is_read_before_its_time_is_over(site: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all that came would be lost."""
+    monkeypatch.setattr(page_actions, "_SHARE_OF_ROUNDS", 0.01)
+    scroll, click = Action(do="scroll", until="end"), Action(do="click", selector="#more", until="gone")
+    response = await site.get(site.page(ENDLESS % 99), actions=(scroll,))
+    assert re.fullmatch(r"scroll until end: not after \d+ times in \d+ s", response.unfinished)
+    assert response.body.count(b"<li") >= 10
+    response = await site.get(site.page(MORE % (99, "0")), actions=(click,))
+    assert re.fullmatch(r"click #more until gone: not after \d+ times in \d+ s", response.unfinished)
+    assert response.body.count(b"<li") >= 5
+
+
+async def test_a_page_that_does_not_want_to_be_left_is_left(site: Show) -> None:
+    url = site.page(
+        "<script>onbeforeunload = event => event.preventDefault()</script>"
+        "<input id=word><a id=go href=/part?page=1>go</a>"
+    )
+    actions = (Action(do="type", selector="#word", text="x"), Action(do="click", selector="#go"))
+    assert (await site.get(url, actions=(*actions, Action(do="wait", selector="li", seconds=60)))).url.endswith(
+        "page=1"
+    )
 
 
 async def test_a_page_is_scrolled_until_nothing_new_comes(site: Show) -> None:

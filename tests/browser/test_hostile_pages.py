@@ -16,6 +16,7 @@ from gossamer.fetch.browser.main_frame import MOST_MOVES
 from gossamer.fetch.browser.page_actions import MAX_REQUESTS
 from gossamer.fetch.browser.pool import Watch
 from gossamer.fetch.contract import Limits
+from gossamer.model.route import Action
 from gossamer.units import Size
 from tests.patience import PATIENCE
 from tests.sites.hostile import Call, whole
@@ -163,8 +164,24 @@ async def test_a_download_that_a_script_starts_is_not_taken(show: Show) -> None:
     )
     response = await show.get(url)
     assert b'id="here"' in response.body
+    assert response.note == f"refused the download of {show.url('/file')}"
     (process,) = show.transport.pool.processes
     assert not [file for file in process.folder.rglob("*") if file.is_file() and file.read_bytes() == b"x" * 100]
+
+
+@pytest.mark.parametrize(
+    "deed",
+    ["location = '/file'", "document.forms[0].submit()", "location = 'mailto:ada@site.localhost'", "window.stop()"],
+)
+async def test_a_page_that_stops_itself_half_way_is_read_as_far_as_it_came(show: Show, deed: str) -> None:
+    """A browser drops the rest of a page that moves on to a download, and never tells that it is there."""
+    show.site.show("/file", b"x" * 100, "Content-Disposition: attachment; filename=f.bin", kind="application/zip")
+    url = show.page(f"<p id=here>here</p><form action=/file></form><script>{deed}</script><p id=rest>rest</p>")
+    for wishes in ({}, {"wait_until": "networkidle"}, {"wait_for": "#here", "actions": (Action(do="scroll"),)}):
+        response = await show.get(url, **wishes)
+        assert (b'id="here"' in response.body, b'id="rest"' in response.body) == (True, False)
+        assert response.unfinished == "a script has stopped it before its end"
+        assert ("refused the download" in response.note) == ("location = '/file'" in deed or "submit" in deed)
 
 
 async def test_a_greedy_page_gets_so_much_and_no_more(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -132,6 +133,18 @@ async def test_the_next_worker_clears_what_a_killed_worker_and_its_watchdogs_lef
     async with BrowserTransport(GUARD, Browser()):
         assert not list(short_folder.glob("gossamer-browser-*"))
         await until(lambda: not still_alive(known), "all of its processes are gone")
+
+
+async def test_a_driver_that_is_killed_leaves_no_error_of_the_library_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    process = await BrowserProcess.start(Browser(), "http://127.0.0.1:9")
+    os.kill(driver_and_browser(process.watchdog)[0], signal.SIGKILL)
+    await process.gone.wait()
+    await process.kill("it is over")
+    del process
+    gc.collect()
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("victim", ["driver", "browser"])

@@ -28,7 +28,7 @@ from tests.gates import HeldGate
 from tests.patience import PATIENCE
 from tests.sites.api import api_site
 from tests.sites.certificates import self_signed
-from tests.sites.hostile import HostileSite, hostile_site
+from tests.sites.hostile import Call, HostileSite, head, hostile_site
 
 from .showing import CANARY, HOST, LIMITS, OTHER, Show, until
 
@@ -58,7 +58,7 @@ async def test_a_selector_that_never_comes_is_a_timeout(show: Show) -> None:
 
 
 async def test_a_selector_that_is_none_is_refused_for_good(show: Show) -> None:
-    with pytest.raises(FetchRefused, match="not valid CSS"):
+    with pytest.raises(FetchRefused, match=r"the selector of wait p\[\[ is not valid CSS"):
         await show.get(show.url("/rendered"), wait_for="p[[")
 
 
@@ -198,10 +198,30 @@ async def test_json_and_text_come_as_they_are(show: Show) -> None:
     ("header", "kind"),
     [("Content-Disposition: attachment; filename=a.html", "text/html"), ("X-Any: 1", "application/octet-stream")],
 )
-async def test_a_download_is_refused(show: Show, header: str, kind: str) -> None:
-    show.site.show("/file", b"x" * 100, header, kind=kind)
-    with pytest.raises(FetchRefused, match="is a download"):
-        await show.get(show.url("/file"))
+async def test_a_file_comes_as_it_is(show: Show, header: str, kind: str) -> None:
+    show.site.show("/file", b"\0x" * 1000, header, kind=kind)
+    response = await show.get(show.url("/file"))
+    assert (response.body, response.headers.get("content-type"), response.cut) == (b"\0x" * 1000, kind, False)
+    few = await show.get(show.url("/file"), limits=msgspec.structs.replace(LIMITS, max_body=1000))
+    assert (few.body, few.cut) == (b"\0x" * 500, True)
+    (process,) = show.transport.pool.processes
+    assert not [file for file in process.folder.rglob("*") if file.is_file() and file.read_bytes() == b"\0x" * 1000]
+
+
+async def test_a_file_that_breaks_off_is_no_file(show: Show) -> None:
+    async def broken(call: Call) -> None:
+        await call.send(head(200, length=1000, kind="text/csv") + b"a,b")
+        call.hang_up()
+
+    show.site.shown["/broken.csv"] = broken
+    with pytest.raises(ConnectionDropped, match="before the file was complete"):
+        await show.get(show.url("/broken.csv"))
+
+
+async def test_a_file_of_no_type_is_left_to_other_routes(show: Show) -> None:
+    show.site.show("/bytes", b"\0\1\2", kind="")
+    with pytest.raises(FetchRefused, match="Fetch it by a route without a browser"):
+        await show.get(show.url("/bytes"))
 
 
 async def test_an_unchanged_page_is_told_as_such(show: Show) -> None:
@@ -215,6 +235,15 @@ async def test_every_status_is_a_response(show: Show) -> None:
     url = show.page("<p>no</p>", status=503)
     assert (await show.get(url)).status == 503
     assert (await show.get(show.url("/nothing-there"))).status == 404
+
+
+async def test_an_error_without_a_body_is_a_response(show: Show) -> None:
+    """For which a browser shows a page of its own."""
+    show.site.show("/empty", b"", "X-Why: gone", status=410)
+    for url in (show.url("/empty"), show.page("<script>location = '/empty'</script>")):
+        response = await show.get(url)
+        assert (response.status, response.body, response.headers.get("x-why")) == (410, b"", "gone")
+        assert response.url == show.url("/empty")
 
 
 async def test_the_document_waits_for_its_gate_and_what_it_loads_does_not(show: Show) -> None:
@@ -234,6 +263,9 @@ async def test_a_site_that_asks_for_a_password_gets_none(show: Show) -> None:
     show.site.show("/locked", "locked", 'WWW-Authenticate: Basic realm="x"', status=401)
     response = await show.get(show.url("/locked"))
     assert response.status == 401
+    url = show.page("<p id=out></p><script>fetch('/locked').then(a => out.textContent = a.status)</script>")
+    response = await show.get(url)
+    assert (b'<p id="out">401</p>' in response.body, response.unfinished) == (True, "")
     assert not [seen for seen in show.site.log if "authorization" in seen.headers]
 
 

@@ -256,4 +256,4 @@ def _change(facts: JobFacts) -> list[Reason]:
             f"{many(facts.records, 'record')} where {last.job} saw {last.records:,}, more than {most:.3g} of it apart"
         )
         return [Reason("max-change", words)]
-    return [Reason("fewer-records", facts.doubt)] if facts.doubt else []
+    return [Reason("fewer-records", facts.doubt.rstrip("."))] if facts.doubt else []

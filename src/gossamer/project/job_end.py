@@ -184,8 +184,8 @@ async def mark_gone(
     It stands for what it and `earlier` runs have seen: those of the same spider, arguments and start. A crawl that got
     everywhere speaks for all of that. One that left pages out speaks only for the pages that it visited itself. One
     that found less than half of what the run before had seen says nothing: more likely something is wrong with it than
-    with half of the site. Nor does one that found less, with rendered pages that were not done when they were read. All
-    its results must be stored.
+    with half of the site. Nor does one with rendered pages that were not done when they were read, if it found less
+    than the last run without such pages, or, where there is none, than the run before. All its results must be stored.
     """
     if is_reparse_job(job):
         return await retire_unseen(project, job), ""
@@ -204,10 +204,12 @@ async def mark_gone(
                 f"{job.id} saw {now:,} records where {last.id} saw {before:,}. None is marked as gone: see"
                 f" whether the site or the spider has changed."
             )
+    if unfinished and tried_all and (whole := await _last_whole(project, earlier)) is not None:
+        before = await project.records.count(RecordQuery(job=whole.id, spider=spider.name))
     if unfinished and (now < before or not tried_all):
         return 0, (
-            f"{many(unfinished, 'page')} of {job.id} were read before they were done, and may have had more records."
-            " None is marked as gone: let Render wait for what such a page shows last."
+            f"{job.id} read {many(unfinished, 'page')} before all was there, and may have missed records. None is"
+            " marked as gone: let Render wait for what such a page shows last."
         )
     same = [one.id for one in earlier]
     retirement = Retirement(
@@ -219,6 +221,14 @@ async def mark_gone(
         began=job.created_at,
     )
     return await project.records.retire(retirement), ""
+
+
+async def _last_whole(project: Project, earlier: Sequence[Job]) -> Job | None:
+    """The newest of these runs that came to its end, and all of whose pages were done when they were read."""
+    for one in earlier:
+        if last_good([one]) and not (await project.state.jobs.counts(one.id)).stats.get(UNFINISHED):
+            return one
+    return None
 
 
 async def _tried_all(project: Project, job: Job, earlier: Sequence[Job]) -> bool:

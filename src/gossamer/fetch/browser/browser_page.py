@@ -19,12 +19,13 @@ from ...model.session import Cookie
 from ...model.url import origin_of
 from ..contract import Response, TransportRequest
 from .browser_cookies import browser_cookie, cookie_changes
+from .browser_errors import translated
 from .guard import GuardProxy, Pass
 from .main_frame import KINDS, MOST_MOVES, FrameAnswer, MainFrame, Pairs, with_port
-from .page_actions import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_page, stop_page, take_picture, translated
+from .page_actions import MAX_REQUESTS, SCREEN, Traffic, make_ready, obstacle, read_page, stop_page, take_picture, told
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, BrowserContext, CDPSession, Page, Request
+    from playwright.async_api import Browser, BrowserContext, CDPSession, Dialog, Download, Page, Request
 
 # The browser's own: they must fit to each other and to what scripts see.
 _BROWSERS_OWN = frozenset({
@@ -32,6 +33,7 @@ _BROWSERS_OWN = frozenset({
     "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "upgrade-insecure-requests", "user-agent",
 })  # fmt: skip
 _OF_THE_WIRE = frozenset({"connection", "content-encoding", "transfer-encoding"})
+_OBSTACLE_PATIENCE = 2.0  # seconds
 _NO_LONGER_TRUE = _OF_THE_WIRE | {"content-type", "content-length"}
 
 
@@ -46,6 +48,7 @@ class BrowserPage:
         request: TransportRequest,
         block: tuple[str, ...],
         settle: float,
+        patience: float,
     ) -> None:
         self._browser = browser
         self._gate = gate
@@ -54,6 +57,8 @@ class BrowserPage:
         self._render = request.render or Render()
         self._block = block if self._render.block is None else self._render.block
         self._settle = settle
+        self._patience = patience
+        self._page: Page | None = None
         self._opening: asyncio.Task[BrowserContext] | None = None
         self._documents: MainFrame | None = None
         self._traffic: Traffic | None = None
@@ -68,9 +73,23 @@ class BrowserPage:
         self._left: tuple[Cookie, ...] = ()  # cookies that the page has changed
 
     @property
-    def waits_for(self) -> str:
-        """What is waited for just now, of what the spider wished for."""
-        return self._traffic.waits_for if self._traffic is not None else ""
+    def at(self) -> str:
+        """What is done or waited for just now, of what the spider wished for."""
+        return told(self._traffic.action) if self._traffic is not None and self._traffic.action is not None else ""
+
+    async def obstacle(self) -> str:
+        """What keeps the action from being done, as far as the page can tell."""
+        from playwright.async_api import Error
+
+        if self._page is None or self._traffic is None or self._traffic.action is None:
+            return ""
+        try:
+            async with asyncio.timeout(_OBSTACLE_PATIENCE):
+                return await obstacle(self._page, self._traffic.action)
+        except TimeoutError:
+            return "a script keeps the page busy"
+        except Error:
+            return ""  # it moves on just now
 
     async def run(self) -> Response:
         """Raises FetchFailed, FetchRefused, Playwright's Error."""
@@ -114,14 +133,12 @@ class BrowserPage:
         context = await asyncio.shield(self._opening)
         context.set_default_timeout(0)  # one clock, that of the transport
         await self._give_cookies(context, named.get("cookie", ""))
-        page = await context.new_page()
+        page = self._page = await context.new_page()
         context.on("page", lambda other: self._dismiss(other))
         page.on("crash", lambda _: self._crashed.set())
         page.on("requestfailed", self._failed)
-        page.on("dialog", lambda dialog: self._later(dialog.dismiss()))
-        page.on("download", lambda download: self._later(download.cancel()))
+        page.on("dialog", lambda dialog: self._later(_answer(dialog)))
         session = await context.new_cdp_session(page)
-        self._traffic = Traffic(self._pass, page, lambda: self._too_many(page, session))
         self._documents = MainFrame(
             session,
             self._pass,
@@ -138,6 +155,8 @@ class BrowserPage:
             max_moves=MOST_MOVES * (1 + sum(action.most for action in self._render.actions)),
             on_restless=lambda: self._later(self._stop(session)),
         )
+        page.on("download", self._refuse_download)
+        self._traffic = Traffic(self._pass, page, self._documents, lambda: self._too_many(page, session))
         await self._documents.open()
         return page, session
 
@@ -153,11 +172,17 @@ class BrowserPage:
 
     def _failed(self, request: Request) -> None:
         """Half a document is shown like a whole one; we must know the difference."""
-        latest = self._documents.latest if self._documents is not None else None
+        assert self._documents is not None
+        latest = self._documents.latest
         if latest is None or request.url != latest.url or not request.is_navigation_request():
             return
         said = request.failure or ""
-        if request.frame.parent_frame is None and "ERR_ABORTED" not in said:
+        if request.frame.parent_frame is not None or "ERR_ABORTED" in said:
+            return
+        if "ERR_HTTP_RESPONSE_CODE_FAILURE" in said:
+            # An error status without a body, for which the browser has a page of its own.
+            self._documents.catch(latest)
+        else:
             self._how_broken = said
             self._broken.set()
 
@@ -171,6 +196,11 @@ class BrowserPage:
             await stop_page(session)
         finally:
             self._stopped.set()
+
+    def _refuse_download(self, download: Download) -> None:
+        assert self._documents is not None
+        self._documents.refused_download = download.url
+        self._later(download.cancel())
 
     def _dismiss(self, other: Page) -> None:
         """Windows that the page opens are closed."""
@@ -228,7 +258,7 @@ class BrowserPage:
         except Error as error:
             if self._crashed.is_set() or not self._browser.is_connected() or page.is_closed():
                 raise
-            raise translated(str(error), self._request.url, self._pass) from error
+            raise translated(str(error), self._request.url, self._pass, self.at) from error
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -248,8 +278,9 @@ class BrowserPage:
             picture = b""
         body = text.encode("utf-8", "replace")
         if url.startswith("chrome-error:") or shown is None:
-            raise self._pass.trouble(with_port(self._request.url)) or ConnectionDropped(
-                f"{self._request.url[:200]}: the page moved on to an address that could not be opened."
+            to = self._documents.asked
+            raise self._pass.trouble(with_port(to)) or ConnectionDropped(
+                f"{self._request.url[:200]}: the page moved on to {to[:200]}, which could not be opened."
             )
         headers = await self._headers_of(shown)
         kept = tuple(pair for pair in headers if pair[0].lower() not in _NO_LONGER_TRUE)
@@ -265,7 +296,7 @@ class BrowserPage:
     async def _ready(self, page: Page) -> None:
         """Wait until it may be read. A document that broke off is never ready: the browser waits for its end."""
         assert self._traffic is not None
-        ready = asyncio.create_task(make_ready(page, self._traffic, self._render, self._settle))
+        ready = asyncio.create_task(make_ready(page, self._traffic, self._render, self._settle, self._patience))
         broken = asyncio.create_task(self._broken.wait())
         stopped = asyncio.create_task(self._stopped.wait())
         try:
@@ -309,6 +340,7 @@ class BrowserPage:
         return f"more than {MAX_REQUESTS} requests" if asked else ""
 
     def _response(self, answer: FrameAnswer, picture: bytes) -> Response:
+        assert self._documents is not None
         assert self._traffic is not None
         notes, unfinished = list(self._notes), self._unfinished
         if too_much := self._too_much():
@@ -320,6 +352,8 @@ class BrowserPage:
             notes.append(f"asked too much of {', '.join(self._pass.overdone[:5])}")
         if self._pass.refused:
             notes.append(f"refused: {', '.join(self._pass.refused[:5])}")
+        if self._documents.refused_download:
+            notes.append(f"refused the download of {self._documents.refused_download[:200]}")
         return Response(
             url=answer.url,
             status=answer.status,
@@ -333,3 +367,8 @@ class BrowserPage:
             screenshot=picture,
             cookies=self._left,
         )
+
+
+async def _answer(dialog: Dialog) -> None:
+    """Nobody agrees to anything, but a page that does not want to be left is left."""
+    await (dialog.accept() if dialog.type == "beforeunload" else dialog.dismiss())

@@ -1,7 +1,8 @@
 """The documents of a page's main frame: each request and each answer passes through here before the page sees it.
 
 What it does: gives the guard proxy its password, adds headers to the first request, stops what is not wanted, and
-catches answers that are no pages: a redirect is not followed, a file is read up to its limit, a download is refused.
+catches answers that are no pages: a redirect is not followed, a file is read up to its limit. A page that has arrived
+and moves on to a download stays as it is, as in any browser, and the download is refused.
 How it fails: `caught` holds the answer or the error that ends the visit; the browser only hears "aborted".
 
 An answer counts as the page's own when the browser has committed its document, not when it arrived: a page may begin
@@ -15,12 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...errors import BadResponse, ConnectFailed, FetchRefused
+from ...errors import BadResponse, ConnectFailed, ConnectionDropped
 from ...model.url import authority_of, origin_of
 from .guard import MARK, Pass
 
@@ -36,6 +38,7 @@ KINDS = {
     "fetch": "Fetch", "eventsource": "EventSource", "manifest": "Manifest", "texttrack": "TextTrack", "ping": "Ping",
     "prefetch": "Prefetch", "other": "Other",
 }  # fmt: skip
+_OF_SCRIPTS = ("XHR", "Fetch")  # the browser does not tell them apart
 _PAGES = ("text/html", "application/xhtml+xml", "")  # without a type, the browser looks into it
 _SHOWN = ("text/", "image/", "audio/", "video/")
 _SHOWN_TYPES = ("application/json", "application/xml", "application/pdf", "application/javascript")
@@ -83,12 +86,14 @@ class MainFrame:
         self._method = method
         self._body = body
         self._block = block
+        self._blocks_scripts = not {"xhr", "fetch"}.isdisjoint(block)
         self._max_body = max_body
         self._max_header = max_header
         self._moves_left = max_moves
         self._on_restless = on_restless
         self.restless = False  # it has used them up
         self._main = ""
+        self.asked = ""  # the address of the document that was asked for last
         self._first: str | None = None  # the request of the first document, while it is under way
         self._arrived = False  # the first document is there
         self._closed = False
@@ -99,6 +104,8 @@ class MainFrame:
         self._committed: list[FrameAnswer] = []  # pages that were shown, the present one last
         self.caught: asyncio.Future[FrameAnswer] = asyncio.get_running_loop().create_future()
         self.latest: FrameAnswer | None = None  # that has arrived; whether it is shown is another question
+        self.refused_download = ""  # its address
+        self._still_since: float | None = None  # the browser loads nothing into the frame
 
     async def open(self) -> None:
         send = self._session.send
@@ -107,13 +114,15 @@ class MainFrame:
         self._session.on("Fetch.authRequired", lambda event: self.begin(self._asked(event)))
         self._session.on("Network.responseReceivedExtraInfo", self._raw_headers)
         self._session.on("Page.frameNavigated", self._navigated)
+        self._session.on("Page.frameStartedLoading", lambda event: self._loads(event, None))
+        self._session.on("Page.frameStoppedLoading", lambda event: self._loads(event, time.monotonic()))
         await send("Page.enable")
         await send("Network.enable")
         patterns: list[dict[str, str]] = [
             {"resourceType": "Document", "requestStage": "Request"},
             {"resourceType": "Document", "requestStage": "Response"},
             {"urlPattern": "*/favicon.ico", "requestStage": "Request"},
-            *({"resourceType": KINDS[kind], "requestStage": "Request"} for kind in self._block),
+            *({"resourceType": KINDS[kind], "requestStage": "Request"} for kind in {*self._block, "xhr"}),
         ]
         await send("Fetch.enable", {"handleAuthRequests": True, "patterns": patterns})
 
@@ -169,6 +178,15 @@ class MainFrame:
         self._committed.append(self._arriving.get(frame["loaderId"], unseen))
         del self._committed[:-_MAX_DOCUMENTS]
 
+    def _loads(self, event: Event, still_since: float | None) -> None:
+        if event["frameId"] == self._main:
+            self._still_since = still_since
+
+    @property
+    def still_for(self) -> float:
+        """Seconds for which the browser has loaded no document into the frame."""
+        return 0.0 if self._still_since is None else time.monotonic() - self._still_since
+
     async def idle(self) -> None:
         """Wait until every event that has come is dealt with."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -218,7 +236,11 @@ class MainFrame:
 
     async def _paused(self, event: Event) -> None:
         request = event["requestId"]
-        if event["resourceType"] != "Document":
+        kind = event["resourceType"]
+        if kind in _OF_SCRIPTS and not self._blocks_scripts:
+            # Only so that it passes `_asked`: where a site wants a password, the browser would wait for one for ever.
+            await self._session.send("Fetch.continueRequest", {"requestId": request})
+        elif kind != "Document":
             await self._stop(request, "BlockedByClient")
         elif "responseStatusCode" in event or "responseErrorReason" in event:
             await self._answered(request, event)
@@ -236,6 +258,7 @@ class MainFrame:
                     self.restless = True
                     self._on_restless()
                 return
+            self.asked = event["request"]["url"]
             self._raw[event.get("networkId", "")] = asyncio.get_running_loop().create_future()
             if len(self._raw) > _MAX_DOCUMENTS:
                 shown = self.latest.request if self.latest is not None else None
@@ -277,26 +300,27 @@ class MainFrame:
             raise
         if answer.status in _MOVED and "location" in named:
             if not self._arrived:
-                await self._catch(request, answer, b"")
+                self.catch(answer)
+                await self._stop(request)
                 return
         elif answer.status in _NO_BODY:
-            await (self._stop(request) if self._arrived else self._catch(request, answer, b""))
+            if not self._arrived:
+                self.catch(answer)
+            await self._stop(request)
             return
         else:
             kind = named.get("content-type", "").partition(";")[0].strip().lower()
             attached = named.get("content-disposition", "").strip().lower().startswith("attachment")
-            if attached or not _is_shown(kind):
+            if self._arrived and (attached or not _is_shown(kind)):
+                self.refused_download = answer.url
                 await self._stop(request)
-                if self._arrived:
-                    return  # the page stays as it is
-                raise FetchRefused(
-                    f"{answer.url[:200]} is a download ({kind or 'of no type'}), and the browser takes none. "
-                    "Fetch it by a route without a browser.",
-                    status=answer.status,
-                )
-            if kind not in _PAGES:
+                return
+            if attached or kind not in _PAGES:
                 body, cut = await self._read(request)
-                await self._catch(request, msgspec.structs.replace(answer, cut=cut), body)
+                if not cut and "content-encoding" not in named and len(body) < _number(named.get("content-length")):
+                    raise ConnectionDropped(f"{answer.url[:200]}: the connection broke before the file was complete.")
+                self.catch(msgspec.structs.replace(answer, cut=cut), body)
+                await self._stop(request)
                 return
             self._arrived = True
             self.latest = self._arriving[answer.request] = answer
@@ -304,10 +328,10 @@ class MainFrame:
                 del self._arriving[next(iter(self._arriving))]
         await self._session.send("Fetch.continueRequest", {"requestId": request})
 
-    async def _catch(self, request: str, answer: FrameAnswer, body: bytes) -> None:
+    def catch(self, answer: FrameAnswer, body: bytes = b"") -> None:
+        """This answer is what the visit ends with."""
         if not self.caught.done():
             self.caught.set_result(msgspec.structs.replace(answer, body=body))
-        await self._stop(request)
 
     async def _stop(self, request: str, reason: str = "Aborted") -> None:
         await self._session.send("Fetch.failRequest", {"requestId": request, "errorReason": reason})
@@ -335,6 +359,10 @@ def with_port(url: str) -> str:
     if authority.rpartition(":")[2].isdigit() and not authority.endswith("]"):
         return authority
     return f"{authority}:{443 if url.startswith('https:') else 80}"
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0
 
 
 def _is_shown(kind: str) -> bool:

@@ -1,41 +1,33 @@
 """What is done on a page before it is read: waiting until it is ready, the spider's actions, and the reading itself.
 
-How it fails: Playwright's Error, which `translated` turns into ours. Everything that takes too long is ended from
+How it fails: Playwright's Error, which browser_errors.py turns into ours. Everything that takes too long is ended from
 outside.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ...errors import (
-    BadResponse,
-    ConnectFailed,
-    ConnectionDropped,
-    DnsFailed,
-    FetchFailed,
-    FetchRefused,
-    GossamerError,
-    TimedOut,
-    TlsFailed,
-)
+from ...errors import TimedOut
 from ...model.route import Action, Render
 from .guard import Pass
-from .main_frame import with_port
+from .main_frame import MainFrame
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession, FloatRect, Page, Request, ViewportSize
 
+Moment = Literal["domcontentloaded", "load"]
 MAX_REQUESTS = 500  # of one page; after that the gate is closed to it
 _LONGEST_SETTLING = 10.0  # seconds that a page may take to become quiet when nobody asked for that
 _SCROLL_SETTLING = 2.0
 _NEVER_DONE = frozenset({"websocket", "eventsource", "ping", "media"})  # these may stay open for hours
 _LOOK = 0.05
+_SHARE_OF_ROUNDS = 2 / 3  # of a page's time, after which nothing is done once more `until` something is so
+_STOPPED = 1.0  # seconds after which a document that the browser no longer loads will not come to its end
 _STILL = 1.0  # seconds without anything new that end a scrolling, where nobody says
 _CLICKED = 2_000  # milliseconds in which an element that is there can be clicked
 _LONGEST_URL = 2_000  # characters
@@ -92,20 +84,22 @@ _COLLECT = """async ([selector, most]) => {
 
 
 class Traffic:
-    """How many requests a page has under way, and how many it made. Beyond MAX_REQUESTS it gets no more.
+    """How many requests a page has under way, how many it made, and whether its document is there. Beyond MAX_REQUESTS
+    it gets no more.
 
     `on_too_many` is called once then: the page must be stopped, and nobody listens to its requests any more.
     """
 
-    def __init__(self, gate_pass: Pass, page: Page, on_too_many: Callable[[], None]) -> None:
+    def __init__(self, gate_pass: Pass, page: Page, documents: MainFrame, on_too_many: Callable[[], None]) -> None:
         self._pass = gate_pass
         self._page = page
+        self._documents = documents
         self._on_too_many = on_too_many
         self._under_way: set[int] = set()
         self._kept: dict[int, Request] = {}  # holding a request keeps its id its own
         self._last_change = time.monotonic()
         self.requests = 0
-        self.waits_for = ""  # what is waited for or done just now, where the spider wished for it
+        self.action: Action | None = None  # that is done just now; waiting for an element is one
         self.done: list[str] = []  # addresses of requests that have ended; no more than MAX_REQUESTS are listened to
         page.on("request", self._began)
         page.on("requestfinished", self._ended)
@@ -149,6 +143,29 @@ class Traffic:
         while not any(part in url for url in self.done[since:]):  # noqa: ASYNC110  # time is asked for
             await asyncio.sleep(_LOOK)
 
+    async def loaded(self, moment: Moment = "load") -> bool:
+        """Wait for that moment of the document. False when it never comes: a script has stopped the document, by
+        `window.stop()`, or by moving on to something that is not shown."""
+        came = asyncio.ensure_future(self._page.wait_for_load_state(moment, timeout=0))
+        try:
+            while not came.done():
+                if self._documents.still_for > _STOPPED:
+                    self._forget_documents()
+                    return False
+                await asyncio.wait((came,), timeout=_LOOK)
+            await came
+        finally:
+            came.cancel()
+            await asyncio.gather(came, return_exceptions=True)
+        return True
+
+    def _forget_documents(self) -> None:
+        """Nobody tells the end of one that was stopped."""
+        for key, request in tuple(self._kept.items()):
+            if request.is_navigation_request():
+                self._under_way.discard(key)
+                del self._kept[key]
+
     async def quiet(self, settle: float) -> None:
         """Wait until nothing was under way for `settle` seconds."""
         while self._under_way or time.monotonic() - self._last_change < settle:  # noqa: ASYNC110  # time is asked for
@@ -171,58 +188,60 @@ async def stop_page(session: CDPSession) -> None:
     await asyncio.gather(*(session.send(name, order) for name, order in orders))
 
 
-async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float) -> str:
-    """Wait as wished, act as wished. Returns why the page may not be done."""
+async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float, patience: float) -> str:
+    """Wait as wished, act as wished. Returns why the page may not be done. `patience`: seconds for all of it."""
     notes = []
-    if render.wait_until:
-        if render.wait_until == "networkidle":
-            await page.wait_for_load_state("load", timeout=0)
-            await traffic.quiet(settle)
-        elif render.wait_until == "load":
-            await page.wait_for_load_state("load", timeout=0)
-        else:
-            await page.wait_for_load_state("domcontentloaded", timeout=0)
-    else:
-        await page.wait_for_load_state("domcontentloaded", timeout=0)
-        if not render.wait_for and not await _settled(page, traffic, settle, _LONGEST_SETTLING):
-            notes.append(f"not quiet after {_LONGEST_SETTLING:g} s")
+    last_round = time.monotonic() + patience * _SHARE_OF_ROUNDS
+    moment: Moment = "load" if render.wait_until in ("load", "networkidle") else "domcontentloaded"
+    if not await traffic.loaded(moment):
+        notes.append("a script has stopped it before its end")
+    if render.wait_until == "networkidle":
+        await traffic.quiet(settle)
+    elif not (render.wait_until or render.wait_for or await _settled(traffic, settle, _LONGEST_SETTLING)):
+        notes.append(f"not quiet after {_LONGEST_SETTLING:g} s")
     if render.wait_for:
-        traffic.waits_for = f"wait_for {render.wait_for}"
+        traffic.action = Action(do="wait", selector=render.wait_for)
         await page.wait_for_selector(_css(render.wait_for), state="attached", timeout=0)
+        traffic.action = None
     if render.wait > 0:
         await asyncio.sleep(render.wait)
     since = 0
     for action in render.actions:
         before = len(traffic.done)
-        traffic.waits_for = _told(action)
-        notes.append(await _act(page, traffic, action, settle, since))
+        traffic.action = action
+        notes.append(await _act(page, traffic, action, settle, since, last_round))
         since = before
+    traffic.action = None
     if render.actions:
-        await _settled(page, traffic, settle, _LONGEST_SETTLING)
+        await _settled(traffic, settle, _LONGEST_SETTLING)
     return "; ".join(filter(None, notes))
 
 
-async def _settled(page: Page, traffic: Traffic, settle: float, longest: float) -> bool:
+async def _settled(traffic: Traffic, settle: float, longest: float) -> bool:
     try:
         async with asyncio.timeout(longest):
-            await page.wait_for_load_state("load", timeout=0)
+            await traffic.loaded()
             await traffic.quiet(settle)
     except TimeoutError:
         return False
     return True
 
 
-async def _act(page: Page, traffic: Traffic, action: Action, settle: float, since: int) -> str:
-    """Do it. Returns why it did not come to its end. `since`: how many requests had ended before the action before."""
+async def _act(page: Page, traffic: Traffic, action: Action, settle: float, since: int, last_round: float) -> str:
+    """Do it. Returns why it did not come to its end. `since`: how many requests had ended before the action before.
+    `last_round`: no round of an action with an `until` begins later, so that what came by then is not lost."""
     if action.until:
+        began = time.monotonic()
         for times in range(action.most):
+            if times and (now := time.monotonic()) > last_round:
+                return f"{told(action)} until {action.until}: not after {times} times in {now - began:.0f} s"
             if action.do == "scroll":
                 more = await _scroll_on(page, traffic, action, settle)
             else:
                 more = await _click_if_there(page, traffic, action, settle, clicked=times > 0)
             if not more:
                 return ""
-        return f"{_told(action)} until {action.until}: not after {action.most} times"
+        return f"{told(action)} until {action.until}: not after {action.most} times"
     if action.do == "collect":
         return await _collect(page, action)
     for _ in range(max(1, action.times)):
@@ -232,7 +251,7 @@ async def _act(page: Page, traffic: Traffic, action: Action, settle: float, sinc
             await page.locator(_css(action.selector)).first.fill(action.text, timeout=0)
         elif action.do == "select":
             await page.locator(_css(action.selector)).first.select_option(action.text, timeout=0)
-            await _settled(page, traffic, settle, _SCROLL_SETTLING)
+            await _settled(traffic, settle, _SCROLL_SETTLING)
         elif action.do == "type":
             await page.locator(_css(action.selector)).first.press_sequentially(action.text, timeout=0)
         elif action.do == "press":
@@ -245,7 +264,7 @@ async def _act(page: Page, traffic: Traffic, action: Action, settle: float, sinc
                 await page.locator(_css(action.selector)).first.scroll_into_view_if_needed(timeout=0)
             else:
                 await page.mouse.wheel(0, SCREEN["height"])
-            await _settled(page, traffic, settle, _SCROLL_SETTLING)
+            await _settled(traffic, settle, _SCROLL_SETTLING)
         elif action.text:
             await _request_ended(page, traffic, action, since)
         elif action.selector:
@@ -257,11 +276,38 @@ async def _act(page: Page, traffic: Traffic, action: Action, settle: float, sinc
 
 async def _collect(page: Page, action: Action) -> str:
     more = await page.evaluate(_COLLECT, [action.selector, action.most])
-    return f"{_told(action)}: more than {action.most} elements" if more is True else ""
+    return f"{told(action)}: more than {action.most} elements" if more is True else ""
 
 
-def _told(action: Action) -> str:
+def told(action: Action) -> str:
+    """An action in a few words."""
     return " ".join(filter(None, (action.do, action.selector)))[:200]
+
+
+async def obstacle(page: Page, action: Action) -> str:
+    """What keeps an action from being done. Raises Playwright's Error."""
+    if not action.selector:
+        return ""
+    fits = page.locator(_css(action.selector))
+    if not await fits.count():
+        for frame in page.frames[1:]:
+            if frame.url.startswith("http") and await frame.locator(_css(action.selector)).count():
+                return f"the element is in a frame; fetch the frame itself, {frame.url[:200]}"
+        return "there is no such element"
+    if action.do == "wait":
+        return ""
+    if not await fits.first.is_visible():
+        return "the element cannot be seen"
+    if not await fits.first.is_enabled():
+        return "the element is disabled"
+    return _OBSTACLES.get(action.do, "")
+
+
+_OBSTACLES = {
+    "click": "something lies over the element, or it does not stand still",
+    "fill": "the element cannot be filled",
+    "select": "the element has no such option",
+}
 
 
 async def _element_came(page: Page, action: Action) -> None:
@@ -300,7 +346,7 @@ async def _click_if_there(page: Page, traffic: Traffic, action: Action, settle: 
         return False
     with suppress(NotInTime):  # it went while it was aimed at, or something lies over it: the next look tells
         await element.click(timeout=_CLICKED)
-    await _settled(page, traffic, settle, _SCROLL_SETTLING)
+    await _settled(traffic, settle, _SCROLL_SETTLING)
     return True
 
 
@@ -316,7 +362,7 @@ async def _scroll_on(page: Page, traffic: Traffic, action: Action, settle: float
 
     if not await _comes(traffic, action, settle, has_grown):
         return False
-    await _settled(page, traffic, settle, _SCROLL_SETTLING)
+    await _settled(traffic, settle, _SCROLL_SETTLING)
     return True
 
 
@@ -375,57 +421,3 @@ async def take_picture(page: Page) -> bytes:
     # What is outside of the page is cut off by the browser.
     whole: FloatRect = {"x": 0, "y": 0, "width": SCREEN["width"], "height": _TALLEST}
     return await page.screenshot(full_page=True, timeout=0, clip=whole)
-
-
-# What Playwright says where no page and no patience would help: a checkbox cannot be filled.
-_NOT_TO_BE_DONE = re.compile(r"Locator\.(fill|select_option|press|type|press_sequentially): Error: ([^\n]{1,160})")
-_NET_ERROR = re.compile(r"net::(ERR_[A-Z0-9_]+)")
-_WORDS: tuple[tuple[str, type[FetchFailed] | type[FetchRefused], str], ...] = (
-    ("ERR_CERT_", TlsFailed, "no safe connection"),
-    ("ERR_SSL_", TlsFailed, "no safe connection"),
-    ("ERR_BAD_SSL_", TlsFailed, "no safe connection"),
-    ("ERR_NAME_", DnsFailed, "the name does not resolve"),
-    ("ERR_TIMED_OUT", TimedOut, "no answer in time"),
-    ("ERR_CONNECTION_TIMED_OUT", TimedOut, "no answer in time"),
-    ("ERR_CONNECTION_REFUSED", ConnectFailed, "no connection"),
-    ("ERR_CONNECTION_FAILED", ConnectFailed, "no connection"),
-    ("ERR_ADDRESS_", ConnectFailed, "no connection"),
-    ("ERR_TUNNEL_", ConnectFailed, "no connection"),
-    ("ERR_PROXY_", ConnectFailed, "no connection"),
-    ("ERR_INVALID_HTTP", BadResponse, "what came back is not HTTP"),
-    ("ERR_RESPONSE_HEADERS", BadResponse, "the response headers are not valid"),
-    ("ERR_INVALID_RESPONSE", BadResponse, "what came back is not HTTP"),
-    ("ERR_INVALID_CHUNKED", BadResponse, "the body is not valid HTTP"),
-    ("ERR_INVALID_REDIRECT", BadResponse, "the redirect leads nowhere"),
-    ("ERR_CONTENT_DECODING", BadResponse, "the body cannot be unpacked"),
-    ("ERR_HTTP2_", ConnectionDropped, "the connection broke"),
-    ("ERR_UNSAFE_PORT", FetchRefused, "no browser opens that port"),
-    ("ERR_UNKNOWN_URL_SCHEME", FetchRefused, "no browser opens that"),
-    ("ERR_DISALLOWED_URL_SCHEME", FetchRefused, "no browser opens that"),
-    ("ERR_INVALID_URL", FetchRefused, "no browser opens that"),
-    ("ERR_BLOCKED_BY_RESPONSE", FetchRefused, "the site forbids to show it"),
-    ("ERR_", ConnectionDropped, "the connection broke"),
-)
-
-
-def translated(said: str, url: str, gate_pass: Pass) -> GossamerError:
-    """Our error for a navigation to `url` that failed. What the guard proxy knows goes before what the browser says."""
-    known = gate_pass.trouble(with_port(url))
-    if known is not None:
-        return known
-    where = url[:200]
-    if "Download is starting" in said:
-        return FetchRefused(
-            f"{where} is a download, and the browser takes none. Fetch it by a route without a browser."
-        )
-    found = _NET_ERROR.search(said)
-    code = found[1] if found else ""
-    for prefix, kind, words in _WORDS:
-        if code.startswith(prefix):
-            return kind(f"{where}: {words} ({code}).")
-    if "is not a valid selector" in said or "parsing css selector" in said:
-        return FetchRefused(f"{where}: a selector of render or its actions is not valid CSS.")
-    if refused := _NOT_TO_BE_DONE.search(said):
-        return FetchRefused(f"{where}: an action does not fit its element ({refused[1]}: {refused[2]}).")
-    first = said.strip().splitlines()[0][:200] if said.strip() else "it does not say why"
-    return ConnectionDropped(f"{where}: the browser could not show the page ({first}).")

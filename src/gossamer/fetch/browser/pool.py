@@ -113,7 +113,9 @@ class BrowserProcess:
         before = os.environ.get(_DRIVER_VARIABLE)
         try:
             os.environ[_DRIVER_VARIABLE] = str(self._starter())
-            self._playwright = await async_playwright().start()
+            manager = async_playwright()
+            self._playwright = await manager.start()
+            _read_errors_of(manager)
         finally:
             if before is None:
                 os.environ.pop(_DRIVER_VARIABLE, None)
@@ -245,6 +247,15 @@ class BrowserProcess:
                 async with asyncio.timeout(_STOP_PATIENCE):
                     await playwright.stop()
         await asyncio.to_thread(chromium.clear, self.folder, self._family)
+
+
+def _read_errors_of(manager: object) -> None:
+    """The library keeps in a future why its driver hung up, and reads it only while it starts: asyncio would log an
+    error that nobody looked at, each time a browser is killed. `gone` tells it where it matters."""
+    transport = getattr(getattr(manager, "_client", None), "_transport", None)
+    broken: asyncio.Future[None] | None = getattr(transport, "on_error_future", None)
+    if broken is not None:
+        broken.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
 
 async def _end_process(pidfd: int) -> None:

@@ -135,6 +135,7 @@ class BrowserTransport:
             request,
             self._settings.block,
             self._settings.settle.total_seconds(),
+            patience.total_seconds(),
         )
         work = asyncio.create_task(page.run())
         gone = asyncio.create_task(process.gone.wait())
@@ -152,7 +153,7 @@ class BrowserTransport:
                 return msgspec.structs.replace(response, seconds=time.perf_counter() - started - gate_pass.waited)
             if gone.done():
                 raise _BrowserGoneError(process.why_gone)
-            raise self._too_late(page, request.url, patience, limits)
+            raise await self._too_late(page, request.url, patience, limits)
         except (GossamerError, _BrowserGoneError):
             raise
         except Exception as error:
@@ -185,10 +186,14 @@ class BrowserTransport:
             if not process.gone.is_set():  # a driver that is gone has words of its own, of no known type
                 raise
 
-    def _too_late(self, page: BrowserPage, url: str, patience: timedelta, limits: Limits) -> TimedOut:
+    async def _too_late(self, page: BrowserPage, url: str, patience: timedelta, limits: Limits) -> TimedOut:
         setting = limits.total_from if limits.total <= self._settings.page_timeout else "browser.page_timeout"
-        at = f" It was still at: {page.waits_for}." if page.waits_for else ""
-        return TimedOut(f"{url[:200]}: the page was not ready within {patience.total_seconds():g} s ({setting}).{at}")
+        at = page.at
+        why = await page.obstacle()
+        still = f" It was still at: {at}{f' ({why})' if why else ''}." if at else ""
+        return TimedOut(
+            f"{url[:200]}: the page was not ready within {patience.total_seconds():g} s ({setting}).{still}"
+        )
 
 
 def _check(settings: BrowserSettings) -> None:
