@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # these load what fetches
     from ..parse.spider import Spider
     from ..project.crawl import CrawlReport, Running
 
+_CRAWL = "gossamer crawl"
 STOPPED = 130  # the exit code of a crawl that was stopped before its end, and can go on
 
 
@@ -111,13 +112,14 @@ def crawl_verb(
         fresh=fresh,
         quiet=quiet,
         json_logs=json_logs,
-        command=shlex.join(["gossamer", "crawl", target, *(f"-a{one}" for one in argument or ())]),
+        command=shlex.join([*_CRAWL.split(), target, *(f"-a{one}" for one in argument or ())]),
         crew=crew,
     )
     if crew is not None and crew.helps:
         return  # the first process tells how it ended
     if report.failure:
-        fail(f"Not one page could be had. {report.failure}")
+        more = f" Details: gossamer dead list --job {report.job.id}" if report.counts.dead else ""
+        fail(f"Not one page could be used. {report.failure}{more}")
     if report.storing is not None:
         fail(
             f"{many(report.storing.results, 'result')} are not stored yet. {report.storing.in_words(report.job.id)}",
@@ -272,6 +274,9 @@ def _advise(report: CrawlReport, output: str | None, command: str) -> None:
         tips.append(("gossamer dead list", "what failed, and why"))
     if report.records and output is None:
         tips.append(("gossamer export -o items.csv", "the records as a table"))
+    if report.ended and report.records == 0 and report.counts.done and command.startswith(_CRAWL):
+        target = shlex.split(command)[2]
+        tips.append((f"gossamer check {shlex.quote(target)} URL", "what the spider makes of a page: no record came"))
     tips.append((f"gossamer status {report.job.id}", "where everything stands"))
     tips.append(("gossamer why URL", "the whole story of one URL"))
     err.print()
