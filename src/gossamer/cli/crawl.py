@@ -32,7 +32,7 @@ from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
 from .app import allow_local, app, err, fail, run_async, settings_with
-from .layout import in_words
+from .layout import in_words, print_tips
 from .options import (
     ArgumentOption,
     JsonLogsOption,
@@ -177,7 +177,9 @@ def run_crawl(
         jobs, job = running.project.state.jobs, running.job
         storing = partial(results_waiting, running.project, job.id)
         waits = partial(what_it_waits_for, running.project, job.id)
-        await ProgressLine(jobs, storing, clock, err, job=job.id, limit=job.limit, waits=waits).show()
+        draining = running.worker.draining.is_set
+        line = ProgressLine(jobs, storing, clock, err, job=job.id, limit=job.limit, waits=waits, draining=draining)
+        await line.show()
 
     with log.hearing_spiders() if log is not None else nullcontext():
         report = run_async(
@@ -279,10 +281,7 @@ def _advise(report: CrawlReport, output: str | None, command: str) -> None:
         tips.append((f"gossamer check {shlex.quote(target)} URL", "what the spider makes of a page: no record came"))
     tips.append((f"gossamer status {report.job.id}", "where everything stands"))
     tips.append(("gossamer why URL", "the whole story of one URL"))
-    err.print()
-    width = max(len(text) for text, _ in tips)
-    for text, meaning in tips:
-        err.print(f"  [cyan]{text.ljust(width)}[/]  [dim]{meaning}[/]")
+    print_tips(err, tips)
 
 
 def run_from_script(
