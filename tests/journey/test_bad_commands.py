@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+
 import pytest
 
 from tests.journey.commands import QUICK, all_of, gossamer
 from tests.journey.visiting import closed_port
 from tests.sites.hostile import hostile_site
+from tests.unit.commandline import on_a_terminal
 
 pytestmark = pytest.mark.long
 
@@ -182,8 +186,10 @@ async def test_a_spider_that_forgets_to_yield_or_raises_is_told_where_to_look(fo
         (folder / "shop.py").write_text(head + "    def parse(self, page):\n        yield page.nothing\n")
         raising = await gossamer(folder, "crawl", "shop.py")
 
+    scores = await asyncio.to_thread(on_a_terminal, folder, "quality", columns=78)
     assert silent.code == 0
     assert "gossamer check shop.py URL" in silent.err
+    assert re.search(r"DAY\W+SPIDER.*RULES BROKEN", re.sub(r"\x1b\[\d+m", "", scores))
     assert "(shop.py, line 5) Details: gossamer dead list --job shop-2" in raising.one_line()
 
 
