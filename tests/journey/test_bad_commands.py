@@ -190,7 +190,7 @@ async def test_a_spider_that_forgets_to_yield_or_raises_is_told_where_to_look(fo
     assert silent.code == 0
     assert "gossamer check shop.py URL" in silent.err
     assert re.search(r"DAY\W+SPIDER.*RULES BROKEN", re.sub(r"\x1b\[\d+m", "", scores))
-    assert "(shop.py, line 5) Details: gossamer dead list --job shop-2" in raising.one_line()
+    assert "(shop.py, line 5). `gossamer dead list --job shop-2` has the details." in raising.one_line()
 
 
 async def test_a_page_that_is_gone_fails_and_one_that_is_there_does_not(folder):

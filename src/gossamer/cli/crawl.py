@@ -118,8 +118,9 @@ def crawl_verb(
     if crew is not None and crew.helps:
         return  # the first process tells how it ended
     if report.failure:
-        more = f" Details: gossamer dead list --job {report.job.id}" if report.counts.dead else ""
-        fail(f"Not one page could be used. {report.failure}{more}")
+        more = f" `gossamer dead list --job {report.job.id}` has the details." if report.counts.dead else ""
+        ended = "" if report.failure.endswith((".", "?", "!")) else "."
+        fail(f"Not one page could be used. {report.failure}{ended if more else ''}{more}")
     if report.storing is not None:
         fail(
             f"{many(report.storing.results, 'result')} are not stored yet. {report.storing.in_words(report.job.id)}",
