@@ -21,6 +21,12 @@ from tests.unit.recipes import page_of, recipe
 MENU = "<nav class='menu'>" + "".join(f"<a href='/c/{n}'>Shelf {n}</a>" for n in range(12)) + "</nav>"
 
 
+LAMP = (
+    "<main><h1>Oak desk lamp</h1><p class=price>$39.50</p><p>SKU: <b class=sku>LMP-1</b></p><p class=stock>In stock</p>"
+    "<div class=description><p>It was made by hand in a small workshop.</p></div><button>Add to cart</button></main>"
+)
+
+
 def cards(count: int, *, extra: str = "") -> str:
     return "".join(
         f"<li class='card css-1x{n}'><h3><a href='/item/{n}'>A fine thing, number {n}</a></h3><b>€{n},50</b>"
@@ -315,6 +321,14 @@ def test_where_no_page_behind_the_list_can_be_had_its_blocks_are_the_items():
     assert draft.summary == "listing"
     assert "No page behind the list could be had" in draft.text
     assert len(check_page(recipe(draft.text), "listing", listing()).items) == 9
+
+
+def test_a_product_with_a_number_of_its_own_is_one_beside_priced_links_to_others():
+    others = cards(5).replace("€", "$")
+
+    assert draft_recipe(page_of(f"{LAMP}<ul>{others}</ul>"), None, "x").summary == "product"
+    numbered = others.replace("</li>", " SKU: LMP-1</li>")
+    assert draft_recipe(page_of(f"<h1>Lamps</h1><ul>{numbered}</ul>"), None, "x").summary == "listing"
 
 
 def test_a_table_of_prices_is_a_list_and_no_product():

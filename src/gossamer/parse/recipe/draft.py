@@ -116,9 +116,20 @@ def _list_of(page: Page) -> LinkGroup | None:
     product = _product(page)
     if product is None:
         return None if _is_article(page) else group
+    if _has_number(page, product):
+        return None
     price = product.found.get("price")
     # A price that was only seen may be that of the first product in a list.
     return group if group.priced >= 0.5 and price is not None and price.source in _BY_SIGHT else None
+
+
+def _has_number(page: Page, product: Any) -> bool:
+    """True for a page with a number of its own, such as a sku: the priced links on it are other products. The number of
+    a card in a list does not count."""
+    number = next((str(found) for name in _NUMBERS if (found := getattr(product, name))), "")
+    blocks = best_blocks(page) if number else None
+    cards = page.css(blocks.selector) if blocks is not None else []
+    return bool(number) and not any(number in card.text for card in cards)
 
 
 def _is_price_list(page: Page, entries: _Kind) -> bool:
@@ -126,7 +137,7 @@ def _is_price_list(page: Page, entries: _Kind) -> bool:
     product = _product(page)
     price = product.found.get("price") if product is not None else None
     priced = any('"money"' in rule for rule in entries.fields.values())
-    return priced and price is not None and price.source in _BY_SIGHT
+    return priced and price is not None and price.source in _BY_SIGHT and not _has_number(page, product)
 
 
 # -- page kinds --------------------------------------------------------------------------------------------------------
