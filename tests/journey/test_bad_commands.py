@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+
 import pytest
 
 from tests.journey.commands import QUICK, all_of, gossamer
 from tests.journey.visiting import closed_port
 from tests.sites.hostile import hostile_site
+from tests.unit.commandline import on_a_terminal
 
 pytestmark = pytest.mark.long
 
@@ -169,9 +173,24 @@ async def test_a_crawl_that_had_not_one_page_fails_with_the_reason(folder, url, 
     said = await gossamer(folder, "crawl", url.format(port=closed_port()), "-o", "items.jsonl")
 
     line = said.one_line()
-    assert line.startswith("Not one page could be had. ")
+    assert line.startswith("Not one page could be used. ")
     assert words in line
     assert (folder / "items.jsonl").read_text() == "of the last crawl"
+
+
+async def test_a_spider_that_forgets_to_yield_or_raises_is_told_where_to_look(folder):
+    async with hostile_site() as site:
+        head = f"from gossamer import Spider\nclass Shop(Spider):\n    start_urls = [{site.url('/plain')!r}]\n"
+        (folder / "shop.py").write_text(head + "    def parse(self, page):\n        {'url': page.url}\n")
+        silent = await gossamer(folder, "crawl", "shop.py")
+        (folder / "shop.py").write_text(head + "    def parse(self, page):\n        yield page.nothing\n")
+        raising = await gossamer(folder, "crawl", "shop.py")
+
+    scores = await asyncio.to_thread(on_a_terminal, folder, "quality", columns=78)
+    assert silent.code == 0
+    assert "gossamer check shop.py URL" in silent.err
+    assert re.search(r"DAY\W+SPIDER.*RULES BROKEN", re.sub(r"\x1b\[\d+m", "", scores))
+    assert "(shop.py, line 5). `gossamer dead list --job shop-2` has the details." in raising.one_line()
 
 
 async def test_a_page_that_is_gone_fails_and_one_that_is_there_does_not(folder):

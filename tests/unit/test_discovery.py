@@ -165,3 +165,10 @@ def test_file_with_annotations_as_text_works(root: Path) -> None:
     )
     write(root, "late.py", text)
     assert load_spider("books", root, "spiders").__name__ == "Books"
+
+
+def test_the_name_of_a_file_leads_to_what_is_in_it_or_why_it_does_not_load(root: Path) -> None:
+    write(root, "lamps.py", BOOKS)
+    write(root, "rugs.py", "class Rugs(Spider)\n    pass\n")
+    assert refusal("lamps", root) == "There is no spider 'lamps'; the file of that name holds 'books'."
+    assert refusal("rugs", root).startswith(f"This file does not load: {root}/spiders/rugs.py, line 1: syntax error")

@@ -36,3 +36,18 @@ async def test_a_schedule_without_its_spider_is_a_warning_and_a_broken_one_a_fai
 
     (tmp_path / "gossamer.toml").write_text(table.replace("1h", "often"))
     assert Level.FAIL in {finding.level for finding in (await findings(tmp_path)).values()}
+
+
+async def test_two_spiders_of_one_name_are_a_warning_that_names_their_files(tmp_path):
+    (tmp_path / "gossamer.toml").write_text("")
+    (tmp_path / "spiders").mkdir()
+    for name in ("one.py", "two.py"):
+        text = "from gossamer import Spider\nclass Books(Spider):\n    start_urls = ['https://a.example/']\n"
+        (tmp_path / "spiders" / name).write_text(text)
+
+    told = [finding async for finding in examine(tmp_path, offline=True) if finding.what == "spiders"]
+
+    assert [(one.level, one.detail) for one in told] == [
+        (Level.WARN, "2 are called books: one.py, two.py"),
+        (Level.OK, "books"),
+    ]

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from gossamer.errors import Misconfigured, UnknownSetting
+from gossamer.model.page import Headers
 from gossamer.parse.page import Page
 from gossamer.parse.recipe.spider import RecipeSpider
 from gossamer.project.fetch import file_page, text_of
@@ -125,3 +126,21 @@ def test_a_new_project_has_a_spider_and_is_made_once(tmp_path: Path) -> None:
 
 def test_the_text_of_a_page_is_its_main_content(tmp_path: Path) -> None:
     assert "Dune" in text_of(page(tmp_path, "<main><h1>Dune</h1><p>A desert.</p></main>"), markdown=True)
+
+
+async def test_a_draft_of_an_address_in_numbers_is_called_by_all_of_them(settings: Settings, tmp_path: Path) -> None:
+    async def fetch(url: str) -> Page:
+        return page(tmp_path, "<title>Hello</title><h1>World</h1>")
+
+    done = await draft(settings, "http://10.0.0.2:8700/list", None, folder=tmp_path, fetch=fetch)
+    assert done.name == "10-0-0-2"
+
+
+async def test_a_page_of_json_cannot_be_drafted_and_the_way_on_is_named(settings: Settings, tmp_path: Path) -> None:
+    async def fetch(url: str) -> Page:
+        snapshot = page(tmp_path, '{"things": []}').snapshot
+        headers = Headers([("Content-Type", "application/json")])
+        return Page(msgspec.structs.replace(snapshot, headers=headers))
+
+    with pytest.raises(Misconfigured, match=r"HTML pages\. docs/recipes\.md has a recipe for JSON"):
+        await draft(settings, "https://api.example/", None, folder=tmp_path, fetch=fetch)

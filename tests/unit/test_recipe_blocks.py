@@ -73,6 +73,31 @@ FORMS: dict[str, tuple[str, str, Callable[[int], str], int, dict[str, Any]]] = {
         lambda n: f"<li><a href=/c/{n}>Chapter {n}: {LONG}</a><ul><li>Part {n}.1</li><li>Part {n}.2</li></ul></li>",
         7, {"link": f"{HOME}/c/3", "title": f"Chapter 3: {LONG}"},
     ),
+    "cells that share a class": (
+        "<div class=list>", "</div>",
+        lambda n: f"<div class='row entry'><div class='col name'><a href=/c/{n}>Car {n} {LONG}</a></div>"
+        f"<div class='col price'>€{n}900</div><div class='col town'>Town {n % 2}</div></div>",
+        8, {"name": f"Car 3 {LONG}", "link": f"{HOME}/c/3", "price": "3900 EUR", "town": "Town 1"},
+    ),
+    "parts in frames": (
+        "<main>", "</main>",
+        lambda n: f"<div class=card><div class=card-body><h5 class=css-1a>Thing {n}</h5><p class=by>Person {n}</p>"
+        f"<b class=cost>${n}.50</b></div><button>{'Buy' if n % 2 else 'Ask'}</button></div>",
+        8, {"title": "Thing 3", "by": "Person 3", "cost": "3.50 USD"},
+    ),
+    "names that say what is inside": (
+        "<main>", "</main>",
+        lambda n: f"<article data-testid=home><h2 data-testid=homeTitle class=hKzTyP>Flat {n} {LONG}</h2>"
+        f"<ul data-testid=facts><li>{n} rooms<li>Floor {n % 3}</ul><time datetime=2026-01-1{n}>soon</time></article>",
+        8, {"home_title": f"Flat 3 {LONG}", "facts": ["3 rooms", "Floor 0"], "time": "2026-01-13"},
+    ),
+    "two rows for each entry": (
+        "<table>", "</table>",
+        lambda n: f"<tr class=entry><td class=rank>{n}.<td class=head><a href=/i/{n}>Story {n} {LONG}</a></tr>"
+        f"<tr><td><td class=below><b class=score>{n} points</b> by <a class=user href=/u/{n}>user {n}</a> | "
+        f"<a href=/t/{n}>{n} comments</a></tr>",
+        9, {"rank": "3.", "head": f"Story 3 {LONG}", "link": f"{HOME}/i/3"},
+    ),
     "articles with advertisements between": (
         "<div class=grid>", "</div>",
         lambda n: f"<article><h3><a href=/a/{n}>News {n}</a></h3><p>{LONG} {n}</p></article>"

@@ -21,6 +21,12 @@ from tests.unit.recipes import page_of, recipe
 MENU = "<nav class='menu'>" + "".join(f"<a href='/c/{n}'>Shelf {n}</a>" for n in range(12)) + "</nav>"
 
 
+LAMP = (
+    "<main><h1>Oak desk lamp</h1><p class=price>$39.50</p><p>SKU: <b class=sku>LMP-1</b></p><p class=stock>In stock</p>"
+    "<div class=description><p>It was made by hand in a small workshop.</p></div><button>Add to cart</button></main>"
+)
+
+
 def cards(count: int, *, extra: str = "") -> str:
     return "".join(
         f"<li class='card css-1x{n}'><h3><a href='/item/{n}'>A fine thing, number {n}</a></h3><b>€{n},50</b>"
@@ -132,8 +138,9 @@ def test_a_page_that_is_a_product_itself_is_drafted_without_a_list():
     assert draft_recipe(page, None, "x").summary == "product"
 
 
-def test_where_no_link_of_the_list_can_be_had_the_draft_is_general():
-    draft = draft_recipe(listing(), None, "x")
+def test_where_nothing_behind_a_list_of_mere_links_can_be_had_the_draft_is_general():
+    links = " ".join(f"<a class=entry href='/item/{n}'>A fine thing, number {n}</a>" for n in range(9))
+    draft = draft_recipe(page_of(f"<p>{links}"), None, "x")
 
     assert recipe(draft.text).recipe.kinds["page"].item == "Page"
     assert "Every rule found something" not in draft.text
@@ -308,8 +315,59 @@ def test_tags_are_a_field_though_they_repeat():
     assert {field.name: field.rule for field in found.fields}["tags"] == '{ css = ".tag", type = "list" }'
 
 
-def test_where_no_page_behind_the_list_can_be_had_its_blocks_stand_in_a_comment():
-    assert '#   each = "li.card"' in draft_recipe(listing(), None, "shop.toml").text
+def test_where_no_page_behind_the_list_can_be_had_its_blocks_are_the_items():
+    draft = draft_recipe(listing(), None, "shop.toml")
+
+    assert draft.summary == "listing"
+    assert "No page behind the list could be had" in draft.text
+    assert len(check_page(recipe(draft.text), "listing", listing()).items) == 9
+
+
+def test_a_product_with_a_number_of_its_own_is_one_beside_priced_links_to_others():
+    others = cards(5).replace("€", "$")
+
+    assert draft_recipe(page_of(f"{LAMP}<ul>{others}</ul>"), None, "x").summary == "product"
+    numbered = others.replace("</li>", " SKU: LMP-1</li>")
+    assert draft_recipe(page_of(f"<h1>Lamps</h1><ul>{numbered}</ul>"), None, "x").summary == "listing"
+
+
+def test_a_table_of_prices_is_a_list_and_no_product():
+    rows = "".join(f"<tr><td>{n}<td>Article {n}<td>${n}9.50<td>In stock" for n in range(12))
+    page = page_of(f"<h1>Stock list</h1><table><tr><th>No.<th>Name<th>Price<th>Availability</tr>{rows}</table>")
+    draft = draft_recipe(page, None, "stock.toml")
+
+    assert draft.summary == "listing"
+    assert len(check_page(recipe(draft.text), "listing", page).items) == 12
+
+
+@pytest.mark.parametrize(
+    ("end", "selector"),
+    [
+        ("<a class='btn load-more' href='?page=2'>Load more</a>", "a.load-more"),
+        ("<a href='?after=9'>Show older entries</a>", 'a:contains("Show older entries")'),
+        ("<div class=nav-previous><a href='/list/page/2/'>Older posts</a></div>", 'a:contains("Older posts")'),
+        ("<a href='/blog/2'>More about us</a>", None),
+        ("<a href='/list'>More</a>", None),
+    ],
+)  # fmt: skip
+def test_a_link_to_more_of_the_same_list_is_the_next_page(end, selector):
+    page = page_of(f"<ol class='shelf'>{cards(9)}</ol>{end}", url="https://shop.example/list")
+
+    assert next_selector(page) == selector
+
+
+def test_the_links_of_a_list_that_lead_to_no_page_are_texts():
+    people = "".join(
+        f"<div class=person><h3>Person {n}</h3><a class=email href='mailto:p{n}@shop.example'>p{n}@shop.example</a>"
+        f"<a class=tel href='tel:+49{n}'>+49 {n}</a></div>"
+        for n in range(5)
+    )
+    seen = check_page(recipe(draft_recipe(page_of(people), None, "x").text), "listing", page_of(people))
+
+    assert not seen.missing
+    assert {note.field: note.value for note in seen.notes[-3:]} == {
+        "[4].title": "Person 4", "[4].email": "p4@shop.example", "[4].tel": "+49 4",
+    }  # fmt: skip
 
 
 def test_where_a_product_is_behind_the_list_its_blocks_stand_in_a_comment():

@@ -17,6 +17,13 @@ def read(folder, text="", environ=None, **flags):
     return load(start=folder, environ=environ or {}, flags={key.replace("__", "."): v for key, v in flags.items()})
 
 
+def test_a_domain_without_quotes_and_a_list_without_brackets_are_told_how_they_are_written(tmp_path):
+    with pytest.raises(Misconfigured, match=r'write \[domains\."shop\.co\.example"\]'):
+        read(tmp_path, "[domains.shop.co.example]\nrate = '1/s'")
+    with pytest.raises(Misconfigured, match=r'Write it like allow_hosts = \["'):
+        read(tmp_path, "[fetch]\nallow_hosts = 'a.test'")
+
+
 def test_a_file_of_a_windows_editor_is_read(tmp_path):
     assert read(tmp_path, "\ufeff[crawl]\r\ndepth = 2\r\n").crawl.depth == 2
 
@@ -51,6 +58,8 @@ def test_the_file_is_found_upwards_and_names_the_root(tmp_path):
         ("[polite]\nrate = '1/s'", "politeness.rate"),
         ("sate = 'sqlite:///x'", "state"),
         ("[domains.'a.test']\nrat = '1/s'", "rate"),
+        ("rate = '1/s'", "Did you mean politeness.rate?"),
+        ("concurrency = 5", r"Did you mean crawl\.concurrency or politeness\.concurrency"),
     ],
 )
 def test_an_unknown_setting_is_an_error_with_a_suggestion(tmp_path, text, words):

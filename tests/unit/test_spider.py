@@ -319,6 +319,7 @@ async def test_pages_that_are_put_into_their_own_links_do_not_stay_in_memory() -
 async def test_exception_becomes_a_parse_failure_with_the_users_frames() -> None:
     error = await failure_of("raises")
     assert "Buggy.raises failed on https://books.example/: ValueError" in str(error)
+    assert re.search(r"\(test_spider\.py, line \d+\)$", str(error))
     assert "test_spider.py" in error.detail
     assert "callbacks.py" not in error.detail
     assert isinstance(error.__cause__, ValueError)

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from gossamer import Spider
 from gossamer.cli import progress
+from gossamer.cli.layout import print_tips
 from gossamer.cli.progress import ProgressLine
 from gossamer.clock import SystemClock
 from gossamer.errors import Misconfigured
@@ -162,3 +163,31 @@ async def test_a_crawl_says_again_and_again_what_it_waits_for(monkeypatch):
         while said.getvalue().count("Waiting: 1 page waits for tokens") < 3:
             await asyncio.sleep(0.001)
     showing.cancel()
+
+
+async def test_a_crawl_that_is_being_stopped_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PLAIN_EVERY", timedelta(milliseconds=1))
+    said = io.StringIO()
+
+    class Busy:
+        async def counts(self, job: str) -> JobCounts:
+            return JobCounts(leased=1, discovered=1)
+
+    async def nothing() -> int:
+        return 0
+
+    console = Console(file=said, width=120)
+    line = ProgressLine(Busy(), nothing, SystemClock(), console, job="j", limit=None, draining=lambda: True)
+    showing = asyncio.create_task(line.show())
+    async with asyncio.timeout(PATIENCE):
+        while said.getvalue().count("j: ") < 3:
+            await asyncio.sleep(0.001)
+    showing.cancel()
+    assert said.getvalue().count("Stopping: the pages in hand are finished first. Ctrl-C again stops at once.") == 1
+
+
+@pytest.mark.parametrize(("width", "shown"), [(80, "  gossamer x  one thing"), (20, "  gossamer x\n      one thing")])
+def test_tips_fit_the_terminal(width: int, shown: str) -> None:
+    said = io.StringIO()
+    print_tips(Console(file=said, width=width, force_terminal=True, color_system=None), [("gossamer x", "one thing")])
+    assert said.getvalue().strip("\n") == shown

@@ -32,7 +32,7 @@ from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
 from .app import allow_local, app, err, fail, run_async, settings_with
-from .layout import in_words
+from .layout import in_words, print_tips
 from .options import (
     ArgumentOption,
     JsonLogsOption,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # these load what fetches
     from ..parse.spider import Spider
     from ..project.crawl import CrawlReport, Running
 
+_CRAWL = "gossamer crawl"
 STOPPED = 130  # the exit code of a crawl that was stopped before its end, and can go on
 
 
@@ -111,13 +112,15 @@ def crawl_verb(
         fresh=fresh,
         quiet=quiet,
         json_logs=json_logs,
-        command=shlex.join(["gossamer", "crawl", target, *(f"-a{one}" for one in argument or ())]),
+        command=shlex.join([*_CRAWL.split(), target, *(f"-a{one}" for one in argument or ())]),
         crew=crew,
     )
     if crew is not None and crew.helps:
         return  # the first process tells how it ended
     if report.failure:
-        fail(f"Not one page could be had. {report.failure}")
+        more = f" `gossamer dead list --job {report.job.id}` has the details." if report.counts.dead else ""
+        ended = "" if report.failure.endswith((".", "?", "!")) else "."
+        fail(f"Not one page could be used. {report.failure}{ended if more else ''}{more}")
     if report.storing is not None:
         fail(
             f"{many(report.storing.results, 'result')} are not stored yet. {report.storing.in_words(report.job.id)}",
@@ -175,7 +178,9 @@ def run_crawl(
         jobs, job = running.project.state.jobs, running.job
         storing = partial(results_waiting, running.project, job.id)
         waits = partial(what_it_waits_for, running.project, job.id)
-        await ProgressLine(jobs, storing, clock, err, job=job.id, limit=job.limit, waits=waits).show()
+        draining = running.worker.draining.is_set
+        line = ProgressLine(jobs, storing, clock, err, job=job.id, limit=job.limit, waits=waits, draining=draining)
+        await line.show()
 
     with log.hearing_spiders() if log is not None else nullcontext():
         report = run_async(
@@ -272,12 +277,12 @@ def _advise(report: CrawlReport, output: str | None, command: str) -> None:
         tips.append(("gossamer dead list", "what failed, and why"))
     if report.records and output is None:
         tips.append(("gossamer export -o items.csv", "the records as a table"))
+    if report.ended and report.records == 0 and report.counts.done and command.startswith(_CRAWL):
+        target = shlex.split(command)[2]
+        tips.append((f"gossamer check {shlex.quote(target)} URL", "what the spider makes of a page: no record came"))
     tips.append((f"gossamer status {report.job.id}", "where everything stands"))
     tips.append(("gossamer why URL", "the whole story of one URL"))
-    err.print()
-    width = max(len(text) for text, _ in tips)
-    for text, meaning in tips:
-        err.print(f"  [cyan]{text.ljust(width)}[/]  [dim]{meaning}[/]")
+    print_tips(err, tips)
 
 
 def run_from_script(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -41,6 +42,7 @@ from .options import JsonOption, YesOption
 from .why import print_attempts
 
 LETTERS_SHOWN = 50
+JOBS_SHOWN = 3
 
 dead_app = typer.Typer(help="Pages that were given up: why, and what to do with them.", no_args_is_help=True)
 app.add_typer(dead_app, name="dead")
@@ -76,6 +78,12 @@ def list_verb(
         out.print("No dead letters" + (" match." if job or reason or domain else "."))
 
 
+def _jobs(ids: Sequence[str]) -> str:
+    """The newest jobs that gave the page up, and how many others did."""
+    more = f" and {len(ids) - JOBS_SHOWN} more" if len(ids) > JOBS_SHOWN else ""
+    return ", ".join(ids[:JOBS_SHOWN]) + more
+
+
 def _print_page(page: DeadLetterPage, now: float) -> None:
     letters = page.letters
     print_table(
@@ -83,7 +91,7 @@ def _print_page(page: DeadLetterPage, now: float) -> None:
          Column("TRIES", right=True), Column("URL", fold=True)),
         [
             (letter.id, distance(letter.died_at, now) if out.is_terminal else moment(letter.died_at),
-             ", ".join(letter.jobs), letter.reason, letter.attempts, letter.url)
+             _jobs(letter.jobs), letter.reason, letter.attempts, letter.url)
             for letter in letters
         ],
     )  # fmt: skip

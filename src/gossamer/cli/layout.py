@@ -203,12 +203,19 @@ def heading(text: str, note: str = "") -> None:
 
 def advise(*tips: tuple[str, str], console: Console = out) -> None:
     """Commands to try next, with what they do; for people only."""
-    if not console.is_terminal:
-        return
+    if console.is_terminal:
+        print_tips(console, tips)
+
+
+def print_tips(console: Console, tips: Sequence[tuple[str, str]]) -> None:
+    """Commands with what they do, side by side; where a terminal is too narrow for that, below each other."""
     width = min(MAX_TIP, max(len(command) for command, _ in tips))
+    needed = max(len(command.ljust(width)) + len(meaning) for command, meaning in tips) + 4
+    between = "\n      " if console.is_terminal and needed > console.width else "  "
     console.print()
     for command, meaning in tips:
-        console.print(Text.assemble("  ", (command.ljust(width), "cyan"), "  ", (meaning, "dim")))
+        shown = command if "\n" in between else command.ljust(width)
+        console.print(Text.assemble("  ", (shown, "cyan"), between, (meaning, "dim")), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:  # Any: whatever can be JSON

@@ -18,9 +18,11 @@ from ..model.job import JobCounts
 from ..monitor.progress import JobProgress, Speedometer, describe
 from ..units import span, visible
 
+STOPPING = "Stopping: the pages in hand are finished first. Ctrl-C again stops at once."
 REFRESH = timedelta(milliseconds=250)
 PLAIN_EVERY = timedelta(seconds=10)
 BAR = 24  # characters
+NARROW = 72  # columns of a terminal in which the bar leaves no room for the words
 WAYS = ("proxy", "browser", "managed-api", "exits-rest")  # stages whose every line names another page
 LONG_WAIT = timedelta(seconds=10)  # a shorter one is not worth a line
 WAIT_TOLD_EVERY = timedelta(minutes=1)
@@ -34,7 +36,8 @@ class CountedJobs(Protocol):
 
 class ProgressLine:
     """Shows the progress of a job until the task is cancelled. `storing` tells how many of its results wait, `waits`
-    what the job waits for when nothing of it moves: that is said every minute."""
+    what the job waits for when nothing of it moves: that is said every minute; `draining` whether it is being stopped:
+    that is said once."""
 
     def __init__(
         self,
@@ -46,8 +49,11 @@ class ProgressLine:
         job: str,
         limit: int | None,
         waits: Callable[[], Awaitable[str]] | None = None,
+        draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._waits = waits
+        self._draining = draining
+        self._told_stop = False
         self._told_at = clock.monotonic()
         self._jobs = jobs
         self._storing = storing
@@ -86,7 +92,13 @@ class ProgressLine:
         if words := await self._waits():
             self._console.print(Text(f"Waiting: {visible(words)}", style="yellow"))
 
+    def _tell_stop(self) -> None:
+        if not self._told_stop and self._draining():
+            self._told_stop = True
+            self._console.print(Text(STOPPING, style="yellow"))
+
     async def _progress(self) -> JobProgress:
+        self._tell_stop()
         await self._tell_wait()
         counts = await self._jobs.counts(self._job)
         # What waits on disks is of interest when the pages are done.
@@ -98,7 +110,14 @@ class ProgressLine:
         filled = int(share * BAR)
         bar = Text("━" * filled, style="cyan") + Text("━" * (BAR - filled), style="bright_black")
         line = Table.grid(padding=(0, 1))
-        line.add_row(bar, Text(f"{share:4.0%}", style="bold"), Text(describe(progress)))
+        share_and_words = (
+            Text(f"{share:4.0%}", style="bold"),
+            Text(describe(progress), no_wrap=True, overflow="ellipsis"),
+        )
+        if self._console.width < NARROW:
+            line.add_row(*share_and_words)
+        else:
+            line.add_row(bar, *share_and_words)
         return line
 
 

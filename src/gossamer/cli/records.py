@@ -209,9 +209,9 @@ def quality_verb(
     shown = [one for one in scores if one.is_whole or (spider is not None and not one.is_of_pages)]
     shown += [one for one in scores if spider is not None and one.is_of_pages and not one.is_whole]
     print_table(
-        (Column("DAY"), Column("SPIDER", spare=True), Column("ITEM", "bold"), Column("FIELD"),
-         Column("CHECKED", right=True), Column("FILLED", right=True), Column("FAULTY", right=True),
-         Column("SCORE", "cyan", right=True), Column("RULES BROKEN", "red", fold=True)),
+        (Column("DAY"), Column("SPIDER", spare=spider is not None), Column("ITEM", "bold"),
+         Column("FIELD", spare=spider is None), Column("CHECKED", right=True), Column("FILLED", right=True),
+         Column("FAULTY", right=True), Column("SCORE", "cyan", right=True), Column("RULES BROKEN", "red", fold=True)),
         [
             (one.day, one.spider, "(pages)" if one.is_of_pages else one.type, "(all)" if one.is_whole else one.field,
              one.checked, _share(one.filled_share), one.faulty, _share(one.faultless_share),

@@ -119,4 +119,4 @@ def run_replay(
         if outputs:
             err.print(f"The records are in {visible(', '.join(outputs))}.", markup=False)
     if done.crawl.failure or not counts.done:
-        fail(f"Not one page could be had. {done.crawl.failure}")
+        fail(f"Not one page could be used. {done.crawl.failure}")

@@ -130,7 +130,9 @@ def implied(ending: str) -> JobOutcome | None:
         case "replaced":
             return JobOutcome(Outcome.INCOMPLETE, (Reason("replaced", "a newer job of its name took its place"),))
         case "limit":
-            return JobOutcome(Outcome.INCOMPLETE, (Reason("limit", "its limit of pages is reached; others are open"),))
+            return JobOutcome(
+                Outcome.INCOMPLETE, (Reason("limit", "its limit of pages is reached; others were not fetched"),)
+            )
     return None
 
 
@@ -168,7 +170,7 @@ def _incomplete(facts: JobFacts) -> Found:
         found.append(
             (
                 Outcome.INCOMPLETE,
-                Reason("limit", f"its limit of {many(facts.limit, 'page')} is reached; others are open"),
+                Reason("limit", f"its limit of {many(facts.limit, 'page')} is reached; others were not fetched"),
             )
         )
     elif known is not None and known.outcome is Outcome.INCOMPLETE:

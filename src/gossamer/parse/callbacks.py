@@ -246,12 +246,16 @@ def _failure(callback: str, url: str, error: BaseException) -> ParseFailed:
     told = "".join(traceback.format_exception_only(error)).strip()
     last_line = told.rpartition("\n")[2]
     message = str(error) if isinstance(error, ParseFailed | TookTooLong) else last_line[:500]
-    return ParseFailed(safe_text(f"{callback} failed on {url}: {message}"), detail=safe_text(_user_frames(error, told)))
-
-
-def _user_frames(error: BaseException, told: str) -> str:
-    """The traceback without our own frames, its middle left out when it is long."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OURS)]
+    own = [frame for frame in frames if frame.filename == frames[0].filename]  # not those of a library that it calls
+    where = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    return ParseFailed(
+        safe_text(f"{callback} failed on {url}: {message}{where}"), detail=safe_text(_user_frames(frames, told))
+    )
+
+
+def _user_frames(frames: list[traceback.FrameSummary], told: str) -> str:
+    """The traceback without our own frames, its middle left out when it is long."""
     lines = traceback.format_list(frames[:_MOST_FRAMES])
     if len(frames) > 2 * _MOST_FRAMES:
         lines.append(f"  ... {len(frames) - 2 * _MOST_FRAMES} frames left out ...\n")

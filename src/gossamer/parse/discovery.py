@@ -163,6 +163,14 @@ def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spi
         raise SpiderNotFound(
             f"There are {len(found)} spiders called {name!r}: {places}. Rename one, or write path/file.py:Class."
         )
+    for file in catalogue.broken:
+        if composed(file.path.stem) in (name, name.replace("-", "_")):
+            raise SpiderNotFound(f"This file does not load: {file}.")
+    within = [spec.name for spec in catalogue.spiders if composed(spec.path.stem) == name]
+    if within:
+        raise SpiderNotFound(
+            f"There is no spider {name!r}; the file of that name holds {', '.join(map(repr, within))}."
+        )
     parts = [f"There is no spider {name!r} in {place}."]
     names = list(dict.fromkeys(spec.name for spec in catalogue.spiders))
     near = difflib.get_close_matches(name, names, n=1)

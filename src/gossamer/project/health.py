@@ -198,7 +198,14 @@ def _spiders(settings: Settings) -> Iterator[Finding]:
     ignored = {words: spec.name for spec in reversed(found.spiders) for words in spec.spider._ignored()}
     for words, name in ignored.items():
         yield Finding(Level.WARN, "spiders", f"{name}: {words}")
-    names = ", ".join(spec.name for spec in found.spiders)
+    files: dict[str, list[str]] = {}
+    for spec in found.spiders:
+        files.setdefault(spec.name, []).append(spec.path.name)
+    for name, places in files.items():
+        if len(places) > 1:
+            advice = "Rename one, or crawl it by its path: file.py:Class."
+            yield Finding(Level.WARN, "spiders", f"{len(places)} are called {name}: {', '.join(places)}", advice)
+    names = ", ".join(files)
     if names:
         yield ok("spiders", names)
     elif not found.broken:

@@ -270,7 +270,7 @@ def _in_words(
     if standing == NOT_RESPONDING:
         return "not responding: its process is dead or silent. The pages in hand are tried again by the next one"
     if standing == UNSERVED:
-        return "unserved: no worker works on it just now; start one (gossamer up), or see what they say"
+        return "unserved: no worker works on it just now; gossamer up, or the same crawl again, goes on with it"
     if job.outcome is not None:
         return job.outcome.in_words
     if standing != WAITING:

@@ -41,6 +41,10 @@ from .spider_check import (
     spider_view,
 )
 
+_BY_HAND = {
+    Media.JSON: " docs/recipes.md has a recipe for JSON to begin with.",
+    Media.XML: " Of a feed or a sitemap, a schedule or `page.feed()` of a spider takes the pages.",
+}
 LONGEST_PAUSE = 5.0  # seconds between two requests; a person waits
 
 FieldNote: TypeAlias = Note  # what a rule found for a field
@@ -265,10 +269,13 @@ async def draft(
 
 
 def _name_for(url: str) -> str:
-    """`https://www.book-shop.example/` is book-shop; a host without a registrable domain gives its first word."""
+    """`https://www.book-shop.example/` is book-shop; a host without a registrable domain gives its first word, an
+    address in numbers all of them."""
     site = site_of(url)
     host = site if "." in site and not site.endswith(".localhost") else host_of(url)
-    return re.sub(r"[^a-z0-9]+", "-", host.removeprefix("www.").partition(".")[0].lower()).strip("-") or "site"
+    words = host.removeprefix("www.").lower()
+    first = words if words.replace(".", "").isdigit() else words.partition(".")[0]
+    return re.sub(r"[^a-z0-9]+", "-", first).strip("-") or "site"
 
 
 def _checked_name(name: str) -> str:
@@ -304,7 +311,10 @@ async def _drafted(
             f"{first.url} answered {first.status}; a recipe cannot be drafted from it.", status=first.status
         )
     if first.media is not Media.HTML:
-        raise Misconfigured(f"{first.url} is {first.content_type or 'no HTML'}; drafts are made from HTML pages.")
+        raise Misconfigured(
+            f"{first.url} is {first.content_type or 'no HTML'}; drafts are made from HTML pages."
+            f"{_BY_HAND.get(first.media, '')}"
+        )
     clock, interval = SystemClock(), settings.politeness.rate.interval
     detail = None
     for link in detail_links(first):

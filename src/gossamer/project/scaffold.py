@@ -12,6 +12,7 @@ import msgspec
 from ..errors import Misconfigured
 from ..parse.spider import default_name
 from ..settings.effective import local_hosts
+from ..units import visible
 
 EXAMPLE_URL = "https://books.toscrape.com/"  # a shop that exists to be scraped
 
@@ -64,7 +65,10 @@ def write_new(folder: Path, texts: dict[str, str]) -> list[Path]:
 def check_name(name: str) -> Names:
     """The forms of a project's name. Raises Misconfigured for one that can be no spider's."""
     if not _NAME.fullmatch(name) or len(name) > 60:
-        raise Misconfigured(f"{name[:80]!a} cannot be a project's name. Use letters, digits, - and _, as in book-shop.")
+        raise Misconfigured(
+            f"{visible(name[:80])!r} cannot be a project's name. Begin with a letter from a to z, and use such letters,"
+            " digits, - and _, as in book-shop."
+        )
     module = name.replace("-", "_")
     words = re.split(r"[_-]", name)
     class_name = "".join(word[0].upper() + word[1:] for word in words)

@@ -261,6 +261,9 @@ def _put(values: dict[str, Any], key: str, value: Any, origins: dict[str, str], 
             fields = ", ".join(table.__struct_fields__[:3])
             raise Misconfigured(f'{origin}: write a table: [{family}."{own}"] with {fields} ...')
         for name in value:
+            if word == "domain" and isinstance(value[name], dict) and f"{family}.<{word}>.{name}" not in known_keys():
+                whole = _without_quotes(own, value)
+                raise Misconfigured(f'{origin}: a name with dots needs quotes: write [{family}."{whole}"].')
             _demand_known(f"{family}.<{word}>.{name}", origin)
         values.setdefault(family, {})[own] = {
             name: _read_value(f"{family}.<{word}>.{name}", _none(given), origin, f"{family}.{own}.{name}")
@@ -275,6 +278,12 @@ def _put(values: dict[str, Any], key: str, value: Any, origins: dict[str, str], 
         target = target.setdefault(name, {})
     target[last] = _read_value(key, _none(value), origin, key)
     origins[key] = origin
+
+
+def _without_quotes(name: str, table: Mapping[str, Any]) -> str:
+    """The domain that was meant where TOML has read its dots as tables in tables."""
+    inner = next(((own, value) for own, value in table.items() if isinstance(value, dict)), None)
+    return name if inner is None else _without_quotes(f"{name}.{inner[0]}", inner[1])
 
 
 def _read_value(key: str, value: Any, origin: str, name: str) -> Any:
@@ -299,9 +308,11 @@ def _demand_known(key: str, origin: str) -> None:
     keys = known_keys()
     if key in keys:
         return
-    near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+    last = key.rpartition(".")[2]
+    elsewhere = [one for one in keys if one.rpartition(".")[2] == last and "<" not in one] if "<" not in key else []
+    near = elsewhere[:3] or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
     spelled = _in_environment if origin.startswith(ENV_PREFIX) else str
-    hint = f" Did you mean {spelled(near[0])}?" if near else " `gossamer settings` lists all of them."
+    hint = f" Did you mean {' or '.join(map(spelled, near))}?" if near else " `gossamer settings` lists all of them."
     raise UnknownSetting(f"{origin}: there is no setting {key!r}.{hint}")
 
 
@@ -358,4 +369,6 @@ def _written(key: str, error: Exception) -> str:
         return f' Write it like {name} = "{_EXAMPLES[name]}".'
     if str(error).startswith("Expected `str`, got `null`"):
         return ' "none" lifts a limit, and this is no limit: docs/settings.md says what it takes.'
+    if str(error).startswith("Expected `array`, got `str`"):
+        return f' Write it like {name} = ["...", "..."].'
     return " Write it in quotes." if "Expected `str" in str(error) else ""

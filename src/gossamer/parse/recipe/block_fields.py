@@ -25,23 +25,32 @@ from .stable_selectors import NAME, PRICE, stable_classes
 
 LONGEST = 4_000  # characters of a block; a larger one is a section
 LEADERS = frozenset(("dt", "h2", "h3", "h4"))  # blocks whose text is in the element behind them
-_MOST_FIELDS = 8
+_MOST_FIELDS = 10
 _MOST_INSIDE = 200  # elements of a block that are looked at
 _DEEPEST = 5  # steps to a place without a name
 _MOST_UNNAMED = 12  # such places of a block
 _MOST_PLACES = 40  # that are looked at closely
 _IN_MOST = 0.8  # of the blocks
-_DIFFERENT = 0.4  # share of values that must be different, else a text is a label
+_DIFFERENT = 0.4  # share of values that must be different where nothing names the place, else a text is a label
 _NAMES = {"h1": "title", "h2": "title", "h3": "title", "h4": "title", "h5": "title", "a": "link", "img": "image",
           "time": "time", "p": "text", "blockquote": "text", "cite": "author", "figcaption": "text",
           "summary": "title", "dt": "title"}  # fmt: skip
 _PLAIN = frozenset(("b", "em", "ins", "small", "span", "strong"))
 _ALONE = _PLAIN | {"dd"}  # without a class they count where they hold a price, or are alone
+_LISTS = ("ol", "ul")
+_SILENT = frozenset(("button", "noscript", "option", "script", "style", "template"))  # they show no value
+_HEADS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_SAYING = ("itemprop", "data-testid", "data-test", "data-qa", "data-cy")  # attributes that name what is in there
+_NO_PAGE = re.compile(r"(?:mailto|tel|sms|javascript):", re.IGNORECASE)
+_DATED = re.compile(r"\d{4}-\d\d-\d\d(?:$|[T ]\d\d:)")
 _CELLS = ("td", "th")
 _WORD = re.compile(r"[a-z]+")
 _COLUMN = re.compile(r"(?:td|th):nth-(?:last-)?child\(\d+\)")
 _LABELLED = re.compile(r'dt:contains\("(.+)"\) \+ dd')
 _LABEL = re.compile(r"""[^"'\\]{1,40}""")
+_NAMED = re.compile(r"""(?:a?\.|\[[a-z-]+=")([\w-]+)(?:"\])?(?: li)?""")
+_HASH = re.compile(r"(?<=[A-Za-z])__(?=\w*[A-Z])\w{5}$")  # that a build tool puts behind a name
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class BlockField(msgspec.Struct, frozen=True):
@@ -63,8 +72,8 @@ class _Place(NamedTuple):
 
     @property
     def may_repeat(self) -> bool:
-        """True for a place whose values are no labels though few are different."""
-        return self.column > 0 or _LABELLED.fullmatch(self.path) is not None
+        """True for a place whose values are no labels though few are different: it has a name."""
+        return self.column > 0 or _LABELLED.fullmatch(self.path) is not None or _NAMED.fullmatch(self.path) is not None
 
     def find(self, block: Element) -> list[Element]:
         if self.path.startswith(":scope >"):
@@ -119,22 +128,32 @@ def _places(blocks: list[Element]) -> list[_Place]:
 
 def _field(place: _Place, blocks: list[Element], heads: list[str], shown: set[tuple[str, ...]]) -> BlockField | None:
     """The place as a field; None where most blocks show nothing there, or all the same, or what another one shows."""
+    if place.path == ":scope" and blocks[0].tag not in LEADERS and len({_own_text(block) for block in blocks}) == 1:
+        return None  # " by " between two fields is a label
     found = [place.find(block) for block in blocks]
     tag = next((matches[0].tag for matches in found if matches), "")
-    attribute = {"a": "href", "img": "src"}.get(tag) if place.path != ":scope" else None
+    attribute = {"a": "href", "img": "src", "time": "datetime"}.get(tag) if place.path != ":scope" else None
     many = sum(len(matches) > 1 for matches in found) >= 0.3 * len(blocks)
     if many and attribute:
         many = place.path != tag  # the first link or picture stands for those without a class
         attribute = None if many else attribute
     values = [_value(matches, attribute) for matches in found]
+    if attribute and not all(_can_be_read(value, attribute) for value in values):
+        attribute = None
+        values = [_value(matches, None) for matches in found]
     told = [value for value in values if value]
-    # What is many, has a label or is a column of a table is no label: tags and points may repeat.
+    # What is many, has a name or is a column of a table is no label: tags, points and towns may repeat.
     fewest = 2 if many or place.may_repeat else max(2, _DIFFERENT * len(told))
     if len(told) < _IN_MOST * len(blocks) or len(set(told)) < fewest or tuple(values) in shown:
         return None
     shown.add(tuple(values))
-    name = _name(place, tag, told, heads, many=many, linked=attribute is not None)
+    name = _name(place, tag, told, heads, many=many, linked=attribute in ("href", "src"))
     return _as_field(name, _rule(place, attribute, told, many=many), values, many=many)
+
+
+def _can_be_read(value: str, attribute: str) -> bool:
+    """False for a link that leads to no page, and for a moment that is not written as machines write it."""
+    return _DATED.match(value) is not None if attribute == "datetime" else _NO_PAGE.match(value) is None
 
 
 def _as_field(name: str, rule: str, values: list[str], *, many: bool = False) -> BlockField:
@@ -152,14 +171,21 @@ def _places_in(block: Element) -> Iterator[_Place]:
         return
     inside = block.select("*")[:_MOST_INSIDE]
     times = Counter(element.tag for element in inside)
+    classes = [stable_classes(element) for element in inside]
+    users = Counter(name for names in classes for name in names)
     unnamed = 0
-    for element in inside:
-        names = stable_classes(element)
-        prop = element.attr("itemprop") or ""
-        if names and (element.tag in _NAMES or len(element.children) <= 3):
-            yield _Place(f".{names[0]}" if element.tag != "a" else f"a.{names[0]}")
-        elif NAME.fullmatch(prop):
-            yield _Place(f'[itemprop="{prop}"]')
+    for element, names in zip(inside, classes, strict=True):
+        if element.tag in _SILENT or _is_frame(element):
+            continue
+        listed = " li" if element.tag in _LISTS and element.select_one("li li") is None else ""
+        said = _said(element)
+        if names and (element.tag in _NAMES or listed or len(element.children) <= 3):
+            own = min(names, key=users.__getitem__)  # of "cell name", what no other element of the block is called
+            yield _Place(f".{own}{listed}" if element.tag != "a" else f"a.{own}")
+        elif said:
+            yield _Place(f"{said}{listed}")
+        elif element.tag == "li" and isinstance(around := element.parent, Element) and _has_name(around):
+            continue  # one of a list that is a field
         elif element.tag in _CELLS and element.parent is block:
             at = 1 + sum(isinstance(one, Element) for one in element.previous_siblings)
             yield _Place(f"{element.tag}:nth-child({at})", column=at)
@@ -175,6 +201,30 @@ def _places_in(block: Element) -> Iterator[_Place]:
                 yield _Place(path)
     if any(isinstance(one, Text) and one.data.strip() for one in block.children):
         yield _Place(":scope")
+
+
+def _said(element: Element) -> str:
+    """The selector of an attribute that says what is in the element; "" without one."""
+    said = ((name, element.attr(name) or "") for name in _SAYING)
+    return next((f'[{name}="{value}"]' for name, value in said if NAME.fullmatch(value)), "")
+
+
+def _has_name(element: Element) -> bool:
+    return bool(stable_classes(element) or _said(element))
+
+
+def _own_text(block: Element) -> str:
+    return " ".join(one.data.strip() for one in block.children if isinstance(one, Text)).strip()
+
+
+def _is_frame(element: Element) -> bool:
+    """True for an element that only holds others which have names of their own, and no text."""
+    if element.tag == "a" or any(isinstance(one, Text) and one.data.strip() for one in element.children):
+        return False
+    inside = [one for one in element.children if isinstance(one, Element) and one.text.strip()]
+    if any(one.tag == "p" and not one.attr("class") for one in inside):
+        return False  # paragraphs: a text
+    return sum(one.tag in _HEADS or bool(stable_classes(one)) for one in inside) > 1
 
 
 def _label_of(value: Element) -> str:
@@ -236,6 +286,12 @@ def _words(text: str) -> str:
     return "_".join(_WORD.findall(plain)[:3])
 
 
+def _named_words(name: str) -> list[str]:
+    """The last words of a name: "product-card__unitPrice" gives "unit", "price"; what goes before says where it is."""
+    words = _WORD.findall(_HUMP.sub("_", _HASH.sub("", name)).lower())
+    return words[-3:] if "of" in words[-2:] else words[-2:]
+
+
 def _value(matches: list[Element], attribute: str | None) -> str:
     if not matches:
         return ""
@@ -253,8 +309,8 @@ def _name(place: _Place, tag: str, values: list[str], heads: list[str], *, many:
         head = heads[place.column - 1] if place.column <= len(heads) else ""
         return head or f"column_{place.column}"
     labelled = _LABELLED.fullmatch(place.path)
-    named = re.fullmatch(r"""(?:a?\.|\[itemprop=")([\w-]+)(?:"\])?""", place.path)
-    name = _words(labelled[1]) if labelled else "_".join(_WORD.findall(named[1].lower())[-2:]) if named else ""
+    named = _NAMED.fullmatch(place.path)
+    name = _words(labelled[1]) if labelled else "_".join(_named_words(named[1])) if named else ""
     if not name and place.path != tag and place.path != ":scope" and PRICE.search(values[0][:40]):
         name = "price"
     if not name and place.path.startswith(":scope >"):
@@ -268,7 +324,8 @@ def _name(place: _Place, tag: str, values: list[str], heads: list[str], *, many:
 def _rule(place: _Place, attribute: str | None, values: list[str], *, many: bool) -> str:
     where = f"{place.by} = {_quoted(place.path + (f'::attr({attribute})' if attribute else ''))}"
     if attribute:
-        return f'{{ {where}, type = "url" }}'
+        kind = "url" if attribute != "datetime" else "day" if all(len(value) == 10 for value in values) else "date"
+        return f'{{ {where}, type = "{kind}" }}'
     if many:
         return f'{{ {where}, type = "list" }}'
     if all(len(value) <= 40 and PRICE.search(value) for value in values):

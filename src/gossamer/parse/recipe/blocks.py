@@ -38,6 +38,8 @@ _BEST = 12  # candidates that are looked at closely
 _FAR = 9  # steps from a box without a name to an element that has one
 _INNER = 0.7  # share of the text of groups that blocks in them must hold
 _MANY = 0.5  # share of like elements that must be blocks, where some are not, and of fields that each block must have
+_COMMON = 0.8  # of the blocks
+_ALIKE = 0.3  # share of what a block holds that most blocks hold, on average
 
 
 class Blocks(msgspec.Struct, frozen=True):
@@ -144,10 +146,19 @@ def _told_apart(page: Page, selector: str) -> Blocks | None:
     if any(around in every for one in found[:_MOST_BLOCKS] for around in islice(one.ancestors, _FAR)):
         return None  # blocks in blocks are parts of them
     blocks = Blocks(selector, len(found), tuple(fields_of(found[:_MOST_BLOCKS])))
-    if len(blocks.fields) < 2 or blocks.key is None:
+    if len(blocks.fields) < 2 or blocks.key is None or not _are_alike(found[:_MOST_BLOCKS]):
         return None
     filled = zip(*(field.filled for field in blocks.fields), strict=True)
     return blocks if all(sum(one) >= _MANY * len(blocks.fields) for one in filled) else None
+
+
+def _are_alike(blocks: list[Element]) -> bool:
+    """False for a mixture, such as the rows of a table in which two rows of different make belong together."""
+    held = [set(selectors_in(one)) for one in blocks]
+    counts = Counter(selector for each in held for selector in each)
+    common = {selector for selector, count in counts.items() if count >= _COMMON * len(blocks)}
+    shares = [len(each & common) / len(each) for each in held if each]
+    return not shares or sum(shares) >= _ALIKE * len(shares)
 
 
 def _block_selectors(element: Element) -> list[str]:

@@ -7,7 +7,8 @@ What it does: the list becomes a page kind that follows its links (stable_select
 it, a product gets a rule for every value that the ready product parser found, provided that the rule finds the same
 value or the parser is sure of its own; an article is left to the ready article parser; any other page gets title,
 headline and text. A start page without a list is drafted as such a page itself. The blocks that repeat on the
-page (blocks.py) are the items where neither is behind them; else they stand in a comment.
+page (blocks.py) are the items where neither is behind them, or nothing could be had from there; else they stand in a
+comment.
 How it fails: it does not; the top of the file says which rules were not tried and whether nothing was recognised.
 """
 
@@ -54,6 +55,9 @@ _VALUES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "breadcrumbs": ((), ()),
 }
 _TRIED = "Every rule found something on the pages that were looked at."
+_LIST_ALONE = (
+    "No page behind the list could be had: what the list itself shows is taken. Every rule found something on it."
+)
 _UNTRIED = "No page behind the list could be had. The rules of [pages.{kind}] were not tried."
 _UNRECOGNISED = (
     "Nothing was recognised for [pages.{kind}]: its rule finds nothing on the page that was looked at.\n"
@@ -96,8 +100,8 @@ def draft_recipe(page: Page, detail: Page | None, ref: str) -> RecipeDraft:
         kind = msgspec.structs.replace(kind, fields={"title": _GENERIC.fields["title"]})
     kinds = [_listing(page, group, kind.name), kind] if group is not None else [kind]
     entries = _entries(page)
-    if entries is not None and detail is not None and kind.name == _GENERIC.name:
-        kinds, message, remark, entries = [entries], _TRIED, "", None
+    if entries is not None and (kind.name == _GENERIC.name or (group is None and _is_price_list(page, entries))):
+        kinds, message, remark, entries = [entries], _TRIED if detail is not None else _LIST_ALONE, "", None
     text = _recipe_text(page.requested_url or page.url, kinds, ref, message)
     if entries is not None and group is not None:
         text += _instead(entries)
@@ -112,9 +116,28 @@ def _list_of(page: Page) -> LinkGroup | None:
     product = _product(page)
     if product is None:
         return None if _is_article(page) else group
+    if _has_number(page, product):
+        return None
     price = product.found.get("price")
     # A price that was only seen may be that of the first product in a list.
     return group if group.priced >= 0.5 and price is not None and price.source in _BY_SIGHT else None
+
+
+def _has_number(page: Page, product: Any) -> bool:
+    """True for a page with a number of its own, such as a sku: the priced links on it are other products. The number of
+    a card in a list does not count."""
+    number = next((str(found) for name in _NUMBERS if (found := getattr(product, name))), "")
+    blocks = best_blocks(page) if number else None
+    cards = page.css(blocks.selector) if blocks is not None else []
+    return bool(number) and not any(number in card.text for card in cards)
+
+
+def _is_price_list(page: Page, entries: _Kind) -> bool:
+    """True where a price was only seen, and every block has one: it is the price of one of them."""
+    product = _product(page)
+    price = product.found.get("price") if product is not None else None
+    priced = any('"money"' in rule for rule in entries.fields.values())
+    return priced and price is not None and price.source in _BY_SIGHT and not _has_number(page, product)
 
 
 # -- page kinds --------------------------------------------------------------------------------------------------------
@@ -123,7 +146,7 @@ def _list_of(page: Page) -> LinkGroup | None:
 def _listing(page: Page, group: LinkGroup, to: str) -> _Kind:
     head = [f"follow = [{{ css = {_quoted(group.selector)}, to = {_quoted(to)}, priority = 8 }}]"]
     head += _next_page(page)
-    comment = f"A list: {len(group.urls)} links to {to} pages were on the one that was looked at."
+    comment = f"A list: the page that was looked at has {len(group.urls)} links to [pages.{to}]."
     return _Kind(name="listing", comment=comment, head=tuple(head))
 
 
@@ -141,12 +164,12 @@ def _entries(page: Page) -> _Kind | None:
     if blocks is None:
         return None
     head = ['item = "Entry"', f"each = {_quoted(blocks.selector)}", f"key = {_quoted(blocks.key or '')}"]
-    comment = f"{blocks.count} blocks that repeat were on the page that was looked at."
+    comment = f"The page that was looked at has {blocks.count} blocks that are alike: each is a record."
     fields = {field.name: field.rule for field in blocks.fields}
     kind = _Kind(name="listing", comment=comment, head=(*head, *_next_page(page)), fields=fields)
     spider = spider_of(read_recipe(_recipe_text(page.url, [kind], "draft", _TRIED).encode(), "draft.toml"))()
     found = check_page(spider, kind.name, page)
-    return kind if len(found.items) == blocks.count else None
+    return kind if len(found.items) == blocks.count and not found.missing else None
 
 
 def _detail_kind(page: Page) -> _Kind:

@@ -23,7 +23,7 @@ from .model import PageKind, Recipe, type_name
 from .request_rules import asked_with
 from .sources import PagePart, PageView, parts_of
 
-_MOST_NAMED = 20  # faults named in one message
+_MOST_NAMED = 5  # faults named in one message
 
 
 def unread(item: Item, page: Page) -> list[str] | None:

@@ -41,13 +41,19 @@ _NEXT_WORDS = (
     "下一页",
     "›",
 )
+_MORE = re.compile(
+    r"\W*(?:(?:load|show|view|see|get)\s+)?(?:more|older|earlier)(?:\s+[\w-]+){0,2}\W*|»|→|>{1,2}|(?:mehr|ältere|plus|más|еще|ещё)\b.*",
+    re.IGNORECASE,
+)
+_NUMBERED = re.compile(r"/?(?:page|p|seite|pagina)?[/-]?\d{1,6}/?$", re.IGNORECASE)
 _COUNTED = re.compile(r"(?:^|&)(page|p|pg|paged|seite|pagina)=\d{1,6}(?=&|$)")
 # Names that a build tool made up, and those that say how a thing looks and not what it is.
 _MADE_UP = re.compile(
     r"\d|^(?:css|sc|jsx|emotion|chakra|svelte|astro|col|row|grid|flex|mt|mb|ml|mr|mx|my|pt|pb|px|py)-|__.*__.*__"
-    r"|^(?:bg|border|font|gap|leading|overflow|rounded|shadow|space|text|tracking|whitespace)-"
+    r"|^(?:align|bg|border|d|float|font|fs|fw|gap|h|leading|lh|overflow|rounded|shadow|space|text|tracking|w|whitespace)-"
     r"|^(?:content|items|justify|object|self)-(?:between|center|contain|cover|end|start|stretch)$"
-    r"|^(?:flex|rounded|shadow|truncate|uppercase)$"
+    r"|^(?:absolute|block|flex|gray|inline|lazy|lazyload|relative|rounded|shadow|truncate|uppercase)$"
+    r"|^(?=[A-Z]*[a-z])(?![a-z]{2,}[A-Z]+$)(?=(?:[A-Za-z]*[A-Z]){3}|(?:[A-Za-z]*[a-z][A-Z]){2})[A-Za-z]{5,7}$"  # hKzTyP
 )
 NAME = re.compile(r"[A-Za-z][A-Za-z_-]{1,29}")
 _STATES = frozenset({"active", "selected", "current", "first", "last", "odd", "even", "off", "on", "hidden", "visible"})
@@ -206,7 +212,8 @@ def _link_selectors(element: Element) -> Iterator[str]:
 
 
 def next_selector(page: Page) -> str | None:
-    """The selector of the link to the next page, where one can be told from all others."""
+    """The selector of the link to the next page, where one can be told from all others: by its name, by a word for
+    "next", or by one for "more" that leads to another part of the same list."""
     here = page.url.partition("#")[0]
     for selector in (*_NEXT, *(f'a:contains("{word}")' for word in _NEXT_WORDS)):
         links = page.css(selector)
@@ -215,7 +222,27 @@ def next_selector(page: Page) -> str | None:
             target = targets.pop() or ""
             if target != here and site_of(target) == site_of(page.url):
                 return selector
+    for link in page.css("a[href]")[:_MOST_LINKS]:
+        element, target = link.root, _absolute(page, link.attrib["href"]) or ""
+        if isinstance(element, Element) and _MORE.fullmatch(link.text[:40]) and _is_part_of(here, target):
+            return _more_selector(page, element, link.text)
     return None
+
+
+def _more_selector(page: Page, element: Element, text: str) -> str | None:
+    """By a class that says so, else by its words, else by what else tells it from all others."""
+    named = [f"a.{name}" for name in stable_classes(element) if re.search("more|older|next|load", name, re.IGNORECASE)]
+    worded = [f'a:contains("{text}")'] if re.fullmatch(r"[\w .-]{4,40}", text) else []
+    return next((one for one in (*named, *worded) if len(page.css(one)) == 1), None) or selector_for(page, element)
+
+
+def _is_part_of(here: str, target: str) -> bool:
+    """True for another part of the list at `here`: the same path with another query, or with a number behind it."""
+    this, that = urlsplit(here), urlsplit(target)
+    if this.netloc != that.netloc or target == here:
+        return False
+    behind = that.path.removeprefix(_NUMBERED.sub("", this.path.rstrip("/")))
+    return that.path == this.path or (behind != that.path and _NUMBERED.fullmatch(behind) is not None)
 
 
 def page_parameter(page: Page) -> str | None:
