@@ -18,7 +18,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 HEAD_SECONDS = 10.0  # for the whole head of a request, from the connection or its first byte on
+MOST_HEAD = 64 * 1024  # bytes of the head of a request
 PIECE = 16 * 1024  # bytes that are read at a time
+LENGTHS = frozenset({b"content-length", b"transfer-encoding"})  # headers that tell where a body ends
 STALL_SECONDS = 30.0  # in which a client takes at least some of what is sent
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n\r\n"
@@ -38,6 +40,18 @@ class SocketConnection(WebSocketsSansIOProtocol):
             self.lost()
 
 
+class Requests(h11.Connection):
+    """What a client sends, taken apart. A request that tells the length of its body twice, as a number and by chunks,
+    is refused: h11 goes by the chunks, a proxy before us may go by the number, and what is between the two would be a
+    request that the proxy has not seen."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request) and len(LENGTHS & {name for name, _ in event.headers}) > 1:
+            raise h11.RemoteProtocolError("A body with two lengths.")
+        return event
+
+
 class Connection(H11Protocol):
     """Between two requests of a connection the time of uvicorn holds. `peers` counts the connections of each address,
     of which one may have `most_of_a_peer`; None: any number."""
@@ -51,6 +65,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.conn = Requests(h11.SERVER, MOST_HEAD)
         self._peer = _network(self.client[0]) if self.client else ""
         self.peers[self._peer] += 1
         if self.most_of_a_peer is not None and self.peers[self._peer] > self.most_of_a_peer:
