@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gossamer.project.health import Finding, Level, examine
+from tests.services.ports import free_port
 
 
 async def findings(folder: Path) -> dict[str, Finding]:
@@ -36,3 +37,22 @@ async def test_a_schedule_without_its_spider_is_a_warning_and_a_broken_one_a_fai
 
     (tmp_path / "gossamer.toml").write_text(table.replace("1h", "often"))
     assert Level.FAIL in {finding.level for finding in (await findings(tmp_path)).values()}
+
+
+async def test_each_server_that_does_not_answer_is_named_by_itself(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    away = f"127.0.0.1:{free_port()}"  # nobody listens there
+    (tmp_path / "gossamer.toml").write_text(
+        f'project = "books"\nstate = "redis://{away}/0"\nrecords = "postgresql://crawler@{away}/crawls"\n'
+        f'archive = "s3://pages/books?endpoint=http://{away}&region=us-east-1"\n'
+    )
+
+    found = await findings(tmp_path)
+
+    assert {role: found[role].level for role in ("state", "records", "archive")} == dict.fromkeys(
+        ("state", "records", "archive"), Level.FAIL
+    )
+    assert "Redis" in found["state"].detail
+    assert "PostgreSQL" in found["records"].detail
+    assert "project" not in found
