@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from itertools import pairwise
 
 import pytest
 
+from gossamer.frontier.contract import JobTerms
+from gossamer.project.open import open_project
+from gossamer.settings import load
 from tests.faults.fleet import FleetProject, poll_until, wait_for_all, workers
 from tests.services.valkey import running_valkey
 from tests.sites.running import park
@@ -66,3 +70,27 @@ def test_no_site_has_more_requests_under_way_than_it_may(tmp_path):
 
         assert max(hit.in_hand for hit in site.hits()) <= SLOTS
         assert_whole(site, outcome)
+
+
+@pytest.mark.parametrize("schedule", ["", "nightly"])
+def test_seeds_that_the_state_forgot_enter_again(tmp_path, schedule):
+    # given a server that will come back with a job of which no seed had entered
+    async def begin_job():
+        async with open_project(load(start=tmp_path, environ={})) as project:
+            job, _ = await project.state.jobs.open_job("park", JobTerms(schedule=schedule), fresh=False)
+            await project.state.frontier.lease(job.id, project.worker, 1)  # by this a restart is noticed
+
+    with running_valkey() as valkey, park(hosts=2, pages=12, latency_ms=100) as site:
+        records = "sqlite:///gossamer-data/records.db"
+        lease = '[lease]\nduration = "2s"\n'
+        project = FleetProject(tmp_path, site, state=valkey.address(), records=records, settings=lease, concurrency=2)
+        asyncio.run(begin_job())
+        assert "OK" in valkey.say("SAVE")
+
+        with workers(project.start()) as crew:
+            poll_until(lambda: len(site.hits()) > 3, crew)
+            valkey.kill()
+            valkey.start()
+            wait_for_all(crew)
+
+        assert_whole(site, project.outcome())

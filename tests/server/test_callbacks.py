@@ -14,6 +14,7 @@ import pytest
 
 from gossamer.access.contract import Callback, CallbackState
 from gossamer.access.webhooks import PAUSES, new_secret
+from gossamer.errors import BackendUnavailable
 from gossamer.project.callback_delivery import AT_ONCE_PER_HOST, LOOKED_AT, Deliverer, callback_transport
 from gossamer.project.page_results import PageReader
 from gossamer.server.firecrawl.documents import document_of
@@ -243,6 +244,56 @@ async def test_keys_see_their_own_callbacks_and_secrets(tmp_path: Path) -> None:
         assert secrets[0] != secrets[1]
         turned = (await door.post("/api/v1/callback-secret/rotate", key=mine)).json()
         assert turned["before"] == secrets[0] != turned["secret"]
+
+
+async def test_one_that_is_tried_while_the_next_list_is_read_is_not_sent_again(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.answers = [(500, {})]
+    settings = settings_of(tmp_path, fetch__allow_hosts=ALLOWED)
+    async with serving(settings, worker=False) as door, PageReader(door.project) as pages:
+        book = door.project.state.callbacks
+        due = type(book).due
+
+        async def read_late(book: Any, *words: Any) -> list[Callback]:
+            """The list as it was before the receiver answered."""
+            found = await due(book, *words)
+            while found and (one := await book.callback(found[0].id)) is not None and not one.tries:
+                await asyncio.sleep(0.02)
+            return found
+
+        await book.enter(_due("msg_once", receiver.url, door.project.clock.now()))
+        async with callback_transport(settings) as transport:
+            deliverer = Deliverer(door.project, pages, transport)
+            await deliverer.deliver_due()
+            monkeypatch.setattr(type(book), "due", read_late)
+            await deliverer.deliver_due()
+            await book.enter(_due("msg_next", receiver.url, door.project.clock.now()))
+            monkeypatch.undo()
+            await deliverer.deliver_due()
+            await receiver.has(2)
+
+    assert sorted(one.id for one in receiver.deliveries) == ["msg_next", "msg_once"]
+
+
+async def test_that_callbacks_wait_for_a_store_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(settings_of(tmp_path, fetch__allow_hosts=ALLOWED), worker=False) as door:
+        book, looks = door.project.state.callbacks, 0
+
+        async def away(book: Any, *words: Any) -> list[Callback]:
+            nonlocal looks
+            looks += 1
+            raise BackendUnavailable("The queue is away.")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(book), "waiting", away)
+            async with delivering(door):
+                while looks < 5:
+                    await asyncio.sleep(0.02)
+
+    assert [one.getMessage() for one in caplog.records] == ["Callbacks wait: The queue is away."]
 
 
 async def test_a_receiver_that_is_slow_holds_up_nobody_else(tmp_path: Path, receiver: Receiver) -> None:

@@ -121,6 +121,20 @@ async def test_bytes_that_are_no_request_or_two_in_one_are_refused(door: Served,
     await still_answers(door, port)
 
 
+async def test_a_request_with_two_lengths_hides_no_other(door: Served, port: int) -> None:
+    hidden = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head(door, "Transfer-Encoding: chunked", length=5) + b"0\r\n\r\n" + hidden)
+    writer.write_eof()
+    async with asyncio.timeout(PATIENCE):
+        said = await reader.read()
+    writer.close()
+
+    assert said.startswith(b"HTTP/1.1 400")
+    assert said.count(b"HTTP/1.1") == 1, said
+    await still_answers(door, port)
+
+
 async def test_clients_that_leave_in_the_middle_are_forgotten(door: Served, port: int) -> None:
     for cut in range(1, len(head(door) + BODY) - 1, 7):
         _, writer = await asyncio.open_connection("127.0.0.1", port)

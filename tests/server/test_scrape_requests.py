@@ -83,6 +83,17 @@ async def test_requests_of_one_batch_that_differ_in_what_they_carry_have_answers
     assert len(records) == 1  # of the plain one
 
 
+async def test_a_job_whose_request_carries_something_is_done_without_a_record(tmp_path: Path, site: Mirror) -> None:
+    async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        await client.scrape(site.url("/a"))  # of this one a record is kept
+        begun = await client.scrape_async(site.url("/b"), method="POST", json={"page": 2})
+        job = await client.wait(begun.job_id, every=0.05)
+        shown = (await door.get(f"/api/v1/jobs/{begun.job_id}")).json()
+
+    assert job.status == "completed"
+    assert (shown["outcome"], shown["in_words"]) == ("done", "done")
+
+
 async def test_what_carries_something_is_sent_as_often_as_it_is_asked_for(tmp_path: Path, site: Mirror) -> None:
     url = site.url("/order")
     async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:

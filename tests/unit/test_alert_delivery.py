@@ -153,6 +153,28 @@ async def test_a_leader_that_was_deposed_without_knowing_can_neither_write_nor_t
         await heir.watch.stop()
 
 
+async def test_a_message_that_is_taken_while_the_next_list_is_read_is_not_sent_again(
+    bench: Watched, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+):
+    # given a list that was read while the message was under way, and is here when it has been taken
+    due = type(bench.project.state.alert_desk).due
+
+    async def read_late(desk: object, limit: int) -> object:
+        found = await due(desk, limit)  # type: ignore[arg-type]
+        await bench.watch.delivered()
+        return found
+
+    await amiss(bench)
+    await bench.lead.keep()
+    await bench.watch.turn()
+    monkeypatch.setattr(type(bench.project.state.alert_desk), "due", read_late)
+
+    await bench.watch.deliver()
+    await bench.watch.delivered()
+
+    assert bench.told("spool") == [("firing", ["far"])]
+
+
 @pytest.mark.parametrize(("book", "verb"), [("alerts", "standings"), ("alert_desk", "due")])
 async def test_a_fault_of_our_own_is_told_and_ends_nothing(
     bench: Watched, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, book: str, verb: str

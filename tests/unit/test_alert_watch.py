@@ -276,6 +276,24 @@ async def test_a_worker_that_was_replaced_is_not_missed(bench: Watched):
     assert await bench.state("workers") is AlertState.INACTIVE
 
 
+async def test_of_workers_that_died_one_after_the_other_in_the_same_place_the_last_is_missed(bench: Watched):
+    workers = bench.project.state.workers
+    for number in (1, 2, 3):
+        await workers.beat(card(bench, f"far/{number}/x"))
+        bench.clock.advance(10)
+    fourth = card(bench, "far/4/x")
+    for _ in range(30):
+        await workers.beat(msgspec.structs.replace(fourth, seen_at=bench.clock.now()))
+        await bench.turn(10)
+    assert await bench.state("workers") is AlertState.INACTIVE
+
+    await bench.pass_time(3 * MINUTE)  # and now the last one
+    found = await bench.standing("workers")
+    assert found is not None
+    assert found.state is AlertState.FIRING
+    assert found.words == "1 worker gave no sign of life: far/4/x."
+
+
 async def test_a_worker_that_is_gone_for_good_is_missed_no_more_while_others_work(bench: Watched):
     workers = bench.project.state.workers
     await workers.beat(card(bench))

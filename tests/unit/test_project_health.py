@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gossamer.project.health import Finding, Level, examine
+from tests.services.ports import free_port
 
 
 async def findings(folder: Path) -> dict[str, Finding]:
@@ -51,3 +52,22 @@ async def test_two_spiders_of_one_name_are_a_warning_that_names_their_files(tmp_
         (Level.WARN, "2 are called books: one.py, two.py"),
         (Level.OK, "books"),
     ]
+
+
+async def test_each_server_that_does_not_answer_is_named_by_itself(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    away = f"127.0.0.1:{free_port()}"  # nobody listens there
+    (tmp_path / "gossamer.toml").write_text(
+        f'project = "books"\nstate = "redis://{away}/0"\nrecords = "postgresql://crawler@{away}/crawls"\n'
+        f'archive = "s3://pages/books?endpoint=http://{away}&region=us-east-1"\n'
+    )
+
+    found = await findings(tmp_path)
+
+    assert {role: found[role].level for role in ("state", "records", "archive")} == dict.fromkeys(
+        ("state", "records", "archive"), Level.FAIL
+    )
+    assert "Redis" in found["state"].detail
+    assert "PostgreSQL" in found["records"].detail
+    assert "project" not in found

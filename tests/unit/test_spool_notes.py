@@ -189,6 +189,28 @@ async def test_a_state_that_lost_the_note_gets_it_again(tmp_path, store, book, e
         store.down = False
 
 
+async def test_a_state_that_has_a_note_again_loses_it_again(tmp_path, store, book, ears):
+    clock = VirtualClock()
+    async with sink_in(tmp_path, store, book, ears, clock) as sink, asyncio.timeout(PATIENCE):
+        store.down = True
+        await sink.keep(of_job("books-1", 0))
+        (note,) = await book._book.notes()
+        store.down = False
+        clock.advance(60)
+        await sink.emptied()
+        await book._book.note(note)  # the second in which it was taken away is lost
+        while await book.waiting():
+            clock.advance(1)
+            await asyncio.sleep(0.001)
+
+        # and when its process has results again, their note stays
+        store.down = True
+        await sink.keep(of_job("news-1", 1))
+        clock.advance(60)
+        assert await book.waiting() == {"news-1": 1}
+        store.down = False
+
+
 async def test_results_are_counted_by_job_and_pages_are_known_to_wait(tmp_path, store, book, ears):
     async with sink_in(tmp_path, store, book, ears, VirtualClock()) as sink:
         store.down = True

@@ -6,20 +6,20 @@ the chosen ones enter. The sites that were found are noted for all workers, beca
 How it fails: a source that fails is tried a few times. Then the job goes on with what is in, and what was wrong is
 noted with it; a job that has nothing ends. A spider's own seed that cannot be used stops the worker and is raised.
 How it recovers: a worker that takes over from one that died reads from the beginning; what is in already is a
-duplicate.
+duplicate. So it is when the state has lost what entered last.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
 
 import msgspec
 
-from ..errors import FrontierFull, Misconfigured, SourceFailed
+from ..errors import FrontierFull, GossamerError, Misconfigured, SourceFailed, Transient
 from ..frontier.admission import FORCED_IN_VAIN, Admission, Judged, Scope, forced_in_vain
 from ..frontier.contract import JobTerms
 from ..model.events import EventSink, Trouble
@@ -67,29 +67,60 @@ async def work_off_seeds(
     sealed = await jobs.is_sealed(job.id)
     terms = await jobs.terms(job.id)
     demand_own_job(context.settings, job.name, terms)
+    entering: asyncio.Task[None] | None = None
+    enter: Callable[[], Coroutine[None, None, None]]
     if terms.schedule or terms.source or context.candidates is not None:
         seeder = Seeder(context, spider, job.id, terms, scope, sites, events)
+        worker.reads_source, enter = lambda: seeder.reads, seeder.run
         await seeder.learn_sites()  # the worker that read before may have died: what it found is in the queue
         if await jobs.is_sealed(job.id):
             await seeder.learn_sites()
-            return await worker.run()
-        worker.reads_source = lambda: seeder.reads
-        entering = asyncio.create_task(seeder.run(), name="seeds")
-    elif sealed and scope.sites is not sites:
-        return await worker.run()
+        else:
+            entering = asyncio.create_task(seeder.run(), name="seeds")
     else:
-        entering = asyncio.create_task(
-            _enter_start(context, spider, job, terms, scope, sites, events, known=sealed), name="seeds"
-        )
+        start = partial(_enter_start, context, spider, job, terms, scope, sites, events)
+        enter = partial(start, known=False)
+        if not sealed or scope.sites is sites:
+            entering = asyncio.create_task(start(known=sealed), name="seeds")
     drained = asyncio.create_task(worker.draining.wait(), name="drained while reading seeds")
+    lost = asyncio.create_task(_enter_lost(context, job.id, worker, entering, enter, events), name="lost seeds")
     try:
+        if entering is None:
+            return await worker.run()
         if sealed and not terms.schedule:
             await asyncio.wait({entering, drained}, return_when=asyncio.FIRST_COMPLETED)
         return await _run_beside(worker, entering)
     finally:
-        for task in (entering, drained):
+        beside = [task for task in (entering, drained, lost) if task is not None]
+        for task in beside:
             task.cancel()
-        await asyncio.gather(entering, drained, return_exceptions=True)
+        await asyncio.gather(*beside, return_exceptions=True)
+
+
+async def _enter_lost(
+    context: SeedContext,
+    job: str,
+    worker: Worker,
+    entering: asyncio.Task[None] | None,
+    enter: Callable[[], Coroutine[None, None, None]],
+    events: EventSink,
+) -> None:
+    """Enter the seeds again when a state that was restarted has lost them. All workers remember that they were in, and
+    without this none would look again: the job would wait for ever."""
+    if entering is not None:
+        await asyncio.wait({entering})
+    while True:
+        await worker.doubted.wait()
+        worker.doubted.clear()
+        try:
+            if not await context.state.jobs.is_sealed(job):
+                await enter()
+                worker.look_again()
+        except Transient:  # it is away once more
+            worker.doubted.set()
+            await context.clock.sleep(LOOK.total_seconds())
+        except GossamerError as error:
+            events.emit(Trouble(at=context.clock.now(), job=job, stage="source", message=str(error)))
 
 
 async def _run_beside(worker: Worker, entering: asyncio.Task[None]) -> bool:

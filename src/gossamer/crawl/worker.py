@@ -90,6 +90,7 @@ class Worker:
         self._look = look
         self._looked_at = -math.inf  # when it was asked last whether the job is over
         self._epoch = ""  # of the state, see LeaseBatch
+        self.doubted = asyncio.Event()  # it is another one: what was written last may be lost
         self._careful = False  # suspects were met: only a few tasks are asked for the next time
         self._in_hand: set[HeldLease] = set()
         self._journeys: set[asyncio.Task[None]] = set()
@@ -203,6 +204,7 @@ class Worker:
         if batch.epoch != self._epoch:
             self._epoch = batch.epoch
             context.admission.forget()
+            self.doubted.set()
         return batch
 
     async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> list[HeldLease]:

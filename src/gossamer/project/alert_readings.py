@@ -341,13 +341,15 @@ def remembered(memory: AlertMemory, counts: dict[str, JobCounts], now: float, *,
 
 
 def missing_of(workers: Iterable[WorkerView], since: str) -> list[str]:
-    """Workers that are missing and were not replaced: on their machine none has begun since. Those that gave their last
-    sign of life before `since` are gone for good: they are missed only as long as nobody else works."""
-    found = []
-    later = sorted((one.host, one.started_at) for one in workers if not one.missing)
-    workers = [one for one in workers if one.seen_at >= since or not later]
+    """Workers that are missing and were not replaced: on their machine none has begun since. One that took the place of
+    another and is missing too is missed alone. Those that gave their last sign of life before `since` are gone for
+    good: they are missed only as long as nobody else works."""
+    found, workers = [], list(workers)
+    later = sorted((one.host, one.started_at) for one in workers)
+    if not all(one.missing for one in workers):
+        workers = [one for one in workers if one.seen_at >= since]
     for one in sorted((one for one in workers if one.missing), key=lambda one: one.seen_at):
-        replacement = next((new for new in later if new[0] == one.host and new[1] >= one.seen_at), None)
+        replacement = next((new for new in later if new[0] == one.host and new[1] > one.seen_at), None)
         if replacement is None:
             found.append(one.name)
         else:

@@ -170,7 +170,9 @@ class AlertWatch:
 
     async def deliver(self) -> None:
         """Begin to send what is due, in each channel one after the other."""
-        self._begin([*self._apart_notices, *await self._due()])
+        busy = set(self._sending)  # what they send may be over by the time that the list is here, and stands in it
+        due = await self._due()
+        self._begin(one for one in (*self._apart_notices, *due) if one.channel not in busy)
 
     def _begin(self, notices: Iterable[Notice]) -> None:
         waiting: dict[str, list[Notice]] = {}

@@ -82,6 +82,7 @@ class Deliverer:
         self._hosts: Counter[str] = Counter()
         self._is_full = False  # there is more to be sent than may be under way
         self._sent = asyncio.Event()
+        self._told: set[str] = set()  # troubles of looks that are in the log
         self._page_events = PageEvents(project, pages, document, self._about_page) if document is not None else None
 
     async def run(self) -> None:
@@ -92,9 +93,11 @@ class Deliverer:
                 try:
                     if await project.state.seeds.claim(LEASE, project.worker, LEASE_FOR):
                         await self.deliver_due()
+                    else:
+                        self._told.clear()
                     await self._go_on()
                 except Transient as error:
-                    log.warning("Callbacks wait: %s", error)
+                    self._warn(f"Callbacks wait: {error}")
                     await project.clock.sleep(self._look.total_seconds())
         finally:
             for task in self._under_way.values():
@@ -128,7 +131,9 @@ class Deliverer:
                 if await self._told_pages(one, running.get(one.job)) and one.job not in running:
                     await self._write(one, now)
         except Transient as error:  # a store is away: what is written already is sent all the same
-            log.warning("Callbacks are not written: %s", error)
+            self._warn(f"Callbacks are not written: {error}")
+        else:
+            self._told.clear()
         await self._send_due()
 
         if self._page_events is not None:
@@ -146,9 +151,9 @@ class Deliverer:
         return message_about(one, PAGE, self._project.clock.now(), f"{PAGE}\0{name}", [document])
 
     async def _send_due(self) -> None:
-        now = self._project.clock.now()
-        found = await self._book.due(now, LOOKED_AT, AT_ONCE_PER_HOST)
-        waiting = [one for one in found if not is_message(one)]
+        busy = set(self._under_way)  # one that ends while the list is read stands in it, and is not due any more
+        found = await self._book.due(self._project.clock.now(), LOOKED_AT, AT_ONCE_PER_HOST)
+        waiting = [one for one in found if not is_message(one) and one.id not in busy]
         random.shuffle(waiting)  # where receivers are more than may be sent to at once, each has its chance
         for one in waiting:
             host = authority_of(one.url)
@@ -160,6 +165,12 @@ class Deliverer:
                 self._hosts[host] += 1
                 self._under_way[one.id] = asyncio.create_task(self._send(one, host), name=f"callback {one.id}")
         self._is_full = len(self._under_way) >= AT_ONCE or AT_ONCE_PER_HOST in self._hosts.values()
+
+    def _warn(self, words: str) -> None:
+        """The same words are said once, until a look goes well again: there is one every second."""
+        if words not in self._told:
+            self._told.add(words)
+            log.warning("%s", words)
 
     async def _write(self, one: Callback, now: float) -> None:
         """Write the message. It is the same from now on, however often it is sent."""

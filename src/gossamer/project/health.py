@@ -73,16 +73,16 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         yield (
             machine.archive_folder(path) if role == "archive" else await asyncio.to_thread(machine.database, role, path)
         )
+    all_answer = True
     for role in ROLES:
         if role not in places:
-            yield ok(role, place_of(settings, role))
-    if all(path.exists() for role, path in places.items() if role != "archive"):
+            fault = await _unreachable(settings, role)
+            all_answer = all_answer and not fault
+            yield Finding(Level.FAIL, role, fault) if fault else ok(role, place_of(settings, role))
+    # Where nothing was crawled yet there are no files, and looking makes none.
+    if all_answer and all(path.exists() for role, path in places.items() if role != "archive"):
         async for finding in _opens(settings):
             yield finding
-    else:  # nothing was crawled here yet, and looking makes no files; servers are looked at all the same
-        for role in ROLES:
-            if role not in places and (fault := await _unreachable(settings, role)):
-                yield Finding(Level.FAIL, role, fault)
     if (found := await _archive_room(settings)) is not None:
         yield found
     logins = [Finding(Level.WARN, "sessions", *words) for words in await login_troubles(settings)]

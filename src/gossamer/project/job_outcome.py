@@ -11,6 +11,7 @@ from ..frontier.contract import DeadFilter, is_redirect
 from ..model.job import Job, JobCounts
 from ..model.outcome import JobFacts, JobOutcome, LastRun, Outcome, outcome_of
 from ..model.task import DropReason, UrlState
+from ..parse.site import PAGES
 from ..parse.spider import Spider, declares_items
 from ..store.contract import RecordQuery
 from .open import Project
@@ -64,7 +65,7 @@ async def job_outcome(
             limit=job.limit,
             stopped=job.stopped,
             failure=await why_nothing_came(project, job.id) if ending == "done" else "",
-            gives_records=not records and await _gives_records(project, spider),
+            gives_records=not records and await _gives_records(project, job, spider),
             expected=terms.expected,
             last=last,
             lost=lost,
@@ -74,8 +75,11 @@ async def job_outcome(
     )
 
 
-async def _gives_records(project: Project, spider: Spider) -> bool:
-    """Does the spider declare items, or has it given some before?"""
+async def _gives_records(project: Project, job: Job, spider: Spider) -> bool:
+    """Does the spider declare items, or has it given some before? Pages that were asked for by themselves may have
+    carried something: of these nothing is recorded, and the job is no worse for it."""
+    if job.spider == PAGES:
+        return False
     if declares_items(spider):
         return True
     async for _ in project.records.records(RecordQuery(spider=spider.name)):

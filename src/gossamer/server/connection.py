@@ -18,7 +18,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 HEAD_SECONDS = 10.0  # for the whole head of a request, from the connect or from its first byte
+MOST_HEAD = 64 * 1024  # bytes of the head of a request
 PIECE = 16 * 1024  # bytes read at a time
+LENGTHS = frozenset({b"content-length", b"transfer-encoding"})  # headers that say where a body ends
 STALL_SECONDS = 30.0  # within which a client must read at least some of the response
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n\r\n"
@@ -38,6 +40,17 @@ class SocketConnection(WebSocketsSansIOProtocol):
             self.lost()
 
 
+class Requests(h11.Connection):
+    """h11's parser, which refuses a request with both Content-Length and Transfer-Encoding: h11 would go by the chunks, a
+    proxy in front by the length, and the bytes between the two would be a request that the proxy has not seen."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request) and len(LENGTHS & {name for name, _ in event.headers}) > 1:
+            raise h11.RemoteProtocolError("A body with two lengths.")
+        return event
+
+
 class Connection(H11Protocol):
     """Between two requests uvicorn's own keep-alive timeout applies. `peers` counts the connections of each address;
     an address may have `most_of_a_peer` of them, or any number if None."""
@@ -51,6 +64,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.conn = Requests(h11.SERVER, MOST_HEAD)
         self._peer = _network(self.client[0]) if self.client else ""
         self.peers[self._peer] += 1
         if self.most_of_a_peer is not None and self.peers[self._peer] > self.most_of_a_peer:

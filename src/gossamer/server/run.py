@@ -172,7 +172,6 @@ def _config(app: object, connections_per_address: int | None = None) -> uvicorn.
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        h11_max_incomplete_event_size=64 * 1024,
     )
 
 

@@ -4,18 +4,22 @@ What it does: a result is spooled, then noted, then its task is settled. So no t
 unknown to other machines: a job is not ended, and no record is marked as gone, while a note names it.
 How it fails: Transient, when the state does not answer; then the task must not be settled. How it recovers: the note is
 written anew as a whole, so that a repeated or a late write does no harm. When the process dies, its note stays, and so
-does its folder; the process that adopts the folder writes a note of its own and takes that one away.
+does its folder; the process that adopts the folder writes a note of its own and takes that one away. A note that a
+state without its last second has again is taken away again: no folder tells of it any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Collection
 
 from ..clock import Clock
 from .contract import SpoolBook, SpoolNote
 from .spool import Spool
+
+REMEMBERED = 100  # notes that were taken away, of one process
 
 
 class SpoolNotes:
@@ -27,6 +31,7 @@ class SpoolNotes:
         self._clock = clock
         self._worker = worker
         self._named: frozenset[str] = frozenset()  # jobs in the note that stands for certain
+        self._gone: deque[str] = deque(maxlen=REMEMBERED)  # notes that were taken away
         self._lock = asyncio.Lock()  # what is written last was also read last
 
     async def ensure(self, jobs: Collection[str]) -> None:
@@ -44,9 +49,12 @@ class SpoolNotes:
         results, done = self._spool.results, self._spool.adopted
         self._named = frozenset()
         if results:
+            name = await self._spool.claim()
+            if name in self._gone:  # its folder has filled again
+                self._gone.remove(name)
             await self._book.note(
                 SpoolNote(
-                    name=await self._spool.claim(),
+                    name=name,
                     host=socket.gethostname(),
                     folder=str(self._spool.folder.absolute()),
                     worker=self._worker,
@@ -57,7 +65,9 @@ class SpoolNotes:
             )
         elif self._spool.own:
             done.append(self._spool.own)
+        if self._gone or done:
+            await self._book.take_away([*self._gone, *done])  # a state that lost its last second may have them again
         if done:
-            await self._book.take_away(done)
             await self._spool.unnoted(done)
+            self._gone.extend(done)
         self._named = frozenset(results)

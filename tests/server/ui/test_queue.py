@@ -94,6 +94,9 @@ async def test_dead_letters_are_found_by_filter_counted_replayed_and_purged(scre
     page = await screen.person()
     await page.goto(f"/ui/dead?job={job}")
     await expect(page.get_by_text(f"{letters.total} letters like that")).to_be_visible()
+    missing = next(one for one in letters.letters if one.message == f"{one.url} answered 404.")
+    row = page.get_by_role("row").filter(has=page.get_by_title(missing.url, exact=True))
+    await expect(row.get_by_role("cell", name="answered 404.", exact=True)).to_be_visible()  # its page is named once
     await page.get_by_label("Reason").select_option(reason)
     await page.get_by_role("button", name="Show").click()
     await expect(page.get_by_role("row")).to_have_count(count + 1)
