@@ -123,6 +123,23 @@ async def test_a_full_crawl_says_nothing_of_pages_it_could_not_read_or_that_othe
     assert await gone_keys(record_store) == ["b0"]
 
 
+async def test_a_full_crawl_misses_the_records_of_a_page_that_leads_elsewhere_now(record_store: Records) -> None:
+    """A shop sends visitors of a ware that it has no more to the shelf."""
+    old, shelf = "https://shop.example/1", "https://shop.example/shelf"
+    await record_store.save([visit(old, book("b1"), at=NOW)])
+    refused = tried(old, at=NOW + 1, job="books-2", outcome="retry", status=503)
+    moved = tried(old, at=NOW + 2, job="books-2", outcome="redirected", status=301)
+    await record_store.save([PageResult(attempt=refused), PageResult(attempt=moved)])
+    await record_store.save([visit(shelf, at=NOW + 3, job="books-2")])
+
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5)) == 0
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5, earlier=["books-1"])) == 1
+    assert await gone_keys(record_store) == ["b1"]
+
+    await record_store.save([result(attempt=tried(old, at=NOW + 9, job="books-3", outcome="unchanged", status=304))])
+    assert await gone_keys(record_store) == []
+
+
 async def test_a_job_stands_only_for_records_that_one_of_its_own_runs_saw(record_store: Records) -> None:
     """The same spider with another argument gives other records, sometimes from the same page."""
     await record_store.save([visit(LISTING, book("b1"), at=NOW, job="shoes-1")])
