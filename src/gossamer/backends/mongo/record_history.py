@@ -26,7 +26,7 @@ SIGHTINGS_PER_QUERY = 10_000  # of sightings that are looked up
 PAGES_PER_QUERY = 100  # whose attempts are looked up
 
 _CURRENT = ("number", "version", "last_changed", "job", "source", "gone_since", "schema")
-_LOOKED = ("done", "reparsed")
+_LOOKED = ("done", "unchanged", "reparsed")
 _NOT_THERE = (404, 410)
 _TOLD_ELSEWHERE = ("redirected", "retry")  # by the page that it leads to, by the next try
 

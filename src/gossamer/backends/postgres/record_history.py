@@ -63,7 +63,7 @@ HIGHEST = "SELECT coalesce(max(number), 0) AS number FROM @records"
 _UNSEEN = """
 SELECT identity, number, coalesce(found, 0) AS found FROM (
     SELECT identity, number, last_checked, (
-        SELECT max(CASE WHEN outcome IN ('done', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1
+        SELECT max(CASE WHEN outcome IN ('done', 'unchanged', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1
             WHEN outcome NOT IN ('redirected', 'retry') THEN 0 END)
         FROM @attempts AS attempts
         WHERE attempts.page = records.page AND attempts.at >= records.last_checked AND attempts.job = $1

@@ -65,7 +65,7 @@ HIGHEST = "SELECT coalesce(max(number), 0) FROM records"
 _UNSEEN = """
 SELECT number, coalesce(found, 0) FROM (
     SELECT number, last_checked, (
-        SELECT max(CASE WHEN outcome IN ('done', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1
+        SELECT max(CASE WHEN outcome IN ('done', 'unchanged', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1
             WHEN outcome NOT IN ('redirected', 'retry') THEN 0 END)
         FROM attempts WHERE attempts.page = records.page AND at >= last_checked AND attempts.job = :job
     ) AS found
