@@ -153,6 +153,30 @@ async def test_a_run_marks_only_records_as_gone_that_it_stood_for(tmp_path: Path
         assert await gone(read) == ["11", "2"]
 
 
+class Named(Item, key="title"):
+    title: str
+
+
+class ByTitle(Shop):
+    def thing(self, page: Page) -> Any:
+        yield Named(title=page.css("h1::text").get(""))
+
+
+async def test_a_page_that_led_elsewhere_for_a_time_is_read_in_full_when_it_is_back(tmp_path: Path) -> None:
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    with moving_shop(3) as shop:
+        shop.etag = True
+        await crawled(ByTitle(shop), read)
+        shop.moved = {2}
+        await crawled(ByTitle(shop), read)
+        shop.moved = set()
+        back = await crawled(ByTitle(shop), read)
+
+    assert back.fate(f"{shop.url}p/1") == ("unchanged", "")
+    assert back.fate(f"{shop.url}p/2") == ("done", "")
+    assert await gone(read) == []
+
+
 class Members(Spider):
     def __init__(self, site: MovingShop) -> None:
         self.start_urls = [site.url]
