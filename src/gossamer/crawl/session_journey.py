@@ -14,9 +14,10 @@ from datetime import timedelta
 import msgspec
 
 from ..errors import BackendUnavailable, GossamerError, LoginFailed, ParseFailed
-from ..fetch.contract import Gate, Headers
+from ..fetch.contract import Gate
 from ..fetch.fetcher import Fetched, PageRequest, Redirected
 from ..model import events
+from ..model.page import Headers
 from ..model.record import PageFacts
 from ..parse.page import Page
 from ..parse.spider import Spider
