@@ -132,6 +132,20 @@ async def test_the_exit_code_tells_the_outcome_and_status_history_and_json_tell_
     assert "its selectors found nothing on 6 pages" in shown.out
 
 
+class SameShop(Shop):
+    """Another spider that gives the same records."""
+
+
+async def test_a_spider_whose_records_another_one_has_found_first_is_not_empty(tmp_path: Path) -> None:
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    with moving_shop(4) as shop:
+        await crawled(Shop(shop), read)
+        second = await crawled(SameShop(shop), read)
+
+    assert second.report.records == 4
+    assert outcome_of(second) == ("done", [])
+
+
 async def test_a_run_marks_only_records_as_gone_that_it_stood_for(tmp_path: Path) -> None:
     read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
     with moving_shop(24) as shop:
