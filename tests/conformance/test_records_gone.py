@@ -123,6 +123,23 @@ async def test_a_full_crawl_says_nothing_of_pages_it_could_not_read_or_that_othe
     assert await gone_keys(record_store) == ["b0"]
 
 
+async def test_a_full_crawl_misses_the_records_of_a_page_that_leads_elsewhere_now(record_store: Records) -> None:
+    """A shop sends visitors of a ware that it has no more to the shelf."""
+    old, shelf = "https://shop.example/1", "https://shop.example/shelf"
+    await record_store.save([visit(old, book("b1"), at=NOW)])
+    refused = tried(old, at=NOW + 1, job="books-2", outcome="retry", status=503)
+    moved = tried(old, at=NOW + 2, job="books-2", outcome="redirected", status=301)
+    await record_store.save([PageResult(attempt=refused), PageResult(attempt=moved)])
+    await record_store.save([visit(shelf, at=NOW + 3, job="books-2")])
+
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5)) == 0
+    assert await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 5, earlier=["books-1"])) == 1
+    assert await gone_keys(record_store) == ["b1"]
+
+    await record_store.save([result(attempt=tried(old, at=NOW + 9, job="books-3", outcome="unchanged", status=304))])
+    assert await gone_keys(record_store) == []
+
+
 async def test_a_job_stands_only_for_records_that_one_of_its_own_runs_saw(record_store: Records) -> None:
     """The same spider with another argument gives other records, sometimes from the same page."""
     await record_store.save([visit(LISTING, book("b1"), at=NOW, job="shoes-1")])
@@ -205,6 +222,25 @@ async def test_an_unchanged_page_does_not_bring_back_what_it_had_lost(record_sto
     )
     assert await gone_keys(record_store) == ["b1"]
     assert [r.key for r in await all_of(record_store, RecordQuery(job="books-3"))] == ["b2"]
+
+
+async def test_an_unchanged_page_speaks_only_for_what_it_gave_when_it_was_read_last(record_store: Records) -> None:
+    """b1 was gone, and b2 was still there, when the page was read without the two of them."""
+    await record_store.save([visit(LISTING, book("b1"), at=NOW)])
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 2, earlier=["books-1"]))
+    await record_store.save([visit(LISTING, book("b2"), book("b3"), at=NOW + 3, job="books-3")])
+    await record_store.save([visit(LISTING, book("b3"), at=NOW + 5, job="books-4")])
+
+    answer = result(attempt=tried(LISTING, at=NOW + 9, job="books-5", outcome="unchanged", status=304))
+    for _ in range(2):
+        await record_store.save([answer])
+        assert await gone_keys(record_store) == ["b1"]
+        assert [r.key for r in await all_of(record_store, RecordQuery(job="books-5"))] == ["b3"]
+        checked = {r.key: r.last_checked for r in await all_of(record_store, RecordQuery())}
+        assert checked == {"b1": NOW, "b2": NOW + 3, "b3": NOW + 9}
+
+    await record_store.retire(Retirement(job="books-5", spider="books", at=NOW + 10))
+    assert await gone_keys(record_store) == ["b1", "b2"]
 
 
 async def test_an_old_unchanged_answer_brings_nothing_back(record_store: Records) -> None:

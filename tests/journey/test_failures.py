@@ -11,6 +11,7 @@ import pytest
 from gossamer import Failure, Page, Request, Spider
 from gossamer.backends.sqlite.frontier import SqliteFrontier
 from gossamer.errors import BackendUnavailable, Misconfigured
+from gossamer.model.events import Stored
 from tests.journey.crawling import crawled, settings_for
 from tests.sites.hostile import HostileSite, hostile_site
 
@@ -70,6 +71,7 @@ async def test_an_errback_hears_of_the_failure_and_may_give_items_and_requests(
     left = await crawled(spider_of(site), settings_for(tmp_path, fetch__allow_private=True))
 
     left.assert_adds_up()
+    assert sum(event.changed for event in left.heard.of(Stored)) == len(left.records)
     assert left.record(site.url("/gone")) == {
         "url": site.url("/gone"), "reason": "http-404", "status": 404, "text": "Gone", "attempts": 1, "data": {"n": 1},
     }  # fmt: skip

@@ -132,6 +132,20 @@ async def test_the_exit_code_tells_the_outcome_and_status_history_and_json_tell_
     assert "its selectors found nothing on 6 pages" in shown.out
 
 
+class SameShop(Shop):
+    """Another spider that gives the same records."""
+
+
+async def test_a_spider_whose_records_another_one_has_found_first_is_not_empty(tmp_path: Path) -> None:
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    with moving_shop(4) as shop:
+        await crawled(Shop(shop), read)
+        second = await crawled(SameShop(shop), read)
+
+    assert second.report.records == 4
+    assert outcome_of(second) == ("done", [])
+
+
 async def test_a_run_marks_only_records_as_gone_that_it_stood_for(tmp_path: Path) -> None:
     read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
     with moving_shop(24) as shop:
@@ -151,6 +165,30 @@ async def test_a_run_marks_only_records_as_gone_that_it_stood_for(tmp_path: Path
         # When the whole catalogue is run again, all that is gone is known
         await crawled(Shop(shop), read)
         assert await gone(read) == ["11", "2"]
+
+
+class Named(Item, key="title"):
+    title: str
+
+
+class ByTitle(Shop):
+    def thing(self, page: Page) -> Any:
+        yield Named(title=page.css("h1::text").get(""))
+
+
+async def test_a_page_that_led_elsewhere_for_a_time_is_read_in_full_when_it_is_back(tmp_path: Path) -> None:
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    with moving_shop(3) as shop:
+        shop.etag = True
+        await crawled(ByTitle(shop), read)
+        shop.moved = {2}
+        await crawled(ByTitle(shop), read)
+        shop.moved = set()
+        back = await crawled(ByTitle(shop), read)
+
+    assert back.fate(f"{shop.url}p/1") == ("unchanged", "")
+    assert back.fate(f"{shop.url}p/2") == ("done", "")
+    assert await gone(read) == []
 
 
 class Members(Spider):

@@ -141,6 +141,38 @@ class Made(scrapy.Spider):
 """
 
 
+CARRIED = """
+import os
+import scrapy
+
+class Carried(scrapy.Spider):
+    name = "carried"
+
+    async def start(self):
+        yield scrapy.Request(f"{os.environ['SHELF_SITE']}/shop/ware/0", cookies={"member": "7", "tongue": "de"})
+
+    def parse(self, response):
+        yield response.follow("/shop/ware/1", self.ware, cookies={"tongue": "fr"})
+
+    def ware(self, response):
+        yield response.follow("/shop/ware/2", self.last)
+
+    def last(self, response):
+        yield {"url": response.url}
+"""
+
+
+async def test_cookies_of_a_request_are_sent_with_those_after_it(site, tmp_path, project):
+    (tmp_path / "carried.py").write_text(CARRIED)
+    spider = load_spider("carried.py", tmp_path, "spiders")()
+    site.log.clear()
+
+    await crawled(spider, settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"]))
+
+    sent = {path[-1]: headers.get("cookie") for _, path, headers in site.log if path != "/robots.txt"}
+    assert sent == {"0": "member=7; tongue=de", "1": "member=7; tongue=fr", "2": "member=7; tongue=fr"}
+
+
 class Handled(Spider):
     """One of our own, which wants a redirect and an error as they are."""
 

@@ -23,6 +23,7 @@ class MovingShop:
         self.change_after = change_after
         self.sold_out: set[int] = set()  # not listed any more
         self.missing: set[int] = set()  # listed, and 404
+        self.moved: set[int] = set()  # to another address
         self.members: set[int] = set()  # shown to those who are logged in, and nobody is
         self.lastmods: dict[int, str] = {}  # what /sitemap.xml says of a product; it lists all
         self.etag = False  # whether pages have one, and are told from older ones by it
@@ -51,6 +52,8 @@ class MovingShop:
             number = int(path.removeprefix("/p/").partition("?")[0])
             if number in self.members:
                 return 301, f"/account/login?next=/p/{number}"
+            if number in self.moved and "?" not in path:
+                return 301, f"{path}?moved"
             if number in self.missing:
                 return 404, "<html><title>Not here</title></html>"
             self._shown += 1

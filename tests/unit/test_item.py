@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from enum import Enum
 from typing import Annotated, Any
 
 import msgspec
@@ -38,6 +40,23 @@ class Offer(Item, key=("site", "sku")):
 
 class Quote(Item):
     text: str
+
+
+class Parcel(Item, key="weight"):
+    weight: float
+
+
+@dataclass
+class Maker:
+    name: str
+
+
+class Grade(Enum):
+    BROKEN = "\ud800"
+
+
+class Markup(str):
+    """A text as other HTML parsers give it."""
 
 
 class Loose(Item):
@@ -189,6 +208,26 @@ def test_hostile_text_becomes_replacement_characters_in_the_same_order() -> None
     assert data["title"] == "a\ufffdb\U0001f600"
     assert data["authors"][0]["name"] == "\ufffd"
     assert item_key(book) == "u\ufffd"
+
+
+def test_hostile_text_is_replaced_in_sets_and_in_values_of_other_classes() -> None:
+    item = {"tags": {"d", "c", "b", "a\ud800", "e", "f"}, "maker": Maker("\ud800"), "grade": Grade.BROKEN}
+    data = json.loads(item_data(item))
+    assert data["tags"] == ["a\ufffd", "b", "c", "d", "e", "f"]
+    assert data["maker"] == {"name": "\ufffd"}
+    assert data["grade"] == "\ufffd"
+
+
+def test_texts_of_a_class_of_their_own_are_texts() -> None:
+    item = {"url": Markup("https://m.example/"), "title": Markup("x"), "tags": [Markup("\ud800")]}
+    assert json.loads(item_data(item)) == {"url": "https://m.example/", "title": "x", "tags": ["\ufffd"]}
+    assert type(item_key(item)) is str
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_key_that_is_no_number_is_empty(number: float) -> None:
+    with pytest.raises(ParseFailed, match="weight is empty"):
+        item_key(Parcel(weight=number))
 
 
 def test_values_that_json_cannot_hold_are_refused_with_a_hint() -> None:

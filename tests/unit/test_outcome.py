@@ -68,6 +68,14 @@ def test_dead_links_are_told_apart_from_pages_that_failed():
     assert found.reasons[0].message == "1 of 107 pages ended as dead letters (1 parse), beside 6 dead links"
 
 
+def test_all_dead_letters_are_accounted_for_where_not_all_reasons_are_named():
+    dead = {"http-500": 4, "timeout": 3, "parse": 2, "dns": 1, "http-503": 1}
+    found = outcome_of(JobFacts(**{**FINE, "pages": 9, "dead": dead}))
+    assert found.reasons[0].message == (
+        "11 of 20 pages ended as dead letters (4 http-500, 3 timeout, 2 parse, 2 for other reasons)"
+    )
+
+
 def test_some_endings_tell_the_outcome_alone():
     for ending in ("cancelled", "replaced", "limit"):
         told = implied(ending)

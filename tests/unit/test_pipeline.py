@@ -146,6 +146,13 @@ def test_cleaning_reaches_nested_values_and_leaves_the_original_alone() -> None:
     assert clean({"a": [" x ", {"b": "y\x00"}]}) == {"a": ["x", {"b": "y\ufffd"}]}
 
 
+def test_texts_of_a_class_of_their_own_are_cleaned_too() -> None:
+    class Markup(str):
+        pass
+
+    assert clean({"a": Markup(" x  y ")}) == {"a": "x y"}
+
+
 def test_clean_item_is_returned_as_it_is() -> None:
     item = Product(sku="1", title="a")
     assert clean(item) is item

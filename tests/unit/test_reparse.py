@@ -158,6 +158,7 @@ def test_a_page_that_kills_its_process_or_asks_for_input_fails_alone(project):
 
     said = reparse(project)
 
+    assert "10 of 12 parsed" in said.out
     assert "2 could not be parsed" in said.out
     assert "/7: the process that parsed it ended with exit code 3" in said.err
     assert "EOFError" in said.err
@@ -173,6 +174,7 @@ def test_where_every_raw_page_is_lost_the_run_has_failed(project):
     said = reparse(project)
 
     assert said.code == 1
+    assert "0 of 1 parsed" in said.out
     assert "raw page lost  1" in said.out
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gossamer.crawl.attempt_log import REPEAT
 from gossamer.errors import LeaseLost
 from gossamer.fetch.contract import Headers, Response
 from gossamer.fetch.fetcher import NotModified
 from gossamer.model.record import PageFacts
+from gossamer.store.record_rules import REPEAT
 from tests.conformance.frontiers import LEASE, candidate
 from tests.unit.test_worker import PAGE, Road
 from tests.unit.test_worker import bench as bench  # a fixture

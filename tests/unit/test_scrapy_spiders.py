@@ -8,7 +8,9 @@ from decimal import Decimal
 
 import msgspec
 import pytest
+import scrapy
 from scrapy.settings import Settings as ScrapySettings
+from twisted.internet import error as network
 
 from gossamer import settings as settings_module
 from gossamer.errors import BackendUnavailable, Misconfigured, ParseFailed, SpiderNotFound
@@ -21,6 +23,7 @@ from gossamer.parse.failure import Failure
 from gossamer.parse.page import Page
 from gossamer.parse.page_context import asking_by
 from gossamer.parse.spider import seeds, spider_version
+from gossamer.scrapy.responses import failure_of
 from gossamer.scrapy.values import NotQueueable, read, written
 from gossamer.settings.effective import job_terms, site_terms
 
@@ -304,11 +307,27 @@ async def test_an_errback_is_told_by_the_names_that_it_knows(shop):
         )
         return [dict(item) for item in (await run_errback(shop, "lost", failure)).items]
 
-    assert await heard("timeout") == [{"lost": URL, "kind": "TimeoutError", "status": None}]
+    assert await heard("timeout") == [{"lost": URL, "kind": "DownloadTimeoutError", "status": None}]
     assert await heard("robots") == [{"lost": URL, "kind": "IgnoreRequest", "status": None}]
     gone = page_of(shop, status=404)
     assert await heard("http-404", 404, gone) == [{"lost": URL, "kind": "HttpError", "status": 404}]
     assert await heard("parse", 200, page_of(shop)) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "own", "of_twisted"),
+    [
+        ("timeout", "DownloadTimeoutError", network.TimeoutError),
+        ("dns", "CannotResolveHostError", network.DNSLookupError),
+        ("connect", "DownloadConnectionRefusedError", network.ConnectionRefusedError),
+        ("network", "DownloadFailedError", network.ConnectionLost),
+    ],
+)
+def test_an_errback_may_look_for_errors_of_scrapy_or_of_twisted(reason, own, of_twisted):
+    failure = Failure(url=URL, reason=reason, message="no", attempts=1, kind="parse", job="j")
+    told = failure_of(failure, scrapy.Spider("shop"))
+    assert told.check(getattr(scrapy.exceptions, own))
+    assert told.check(of_twisted)
 
 
 async def test_arguments_reach_the_constructor_as_texts_and_decide_where_it_starts(shop):

@@ -139,9 +139,11 @@ def _tell(report: Report, seconds: float, lines: DifferenceLines, *, dry_run: bo
     if dry_run and lines.left_out:
         out.print(lines.left_out)
     would = "would be " if dry_run else ""
+    in_vain = report.failed + report.lost
+    which = f"{report.pages - in_vain:,} of {report.pages:,}" if in_vain else f"{report.pages:,}"
     print_facts(
         [
-            ("pages", f"{report.pages:,} parsed in {seconds:.1f} s, {report.pages / seconds:,.0f} per second"),
+            ("pages", f"{which} parsed in {seconds:.1f} s, {report.pages / seconds:,.0f} per second"),
             ("records", f"{report.records:,}, of which {report.changed:,} {would}new or changed"),
             ("gone", f"{report.gone:,} {would}marked as gone" if report.gone else ""),
             ("failed", f"{report.failed:,} could not be parsed" if report.failed else ""),

@@ -11,12 +11,12 @@ from ..model.page import Snapshot
 from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
 from ..model.route import DIRECT, Exit, Route
 from ..model.task import Request, Task
+from ..store.record_rules import REPEAT
 from ..store.sink import Sink
 from ..trace import note, step
 from .page_facts import facts_of, facts_of_failure, without_validators
 
 LONGEST_ERROR = 2000
-REPEAT = "repeat after a lost lease"
 
 
 class AttemptLog:

@@ -12,6 +12,7 @@ import msgspec
 
 from ..errors import ParseFailed
 from ..frontier.contract import Added
+from ..model import events
 from ..model.page import Headers, Snapshot
 from ..model.record import ItemSchema, PageFacts, Record
 from ..model.task import Request, Task, UrlState
@@ -51,15 +52,7 @@ async def bury(
     task = held.lease.task
     heard = await _hear(context, task, log, reason, message, detail)
     judged = await context.judge(heard.requests, depth=task.depth + 1, priority=task.priority, site=task.site)
-    await log.keep(
-        outcome="dead",
-        reason=reason,
-        error=heard.message,
-        page=facts,
-        records=heard.records,
-        schemas=heard.schemas,
-        with_raw_page=True,
-    )
+    await _keep(context, log, task, heard, facts, reason, outcome="dead", with_raw_page=True)
     added = await held.settle(
         lambda: context.frontier.bury(
             held.lease,
@@ -82,14 +75,7 @@ async def leave_out(
     task = held.lease.task
     heard = await _hear(context, task, log, reason, rule, "", attempts=task.attempt)
     judged = await context.judge(heard.requests, depth=task.depth + 1, priority=task.priority, site=task.site)
-    await log.keep(
-        outcome="dropped",
-        reason=reason,
-        error=heard.message,
-        page=facts,
-        records=heard.records,
-        schemas=heard.schemas,
-    )
+    await _keep(context, log, task, heard, facts, reason, outcome="dropped")
     added = await held.settle(
         lambda: context.frontier.complete(
             held.lease,
@@ -103,6 +89,40 @@ async def leave_out(
     )
     context.confirm(judged, added)
     return added
+
+
+async def _keep(
+    context: JobContext,
+    log: AttemptLog,
+    task: Task,
+    heard: Heard,
+    facts: PageFacts | None,
+    reason: str,
+    *,
+    outcome: str,
+    with_raw_page: bool = False,
+) -> None:
+    began = context.clock.monotonic()
+    changed = await log.keep(
+        outcome=outcome,
+        reason=reason,
+        error=heard.message,
+        page=facts,
+        records=heard.records,
+        schemas=heard.schemas,
+        with_raw_page=with_raw_page,
+    )
+    if heard.records:
+        stored = events.Stored(
+            at=context.clock.now(),
+            job=task.job,
+            url=task.url,
+            site=task.site,
+            items=len(heard.records),
+            changed=changed,
+            seconds=context.clock.monotonic() - began,
+        )
+        context.events.emit(stored)
 
 
 async def _hear(

@@ -240,7 +240,7 @@ class Journey:
         judged = await self._context.judge([request], depth=task.depth, priority=task.priority, site=task.site)
         candidates = [msgspec.structs.replace(one, redirects=outcome.redirects) for one in judged.candidates]
         reason = redirect_reason(outcome.to)
-        page, records = self._facts_of_failure("redirected"), self._moved(outcome.to)
+        page, records = self._facts_of_redirect(), self._moved(outcome.to)
         await self._log.keep(outcome="redirected", reason=reason, page=page, records=records)
         added = await self._complete(UrlState.DONE, "", candidates, duplicates=judged.duplicates, redirect=outcome.to)
         self._ended("redirected", added)
@@ -407,6 +407,12 @@ class Journey:
         if not self._context.watched:
             return None
         return self._log.failed(self._known, reason)
+
+    def _facts_of_redirect(self) -> PageFacts | None:
+        """A page that was read before is asked for in full when it is back: its records may be those of the target."""
+        if self._known is not None and self._known.status == 200:
+            return self._log.failed(self._known, "redirected")
+        return self._facts_of_failure("redirected")
 
     def _observed(self, facts: PageFacts, content: bytes) -> PageFacts:
         lastmod = self._task.wishes().lastmod

@@ -1,7 +1,8 @@
 """The journey of a page, or of a file, that belongs to a session: what is done before its request and after its answer,
 beyond what is done for any.
 
-    before  the session is logged in, if its spider knows how; its headers go along
+    before  the session is logged in, if its spider knows how; its headers go along; cookies of the request itself
+            stay with the session, where the spider wants it so
     after   what the answer did to its cookies is written at once, so that the fleet knows
     judge   a page that is logged out is fetched again after the next login, and uses up no try
 """
@@ -16,6 +17,7 @@ from ..errors import BackendUnavailable, GossamerError, LoginFailed, ParseFailed
 from ..fetch.contract import Gate
 from ..fetch.fetcher import Fetched, PageRequest, Redirected
 from ..model import events
+from ..model.page import Headers
 from ..model.record import PageFacts
 from ..parse.page import Page
 from ..parse.spider import Spider
@@ -66,6 +68,10 @@ class _InSession(Journey):
 
     async def _request(self) -> PageRequest:
         request = await super()._request()
+        if request.cookies and self._context.spider._keeps_own_cookies:
+            lines = Headers([("set-cookie", f"{name}={value}") for name, value in request.cookies])
+            self._context.sessions.jar(self._session).absorb(request.url, lines)
+            request = msgspec.structs.replace(request, cookies=())
         headers = self._context.sessions.headers(self._session, self._task.url)
         if headers:
             request = msgspec.structs.replace(

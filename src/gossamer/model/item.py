@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
+from math import isfinite
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -260,14 +263,16 @@ def item_key(item: AnyItem) -> str:
     if not names:
         url = item.get("url") if isinstance(item, dict) else item.url
         if isinstance(url, str) and url:
-            return safe_text(url)
+            return safe_text(_plain_text(url))
         return content_hash(item_data(item)).hex()
     values = [getattr(item, name) for name in names]
     for name, value in zip(names, values, strict=True):
-        if value is None or value is UNSET or value == "":
+        # Numbers that are none (NaN, infinities) are null in JSON: they would all be one thing.
+        if value is None or value is UNSET or value == "" or (isinstance(value, float) and not isfinite(value)):
             raise ParseFailed(f"{type_name(item)}: {name} is empty, but it is the item's key. Fill it in.")
     if len(values) == 1:
-        return safe_text(values[0]) if isinstance(values[0], str) else _json(item, values[0]).strip('"')
+        only = values[0]
+        return safe_text(_plain_text(only)) if isinstance(only, str) else _json(item, only).strip('"')
     return _json(item, values)
 
 
@@ -280,16 +285,24 @@ def item_data(item: AnyItem) -> str:
     return _json(item, item)
 
 
-_encoder = msgspec.json.Encoder(order="deterministic")
+def _plain_text(value: Any) -> str:
+    """A text of a class of its own (what other HTML parsers give) as a plain one. Raises TypeError for other values."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+
+
+_encoder = msgspec.json.Encoder(order="deterministic", enc_hook=_plain_text)
 
 
 def _json(item: AnyItem, value: Any) -> str:
     try:
-        text = _encoder.encode(value).decode()
+        try:
+            text = _encoder.encode(value).decode()
+        except UnicodeEncodeError:
+            return _safe_json(value)
         # Rarely a false alarm (a backslash before u0000), which costs time and nothing else.
         return _safe_json(value) if "\\u0000" in text else text
-    except UnicodeEncodeError:
-        return _safe_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise ParseFailed(
             f"{type_name(item)} cannot be written as JSON: {error}. Use str, numbers, dates, lists, dicts with str"
@@ -303,6 +316,8 @@ def _safe_json(value: Any) -> str:
 
 def _safe_value(value: Any) -> Any:
     """A copy of the value with every text in it made safe."""
+    if isinstance(value, Enum):
+        return _safe_value(value.value)
     if isinstance(value, str):
         return safe_text(value)
     if isinstance(value, Struct):
@@ -311,8 +326,14 @@ def _safe_value(value: Any) -> Any:
         )
     if isinstance(value, dict):
         return {_safe_value(key): _safe_value(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list):
         return [_safe_value(entry) for entry in value]
+    if isinstance(value, tuple):
+        return tuple(_safe_value(entry) for entry in value)
+    if isinstance(value, set | frozenset):
+        return {_safe_value(entry) for entry in value}
+    if is_dataclass(value) or hasattr(value, "__attrs_attrs__"):
+        return _safe_value(msgspec.to_builtins(value, builtin_types=_NATIVE, enc_hook=_plain_text))
     return value
 
 

@@ -237,7 +237,10 @@ def _dead(facts: JobFacts) -> list[Reason]:
     count, tried = sum(dead.values()), facts.pages + sum(facts.dead.values())
     if not count or facts.failure or (most is not None and count <= most * tried):
         return []
-    named = ", ".join(f"{n:,} {reason}" for reason, n in sorted(dead.items(), key=lambda one: -one[1])[:MOST_NAMED])
+    by_count = sorted(dead.items(), key=lambda one: -one[1])
+    others = sum(n for _, n in by_count[MOST_NAMED:])
+    names = [f"{n:,} {reason}" for reason, n in by_count[:MOST_NAMED]]
+    named = ", ".join([*names, f"{others:,} for other reasons"] if others else names)
     missing = sum(facts.dead.get(reason, 0) for reason in NOT_FOUND)
     if most is not None:
         note = f", and {most:.3g} of them may"

@@ -77,7 +77,7 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ParseFailed(
             f"Spider {spider.name} has no callback {kind!r} (any more); it has {', '.join(names)}.{hint}"
-            f" Bring the method back, or start over with --fresh."
+            f" Bring the method back; a crawl may also start over with --fresh."
         )
     made = argument._made if isinstance(argument, Page) else MadeLinks()
     basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields, spider, made, names)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from enum import Enum
 from typing import Any, TypeVar
 
 import msgspec
@@ -59,7 +60,8 @@ def clean(item: _ItemT) -> _ItemT:
 def _clean_value(value: Any) -> Any:
     """Clean any value that an item may hold. A changed container is a new one; the spider's own stays as it is."""
     if isinstance(value, str):
-        return clean_text(value) if type(value) is str else value
+        # What other HTML parsers give is a text of a class of their own.
+        return value if isinstance(value, Enum) else clean_text(str.__str__(value))
     if isinstance(value, msgspec.Struct):
         return _clean_struct(value)
     if isinstance(value, dict):

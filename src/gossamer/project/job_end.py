@@ -197,8 +197,8 @@ async def mark_gone(
     last = last_good(earlier) or earlier[0]
     unfinished, now, before = counts.stats.get(UNFINISHED, 0), 0, 0
     if tried_all:  # also where pages failed: of those that came, too many may have been misread
-        before = await project.records.count(RecordQuery(job=last.id, spider=spider.name))
-        now = await project.records.count(RecordQuery(job=job.id, spider=spider.name))
+        before = await project.records.count(RecordQuery(job=last.id))
+        now = await project.records.count(RecordQuery(job=job.id))
         if before >= MANY_RECORDS and now < before * BELIEVED:
             return 0, (
                 f"{job.id} saw {now:,} records where {last.id} saw {before:,}. None is marked as gone: see"

@@ -50,12 +50,12 @@ async def job_outcome(
     """The outcome of a job that ends now. `doubt`: why none of its records was marked as gone. Raises Transient."""
     if is_reparse_job(job):
         return outcome_of_reparse(counts, lost)
-    records = await project.records.count(RecordQuery(job=job.id, spider=spider.name))
+    records = await project.records.count(RecordQuery(job=job.id))
     terms = await project.state.jobs.terms(job.id)
     trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule or terms.source else ""
     last = None
     if terms.expected.max_change is not None and (good := last_good(earlier)) is not None:
-        last = LastRun(good.id, await project.records.count(RecordQuery(job=good.id, spider=spider.name)))
+        last = LastRun(good.id, await project.records.count(RecordQuery(job=good.id)))
     return outcome_of(
         JobFacts(
             ending=ending,

@@ -1,7 +1,8 @@
 """DOWNLOADER_MIDDLEWARES of a Scrapy project, as an extension around each request for a page.
 
 What it does: `process_request` may change headers or answer itself, `process_response` may change the answer,
-`process_exception` hears of failures. The request that they see has its meta; what they write there stays with it.
+`process_exception` hears of failures. The request that they see has its meta; what they write there is for each other,
+and not for the callback.
 How it fails: a request in place of an answer means: again, later. One for another address, or by a proxy of their own,
 is refused. IgnoreRequest gives the page up.
 """

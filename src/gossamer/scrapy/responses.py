@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import scrapy
+from scrapy import exceptions
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.http.headers import Headers as ScrapyHeaders
@@ -19,12 +20,20 @@ from ..parse.page import Page
 from .requests import request_of, restored
 
 _UNPACKED = frozenset({"content-encoding", "transfer-encoding"})  # of a body that is as it came from the wire
+
+
+def _error(name: str, of_twisted: type[Exception]) -> type[Exception]:
+    """Newer versions of Scrapy have errors of their own. Errbacks look for these or, as long before, for Twisted's."""
+    own = getattr(exceptions, name, None)
+    return of_twisted if own is None else type(name, (own, of_twisted), {})
+
+
 _ERRORS: dict[str, type[Exception]] = {
-    "timeout": network.TimeoutError,
-    "dns": network.DNSLookupError,
-    "connect": network.ConnectError,
-    "dropped-connection": network.ConnectionLost,
-    "network": network.ConnectionLost,
+    "timeout": _error("DownloadTimeoutError", network.TimeoutError),
+    "dns": _error("CannotResolveHostError", network.DNSLookupError),
+    "connect": _error("DownloadConnectionRefusedError", network.ConnectionRefusedError),
+    "dropped-connection": _error("DownloadFailedError", network.ConnectionLost),
+    "network": _error("DownloadFailedError", network.ConnectionLost),
 }
 
 

@@ -80,6 +80,7 @@ class ScrapySpider(Spider):
     scrapy_settings: ClassVar[ScrapySettings]
     _takes_any_argument = True
     _asks_by_the_way = True
+    _keeps_own_cookies = True
     _source_text: ClassVar[str] = ""
 
     def __init__(self) -> None:

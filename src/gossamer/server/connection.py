@@ -41,8 +41,8 @@ class SocketConnection(WebSocketsSansIOProtocol):
 
 
 class Requests(h11.Connection):
-    """h11's parser, which refuses a request with both Content-Length and Transfer-Encoding: h11 would go by the chunks, a
-    proxy in front by the length, and the bytes between the two would be a request that the proxy has not seen."""
+    """h11's parser, which refuses a request with both Content-Length and Transfer-Encoding: h11 would go by the chunks,
+    a proxy in front by the length, and the bytes between the two would be a request that the proxy has not seen."""
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         event = super().next_event()

@@ -32,11 +32,11 @@ LAST_NUMBER = 2**63 - 1  # of a record, at most
 class Retirement(msgspec.Struct, frozen=True, kw_only=True):
     """Which records are gone: those of `spider` that `job` did not see though it looked.
 
-    It looked at a record when it visited the page that gave it last (done or reparsed), or learned that this page does
-    not exist (status 404, 410). With `of`, the job stands only for records that one of these jobs saw; None: for all of
-    the spider. With `earlier`, the job looked everywhere: all records that one of these jobs saw count as well, unless
-    their page was tried and not understood, or somebody has checked them after the job `began` (None: after `at`). What
-    somebody has seen since is left alone.
+    It looked at a record when it visited the page that gave it last (done, unchanged or reparsed), or learned that this
+    page does not exist (status 404, 410). With `of`, the job stands only for records that one of these jobs saw; None:
+    for all of the spider. With `earlier`, the job looked everywhere: all records that one of these jobs saw count as
+    well, also those of a page that leads elsewhere now, unless their page was tried and not understood, or somebody has
+    checked them after the job `began` (None: after `at`). What somebody has seen since is left alone.
     """
 
     job: str

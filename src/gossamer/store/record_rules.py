@@ -35,6 +35,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 UNCHANGED = "unchanged"  # the outcome of an attempt that was answered with 304
 REPARSED = "reparsed"  # the outcome of an attempt that read an archived visit again
 UNPARSED = "unparsed"  # of one that tried to, and could not parse it
+REPEAT = "repeat after a lost lease"  # the reason of an attempt that made a page again which was done
 NO_PAGE = 0  # `Held.page` of a record that its page does not give any more
 
 

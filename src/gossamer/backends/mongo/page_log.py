@@ -14,10 +14,10 @@ from pymongo import InsertOne, UpdateOne
 from ...errors import BackendUnavailable
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
-from ...store.record_rules import UNCHANGED, Held, archived_visits, is_stale, reparsed, reread
+from ...store.record_rules import REPEAT, UNCHANGED, Held, archived_visits, is_stale, reparsed, reread
 from . import figures
 from .connection import Document, MongoDatabase, Write
-from .layout import attempt_name, digest, visit_name, visits_from
+from .layout import attempt_name, attempts_from, digest, number_in, visit_name, visits_from
 from .quality import uncounted
 from .record_writes import (
     HELD_FIELDS,
@@ -136,7 +136,8 @@ async def confirm(
 async def _confirm_pages(database: MongoDatabase, revisions: Revisions, pages: dict[int, tuple[str, float]]) -> None:
     for _ in range(MAX_TRIES):
         found = await database.find("records", {"page": {"$in": list(pages)}}, HELD_FIELDS, hint="page")
-        plans = [_confirmed(one["_id"], held_of(one), *pages[one["page"]]) for one in found]
+        given = await _still_given(database, found, pages)
+        plans = [_confirmed(one["_id"], held_of(one), *pages[one["page"]]) for one in given]
         back = [plan for plan in plans if plan.is_back]
         moved = [plan for plan in plans if not plan.is_back and plan.held != plan.before]
         if await _bring_back(database, revisions, back) and await _move_on(database, moved):
@@ -152,6 +153,27 @@ async def _confirm_pages(database: MongoDatabase, revisions: Revisions, pages: d
         is_that = plan.held.last_checked == at and not plan.held.gone
         sightings[job, plan.held.number] = plan.held.version if is_that else 0
     await see(database, sightings)
+
+
+async def _still_given(
+    database: MongoDatabase, records: Sequence[Document], pages: dict[int, tuple[str, float]]
+) -> list[Document]:
+    """Those that their pages gave when they were read last. That a page is unchanged says nothing of the others."""
+    read: dict[int, float] = {}
+    since: dict[int, float] = {}
+    for one in records:
+        since[one["page"]] = min(one["last_checked"], since.get(one["page"], one["last_checked"]))
+    for part in portions(list(since), NAMES_PER_QUERY):
+        ranges = [
+            {"_id": {"$gte": attempts_from(page), "$lt": attempts_from(page + 1)},
+             "at": {"$gt": since[page], "$lte": pages[page][1]}}
+            for page in part
+        ]  # fmt: skip
+        visits = {"outcome": "done", "reason": {"$in": ["", REPEAT]}, "$or": ranges}
+        for visit in await database.find("attempts", visits, ["at"]):
+            page = number_in(visit["_id"])
+            read[page] = max(visit["at"], read.get(page, visit["at"]))
+    return [one for one in records if one["last_checked"] >= read.get(one["page"], one["last_checked"])]
 
 
 def _confirmed(identity: bytes, before: Held, job: str, at: float) -> _Confirmed:

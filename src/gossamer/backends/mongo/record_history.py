@@ -26,8 +26,9 @@ SIGHTINGS_PER_QUERY = 10_000  # of sightings that are looked up
 PAGES_PER_QUERY = 100  # whose attempts are looked up
 
 _CURRENT = ("number", "version", "last_changed", "job", "source", "gone_since", "schema")
-_LOOKED = ("done", "reparsed")
+_LOOKED = ("done", "unchanged", "reparsed")
 _NOT_THERE = (404, 410)
+_TOLD_ELSEWHERE = ("redirected", "retry")  # by the page that it leads to, by the next try
 
 
 async def versions(database: MongoDatabase, type: str, site: str, key: str) -> list[Version]:
@@ -198,8 +199,8 @@ class RetirementRun:
         return found
 
     async def _looks(self, records: Sequence[Document]) -> dict[int, int | None]:
-        """What the job found of the pages that gave these records last; None where it did not try. Who has seen a
-        record since knows better."""
+        """What the job found of the pages that gave these records last; None where it did not try or was led
+        elsewhere. Who has seen a record since knows better."""
         attempts: dict[int, list[Document]] = {}
         pages = sorted({one["page"] for one in records if one["page"] != NO_PAGE})
         for part in portions(pages, PAGES_PER_QUERY):
@@ -210,7 +211,12 @@ class RetirementRun:
                 attempts.setdefault(number_in(one["_id"]), []).append(one)
         return {
             one["number"]: max(
-                (_found(look) for look in attempts.get(one["page"], ()) if look["at"] >= one["last_checked"]),
+                (
+                    _found(look)
+                    for look in attempts.get(one["page"], ())
+                    if look["at"] >= one["last_checked"]
+                    and (look["outcome"] not in _TOLD_ELSEWHERE or look["status"] in _NOT_THERE)
+                ),
                 default=None,
             )
             for one in records

@@ -57,12 +57,14 @@ JOIN @records AS records ON records.number = wanted.record"""
 
 HIGHEST = "SELECT coalesce(max(number), 0) AS number FROM @records"
 
-# What the job found of the page that gave a record last: 2 its content, 1 that it does not exist, nothing when it did
-# not look. A later sighting knows better.
+# What the job found of the page that gave a record last: 2 its content, 1 that it does not exist, 0 nothing that it
+# understood, NULL when it did not look. Looking at a page that leads elsewhere is looking there, and a try that was
+# made again is told by the next one. A later sighting knows better.
 _UNSEEN = """
 SELECT identity, number, coalesce(found, 0) AS found FROM (
     SELECT identity, number, last_checked, (
-        SELECT max(CASE WHEN outcome IN ('done', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1 ELSE 0 END)
+        SELECT max(CASE WHEN outcome IN ('done', 'unchanged', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1
+            WHEN outcome NOT IN ('redirected', 'retry') THEN 0 END)
         FROM @attempts AS attempts
         WHERE attempts.page = records.page AND attempts.at >= records.last_checked AND attempts.job = $1
     ) AS found

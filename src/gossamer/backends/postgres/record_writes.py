@@ -15,13 +15,13 @@ page_log.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from ...model.record import ItemSchema, PageResult, Record
-from ...store.record_rules import UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
+from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
 from .connection import Collision, Session
 from .figures import Count
 from .page_log import added, count_quality, keep_pages, keep_schemas, new_rows, stale_ones, unnest, write_visits
@@ -30,6 +30,15 @@ from .stored_text import identity_of
 Queryable = Callable[[str], str | None]
 
 _GIVEN_BY = "SELECT identity FROM @records WHERE page = ANY ($1::bigint[])"
+
+# Records that a page did not give any more when it was read last: that it is unchanged at a time says nothing of them.
+_NOT_GIVEN = f"""
+SELECT records.identity, page.at FROM unnest($1::bigint[], $2::float8[]) AS page (number, at)
+JOIN @records AS records ON records.page = page.number
+WHERE EXISTS (
+    SELECT FROM @attempts AS later
+    WHERE later.page = records.page AND later.at > records.last_checked AND later.at <= page.at
+        AND later.outcome = 'done' AND later.reason IN ('', '{REPEAT}'))"""  # noqa: S608 - our own words
 
 _LOCK_RECORDS = """
 SELECT found.* FROM unnest($1::bytea[]) AS wanted (identity) CROSS JOIN LATERAL (
@@ -122,7 +131,10 @@ async def save_results(
     if old:
         changes.pass_over([(number[attempt.fingerprint], attempt.job) for attempt in old])
     if unchanged:
-        changes.confirm([(number[attempt.fingerprint], attempt.job, attempt.at) for attempt in unchanged])
+        looks = [(number[attempt.fingerprint], attempt.job, min(attempt.at, now)) for attempt in unchanged]
+        pages, _, times = zip(*looks, strict=True)
+        not_given = await session.rows(_NOT_GIVEN, list(pages), list(times))
+        changes.confirm(looks, {(row["identity"], row["at"]) for row in not_given})
     await _write_records(session, changes, queryable)
     new = await write_visits(session, results, number, count)
     await keep_schemas(session, schemas, now)
@@ -242,10 +254,18 @@ class RecordChanges:
             draft.has_moved = True
         return verdict
 
-    def confirm(self, unchanged: Sequence[tuple[int, str, float]]) -> None:
-        """Pages that a job found unchanged at a time: what they gave is there and was checked, and the job saw it."""
+    def confirm(self, unchanged: Sequence[tuple[int, str, float]], not_given: Collection[tuple[bytes, float]]) -> None:
+        """Pages that a job found unchanged at a time: what they gave is there and was checked, and the job saw it.
+
+        `not_given` are records, each with such a time, that their page had not given any more when it was read last.
+        """
         given = self._given()
-        found = [(draft, job, min(at, self._now)) for page, job, at in unchanged for draft in given.get(page, ())]
+        found = [
+            (draft, job, at)
+            for page, job, at in unchanged
+            for draft in given.get(page, ())
+            if (draft.identity, at) not in not_given
+        ]
         for draft, job, at in found:
             if draft.held.gone and draft.held.last_checked < at:
                 self._bring_back(draft, job, at)

@@ -59,12 +59,14 @@ ORDER BY records.number"""
 
 HIGHEST = "SELECT coalesce(max(number), 0) FROM records"
 
-# What the job found of the page that gave a record last: 2 its content, 1 that it does not exist, nothing when it did
-# not look. Who has seen the record since knows better.
+# What the job found of the page that gave a record last: 2 its content, 1 that it does not exist, 0 nothing that it
+# understood, NULL when it did not look. Looking at a page that leads elsewhere is looking there, and a try that was
+# made again is told by the next one. Who has seen the record since knows better.
 _UNSEEN = """
 SELECT number, coalesce(found, 0) FROM (
     SELECT number, last_checked, (
-        SELECT max(CASE WHEN outcome IN ('done', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1 ELSE 0 END)
+        SELECT max(CASE WHEN outcome IN ('done', 'unchanged', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1
+            WHEN outcome NOT IN ('redirected', 'retry') THEN 0 END)
         FROM attempts WHERE attempts.page = records.page AND at >= last_checked AND attempts.job = :job
     ) AS found
     FROM records NOT INDEXED

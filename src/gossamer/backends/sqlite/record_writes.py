@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...model.record import ItemSchema, PageResult, Record
-from ...store.record_rules import UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
+from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
 from .figures import count_attempts
 from .page_log import count_quality, find, insert, keep_schemas, number_pages, save_visits, stale_ones
 
@@ -45,11 +45,18 @@ WHERE number = ?"""
 
 _MOVE_TIMES = "UPDATE records SET first_seen = ?, last_checked = ?, page = ? WHERE number = ?"
 
-_CONFIRM = "UPDATE records SET last_checked = max(last_checked, ?) WHERE page = ?"
+# That a page is unchanged says something of the records that it gave when it was read last. Those that it had not given
+# any more then are as they were.
+_STILL_GIVEN = f"""NOT EXISTS (
+    SELECT 1 FROM attempt_rows AS later
+    WHERE later.page = records.page AND later.at > records.last_checked AND later.at <= ?
+        AND later.outcome = 'done' AND later.reason IN ('', '{REPEAT}'))"""  # noqa: S608 - our own words
+
+_CONFIRM = f"UPDATE records SET last_checked = max(last_checked, ?) WHERE page = ? AND {_STILL_GIVEN}"  # noqa: S608
 
 _GONE_FROM = "SELECT DISTINCT page FROM records WHERE page IN (VALUES {rows}) AND gone_since IS NOT NULL"
 
-_IS_BACK = "page = ? AND gone_since IS NOT NULL AND last_checked < ?"
+_IS_BACK = f"page = ? AND gone_since IS NOT NULL AND last_checked < ? AND {_STILL_GIVEN}"
 
 _BRING_BACK = f"""
 UPDATE records SET job = ?, last_changed = max(last_changed, ?), version = version + 1, revision = ?, gone_since = NULL
@@ -61,7 +68,8 @@ WHERE excluded.version > sightings.version"""
 # What a newer check has seen since is not what was seen at that time. Asked before the check itself is noted.
 _SEE_AGAIN = f"""
 INSERT INTO sightings (job, record, version)
-SELECT ?, number, iif(last_checked <= ? AND gone_since IS NULL, version, 0) FROM records WHERE page = ?{_SEE}"""  # noqa: S608
+SELECT ?, number, iif(last_checked <= ? AND gone_since IS NULL, version, 0) FROM records
+WHERE page = ? AND {_STILL_GIVEN}{_SEE}"""  # noqa: S608
 
 _ADD_SIGHTING = f"INSERT INTO sightings (job, record, version) VALUES (?, ?, ?){_SEE}"  # noqa: S608
 
@@ -92,7 +100,7 @@ def save_results(
         batch.flush()
     for position in stale:
         attempt = results[position].attempt
-        connection.execute(_SEE_AGAIN, (attempt.job, None, number[attempt.fingerprint]))
+        connection.execute(_SEE_AGAIN, (attempt.job, None, number[attempt.fingerprint], None))
     unchanged = [result.attempt for result in results if result.attempt.outcome == UNCHANGED]
     if unchanged:
         _confirm(connection, [(number[a.fingerprint], a.job, min(a.at, now)) for a in unchanged])
@@ -111,10 +119,10 @@ def _confirm(connection: sqlite3.Connection, unchanged: Sequence[tuple[int, str,
     for page, job, at in unchanged:
         if page in gone:
             (revision,) = connection.execute(NEXT_REVISION).fetchone()
-            connection.execute(SUPERSEDE + _IS_BACK, (page, at))
-            connection.execute(_BRING_BACK, (job, at, revision, page, at))
-    connection.executemany(_SEE_AGAIN, [(job, at, page) for page, job, at in unchanged])
-    connection.executemany(_CONFIRM, [(at, page) for page, _, at in unchanged])
+            connection.execute(SUPERSEDE + _IS_BACK, (page, at, at))
+            connection.execute(_BRING_BACK, (job, at, revision, page, at, at))
+    connection.executemany(_SEE_AGAIN, [(job, at, page, at) for page, job, at in unchanged])
+    connection.executemany(_CONFIRM, [(at, page, at) for page, _, at in unchanged])
 
 
 class _RecordBatch:

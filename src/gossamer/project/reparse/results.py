@@ -8,14 +8,13 @@ from datetime import timedelta
 from ...model.record import Attempt, PageResult, Tally, day_of
 from ...model.url import site_of
 from ...pipeline.inspection import USUAL
-from ...store.record_rules import REPARSED, UNPARSED
+from ...store.record_rules import REPARSED, REPEAT, UNPARSED
 from ..open import Project
 from ..pipelines import HABITS_OF
 from .archive_job import FAILED
 from .messages import Outcome
 
 ROUTE = "archive"
-REPEATED = "repeat after a lost lease"
 LONGEST_ERROR = 2000
 
 
@@ -51,7 +50,7 @@ def result_of(outcome: Outcome, *, at: float, worker: str, repeat: bool = False)
         outcome=UNPARSED if outcome.failure else REPARSED,
         route=ROUTE,
         status=facts.status if facts is not None else None,
-        reason=outcome.failure or (REPEATED if repeat else ""),
+        reason=outcome.failure or (REPEAT if repeat else ""),
         error=(outcome.message or outcome.remarks)[:LONGEST_ERROR],
     )
     # Scores are of what was crawled: a page that is parsed again was counted on its day.
