@@ -3,8 +3,8 @@
 Every paragraph votes for the elements around it, the nearest most; commas and length make the vote, links weaken it.
 Clear margins (menus, share bars, teasers, comments) are struck out first, so that they have no vote. The element that
 wins may hold only one part of a text; then the element around it is taken, as long as its other paragraphs read like
-those, or stand in an element of the same names. Inside the chosen element the title, captions, "read more" lines and lists of links at the end are struck out:
-whole elements where possible, so that text and Markdown agree.
+those, or stand in an element of the same names. Inside the chosen element the title, captions, "read more" lines and
+lists of links at the end are struck out: whole elements where possible, so that text and Markdown agree.
 
 How it fails: `choose` returns None for a page without prose, such as a list of links. A rule that does not fit leaves
 the text as it is.
