@@ -228,3 +228,39 @@ def test_markdown_of_a_page_in_which_nothing_stands_out_is_the_whole_page() -> N
     page = page_of("<nav><a href=/a>Apples</a></nav><p>Pears</p><script>var x</script>")
 
     assert markdown(page) == "[Apples](https://news.example/a)\n\nPears"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "<pre><code><div class=line>a = 1</div><div class=line>  b = 2</div></code></pre>",
+        "<pre><code><span class=line>a = 1</span><span class=line>  b = 2</span></code></pre>",
+        "<table><tr><td class=gutter><pre>1\n2\n</pre></td><td><pre>a = 1\n  b = 2\n</pre></td></tr></table>",
+    ],
+)
+def test_code_keeps_its_lines_whatever_they_stand_in(code: str) -> None:
+    article = found(story(code))
+
+    assert "\n\na = 1\n  b = 2\n\n" in article.text
+    assert "\n\n```\na = 1\n  b = 2\n```\n\n" in article.markdown
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "<pre data-lang=go>{}</pre>",
+        "<pre><code data-language=go>{}</code></pre>",
+        "<div class='highlight-go notranslate'><div class=highlight><pre>{}</pre></div></div>",
+        "<div class='highlight highlight-source-go'><pre>{}</pre></div>",
+        "<div class=code-toolbar><pre class=language-go><code>{}</code></pre><div class=toolbar>Copy</div></div>",
+    ],
+)
+def test_a_fence_names_the_language_that_a_frame_of_the_code_names(frame: str) -> None:
+    assert "```go\nx := 1\n```" in found(story(frame.format("x := 1"))).markdown
+
+
+def test_a_sign_that_links_a_heading_to_itself_is_not_read() -> None:
+    article = found(story("<h2 id=boats>Boats<a class=headerlink href=#boats>¶</a></h2>"))
+
+    assert "\n\nBoats\n\n" in article.text
+    assert "\n\n## Boats\n\n" in article.markdown

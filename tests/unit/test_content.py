@@ -302,3 +302,60 @@ def test_texts_of_elements_side_by_side_are_words_of_their_own_and_parts_of_a_wo
     page = page_of(f"<main><h1>Shelves</h1>{''.join(lines)}</main>", "https://x.example/services/shelves")
 
     assert "Lamps3 Kind to a room and Drop caps, unbroken words." in page.main_text()
+
+
+LONG = "The lamp stands well, gives a warm light, and its switch is where a hand looks for it in the dark."
+
+
+def article_page(body: str) -> Page:
+    head = "<meta property='og:type' content=article><meta property='article:published_time' content='2026-05-03'>"
+    return fetched(
+        f"<html><head><title>A lamp | News</title>{head}</head><body>{MENU}<main><h1>A lamp</h1>{body}</main>{FOOTER}",
+        "https://x.example/2026/05/how-we-built-a-lamp-in-a-day",
+    )
+
+
+def test_an_article_in_many_unlike_sections_is_read_to_its_end() -> None:
+    first = "".join(f"<p>{n} {LONG} {LONG} {LONG}</p>" for n in range(6))
+    others = "".join(
+        f"<div class=r{n}><h3>Lamp {n}</h3><div class=y{n}><p>Pick {n}: {LONG}</p><p>It is {n}. {LONG}</p></div></div>"
+        for n in range(2, 14)
+    )
+
+    text = article_page(f"<div class=pick-body>{first}</div>{others}").main_text()
+
+    assert "Pick 2:" in text
+    assert "It is 13." in text
+
+
+def test_parts_of_a_text_that_are_named_alike_are_all_read_whatever_their_name() -> None:
+    boxes = "".join(f"<div class=text-widget__root>{f'<p>{n} {LONG} {LONG}</p>' * n}</div>" for n in (1, 5, 2))
+
+    text = article_page(f"<article>{boxes}</article>").main_text()
+
+    assert text.startswith("1 The lamp")
+    assert "2 The lamp" in text
+
+
+def test_a_list_with_the_longest_lines_is_not_all_of_a_page() -> None:
+    things = "".join(f"<li>{n}00 g of flour</li>" for n in range(1, 7))
+    steps = "".join(f"<li>Step {n}: {LONG}</li>" for n in range(6))
+
+    text = article_page(
+        f"<section><h2>Ingredients</h2><ul>{things}</ul></section><section><h2>Method</h2><ol>{steps}</ol></section>"
+    ).main_text()
+
+    assert "300 g of flour" in text
+    assert "Step 5" in text
+
+
+def test_comments_below_an_article_are_not_its_text_however_long_they_are() -> None:
+    said = "".join(f"<div class=comment><p>I say {n}: {LONG} {LONG}</p></div>" for n in range(30))
+
+    text = article_page(
+        f"<article><p>One. {LONG}</p><p>Two. {LONG} {LONG}</p><p>Three. {LONG} {LONG}</p></article>"
+        f"<section class=comments><h2>Comments</h2>{said}</section>"
+    ).main_text()
+
+    assert "Three." in text
+    assert "I say" not in text

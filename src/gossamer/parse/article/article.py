@@ -23,7 +23,7 @@ import turbohtml
 from ..metadata import Metadata
 from .asides import without_asides
 from .kind import KindOfPage, kind_of
-from .likelihood import MOST_LINES, likelihoods, share_kept, strike_unlikely
+from .likelihood import MOST_LINES, holds_the_text, likelihoods, strike_unlikely
 from .main_content import choose, folded, strike_extras
 from .outline import Outline, is_huge, outline_of
 from .render import LONGEST, markdown_of, text_of, whole_markdown
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _LEAST = 100  # characters of an article; a shorter text is a notice
 _SHORT = 300  # characters of text below which the body in JSON-LD is preferred
 _PERHAPS = 0.2  # confidence that a page is an article, from which on it is read as one if that finds its content
-_MOST = 0.7  # of the very likely content; a page whose one element has less of it is no article
 _MOST_HEADINGS = 20
 _WIDE = r"\u2e80-\ua4cf\uf900-\ufaff"  # Chinese and Japanese: every character counts as a word
 _MARKUP = re.compile(r"</?(?:p|br|div|h\d)\b", re.IGNORECASE)
@@ -144,7 +143,7 @@ class _MainContent:
             given = bytes(outline.struck)
             outline.struck[:] = survey.margins
             heading = strike_extras(outline, winner, titles)
-            if likely is None or share_kept(survey, likely, kind, winner) >= _MOST:
+            if likely is None or holds_the_text(survey, likely, kind, winner):
                 return cls(outline, winner, heading or _heading(outline, titles), False)
             outline.struck[:] = given
             for line in survey.lines:

@@ -14,13 +14,17 @@ from math import exp
 from .kind import KindOfPage
 from .main_content import strike_lines
 from .outline import Paragraph
-from .traits import NAMES, Survey, traits_of
+from .traits import GROUP_BITS, NAMES, Survey, traits_of
 from .weights import CONTENT
 
 MOST_LINES = 20_000
 _WEIGHTS = [CONTENT.of[name] for name in NAMES]
 _VERY, _QUITE, _RATHER = 0.9, 0.8, 0.6
 _ENOUGH = 0.25  # how likely a paragraph must be content to stay
+_MOST = 0.7  # of the very likely content; an element that has less of it is not the text
+_SURELY = 0.7  # confidence that a page is an article
+_OF_MARGINS = 0.05  # what text in margins counts beside other text
+_LISTS = frozenset(("dl", "ol", "table", "tbody", "tr", "ul"))
 _LONG = 45  # letters from which on a copy is one, wherever the other stands; a short one may be the same price again
 _CELLS = frozenset(("dd", "dt", "pre", "td", "th"))
 
@@ -32,20 +36,31 @@ def likelihoods(survey: Survey) -> list[float]:
     return [1 / (1 + exp(-max(-30.0, start + sum([weights[t] for t in traits])))) for traits in traits_of(survey)]
 
 
-def share_kept(survey: Survey, likely: list[float], kind: KindOfPage, top: int) -> float:
-    """The share of the very likely content that is inside the element `top` and not struck out.
+def holds_the_text(survey: Survey, likely: list[float], kind: KindOfPage, top: int) -> bool:
+    """True when the element `top`, without what is struck out in it, is all of the text: it has most of the very likely
+    content, and no more text is likely content outside. A list is a part of a text, and so is one of "the ten best".
 
     Beside what is surely an article there are teasers that look like text: less counts as content there, as it does in
-    what looks like a margin, such as the comments below a text.
+    what looks like a margin. The comments below such a text do not count at all, they may be longer than it is.
     """
-    article = kind.name == "article"
-    outline, whole, kept = survey.outline, 1, 1
+    outline, article = survey.outline, kind.name == "article"
+    if outline.tags[top] in _LISTS:
+        return False
+    comments = GROUP_BITS["reply"] if article and kind.confidence >= _SURELY else 0
+    whole, kept, inside, outside = 1, 1, 0.0, 0.0
     for one, likelihood in zip(survey.lines, likely, strict=True):
-        if likelihood >= (_VERY if article else _QUITE if survey.margins[one.block] else _RATHER):
+        in_margin = survey.margins[one.block]
+        if in_margin and survey.places.below[one.block] & comments:
+            continue
+        is_kept = outline.within(one.block, top) and not outline.struck[one.block] and not one.gone
+        if likelihood >= (_VERY if article else _QUITE if in_margin else _RATHER):
             whole += one.letters
-            if outline.within(one.block, top) and not outline.struck[one.block] and not one.gone:
-                kept += one.letters
-    return kept / whole
+            kept += one.letters if is_kept else 0
+        if is_kept:
+            inside += one.letters
+        elif likelihood >= _RATHER:
+            outside += one.letters * (_OF_MARGINS if in_margin else 1.0)
+    return kept >= _MOST * whole and outside <= inside
 
 
 def strike_unlikely(survey: Survey, likely: list[float]) -> None:

@@ -3,8 +3,8 @@
 Every paragraph votes for the elements around it, the nearest most; commas and length make the vote, links weaken it.
 Clear margins (menus, share bars, teasers, comments) are struck out first, so that they have no vote. The element that
 wins may hold only one part of a text; then the element around it is taken, as long as its other paragraphs read like
-those. Inside the chosen element the title, captions, "read more" lines and lists of links at the end are struck out:
-whole elements where possible, so that text and Markdown agree.
+those, or stand in an element of the same names. Inside the chosen element the title, captions, "read more" lines and
+lists of links at the end are struck out: whole elements where possible, so that text and Markdown agree.
 
 How it fails: `choose` returns None for a page without prose, such as a list of links. A rule that does not fit leaves
 the text as it is.
@@ -72,11 +72,35 @@ def choose(outline: Outline) -> int | None:
     """The element that holds the text. The margins of the page are struck out on the way."""
     if not outline.elements:
         return None
+    given = bytes(outline.struck)
     _strike_margins(outline, 0)
     top = _elect(outline)
     if top is None:
         return None
-    return _widen(outline, top)
+    parts = _parts_like(outline, top)
+    if any(outline.struck[part] for part in parts):  # by its name, which is also that of the text
+        for part in parts:
+            outline.flags[part] &= ~(MARGIN | LABEL)
+        outline.struck[:] = given
+        _strike_margins(outline, 0)
+    return _widen(outline, top, [part for part in parts if not outline.struck[part]])
+
+
+def _parts_like(outline: Outline, top: int) -> list[int]:
+    """Elements beside `top`, or as deep in the element around both, that are named as it is: a page builder puts every
+    few paragraphs into one."""
+    parents, names = outline.parents, outline.elements[top].attr("class")
+    around = parents[parents[top]] if parents[top] > 0 else -1
+    if not names or around < 0:
+        return []
+    return [
+        element
+        for element in range(around + 1, outline.ends[around])
+        if outline.tags[element] == outline.tags[top]
+        and element != top
+        and (parents[element] == parents[top] or parents[parents[element]] == around)
+        and outline.elements[element].attr("class") == names
+    ]
 
 
 def _strike_margins(outline: Outline, top: int) -> None:
@@ -142,21 +166,22 @@ def _elect(outline: Outline) -> int | None:
     return best
 
 
-def _widen(outline: Outline, top: int) -> int:
-    """The element that holds all parts of the text; `top` itself when it holds them all.
+def _widen(outline: Outline, top: int, parts: list[int]) -> int:
+    """The element that holds all parts of the text; `top` itself when it holds them all. `parts` are some of them.
 
     Other articles beside the text are struck out: they are teasers.
     """
-    at, chosen = outline.parents[top], top
+    at, chosen, alike = outline.parents[top], top, frozenset(parts)
     for _ in range(_LEVELS):
         if at <= 0 or outline.tags[at] in ("body", "html"):
             break
-        if _continues(outline, chosen, at):
+        if _continues(outline, chosen, at) or any(outline.within(part, at) for part in parts):
             chosen = at
+            parts = [part for part in parts if not outline.within(part, at)]
         at = outline.parents[at]
     if chosen != top:
         for element in range(chosen + 1, outline.ends[chosen]):
-            if outline.tags[element] == "article" and not outline.within(top, element):
+            if outline.tags[element] == "article" and element not in alike and not outline.within(top, element):
                 outline.strike(element)
     return chosen
 

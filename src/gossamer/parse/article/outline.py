@@ -30,6 +30,9 @@ UNREAD = frozenset((
     "link", "map", "math", "meta", "meter", "object", "option", "progress", "script", "select",
     "source", "style", "svg", "template", "textarea", "title", "track", "video",
 ))  # fmt: skip
+PERMALINKS = frozenset(("#", "¶", "§", "🔗", "⚓", "⚓︎"))  # links of a heading to itself
+# A line of code in an element of its own; style sheets begin a new line there.
+CODE_LINE = re.compile(r"(?:^|[\s_-])line(?:$|\s)", re.IGNORECASE)
 HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 PICTURES = frozenset(("img", "picture", "amp-img", "video", "iframe"))
 _INLINE = frozenset((
@@ -50,6 +53,7 @@ LABEL = 32  # bylines, dates, captions, credits: small print beside a text
 PICTURE = 64  # a frame around a picture
 CONSENT = 128  # a dialog about cookies and data
 
+_FRAMES = 2  # elements around a <pre>
 _CLOSE = 8  # elements around a text among which that of the text before it is searched
 _SCRIPTED_SHARE = 0.75  # of the letters of a page; if <noscript> holds more, it holds the content
 _CONSENT_SHARE = 0.9  # of the letters of a page; what holds more is all that there is
@@ -189,6 +193,14 @@ class Outline:
             for element in consent:
                 self.strike(element)
 
+    def strike_line_numbers(self) -> None:
+        """Strike out the numbers of lines that stand in a <pre> beside the code."""
+        for one in self.paragraphs:
+            if one.exact and not self.struck[one.block]:
+                words = one.text(self.struck).split()
+                if len(words) > 1 and words == [str(number) for number in range(1, len(words) + 1)]:
+                    self.strike(one.block)
+
     def _outermost(self, wanted: list[bool | int]) -> list[int]:
         """The elements that are wanted and not inside of another one that is."""
         found, element = [], 0
@@ -218,6 +230,7 @@ def outline_of(root: Element, size: int | None = None) -> Outline:
     walk = _TreeWalk()
     walk.visit(root, is_huge(root, size))
     walk.outline.strike_notices()
+    walk.outline.strike_line_numbers()
     return walk.outline
 
 
@@ -242,8 +255,9 @@ class _TreeWalk:
         self.at = -1  # the innermost open element
         self.blocks = [0]
         self.links = 0  # open <a>
-        self.exact = 0  # open <pre>
+        self.exact = False  # in <pre>
         self.breaks = 0  # <br> since the last text
+        self.line_ends = False  # in <pre>, where the next text begins a line
         self.paragraph: Paragraph | None = None
 
     def visit(self, root: Element, huge: bool) -> None:
@@ -273,6 +287,8 @@ class _TreeWalk:
             self._picture()
         if tag in UNREAD and outline.elements and not (tag == "button" and outline.tags[self.at] in HEADINGS):
             return False
+        if tag == "a" and is_permalink(element):
+            return False
         number = len(outline.elements)
         outline.elements.append(element)
         outline.tags.append(tag)
@@ -284,10 +300,14 @@ class _TreeWalk:
         self.at = number
         if tag == "a":
             self.links += 1
+        elif self.exact:  # code is one paragraph, whatever its lines stand in
+            self.line_ends |= tag not in _INLINE or CODE_LINE.search(element.attr("class") or "") is not None
         elif tag not in _INLINE:
             self.blocks.append(number)
             self.paragraph = None
-            self.exact += tag == "pre"
+            self.exact = tag == "pre"
+            if self.exact:
+                self._frame_code()
         return True
 
     def _close(self, number: int) -> None:
@@ -296,10 +316,12 @@ class _TreeWalk:
         tag = outline.tags[number]
         if tag == "a":
             self.links -= 1
-        elif tag not in _INLINE:
+        elif self.blocks[-1] == number:
             self.blocks.pop()
             self.paragraph = None
-            self.exact -= tag == "pre"
+            self.exact = False
+        elif self.exact and tag not in _INLINE:
+            self.line_ends = True
         self.at = outline.parents[number]
 
     def _picture(self) -> None:
@@ -307,6 +329,15 @@ class _TreeWalk:
         while at >= 0 and not pictured[at]:  # the elements around it were marked with an earlier picture
             pictured[at] = 1
             at = parents[at]
+
+    def _frame_code(self) -> None:
+        """The frames around code are no margins: highlighters call them "code-toolbar" and "highlight-source-js"."""
+        at = self.at
+        for _ in range(_FRAMES):
+            at = self.outline.parents[at]
+            if at < 0:
+                break
+            self.outline.flags[at] &= ~(MARGIN | LABEL)
 
     def _break(self) -> None:
         self.breaks += 1
@@ -337,6 +368,9 @@ class _TreeWalk:
             paragraph.linked += letters
         if self.exact:
             paragraph.exact = True
+            if self.line_ends and paragraph.pieces and not paragraph.pieces[-1][1].endswith("\n"):
+                text = f"\n{text}"
+            self.line_ends = False
         else:
             # Space at the ends keeps the words of neighbours apart; space inside is as good as one blank.
             apart = text[0].isspace() or self._stands_apart(paragraph, plain)
@@ -359,6 +393,11 @@ class _TreeWalk:
                 break
             at = parents[at]
         return at < before
+
+
+def is_permalink(link: Element) -> bool:
+    """True for a sign beside a heading that links to the heading itself."""
+    return "#" in (link.attr("href") or "")[:LONGEST_NAMES] and link.text.strip() in PERMALINKS
 
 
 def is_hidden(element: Element) -> bool:

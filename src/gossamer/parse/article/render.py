@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from copy import deepcopy
+from itertools import chain, islice
 
 from turbohtml import Document, Element, Markdown, Text
 
 from ..links import make_absolute
-from .outline import GONE, UNREAD, Outline, Paragraph
+from .outline import CODE_LINE, GONE, LONGEST_NAMES, UNREAD, Outline, Paragraph, is_permalink
 
 LONGEST = 5_000_000  # characters of text or Markdown
 _UNWRITTEN = ", ".join(sorted(UNREAD - {"head", "source"}))
@@ -21,6 +22,14 @@ _CELLS = frozenset(("td", "th"))
 _STYLED = 300_000  # characters of a page up to which `_emphasis` is used
 _HARD_SPACE = "\N{NO-BREAK SPACE}"
 _EMPTY_LINE = re.compile(r"  \n((?:> )*)(?:\\\n(?:> )*)+")  # two <br>: people mean a new paragraph
+# The language of code in the names of a frame around it. The last form is that of Sphinx.
+_LANGUAGE = re.compile(
+    r"(?:^|[\s-])(?:(?:language|lang|highlight-source)-|brush:\s?)(?P<name>[\w+#-]+)"
+    r"|(?:^|\s)highlight-(?P<sphinx>[\w+#]+) notranslate"
+)
+_NO_LANGUAGE = frozenset(("default", "none", "plain", "plaintext", "text", "txt"))
+_WORD = re.compile(r"[\w+#-]{1,30}")
+_FRAMES = 3  # elements around a <pre> that may name its language
 _LATE_SOURCES = ("data-src", "data-lazy-src", "data-original", "data-lazy", "data-srcset", "srcset")
 
 
@@ -107,8 +116,10 @@ def written_markdown(copy: Element, base: str) -> str:
     for picture in copy.select("img"):
         _load_late(picture)
     for link in copy.select("a"):
-        if link.select_one("img") is None and not link.text.strip():
+        if is_permalink(link) or (link.select_one("img") is None and not link.text.strip()):
             link.decompose()
+    for code in copy.select("pre"):
+        _prepare_code(code)
     size = 0
     for node in list(copy.descendants):
         if isinstance(node, Text):
@@ -122,6 +133,37 @@ def written_markdown(copy: Element, base: str) -> str:
     if "```" not in written:
         written = _EMPTY_LINE.sub(r"\n\1\n\1", written).replace("****", "")  # bold that ends and begins again
     return _without_last_rules(written.strip())
+
+
+def _prepare_code(code: Element) -> None:
+    """Begin a new line with every line that has an element of its own, say the language where a frame names it, and
+    take code out of the table that shows it beside its line numbers."""
+    for line in code.select("span[class]"):
+        before = line.previous_sibling if CODE_LINE.search(line.attr("class") or "") else None
+        if isinstance(before, Element) and not before.text.endswith("\n") and before.select_one("br") is None:
+            line.insert_before(Text("\n"))
+    if language := _language_of(code):
+        code.attrs["class"] = f"language-{language}"
+    cell, table = code.closest("td"), code.closest("table")
+    row = cell.parent if cell is not None else None
+    if cell is None or row is None or table is None or cell.select_one("pre") is not code:
+        return
+    # The last cell of the only row, and nothing else in that: a long table is looked at once.
+    if any(isinstance(one, Element) for one in chain(cell.next_siblings, row.next_siblings, row.previous_siblings)):
+        return
+    if "".join(row.text.split()) == "".join(code.text.split()):
+        table.replace_with(code)
+
+
+def _language_of(code: Element) -> str | None:
+    inner = code.select_one("code")
+    frames = [code, *([inner] if inner is not None else []), *islice(code.ancestors, _FRAMES)]
+    for frame in (frame for frame in frames if isinstance(frame, Element)):
+        named = _LANGUAGE.search((frame.attr("class") or "")[:LONGEST_NAMES])
+        found = frame.attr("data-lang") or frame.attr("data-language") or (named and (named["name"] or named["sphinx"]))
+        if found:
+            return found if _WORD.fullmatch(found) and found not in _NO_LANGUAGE else None
+    return None
 
 
 def _without_last_rules(written: str) -> str:
