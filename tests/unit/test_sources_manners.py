@@ -315,5 +315,5 @@ async def test_managed_api_is_not_paid_for_sitemaps() -> None:
         domains={"127.0.0.1": Domain(route="bought")},
     )
     async with a_scene(settings) as scene:
-        assert "come by the managed API of route bought" in await scene.failure("/s.xml")
+        assert "come through the managed API of route bought" in await scene.failure("/s.xml")
         assert scene.site.log == []

@@ -138,7 +138,7 @@ async def test_packed_feed_is_read_within_bounds() -> None:
         for body, words in {
             gzip.compress(gzip.compress(rss)): "packed with gzip twice",
             gzip.compress(rss)[:-9]: "packed with gzip and damaged: it ends too early",
-            gzip.compress(rss + b" " * (11 << 20)): "unpacks to more than 10 MiB, which no feed may",
+            gzip.compress(rss + b" " * (11 << 20)): "unpacks to more than 10 MiB, the limit for a feed",
         }.items():
             scene.site.show("/rss.xml.gz", body, kind="application/gzip")
             assert words in await scene.failure(feed)
