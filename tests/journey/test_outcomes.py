@@ -125,7 +125,7 @@ async def test_the_exit_code_tells_the_outcome_and_status_history_and_json_tell_
         listed = await gossamer(tmp_path, "job", "list", "--json")
         shown = await gossamer(tmp_path, "status", "things-4")
     assert (codes, empty.code) == ([0, 3, 6], 4)
-    assert "Empty: no record came of 6 pages" in empty.err.replace("\n", " ")
+    assert "Empty: no record came from 6 pages" in empty.err.replace("\n", " ")
     assert "Done" not in empty.err
     assert '"outcome": "empty"' in listed.out
     assert '"code": "min-records"' in listed.out

@@ -77,7 +77,7 @@ def test_an_unknown_setting_is_an_error_with_a_suggestion(tmp_path, text, words)
         ("[schedules.a]\nevery = '1h'\n[schedules.b]\nevery = 5", r'schedules\.b\.every .*Write it like every = "6h"'),
         ("[schedules.b]\nmin_age = '99999999999999d'", r"schedules\.b\.min_age .*too long; the longest .* 36525d"),
         ("state = 5", "Write it in quotes"),
-        ('[channels.mail]\nkind = "email"\nsecurity = "none"', '"none" lifts a limit'),
+        ('[channels.mail]\nkind = "email"\nsecurity = "none"', '"none" removes a limit'),
     ],
 )
 def test_a_wrong_value_says_which_setting_and_what_is_expected(tmp_path, text, words):
