@@ -93,7 +93,7 @@ def test_a_secret_prints_as_a_mark_and_no_site_can_write_one():
         ({"method": "CONNECT"}, "cannot be used"),
         ({"method": "GET\r\n"}, "cannot be used"),
         ({"timeout": 0}, "timeout"),
-        ({"auth": ("a:b", "c")}, "no login"),
+        ({"auth": ("a:b", "c")}, "not allowed in credentials"),
         ({"params": {"key": PASSWORD}}, "addresses are logged"),
         ({"headers": {"X-A": "y" * 40_000}}, "32,768 are allowed"),
         ({"headers": {"X-A": 1.5, "X-B": ["a"]}}, "headers"),

@@ -52,7 +52,7 @@ async def test_private_addresses_are_refused_also_after_a_redirect(target: str) 
     async with a_scene() as scene:
         scene.site.show("/s.xml", "", f"Location: {target}", status=302)
         scene.site.show("/i.xml", index([target]))
-        assert "is of another site" in await scene.failure("/i.xml")
+        assert "is on another site" in await scene.failure("/i.xml")
         for source in ("/s.xml", SitemapSource(url=target), FeedSource(url=target)):
             assert "a private or reserved address" in await scene.failure(source)
 
