@@ -171,7 +171,7 @@ async def test_a_redirect_to_a_login_page_is_a_block(tmp_path: Path) -> None:
         after = await crawled(Members(shop), read)
         assert outcome_of(after) == ("done with warnings", ["dead-letters"])
         assert {reason for _, state, reason in after.fates if state == "dead"} == {"blocked-login"}
-        assert "sends its visitor to a login page" in after.letters[f"{shop.url}p/5"].message
+        assert "redirects to a login page" in after.letters[f"{shop.url}p/5"].message
         assert "/login" not in " ".join(shop.hits)
 
         # Nothing but walls: not one record, and the reason is told

@@ -303,7 +303,7 @@ async def test_site_that_must_not_see_this_machine_is_reached_through_its_pool(t
 
 async def test_site_that_must_not_see_this_machine_is_not_asked_without_its_pool(tmp_path: Path) -> None:
     async with a_scene(veiled(tmp_path, home=ProxyPool())) as scene:
-        assert "the proxy pool home, which is not at hand here" in await scene.failure("/s.xml")
+        assert "proxy pool home, which is not available here" in await scene.failure("/s.xml")
         assert scene.site.log == []
 
 

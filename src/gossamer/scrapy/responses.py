@@ -1,4 +1,4 @@
-"""Our pages as Scrapy's responses, and our failures as those that an errback expects."""
+"""Our pages as Scrapy's responses, and our failures in the form that an errback expects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..parse.failure import Failure
 from ..parse.page import Page
 from .requests import request_of, restored
 
-_UNPACKED = frozenset({"content-encoding", "transfer-encoding"})  # of a body that is as it came from the wire
+_UNPACKED = frozenset({"content-encoding", "transfer-encoding"})  # they no longer hold for a decoded body
 _ERRORS: dict[str, type[Exception]] = {
     "timeout": network.TimeoutError,
     "dns": network.DNSLookupError,
@@ -29,7 +29,7 @@ _ERRORS: dict[str, type[Exception]] = {
 
 
 def response_of(page: Page, spider: scrapy.Spider) -> Response:
-    """The page as Scrapy's callbacks have it. Raises ParseFailed."""
+    """The page as Scrapy's callbacks receive it. Raises ParseFailed."""
     return made_response(page.url, page.status, page.headers, page.body, restored(page, spider))
 
 
@@ -48,7 +48,7 @@ def network_error(reason: str, message: str) -> Exception:
 
 
 def failure_of(failure: Failure, spider: scrapy.Spider) -> TwistedFailure:
-    """What an errback is handed: `failure.value` by Scrapy's and Twisted's classes, and `failure.request`."""
+    """What an errback receives: `failure.value` with Scrapy's and Twisted's classes, and `failure.request`."""
     if failure.page is not None and failure.status is not None and failure.status >= 300:
         response = response_of(failure.page, spider)
         error: Exception = HttpError(response, "Ignoring non-200 response")
