@@ -2,7 +2,7 @@
 
     around_fetch(request, next)    around each request for a page; `next` sends it when the site's pace allows
     around_parse(page, next)       around the callback; `next` calls it
-    on_event(event)                receives events, on a thread of its own
+    on_event(event)                receives events, on a separate thread
 
 The first extension listed is the outermost. A method that no extension overrides costs nothing.
 

@@ -130,7 +130,7 @@ class Journey:
             await self._release(pause, WINDOW)
             return
         if (away := self._site.given_up()) is not None:
-            words = f"{away.host} is away since {iso_time(away.since)}; this page was not tried."
+            words = f"{away.host} has been unreachable since {iso_time(away.since)}; this page was not tried."
             await self._give_up(away.reason, words)
             return
         if self._lease.sent and self._once is not None and not self._once.repeats:
@@ -279,7 +279,8 @@ class Journey:
             return
         away = await self._site.failed(failure)
         if away is not None and away.over:
-            await self._give_up(reason_of(failure), f"{message} The site is away since {iso_time(away.since)}.", detail)
+            since = iso_time(away.since)
+            await self._give_up(reason_of(failure), f"{message} The site has been unreachable since {since}.", detail)
             return
         if away is not None and not away.counts:
             await self._log.keep(outcome="released", reason=failure.reason, error=message)

@@ -101,7 +101,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if self.do not in ACTIONS:
-            raise ValueError(f"There is no action {self.do!r}; there is {', '.join(ACTIONS)}.")
+            raise ValueError(f"There is no action {self.do!r}; known: {', '.join(ACTIONS)}.")
         if self.do in ("click", "fill", "type", "select", "collect") and not self.selector:
             raise ValueError(f"The action {self.do} needs a selector that names its element.")
         if self.do in ("type", "select", "press") and not self.text:
@@ -130,7 +130,7 @@ class Render(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if self.wait_until and self.wait_until not in MOMENTS:
-            raise ValueError(f"wait_until = {self.wait_until!r} is none of {', '.join(MOMENTS)}.")
+            raise ValueError(f"wait_until = {self.wait_until!r} must be one of {', '.join(MOMENTS)}.")
         if not 0 <= self.wait <= LONGEST:
             raise ValueError(f"A page may be asked to wait {LONGEST:g} seconds at most, not {self.wait:g}.")
 

@@ -163,7 +163,7 @@ def stalled(situation: Situation, terms: AlertTerms) -> Findings | None:
         return None
     why = " No worker is alive: start one (gossamer worker)." if situation.living == 0 else ""
     return {
-        one.job: Finding(one.idle, f"Nothing came of it for {span(one.idle)}, and {one.ready:,} pages are ready.{why}")
+        one.job: Finding(one.idle, f"No progress for {span(one.idle)}, and {one.ready:,} pages are ready.{why}")
         for one in situation.jobs
         if one.ready > terms.minimum and one.idle >= terms.window.total_seconds()
     }

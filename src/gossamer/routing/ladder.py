@@ -84,7 +84,7 @@ def _check_table(
     if name in (EASY, HARD) or (name in TRANSPORTS and name != table.transport):
         raise refuse("that name is reserved; choose another.")
     if table.transport not in transports:
-        raise refuse(f"transport = {table.transport!r} is none of {', '.join(transports)}.")
+        raise refuse(f"transport = {table.transport!r} must be one of {', '.join(transports)}.")
     if table.pool and table.pool not in pools:
         raise refuse(f"there is no pool [proxies.{table.pool}]. {_known(pools)}")
     if table.transport == MANAGED:
@@ -103,7 +103,7 @@ def _check_table(
 
 
 def _known(names: Mapping[str, object] | Sequence[str]) -> str:
-    return f"There is {', '.join(names)}." if names else "There is none yet."
+    return f"Known: {', '.join(names)}." if names else "There is none yet."
 
 
 def ladder_of(
@@ -119,7 +119,7 @@ def ladder_of(
         return tuple(sorted(rungs, key=lambda rung: (rung.price, rung.price_per_gb)))
     for name in names:
         if name not in routes:
-            raise Misconfigured(f"{where}: there is no route {name!r}. There is {', '.join(routes)}.")
+            raise Misconfigured(f"{where}: there is no route {name!r}. Known: {', '.join(routes)}.")
     return tuple(routes[name] for name in dict.fromkeys(names))
 
 
@@ -135,7 +135,7 @@ def chosen_by_hand(
         first = next((place for place, rung in enumerate(ladder) if _is_hard(rung, pools)), len(ladder) - 1)
         return ladder[first:]
     if rule not in routes:
-        raise Misconfigured(f"route = {rule!r} is neither easy nor hard nor a route. There is {', '.join(routes)}.")
+        raise Misconfigured(f"route = {rule!r} is neither easy nor hard nor a route. Known: {', '.join(routes)}.")
     return (routes[rule],)
 
 
@@ -153,7 +153,7 @@ def wished(
     if fetcher is not None:
         rungs = tuple(rung for rung in ladder if rung.transport == fetcher)
         if not rungs and fetcher not in routes:
-            raise Misconfigured(f"There is no route {fetcher!r}. There is {', '.join(routes)}.")
+            raise Misconfigured(f"There is no route {fetcher!r}. Known: {', '.join(routes)}.")
         if not rungs or fetcher not in TRANSPORTS:
             rungs = (routes[fetcher],)
             if rungs[0] in BUILT_IN and all(rung.pool is not None for rung in ladder if rung.transport != MANAGED):

@@ -253,7 +253,7 @@ def routing_of(settings: Settings) -> Routing:
     """Derive the routing. Raises Misconfigured for a route, a ladder entry or a budget that cannot work."""
     router, pools = settings.router, settings.proxies
     if router.when_spent not in WHEN_SPENT:
-        raise Misconfigured(f"Setting router.when_spent: {router.when_spent!r} is none of {', '.join(WHEN_SPENT)}.")
+        raise Misconfigured(f"Setting router.when_spent: {router.when_spent!r} must be one of {', '.join(WHEN_SPENT)}.")
     routes = routes_of(settings.routes, pools, tuple(settings.managed), tuple(settings.transports))
     written = tuple(settings.routes)
     ladder = ladder_of(router.ladder, routes, written, "Setting router.ladder")
@@ -320,7 +320,7 @@ def served(wanted: str, routing: Routing) -> frozenset[str]:
     names = frozenset(name.strip() for name in wanted.split(",") if name.strip())
     known = {*TRANSPORTS, *routing.routes}
     for name in sorted(names - known):
-        raise Misconfigured(f"There is no route {name!r} to serve. There is {', '.join(sorted(known))}.")
+        raise Misconfigured(f"There is no route {name!r} to serve. Known: {', '.join(sorted(known))}.")
     if not names:
         raise Misconfigured("Say which routes: --routes browser, or a list with commas.")
     return names

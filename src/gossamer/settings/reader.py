@@ -357,5 +357,5 @@ def _written(key: str, error: Exception) -> str:
     if name in _EXAMPLES and str(error).lower().startswith("expected"):
         return f' Write it like {name} = "{_EXAMPLES[name]}".'
     if str(error).startswith("Expected `str`, got `null`"):
-        return ' "none" removes a limit, but this setting is none: docs/settings.md says what it takes.'
+        return ' "none" removes a limit, but this is not a limit: docs/settings.md says what it takes.'
     return " Write it in quotes." if "Expected `str" in str(error) else ""

@@ -71,7 +71,7 @@ def _parse(table: Table, where: str) -> UrlSource:
     for key in table:
         if key not in SOURCE_KEYS:
             near = difflib.get_close_matches(key, SOURCE_KEYS, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"There is {', '.join(sorted(SOURCE_KEYS))}."
+            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(SOURCE_KEYS))}."
             raise BadSchedule(where, key, f"{key!r} is not known here. {hint}")
     kinds = [kind for kind in KINDS if kind in table]
     if len(kinds) > 1:
