@@ -119,7 +119,7 @@ def test_table_becomes_a_source_that_can_be_stored(table: dict[str, Any], source
     ("table", "words"),
     [
         ({"url": ["https://x.example/"]}, "Did you mean urls?"),
-        ({"zzz": 1}, "There is column, command, feed, file"),
+        ({"zzz": 1}, "Known: column, command, feed, file"),
         ({"urls": ["https://x.example/"], "feed": "https://x.example/"}, "it has urls and feed. Choose one of urls"),
         ({"timeout": "5s"}, "timeout means nothing alone"),
         ({"urls": ["https://x.example/"], "timeout": "5s"}, "timeout does not go with urls, only with command"),

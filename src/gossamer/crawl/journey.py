@@ -155,7 +155,7 @@ class Journey:
             case Disallowed():
                 await self._drop_for_robots(outcome)
             case Redirected():
-                # A spider that can log in does so here, and the page goes back to the queue (session_journey.py).
+                # If the session can log in, session_journey.py has dealt with a login wall before.
                 if result.block is not None and (
                     wall := failure_of_block(result.block, self._task.url, outcome.status)
                 ):

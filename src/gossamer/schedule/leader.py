@@ -161,7 +161,7 @@ class Scheduler:
         return max(SOON, min(LOOK, timedelta(seconds=min(coming - now, LOOK.total_seconds()))))
 
     def _look(self, progress: ScheduleProgress, now: float) -> Step | Due | None:
-        """None if there is nothing to do; until when is remembered, because checking costs time."""
+        """What is due; None if nothing is. Caches until when, because checking costs time."""
         name = progress.schedule.name
         version, until = self._rests.get(name, (-1, 0.0))
         if version == progress.version and now < until:
@@ -321,7 +321,7 @@ class Scheduler:
             return
         self._known.doubt()
 
-    # -- small things ------------------------------------------------------------------------------------------
+    # -- reports and caches ------------------------------------------------------------------------------------
 
     def _tell(self, matter: str, words: str) -> None:
         """Report the same message about the same subject only once."""
