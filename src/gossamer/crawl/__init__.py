@@ -2,7 +2,7 @@
 
 journey.py       ONE URL's whole path: read this first
 fetch_page.py    the only polite fetch loop: routes, robots.txt, pace, budget, blocks
-held_lease.py    the lease on the page in work, and how its settlement is retried
+held_lease.py    the lease on the page in progress, and how its settlement is retried
 pacer.py         the interval between two requests to a site, kept at the moment they leave
 attempt_log.py   the line that every attempt leaves; page_facts.py: what a fetch records about its page
 context.py       what all journeys of one job in one process share

@@ -1,7 +1,7 @@
 """Keeps suspects apart: pages that a worker had in hand when it died.
 
 A process that dies uses up a delivery of every page that it had in hand, although only one of them killed it. From then
-on each of them is a suspect, and is tried while no other page is in work in the whole process: a few together at
+on each of them is a suspect, and is tried while no other page is in progress in the whole process: a few together at
 first, then alone. So the page that kills becomes a dead letter, and the others do not.
 """
 
@@ -33,7 +33,7 @@ class Quarantine:
 
     def __init__(self) -> None:
         self._under_way = 0
-        self.empty = asyncio.Event()  # no page is in work except the suspects
+        self.empty = asyncio.Event()  # no page is in progress except the suspects
         self.empty.set()
         self.free = asyncio.Event()  # no suspects have reserved the process
         self.free.set()

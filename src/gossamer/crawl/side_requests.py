@@ -1,5 +1,5 @@
-"""Requests that the user's code makes itself while its page is in work: those of `login()`, and downloads inside a
-Scrapy project's callbacks. They are paced, checked, routed and logged like those of pages, but never queued.
+"""Requests that the user's code makes itself while its page is being processed: those of `login()`, and downloads
+inside a Scrapy project's callbacks. They are paced, checked, routed and logged like those of pages, but never queued.
 
 How it fails: FetchFailed and FetchRefused are raised in the code that made the request; a lost lease and failures of
 our own backends pass through it. A page that is retried makes its requests again.
