@@ -1,4 +1,4 @@
-"""Gossamer: a complete web-scraping system. The public names, nothing else."""
+"""Gossamer: a complete web-scraping system. This module holds the public names only."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from .pipeline.steps import Drop
     from .project.crawl import CrawlReport
 
-# The room of that name is loaded before the function below is bound: whoever loads it later would bind it over the
-# function.
+# Import the package `crawl` before the function `crawl` below is defined: a later import would rebind the name.
 from . import crawl as _room  # noqa: F401
 
 __all__ = [
@@ -83,7 +82,7 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> object:
-    """A public name is fetched from its room when it is asked for: starting quickly is a feature."""
+    """Import a public name from its package on first use, so that programs start quickly."""
     if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_ROOMS[name], __name__), name)
@@ -96,11 +95,11 @@ def __dir__() -> list[str]:
 def run(
     spider: type[Spider] | Spider | str, *, fresh: bool = False, quiet: bool = False, **settings: Any
 ) -> CrawlReport:
-    """Crawl from a plain script, with the progress line of `gossamer crawl`; return what became of it. `spider` is a
-    spider, its class, its name or file, or the URL of a site.
+    """Crawl from a plain script, with the progress line of `gossamer crawl`; return the report. `spider` is a spider,
+    its class, its name or file, or the URL of a site.
 
-    Settings by name override gossamer.toml: `run(Books, rate="5/s", depth=2, output="books.jsonl")` takes the
-    flags of the command line, and dotted settings as a dict: `settings={"fetch.max_body": "1MB"}`.
+    Settings by name override gossamer.toml: `run(Books, rate="5/s", depth=2, output="books.jsonl")` takes the flags of
+    the command line, and dotted settings as a dict: `settings={"fetch.max_body": "1MB"}`.
     """
     from .project.embedded import refuse_running_loop
 
@@ -119,11 +118,10 @@ async def crawl(
     on_event: Callable[[Event], None] | None = None,
     **settings: Any,
 ) -> CrawlReport:
-    """Crawl inside a running loop: in a notebook, a web server, a task of a scheduler. Shows nothing.
+    """Crawl inside a running event loop: in a notebook, a web server, a scheduler's task. Prints nothing.
 
-    Takes what `run` takes, and a spider also by its name, file or URL. `on_event` is called with all that happens
-    (gossamer.model.events); it must be quick and not raise. Signals are left to the program; cancelling the task stops
-    the crawl, and the same call goes on later.
+    Takes what `run` takes. `on_event` is called with every event (gossamer.model.events); it must be quick and must not
+    raise. Signals are left to the program; cancelling the task stops the crawl, and the same call resumes it later.
     """
     from .project.embedded import crawl_inside
 

@@ -5,10 +5,10 @@
     with Client("http://127.0.0.1:8420", key) as gossamer:
         page = gossamer.scrape("https://shop.example/p/1", formats=["markdown"])
 
-How it fails: `ServerError` with the status, the code and the message of the server; `ConnectionError` when there is
-none to talk to. How it recovers: 429 and 503 are tried again a few times, after the time that the server asks for, and
-so is a request whose connection was lost. Writes carry an Idempotency-Key: one whose answer was lost is not done twice,
-and one that is still worked on is waited for, as long as the timeout of a scrape.
+How it fails: `ServerError` with the status, the code and the message of the server; `ConnectionError` if no server
+answers. How it recovers: 429 and 503 are retried a few times, after the time that the server asks for, and so is a
+request whose connection was lost. Writes carry an Idempotency-Key: one whose response was lost is not done twice, and
+one that is still being processed is waited for, as long as the timeout of a scrape.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ LONGEST_PAUSE = 30.0  # seconds, whatever the server asks for
 ENDED = ("completed", "failed", "cancelled")
 RETRIED = (429, 503)
 WORKED_ON = "in_progress"  # the code of a 409
-USUAL_TIMEOUT = 60.0  # seconds, of a scrape that names none
-PATIENCE = 650.0  # seconds for an answer; a scrape may take ten minutes
+USUAL_TIMEOUT = 60.0  # seconds, for a scrape that sets none
+PATIENCE = 650.0  # seconds to wait for a response; a scrape may take ten minutes
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that was begun. `note` says what stands in its way, if anything does."""
+    """A job that was started. `note` says what holds it up, if anything does."""
 
     job_id: str
     status: str
@@ -55,7 +55,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobResult(JobReport, frozen=True, kw_only=True):
-    """A job, and what came of its pages."""
+    """A job with the results of its pages."""
 
     result: PageOutcome | None = None
     results: list[PageOutcome] | None = None
@@ -68,7 +68,7 @@ class ResultPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerError(Exception):
-    """The server refused. `details` depend on the code."""
+    """The server refused the request. `details` depend on the code."""
 
     def __init__(self, status: int, code: str, message: str, details: dict[str, Any]) -> None:
         super().__init__(message)
@@ -86,16 +86,16 @@ class StillRunning(Exception):
 
 
 class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One request, and the type of its answer."""
+    """One request, and the type of its response."""
 
     method: str
     path: str
     gives: type[T]
     body: dict[str, Any] | None = None  # JSON
-    params: dict[str, Any] = {}  # of the address
+    params: dict[str, Any] = {}  # of the URL
 
 
-# -- what can be asked ---------------------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------------------------
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _why(url: str, method: str | None, body: str | None, json: Any, form: Mappin
 
 
 def _part(text: str) -> str:
-    """One part of a path, whatever is in it."""
+    """One segment of a path, percent-encoded."""
     return quote(text, safe="")
 
 
@@ -177,12 +177,12 @@ def _read(ask: Ask[T], answer: httpx.Response) -> T:
         error = msgspec.json.decode(answer.content)["error"]
         code, message, details = error["code"], error["message"], error["details"]
     except (msgspec.DecodeError, KeyError, TypeError):
-        code, message, details = "unknown", f"The server answered {answer.status_code}, and not in its own way.", {}
+        code, message, details = "unknown", f"The server answered {answer.status_code}, without saying why.", {}
     raise ServerError(answer.status_code, code, message, details)
 
 
 def _is_worked_on(answer: httpx.Response) -> bool:
-    """Is the first request of that name, whose connection was lost, not answered yet?"""
+    """Is the first request with this key, whose connection was lost, still being processed?"""
     try:
         return answer.status_code == 409 and bool(msgspec.json.decode(answer.content)["error"]["code"] == WORKED_ON)
     except (msgspec.DecodeError, KeyError, TypeError):
@@ -190,7 +190,7 @@ def _is_worked_on(answer: httpx.Response) -> bool:
 
 
 def _pause(ask: Ask[Any], answer: httpx.Response, tries: int, waited: float) -> float | None:
-    """Seconds until the next try; None when there is none. `waited` are the seconds since the first."""
+    """Seconds until the next attempt; None if there is none. `waited` is the seconds since the first."""
     if _is_worked_on(answer):
         if waited >= (ask.body or {}).get("timeout", USUAL_TIMEOUT):
             return None
@@ -201,7 +201,7 @@ def _pause(ask: Ask[Any], answer: httpx.Response, tries: int, waited: float) -> 
 
 
 class AsyncClient:
-    """A client for asyncio. Open inside `async with`. `transport` is one of httpx; tests give theirs."""
+    """A client for asyncio. Use it inside `async with`. `transport` is an httpx transport, for tests."""
 
     def __init__(self, address: str, key: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._http = httpx.AsyncClient(
@@ -252,7 +252,7 @@ class AsyncClient:
         return await self.send(_job(id))
 
     async def wait(self, id: str, *, every: float = 1.0) -> JobResult:
-        """Ask for the job until it has ended."""
+        """Poll the job until it has ended."""
         while True:
             job = await self.job(id)
             if job.status in ENDED:
@@ -297,11 +297,11 @@ class AsyncClient:
         step: int | None = None,
         domain: str | None = None,
     ) -> History:
-        """What happened since then (seconds since the epoch; None: in the last hour), in steps of equal length."""
+        """The figures since then (seconds since the epoch; None: of the last hour), in steps of equal length."""
         return await self.send(_figures(since, until, step, domain))
 
     async def total_figures(self) -> Figures:
-        """Everything that was ever counted."""
+        """The totals of all time."""
         return await self.send(_TOTALS)
 
     async def why(
@@ -317,7 +317,7 @@ class AsyncClient:
 
 
 class Client:
-    """The same, without asyncio. Open inside `with`."""
+    """The same client without asyncio. Use it inside `with`."""
 
     def __init__(self, address: str, key: str, *, transport: httpx.BaseTransport | None = None) -> None:
         self._http = httpx.Client(
@@ -366,7 +366,7 @@ class Client:
         return self.send(_job(id))
 
     def wait(self, id: str, *, every: float = 1.0) -> JobResult:
-        """Ask for the job until it has ended."""
+        """Poll the job until it has ended."""
         while (job := self.job(id)).status not in ENDED:
             time.sleep(every)
         return job
@@ -407,11 +407,11 @@ class Client:
         step: int | None = None,
         domain: str | None = None,
     ) -> History:
-        """What happened since then (seconds since the epoch; None: in the last hour), in steps of equal length."""
+        """The figures since then (seconds since the epoch; None: of the last hour), in steps of equal length."""
         return self.send(_figures(since, until, step, domain))
 
     def total_figures(self) -> Figures:
-        """Everything that was ever counted."""
+        """The totals of all time."""
         return self.send(_TOTALS)
 
     def why(

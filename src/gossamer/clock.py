@@ -1,5 +1,5 @@
-"""Time as a dependency: the code asks a clock, tests move it. Here: the clocks, `Backoff`, pauses that grow, and
-`iso_time`, the way in which times are written."""
+"""Time as a dependency: code asks a clock, tests move it. Also `Backoff`, growing pauses, and `iso_time`, the format of
+times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .units import within_calendar
 
 
 def iso_time(seconds: float) -> str:
-    """ISO 8601 in UTC: 2027-01-31T12:00:00.123Z. A time outside of the calendar becomes its first or last day."""
+    """ISO 8601 in UTC: 2027-01-31T12:00:00.123Z. A time outside the calendar becomes its first or last day."""
     shown = datetime.fromtimestamp(within_calendar(seconds), UTC)
     return shown.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -47,7 +47,7 @@ class SystemClock:
 
 
 class ServerClock:
-    """This machine's clock until `agree` is called; from then on another clock's time, carried on monotonically.
+    """This machine's clock until `agree` is called; from then on another clock's time, advanced by the monotonic clock.
 
     So a worker whose own wall clock is wrong, or is set while it runs, still agrees with the others.
     """
@@ -55,16 +55,16 @@ class ServerClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._offset: float | None = None
-        self.monotonic = clock.monotonic  # asked a dozen times for each page
+        self.monotonic = clock.monotonic  # read a dozen times per page
 
     def agree(self, reading: float) -> None:
-        """It is `reading` now."""
+        """Set the time to `reading`."""
         self._offset = reading - self._clock.monotonic()
 
     def correct(self, reading: float, asked_at: float) -> None:
-        """The clock that was agreed with showed `reading`, some time between `asked_at` on the monotonic clock and now.
+        """The agreed clock showed `reading` at some time between `asked_at` on the monotonic clock and now.
 
-        It may have been set since, or this machine may have slept. Nothing happens where none was agreed with.
+        It may have been set since, or this machine may have slept. Without an agreed clock this does nothing.
         """
         if self._offset is not None:
             self._offset = reading - (asked_at + self._clock.monotonic()) / 2
@@ -103,12 +103,12 @@ class VirtualClock:
 
     @property
     def sleepers(self) -> int:
-        """How many wait for this clock just now."""
+        """How many tasks are sleeping on this clock."""
         return len(self._sleepers)
 
     @property
     def next_due(self) -> float:
-        """The moment at which the first of them wakes. There must be one."""
+        """When the first of them wakes. There must be one."""
         return min(at for at, _ in self._sleepers)
 
     def advance(self, seconds: float) -> None:
@@ -122,7 +122,7 @@ class VirtualClock:
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """Pauses between the tries of something that fails: `first`, then twice the pause before, never above `longest`."""
+    """Pauses between retries: `first`, then twice the previous pause, never above `longest`."""
 
     first: timedelta
     longest: timedelta
@@ -130,14 +130,14 @@ class Backoff(msgspec.Struct, frozen=True):
     def pause(self, failures: int, *, jitter: float = 1.0) -> timedelta:
         """The pause after that many failures in a row, 1 or more.
 
-        `jitter` in [0, 1) is a random number that shortens the pause by up to half, so that those who failed together
-        do not try again together.
+        `jitter` in [0, 1) is a random number that shortens the pause by up to half, so that callers that failed
+        together do not retry together.
         """
         whole = min(self.first * (1 << min(failures - 1, 30)), self.longest)
         return whole * (0.5 + jitter / 2)
 
     def pauses(self) -> Iterator[timedelta]:
-        """The pauses after the first failure, the second and so on, without an end."""
+        """The pauses after the first failure, the second and so on, endlessly."""
         failures = 0
         while True:
             failures += 1

@@ -1,4 +1,4 @@
-"""Every error that Gossamer raises on purpose. Lives here: the tree. Lives elsewhere: what to do about it.
+"""Every error that Gossamer raises on purpose. This file holds the tree; the code that handles an error is elsewhere.
 
     GossamerError
     ├── Misconfigured          the user must change something; nothing was tried
@@ -9,39 +9,39 @@
     ├── Transient              the same call may succeed later
     │   ├── BackendUnavailable the state, record store or archive does not answer (or its disk is full)
     │   ├── FrontierFull       the queue has reached its bound; slow down
-    │   ├── SourceFailed       the URLs of a schedule could not be had: no such file, a sitemap that is away
+    │   ├── SourceFailed       the URLs of a schedule could not be read: no such file, an unreachable sitemap
     │   └── FetchFailed        the network or the server failed; may be tried again
     │       ├── ConnectFailed, DnsFailed, TimedOut (ConnectTimedOut)
     │       ├── ConnectionDropped
-    │       │   └── StaleConnection    one that had served before; the request may be repeated once
+    │       │   └── StaleConnection    a reused connection; the request may be repeated once
     │       ├── ServerFailed   5xx
     │       ├── RateLimited    429 (or 503 with Retry-After)
-    │       ├── PageCrashed    the page ate its memory, or killed the process that showed it
+    │       ├── PageCrashed    the page used too much memory, or killed the process that rendered it
     │       ├── Blocked        the site answered, but with a challenge, a wall or an empty shell
     │       ├── RobotsUnreachable
     │       ├── DiskFull       no room on this machine for a file that is being downloaded
-    │       └── RouteFailed    our own side failed: no try of the page is used up
-    │           ├── ProxyFailed    the proxy refused, hung up or is not there
+    │       └── RouteFailed    our own side failed: no attempt of the page is used up
+    │           ├── ProxyFailed    the proxy refused, hung up or is unreachable
     │           ├── BrowserFailed  the browser died or could not be started
     │           ├── ApiFailed      the managed API is down, refuses the key, or never finishes
     │           ├── AllExitsRest   every exit of a pool is in quarantine
     │           └── BudgetSpent    no tokens are left for this page
-    └── Permanent              trying again gives the same answer
+    └── Permanent              retrying gives the same result
         ├── InvalidUrl         not an http(s) URL a browser would open
         ├── LeaseLost          the lease expired or was taken over; nothing was changed
         ├── FetchRefused       it must not or cannot be fetched
         │   ├── AddressRefused a private or reserved address
         │   ├── TlsFailed, BadResponse, RedirectLoop
-        │   ├── ExtensionFailed  an extension raised, hung or gave back something else
-        │   ├── FileRefused    a file of a type that is not wanted, or too large
+        │   ├── ExtensionFailed  an extension raised, hung or returned a wrong type
+        │   ├── FileRefused    a file of an unwanted type, or too large
         │   ├── NotArchived    a replay wanted a page that has no raw copy
         │   ├── NoRoute        a route that does not exist, or is not installed
-        │   ├── Uncertain      a POST or the like was sent, and nobody knows whether it arrived
-        │   ├── Walled         as Blocked, and no route is left that could help
+        │   ├── Uncertain      an unsafe request (POST, say) was sent; whether it arrived is unknown
+        │   ├── Walled         like Blocked, and no remaining route could help
         │   └── ClientError    4xx other than 408, 425 and 429
         └── ParseFailed        the spider raised, or an item misses required fields
 
-`reason` is the stable word under which a failure is listed, filtered and replayed.
+`reason` is the stable word by which a failure is listed, filtered and replayed.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ class SourceFailed(Transient):
 
 
 class FetchFailed(Transient):
-    """A try that failed for a reason that may pass. `retry_after` is the server's own wish, unclamped."""
+    """An attempt that failed for a transient reason. `retry_after` is the server's own wish, unclamped."""
 
     reason = "network"
-    first_contact = False  # nothing was ever heard of the host
+    first_contact = False  # the host has never answered
     says_nothing_of_the_site = False  # a failure of our own side, or of one page only
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: timedelta | None = None) -> None:
@@ -114,8 +114,8 @@ class ConnectionDropped(FetchFailed):
 
 
 class StaleConnection(ConnectionDropped):
-    """A connection that had served before was closed without an answer. Most often it had been idle for too long;
-    whether the server read the request nobody knows. So it is raised only for requests that are safe to repeat."""
+    """A reused connection was closed without a response. Most often it had been idle for too long; whether the server
+    read the request is unknown. So it is raised only for requests that are safe to repeat."""
 
 
 class DnsFailed(FetchFailed):
@@ -152,7 +152,7 @@ class PageCrashed(FetchFailed):
 
 
 class Blocked(FetchFailed):
-    """The site does not want to serve this visitor. `kind` says what came instead of the page (routing/blocks.py)."""
+    """The site does not serve this visitor. `kind` says what came instead of the page (routing/blocks.py)."""
 
     reason = "blocked"
 
@@ -163,7 +163,7 @@ class Blocked(FetchFailed):
 
 
 class RouteFailed(FetchFailed):
-    """The way to the site failed, not the site: the task goes back to the queue and no try is used up.
+    """The way to the site failed, not the site: the task goes back to the queue and uses up no attempt.
 
     `wait` is how long it should wait there.
     """
@@ -173,7 +173,7 @@ class RouteFailed(FetchFailed):
     def __init__(self, message: str, *, wait: timedelta = timedelta(seconds=2), status: int | None = None) -> None:
         super().__init__(message, status=status)
         self.wait = wait
-        self.lane: str | None = None  # where the task should wait, when it had climbed before
+        self.lane: str | None = None  # where the task should wait, if it had climbed before
 
 
 class ProxyFailed(RouteFailed):
@@ -193,7 +193,7 @@ class AllExitsRest(RouteFailed):
 
 
 class BudgetSpent(RouteFailed):
-    """`budget` names the bound that would be passed."""
+    """`budget` names the budget that would be exceeded."""
 
     reason = "budget"
 
@@ -235,7 +235,7 @@ class BadResponse(FetchRefused):
 
 
 class Walled(FetchRefused):
-    """What came is no page, and no route that is left would bring another one. `kind` as of `Blocked`."""
+    """The response is not the page, and no remaining route would help. `kind` as in `Blocked`."""
 
     reason = "blocked"
 
@@ -250,7 +250,7 @@ class ExtensionFailed(FetchRefused):
 
 
 class FileRefused(FetchRefused):
-    """What is there is not the file that was asked for. `reason` says what is wrong: `file-type` or `file-size`."""
+    """The response is not the requested file. `reason` says what is wrong: `file-type` or `file-size`."""
 
     reason = "file"
 
@@ -264,19 +264,19 @@ class NotArchived(FetchRefused):
 
 
 class LoginFailed(FetchRefused):
-    """The session of the page cannot be logged in, or does not stay so."""
+    """The session of the page cannot be logged in, or does not stay logged in."""
 
     reason = "login"
 
 
 class NoRoute(FetchRefused):
-    """The spider or the settings want a route that does not exist here, or that is not installed."""
+    """The spider or the settings name a route that does not exist here, or is not installed."""
 
     reason = "no-way"
 
 
 class Uncertain(FetchRefused):
-    """A request that must not be sent twice was sent, and no answer came."""
+    """A request that must not be sent twice was sent, and no response came."""
 
     reason = "uncertain"
 
@@ -290,8 +290,8 @@ class ClientError(FetchRefused):
 
 
 class ParseFailed(Permanent):
-    """The page could not be turned into data. `detail` is the traceback or the list of what is missing; where an item
-    was refused, `type` is its type and `fields` are those at fault."""
+    """The page could not be turned into data. `detail` is the traceback or the list of missing fields; if an item was
+    refused, `type` is its type and `fields` are the faulty ones."""
 
     reason = "parse"
 

@@ -1,6 +1,6 @@
 """Where the time of an attempt goes: named steps and facts, for a tracer, if there is one (monitor/otel.py).
 
-Without a tracer a step costs one look at a context variable. Whoever does a step need not know who listens.
+Without a tracer a step costs one read of a context variable. The code of a step need not know who listens.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ class Trace(Protocol):
     """One attempt, from its lease to its settlement."""
 
     def step(self, name: str) -> AbstractContextManager[None]:
-        """A part of it, or a part of the step that is going on."""
+        """A part of the attempt, or of the current step."""
         ...
 
     def note(self, **facts: str | int | float) -> None:
-        """What came of it. Nothing secret: it leaves the machine."""
+        """Add facts. Nothing secret: they leave the machine."""
         ...
 
 
 class Tracer(Protocol):
     def attempt(self, name: str, *, since: float, **facts: str | int | float) -> AbstractContextManager[Trace | None]:
-        """Trace an attempt that began `since` seconds ago; None when this one is not among those that are traced."""
+        """Trace an attempt that began `since` seconds ago; None if it is not sampled."""
         ...
 
 
@@ -34,7 +34,7 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def step(name: str) -> AbstractContextManager[None]:
-    """A step of the attempt that this task makes."""
+    """A step of the attempt that the current task makes."""
     trace = _CURRENT.get()
     return _NOTHING if trace is None else trace.step(name)
 
@@ -47,7 +47,7 @@ def note(**facts: str | int | float) -> None:
 
 @contextmanager
 def traced(tracer: Tracer, name: str, *, since: float, **facts: str | int | float) -> Iterator[None]:
-    """Everything in the block, and in the tasks that it starts, belongs to this attempt."""
+    """Everything in the block, and in the tasks it starts, belongs to this attempt."""
     with tracer.attempt(name, since=since, **facts) as trace:
         token = _CURRENT.set(trace)
         try:

@@ -1,6 +1,6 @@
 """Rates, sizes, durations, counts and moments as people write and read them: `5/s`, `10MB`, `1h30m`, `3 min ago`.
 
-Also here: texts of strangers made safe to print (`visible`).
+Also here: making untrusted text safe to print (`visible`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TooLong(ValueError):
 
 
 class _Measure:
-    """A value with a spelling of its own. Not a struct: msgspec must leave its reading to us."""
+    """A value with its own notation. Not a struct: msgspec must leave its parsing to us."""
 
     __slots__ = ("value",)
 
@@ -43,7 +43,7 @@ class _Measure:
 
 
 class Secret(_Measure):
-    """A password or key as it stands in the settings. It shows itself to nobody who does not ask for `reveal()`."""
+    """A password or key in the settings. It never prints; call `reveal()` for its text."""
 
     def reveal(self) -> str:
         return str(self.value)
@@ -71,7 +71,7 @@ class Rate(_Measure):
             return f"{per_second * 3600:g}/h"
         if per_second < 1:
             return f"{per_second * 60:g}/m"
-        # An interval is whole microseconds: 60/s came back as 59.9988/s.
+        # An interval is in whole microseconds: 60/s came back as 59.9988/s.
         tidy = round(per_second, 2)
         return f"{tidy if timedelta(seconds=1 / tidy) == self.interval else per_second:g}/s"
 
@@ -91,7 +91,7 @@ class Size(_Measure):
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read `30s`, `500ms`, `1h30m`, `7d`. Raises ValueError; TooLong for what would outlive us all."""
+    """Read `30s`, `500ms`, `1h30m`, `7d`. Raises ValueError; TooLong beyond LONGEST_DURATION."""
     compact = text.strip()
     parts = _DURATION.findall(compact)
     if not parts or _DURATION.sub("", compact).strip():
@@ -114,7 +114,7 @@ def parse_rate(text: str) -> Rate:
         raise ValueError(f"{text!r} is not a rate; write it like 5/s, 30/m, 0.5/s or unlimited")
     seconds = _SECONDS[match[2][0]] / float(match[1])
     if not 0.000_001 <= seconds <= LONGEST_DURATION.total_seconds():
-        raise ValueError(f"{shortened(text)} is no rate that can be kept; write one up to 1000000/s, or unlimited")
+        raise ValueError(f"{shortened(text)} is not a usable rate; write one up to 1000000/s, or unlimited")
     return Rate(timedelta(seconds=seconds))
 
 
@@ -126,34 +126,34 @@ def parse_size(text: str) -> Size:
     power = " kmg".index((match[2] or " ")[0].lower())
     size = float(match[1]) * 1024**power
     if size >= LARGEST_SIZE:
-        raise ValueError(f"{shortened(text)} is too large; no machine has so much room")
+        raise ValueError(f"{shortened(text)} is too large for any machine")
     return Size(int(size))
 
 
 def shortened(text: str) -> str:
-    """What somebody wrote, in quotes, for a message of one line."""
+    """A user's text in quotes, shortened for a message of one line."""
     return repr(text if len(text) <= 40 else f"{text[:37]}...")
 
 
-# One day after the calendar of datetime begins, and one day before it ends.
+# One day after the first, and one day before the last, that datetime can represent.
 _EARLIEST, _LATEST = -62_135_510_400.0, 253_402_214_400.0
 
-# C0 and C1 controls, line separators, direction marks and halves of characters.
+# C0 and C1 controls, line separators, direction marks and lone surrogates.
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    """The text on one line, with characters that would act on the terminal written as escapes."""
+    """The text on one line, with control characters written as escapes."""
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
 
 
 def visible_lines(text: str) -> str:
-    """As `visible`, but line breaks and tabs stay."""
+    """Like `visible`, but line breaks and tabs stay."""
     return "\n".join(visible(line) for line in text.expandtabs(4).replace("\r\n", "\n").split("\n"))
 
 
 def visible_json(text: str) -> str:
-    """JSON on one line with the same characters as escapes of JSON: it means the same, and can be looked at."""
+    """JSON on one line with the same characters as JSON escapes: the same value, safe to print."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -163,8 +163,8 @@ def within_calendar(seconds: float) -> float:
 
 
 def moment(at: float | str | None, now: float | None = None) -> str:
-    """Local time, `2027-01-31 12:00:05`; with `now`, also how far off it is: `(3 min ago)`. Read from seconds since the
-    epoch or from ISO 8601. A time outside of the calendar is shown as its first or last day."""
+    """Local time, `2027-01-31 12:00:05`; with `now`, also the distance: `(3 min ago)`. `at` is in seconds since the
+    epoch or ISO 8601. A time outside the calendar is shown as its first or last day."""
     if at is None:
         return ""
     at = seconds_of(at)
@@ -173,12 +173,12 @@ def moment(at: float | str | None, now: float | None = None) -> str:
 
 
 def seconds_of(at: float | str) -> float:
-    """Seconds since the epoch, of such seconds or of ISO 8601."""
+    """Seconds since the epoch, from such seconds or from ISO 8601."""
     return datetime.fromisoformat(at).timestamp() if isinstance(at, str) else at
 
 
 def past_moment(text: str, now: float) -> float:
-    """Seconds since the epoch: of `7d`, which is that long ago, or of ISO 8601 (local where it names no zone). Raises
+    """Seconds since the epoch: from `7d`, which is that long ago, or from ISO 8601 (local if it names no zone). Raises
     ValueError."""
     with suppress(ValueError):
         return now - parse_duration(text).total_seconds()

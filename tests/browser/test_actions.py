@@ -217,7 +217,7 @@ async def test_the_end_of_a_request_is_waited_for(site: Show) -> None:
     [
         ({"do": "fill"}, "needs a selector"),
         ({"do": "select", "selector": "a"}, "needs a text"),
-        ({"do": "scroll", "until": "gone"}, "no scroll until 'gone'; there is click until gone and scroll until end"),
+        ({"do": "scroll", "until": "gone"}, "no scroll until 'gone', only click until gone and scroll until end"),
         ({"do": "type", "selector": "a", "text": "b", "until": "end"}, "no type until"),
     ],
 )

@@ -102,5 +102,5 @@ async def test_attempts_that_are_logged_meanwhile_move_none_of_the_others(record
 
 @pytest.mark.parametrize("cursor", ["", "moon", "1.5", "nan~0", "inf~0", "1~-1", "1~x", "1~99999999999"])
 async def test_what_is_no_cursor_is_refused(record_store: Records, cursor: str) -> None:
-    with pytest.raises(Misconfigured, match="no cursor"):
+    with pytest.raises(Misconfigured, match="not a cursor"):
         await record_store.attempt_log(AttemptQuery(), limit=3, before=cursor)

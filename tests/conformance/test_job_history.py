@@ -427,5 +427,5 @@ async def test_jobs_are_listed_in_pages_of_their_owners(lab):
     assert [job.id for job in await lab.history.page(2, after=every[3])] == every[4:6]
     left = [id for id in every if await lab.jobs.job(id) is not None]
     assert await pages(4, None) == [left[:4], left[4:]]
-    with pytest.raises(Permanent, match="no id of a job"):
+    with pytest.raises(Permanent, match="not a job id"):
         await lab.history.page(1, after="books")

@@ -132,9 +132,9 @@ async def test_a_mark_of_another_store_is_refused(record_store: Records) -> None
         f"{kind}:{mark}",
     ):
         for query in (RecordQuery(after=text), RecordQuery(upto=text)):
-            with pytest.raises(Misconfigured, match="mark is of another record store"):
+            with pytest.raises(Misconfigured, match="cursor belongs to another record store"):
                 await all_of(record_store, query)
-            with pytest.raises(Misconfigured, match="without a mark"):
+            with pytest.raises(Misconfigured, match="without a cursor"):
                 await record_store.count(query)
 
 

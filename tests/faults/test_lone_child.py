@@ -63,7 +63,7 @@ def test_deaths_that_no_page_explains_come_to_an_end():
     ended = run(WATCHED.format(body="box.begin(MARGIN); os._exit(3)"))
     assert ended.returncode == 3
     assert len(ended.stdout.splitlines()) == 4
-    assert "died with exit code 3, 4 times in a row. That is no page's doing." in ended.stderr
+    assert "died with exit code 3, 4 times in a row. No page is to blame." in ended.stderr
 
 
 def test_a_child_dies_with_its_supervisor_and_gets_its_signals():

@@ -326,7 +326,7 @@ def test_a_worker_of_several_that_is_drained_finishes_its_pages_and_is_not_repla
 
         project.done("workers", "drain", f"{one['host']}/{one['pid']}")
 
-        until(lambda: "was asked to drain and has ended; no other takes its place" in both.said(), both)
+        until(lambda: "was asked to drain and has ended; it is not replaced" in both.said(), both)
         assert [left["name"] for left in project.json("workers")] == [other["name"]]
         before = len(site.hits())
         until(lambda: len(site.hits()) > before + 5, both)

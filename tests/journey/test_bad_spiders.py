@@ -121,14 +121,14 @@ BUGS = {
     "gives_a_foreign_object": "gave a object",
     "gives_no_end": "loop that does not end",
     "gives_nothing_without_end": "loop that does not end",
-    "gives_a_key_that_is_none": "the key None, which is no str",
+    "gives_a_key_that_is_none": "the key None, which is not a str",
     "gives_itself": "nested too deeply",
     "gives_a_selector": ".get()",
     "follows_none": "is wrong in url (expected str, got null)",
     "follows_with_a_text_as_priority": "is wrong in priority (expected int, got str)",
     "follows_with_an_enormous_priority": "priority beyond",
     "follows_with_no_attempts": "max_attempts",
-    "follows_with_a_page_as_data": "must be JSON",
+    "follows_with_a_page_as_data": "is not JSON",
     "follows_with_a_list_as_data": "is wrong in data",
 }
 
@@ -221,7 +221,7 @@ async def test_a_callback_that_is_gone_says_so_and_names_the_one_that_may_be_mea
         (["http://a\ud800.test/"], "surrogate"),
         ([5], "must give requests or addresses"),
         ([Request(url="http://127.0.0.1/", priority="high")], "is wrong in priority"),  # type: ignore[arg-type]
-        ([Request(url="http://127.0.0.1/", data={"x": object()})], "must be JSON"),
+        ([Request(url="http://127.0.0.1/", data={"x": object()})], "is not JSON"),
         ([], "nothing to start from"),
     ],
 )

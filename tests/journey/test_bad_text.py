@@ -94,7 +94,7 @@ async def test_bad_text_from_a_spider_is_mended_or_refused_and_nothing_else_suff
     assert after.fate(site.url("/raised")) == ("dead", "parse")
     assert f"ValueError: {MENDED}" in after.letters[site.url("/raised")].message
     assert after.fate(site.url("/in_data")) == ("dead", "parse")
-    assert "must be JSON" in after.letters[site.url("/in_data")].message
+    assert "is not JSON" in after.letters[site.url("/in_data")].message
     assert after.fate(site.url("/in_link")) == ("dead", "parse")
     assert "lone surrogate" in after.letters[site.url("/in_link")].message
     assert after.fate(site.url("/dropped")) == ("done", "")

@@ -89,7 +89,7 @@ async def test_an_errback_that_fails_leaves_a_dead_letter_with_both_reasons(tmp_
 
     raised = left.letters[site.url("/gone-too")]
     assert raised.reason == "http-404"
-    assert "Its errback failed, too: Careful.fails failed on" in raised.message
+    assert "Its errback failed too: Careful.fails failed on" in raised.message
     assert 'raise ValueError("and this")' in raised.message
 
 

@@ -158,7 +158,7 @@ async def test_what_is_not_the_file_that_was_asked_for_is_refused(tmp_path):
             "/missing.png": "http-404",
         }
         assert set(files_of(after)) == {site.url("/packed.png")}
-        assert "asked for was image/*" in after.letters[site.url("/text.txt")].message
+        assert "the request asked for image/*" in after.letters[site.url("/text.txt")].message
         assert not [*(tmp_path / "gossamer-data/parts").iterdir()]
 
 

@@ -203,7 +203,7 @@ async def test_a_crawl_writes_to_several_outputs_and_a_file_for_each_type(
 
 def test_outputs_that_cannot_be_written_are_refused_before_the_crawl(tmp_path: Path) -> None:
     spider = Books()
-    with pytest.raises(Misconfigured, match=r"\{kind\} .* stands for nothing. There are \{time\}, .*\{type\}"):
+    with pytest.raises(Misconfigured, match=r"\{kind\} .* is unknown. There are \{time\}, .*\{type\}"):
         try_outputs([str(tmp_path / "{kind}.jsonl")], spider)
     with pytest.raises(Misconfigured, match="same file"):
         try_outputs([str(tmp_path / "a.jsonl")] * 2, spider)

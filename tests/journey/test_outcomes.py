@@ -125,7 +125,7 @@ async def test_the_exit_code_tells_the_outcome_and_status_history_and_json_tell_
         listed = await gossamer(tmp_path, "job", "list", "--json")
         shown = await gossamer(tmp_path, "status", "things-4")
     assert (codes, empty.code) == ([0, 3, 6], 4)
-    assert "Empty: no record came of 6 pages" in empty.err.replace("\n", " ")
+    assert "Empty: no record came from 6 pages" in empty.err.replace("\n", " ")
     assert "Done" not in empty.err
     assert '"outcome": "empty"' in listed.out
     assert '"code": "min-records"' in listed.out
@@ -209,7 +209,7 @@ async def test_a_redirect_to_a_login_page_is_a_block(tmp_path: Path) -> None:
         after = await crawled(Members(shop), read)
         assert outcome_of(after) == ("done with warnings", ["dead-letters"])
         assert {reason for _, state, reason in after.fates if state == "dead"} == {"blocked-login"}
-        assert "sends its visitor to a login page" in after.letters[f"{shop.url}p/5"].message
+        assert "redirects to a login page" in after.letters[f"{shop.url}p/5"].message
         assert "/login" not in " ".join(shop.hits)
 
         # Nothing but walls: not one record, and the reason is told

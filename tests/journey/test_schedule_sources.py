@@ -214,7 +214,7 @@ async def test_a_list_that_is_empty_is_told(tmp_path: Path) -> None:
     job, _ = await ran(settings, "empty", source=source(file="list.txt"))
     assert job.ending == "done"
     async with open_project(settings) as system:
-        assert (await system.state.seeds.findings(job.id)).trouble == "Its source gave not one address."
+        assert (await system.state.seeds.findings(job.id)).trouble == "Its source listed no URL."
     assert job.outcome is not None
     assert "by the rules" not in job.outcome.in_words
 

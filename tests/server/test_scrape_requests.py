@@ -166,7 +166,7 @@ async def test_a_request_whose_fate_nobody_knows_is_not_repeated_and_told_as_suc
 
     assert page.error is not None
     assert page.error.code == "uncertain"
-    assert "nobody knows whether it arrived" in page.error.message
+    assert "whether it arrived is unknown" in page.error.message
     assert len(site.hits("/silent")) == 1
 
 

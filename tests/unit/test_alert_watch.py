@@ -392,7 +392,7 @@ async def test_a_schedule_that_gives_nothing(bench: Watched, how: str):
 
     async def fail(bench: Watched) -> None:
         await state.schedules.put(Schedule(name="daily", spider="books", trigger="every 30d"), origin="added")
-        nothing_came = JobOutcome(Outcome.EMPTY, (Reason("empty", "no record came of 12 pages"),))
+        nothing_came = JobOutcome(Outcome.EMPTY, (Reason("empty", "no record came from 12 pages"),))
         await settle(bench, None if how == "trouble" else nothing_came, "no such spider" if how == "trouble" else "")
 
     async def go_well(bench: Watched) -> None:
@@ -400,7 +400,7 @@ async def test_a_schedule_that_gives_nothing(bench: Watched, how: str):
 
     await fires_and_is_resolved(bench, "schedules", "daily", fail, go_well)
     (fired,) = [one for one in await state.alerts.history(9, "schedules") if one.state == "firing"]
-    assert ("no such spider" if how == "trouble" else "no record came of 12 pages") in fired.words
+    assert ("no such spider" if how == "trouble" else "no record came from 12 pages") in fired.words
 
 
 async def test_callbacks(bench: Watched):

@@ -203,7 +203,7 @@ def test_a_challenge_stays_one_after_rendering() -> None:
 def test_a_page_that_lost_most_of_its_size_is_suspicious() -> None:
     small = answer(page("<p>We are sorry.</p>", "Kettle"))
     block = judge(small, usual_size=45_000)
-    assert block == Block("shrunk", f"{len(small.body)} bytes where 45,000 are usual", "exit")
+    assert block == Block("shrunk", f"{len(small.body)} bytes instead of the usual 45,000", "exit")
 
 
 @pytest.mark.parametrize(

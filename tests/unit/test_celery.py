@@ -48,7 +48,7 @@ def test_every_message_of_beat_expires_and_every_lane_has_its_queue(tmp_path):
 @pytest.mark.parametrize(
     ("terms", "words"),
     [
-        ({"slices": {"http,browser": 1}}, "is no lane"),
+        ({"slices": {"http,browser": 1}}, "is not a lane"),
         ({"slices": {"http": 0}}, "between 1 and 1,000"),
         ({"seconds": 0.5}, "seconds must be between"),
         ({"tick_every": 7200}, "tick_every must be between"),

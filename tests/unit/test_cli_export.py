@@ -170,7 +170,7 @@ def test_the_export_and_its_cursor_are_two_files(crawled, link):
     if link is not None:
         link("a.jsonl", "b.jsonl")
     said = crawled.run("export", "-o", "b.jsonl" if link else "a.jsonl", "--since-cursor", "./a.jsonl")
-    assert (said.code, "another one for the cursor" in said.err) == (1, True)
+    assert (said.code, "another file for the cursor" in said.err) == (1, True)
     assert (crawled.folder / "a.jsonl").read_text() == "mine"
 
 
@@ -221,9 +221,9 @@ def test_an_export_that_is_killed_half_way_loses_nothing(crawled, first):
         (["--since-cursor", "c.json", "--type", "Film"], "was made with --type Book"),
         (["--since-cursor", "c.json"], "was made with --type Book"),
         (["--since-cursor", "c.json", "--type", "Book", "--since", "1h"], "leave out --since"),
-        (["--since-cursor", "gossamer.toml"], "holds no cursor"),
+        (["--since-cursor", "gossamer.toml"], "not the cursor"),
         (["--since-cursor", "."], "cannot be read"),
-        (["-o", "{tiem}.jsonl"], "{tiem} in '{tiem}.jsonl' stands for nothing"),
+        (["-o", "{tiem}.jsonl"], "{tiem} in '{tiem}.jsonl' is unknown"),
         (["-o", "{job}.jsonl"], "no job is named"),
         (["-o", "ftp://host/x.jsonl"], "only s3:// can be written to"),
         (["-o", "s3://b/x.jsonl"], "is no bucket name"),

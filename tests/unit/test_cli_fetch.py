@@ -273,7 +273,7 @@ def test_fetch_sends_what_the_command_line_says(project, site):
         "is not a header": ("-H", "nothing"),
         "more than one body": ("--json", "1", "-d", "x"),
         "belongs to the connection": ("-H", "Host: evil.example"),
-        "no text of one line": ("-H", "X: a\nb"),
+        "not a single line of text": ("-H", "X: a\nb"),
     }.items():
         said = project.run("fetch", url, *flags)
         assert said.code != 0

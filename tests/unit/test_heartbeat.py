@@ -121,7 +121,7 @@ async def test_a_worker_leaves_a_state_that_a_newer_version_has_opened(book, tmp
     [trouble] = told
     assert isinstance(trouble, Trouble)
     assert "newer Gossamer (schema 999" in trouble.message
-    assert "finishes what it has in hand" in trouble.message
+    assert "finishes the pages it has in hand" in trouble.message
 
 
 async def test_a_heart_goes_on_when_the_state_was_away(book):

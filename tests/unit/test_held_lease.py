@@ -69,7 +69,7 @@ async def test_no_request_may_be_made_after_the_lease_has_run_out() -> None:
     clock.advance(50)
     lease.check()
     clock.advance(11)
-    with pytest.raises(LeaseLost, match="others will fetch it"):
+    with pytest.raises(LeaseLost, match="another worker will fetch it"):
         lease.check()
 
 

@@ -176,7 +176,7 @@ def test_types_that_cannot_be_checked_are_still_required() -> None:
 
 def test_dict_keys_must_be_text() -> None:
     odd: Any = {"a": {1: 2}}
-    with pytest.raises(ParseFailed, match="no str"):
+    with pytest.raises(ParseFailed, match="not a str"):
         validate(odd)
 
 

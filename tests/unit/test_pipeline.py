@@ -74,7 +74,7 @@ async def test_steps_run_in_order_and_may_change_or_drop() -> None:
     assert [json.loads(record.data)["price"] for record in result.records] == [4]
     assert result.dropped == [
         Dropped("cheap", "16 is too much", "Product"),
-        Dropped("silent", "the step gave nothing back", "Product"),
+        Dropped("silent", "the step returned nothing", "Product"),
     ]
 
 

@@ -59,7 +59,7 @@ def test_an_unknown_placeholder_is_refused_with_the_known_ones(tmp_path):
 
 @pytest.mark.parametrize("template", ["{user", "user}", "{user}[-x", "{user}]", "[[{user}]]"])
 def test_a_brace_or_bracket_without_a_partner_is_refused(tmp_path, template):
-    assert "no partner" in refusal(tmp_path, username=template)
+    assert "not closed" in refusal(tmp_path, username=template)
 
 
 def test_a_country_that_could_change_the_rest_of_the_name_is_refused(tmp_path):

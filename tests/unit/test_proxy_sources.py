@@ -61,16 +61,16 @@ def test_every_form_is_read(text, expected):
     [
         (f"socks4://ann:{PASSWORD}@proxy.example:1080", "SOCKS4"),
         (f"socks4a://ann:{PASSWORD}@proxy.example:1080", "SOCKS5"),
-        (f"ftp://ann:{PASSWORD}@proxy.example:21", "scheme is not known"),
-        (f"{PASSWORD}://proxy.example:21", "scheme is not known"),
+        (f"ftp://ann:{PASSWORD}@proxy.example:21", "scheme is unknown"),
+        (f"{PASSWORD}://proxy.example:21", "scheme is unknown"),
         (f"http://ann:{PASSWORD}@proxy.example", "port is missing"),
         (f"http://ann:{PASSWORD}@proxy.example:", "port is missing"),
         (f"http://ann:{PASSWORD}@proxy.example:port", "1 to 65535"),
         (f"http://ann:{PASSWORD}@proxy.example:0", "1 to 65535"),
         (f"http://ann:{PASSWORD}@proxy.example:65536", "1 to 65535"),
         (f"http://ann:{PASSWORD}@proxy.example:８０", "1 to 65535"),
-        (f"http://ann:{PASSWORD}@:8080", "no host"),
-        (f"http://ann:{PASSWORD}@pro xy:8080", "no host"),
+        (f"http://ann:{PASSWORD}@:8080", "no valid host"),
+        (f"http://ann:{PASSWORD}@pro xy:8080", "no valid host"),
         (f"http://ann:{PASSWORD}@proxy.example:8080/path", "1 to 65535"),
         (f"http://ann:{PASSWORD}@2001:db8::1:80", "brackets"),
         (f"http://ann:{PASSWORD}@[2001:db8::zz]:80", "IPv6"),
@@ -144,7 +144,7 @@ def test_a_missing_file_and_a_variable_that_is_not_set_are_named(tmp_path):
 def test_a_file_that_is_no_text_is_refused(tmp_path):
     (tmp_path / "list.txt").write_bytes(b"\xff\xfe\x00a" + PASSWORD.encode())
 
-    assert "no text" in refusal(ProxyPool(file="list.txt"), tmp_path)
+    assert "not UTF-8 text" in refusal(ProxyPool(file="list.txt"), tmp_path)
 
 
 def test_a_pool_is_read_from_the_project_file_and_never_prints_its_secrets(tmp_path):

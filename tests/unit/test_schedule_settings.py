@@ -134,7 +134,7 @@ def test_windows_mean_the_same_without_the_zone_of_their_schedule(windows):
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"every": None}, "says nowhere when"),
+        ({"every": None}, "does not say when"),
         ({"cron": "0 3 * * *"}, "every and cron"),
         ({"every": "soon"}, "every: .*not an interval"),
         ({"every": "10ms"}, "every: .*too often"),
@@ -147,7 +147,7 @@ def test_windows_mean_the_same_without_the_zone_of_their_schedule(windows):
         ({"overlap": "replac"}, "overlap: .*Did you mean replace"),
         ({"urls": ("https://a.test/{1..1000000000}",)}, "1,000,000,000"),
         ({"urls": ("https://a.test/",), "feed": "https://a.test/rss"}, "urls and feed"),
-        ({"column": "url"}, "says nothing alone"),
+        ({"column": "url"}, "means nothing alone"),
         ({"command": "ls"}, "shell = true"),
         ({"spider": " "}, "spider: name a spider"),
         ({"spider": "ftp://a.test/"}, "spider: "),
@@ -172,7 +172,7 @@ def test_what_is_wrong_is_said_with_the_schedule_and_the_key(keys, words):
 
 @pytest.mark.parametrize("name", ["", " a", "a\n", "x" * 101, "https://a.test/", "#a-1"])
 def test_a_name_that_nobody_could_type_is_refused(name):
-    with pytest.raises(Misconfigured, match=r"no name for a schedule|is an address|begins with a #"):
+    with pytest.raises(Misconfigured, match=r"not a schedule name|is an address|begins with #"):
         schedule_of(name, table())
 
 

@@ -182,13 +182,13 @@ async def test_a_request_travels_with_everything_that_it_says(shop):
 @pytest.mark.parametrize(
     ("callback", "words"),
     [
-        ("by_lambda", r"shop\.py, line 29: the callback of .* is a lambda, and no method of the spider shop"),
+        ("by_lambda", r"shop\.py, line 29: the callback of .* is a lambda, not a method of the spider shop"),
         ("by_object", r"shop\.py, line 33: .* cannot be queued: meta\['row'\] is a SelectorList"),
-        ("by_proxy", r"shop\.py, line 37: .* names a proxy in meta that is in no pool"),
-        ("waiting", "gave a Deferred that waits for Twisted's reactor"),
-        ("engine", r"crawler\.engine\.pause is not there: .* Yield a request"),
-        ("downloads", r"shop\.example/1 was asked for where no page of a crawl is in hand"),
-        ("text", r"it gave a str \('a text'\)"),
+        ("by_proxy", r"shop\.py, line 37: .* names a proxy in meta that is not in a pool"),
+        ("waiting", "returned a Deferred that waits for Twisted's reactor"),
+        ("engine", r"crawler\.engine\.pause does not exist: .* Yield a request"),
+        ("downloads", r"shop\.example/1 was requested outside the processing of a page"),
+        ("text", r"it yielded a str \('a text'\)"),
     ],
 )
 async def test_what_cannot_be_queued_or_done_is_refused_with_its_place(shop, callback, words):
@@ -350,7 +350,7 @@ def test_values_come_back_as_they_were():
     for bad in (object(), float("nan"), lambda: None):
         with pytest.raises(NotQueueable, match=r"meta\['x'\]"):
             written({"x": bad}, "meta")
-    with pytest.raises(NotQueueable, match="is not there"):
+    with pytest.raises(NotQueueable, match="cannot be found"):
         read({"__type__": "os:system", "value": {"command": "true"}})
 
 
@@ -421,7 +421,7 @@ def test_settings_become_those_of_the_spider_and_of_the_job_and_the_rest_is_name
     assert re.findall(r"Scrapy setting (\w+)", told) == ["HTTPCACHE_ENABLED", "FEEDS"]
     assert "FEEDS names a format or a place that Scrapy cannot write" in told
     assert "ImagesPipeline" not in told
-    assert f"{name}.spiders.Threaded uses adbapi of Twisted" in told
+    assert f"{name}.spiders.Threaded uses Twisted's adbapi" in told
     assert "Plain" not in told
 
 

@@ -75,7 +75,7 @@ def test_an_unknown_setting_is_an_error_with_a_suggestion(tmp_path, text, words)
         ("[fetch]\nmax_body = 'big'", "10MB"),
         ("[fetch]\ntotal_timeout = '0s'", "fetch.total_timeout .*more than 0"),
         ("[fetch]\nmax_redirects = -1", "0 or more"),
-        ('[fetch]\nuser_agent = "me\\nX-Evil: 1"', "one line"),
+        ('[fetch]\nuser_agent = "me\\nX-Evil: 1"', "single line"),
         ("[crawl]\nconcurrency = 0", "1 or more"),
         ("[crawl]\nconcurrency = 'many'", "crawl.concurrency"),
         ("[urls]\ntrailing_slash = 'maybe'", "keep"),
@@ -86,7 +86,7 @@ def test_an_unknown_setting_is_an_error_with_a_suggestion(tmp_path, text, words)
         ("[schedules.a]\nevery = '1h'\n[schedules.b]\nevery = 5", r'schedules\.b\.every .*Write it like every = "6h"'),
         ("[schedules.b]\nmin_age = '99999999999999d'", r"schedules\.b\.min_age .*too long; the longest .* 36525d"),
         ("state = 5", "Write it in quotes"),
-        ('[channels.mail]\nkind = "email"\nsecurity = "none"', '"none" lifts a limit'),
+        ('[channels.mail]\nkind = "email"\nsecurity = "none"', '"none" removes a limit'),
     ],
 )
 def test_a_wrong_value_says_which_setting_and_what_is_expected(tmp_path, text, words):
@@ -138,7 +138,7 @@ def test_rates_and_sizes_read_and_print_as_people_write_them():
     ],
 )
 def test_measures_beyond_all_bounds_are_refused_in_a_short_line(read, text):
-    with pytest.raises(ValueError, match=r"is too long|is no rate|is too large") as refusal:
+    with pytest.raises(ValueError, match=r"is too long|is not a usable rate|is too large") as refusal:
         read(text)
     assert len(str(refusal.value)) < 120
 

@@ -69,7 +69,7 @@ def test_count_is_the_number_of_addresses(first: int, last: int, step: int, word
         ("/{1...5}", "neither a range nor a list"),
         ("/{1..5..0}", "steps of 0"),
         ("/{1..5,7}", "range 1..5 among words"),
-        ("/{a,{b,c}}", "braces inside of braces"),
+        ("/{a,{b,c}}", "nested braces"),
         ("/{1..5", "never closed"),
         ("/1..5}", "without a {"),
         ("/{1..9999999999999999999}", "neither a range"),
@@ -119,9 +119,9 @@ def test_table_becomes_a_source_that_can_be_stored(table: dict[str, Any], source
     ("table", "words"),
     [
         ({"url": ["https://x.example/"]}, "Did you mean urls?"),
-        ({"zzz": 1}, "There is column, command, feed, file"),
+        ({"zzz": 1}, "Known: column, command, feed, file"),
         ({"urls": ["https://x.example/"], "feed": "https://x.example/"}, "it has urls and feed. Choose one of urls"),
-        ({"timeout": "5s"}, "timeout says nothing alone"),
+        ({"timeout": "5s"}, "timeout means nothing alone"),
         ({"urls": ["https://x.example/"], "timeout": "5s"}, "timeout does not go with urls, only with command"),
         ({"urls": []}, "urls is a list"),
         ({"urls": [1]}, "urls is a list"),
@@ -137,7 +137,7 @@ def test_table_becomes_a_source_that_can_be_stored(table: dict[str, Any], source
         ({"file": "a.txt", "format": "xml"}, "format is one of lines, csv, jsonl"),
         ({"command": "ls -l"}, "No shell reads it; if you want one, add shell = true"),
         ({"command": []}, "command is a list of words"),
-        ({"command": ["a\0b"]}, "no program can be given"),
+        ({"command": ["a\0b"]}, "cannot be passed to a program"),
         ({"command": ["a"], "shell": True}, "with shell = true"),
         ({"command": ["a"], "shell": 1}, "true or false"),
         ({"command": ["a"], "timeout": "soon"}, "timeout: 'soon' is not a duration"),
@@ -181,12 +181,12 @@ def test_passwords_of_a_source_are_not_shown(source: UrlSource, shown: str) -> N
 
 
 def test_range_of_a_billion_is_refused_with_its_number_and_not_made() -> None:
-    with pytest.raises(Misconfigured, match=r"make 1,000,000,000 addresses in all; at most 10,000,000") as refusal:
+    with pytest.raises(Misconfigured, match=r"make 1,000,000,000 URLs in all; at most 10,000,000") as refusal:
         parse_source({"urls": ["https://x.example/{1..1000000000}"]})
     assert "raise max_urls" in str(refusal.value)
     with pytest.raises(Misconfigured, match=r"1,000,000,000,000,000,000,000,000"):
         parse_source({"urls": ["https://x.example/{1..1000000000000}/{1..1000000000000}"]})
-    with pytest.raises(Misconfigured, match=r"would make 11 addresses"):
+    with pytest.raises(Misconfigured, match=r"would make 11 URLs"):
         parse_source({"urls": ["https://x.example/{1..6}", "https://y.example/{1..5}"], "max_urls": 10})
     assert count_of(parse_source({"urls": ["https://x.example/{1..9999999}", "https://y.example/"]})) == 10_000_000
     assert count_of(FileSource(path="x")) is None

@@ -141,24 +141,24 @@ async def test_many_bad_lines_are_counted_and_not_told_one_by_one(indoors: Indoo
     (indoors.root / "a.txt").write_text("https://shop.example/1\n" + "nonsense\n" * 1_000)
     assert await urls_of(FileSource(path="a.txt"), indoors) == ROWS[:1]
     assert len(indoors.reports) == 6
-    assert indoors.reports[-1] == "a.txt: 995 more lines without a good address were left out."
+    assert indoors.reports[-1] == "a.txt: 995 more lines without a valid URL were left out."
 
 
 @pytest.mark.parametrize(
     ("table", "content", "words"),
     [
-        ({"file": "missing.txt"}, None, "cannot be read (No such file or directory). Make it, or mend `file`"),
-        ({"file": "."}, None, "is no plain file"),
-        ({"file": "/dev/zero"}, None, "is no plain file"),
-        ({"file": "a.txt"}, b"only\nnonsense\n", "holds no good address. a.txt line 1: 'only' is not a URL."),
-        ({"file": "a.txt"}, "https://x.example/".encode("utf-16"), "no text in UTF-8"),
+        ({"file": "missing.txt"}, None, "cannot be read (No such file or directory). Create it, or fix `file`"),
+        ({"file": "."}, None, "is not a regular file"),
+        ({"file": "/dev/zero"}, None, "is not a regular file"),
+        ({"file": "a.txt"}, b"only\nnonsense\n", "holds no valid URL. a.txt line 1: 'only' is not a URL."),
+        ({"file": "a.txt"}, "https://x.example/".encode("utf-16"), "not UTF-8 text"),
         ({"file": "a.csv"}, b"link,x\nhttps://x.example/,1\n", "has no column 'url'; its first line says 'link, x'"),
-        ({"file": "a.csv"}, b'url,x\nhttps://x.example/1,"never\nhttps://x.example/2,closed\n', "Mend its quotes"),
-        ({"file": "a.jsonl"}, b"[" * 100_000, "holds no good address"),
+        ({"file": "a.csv"}, b'url,x\nhttps://x.example/1,"never\nhttps://x.example/2,closed\n', "Fix its quotes"),
+        ({"file": "a.jsonl"}, b"[" * 100_000, "holds no valid URL"),
         (
             {"file": "a.gz"},
             gzip.compress(b"https://x.example/" * 99, mtime=0)[:-9],
-            "damaged (it ends too early). Pack it anew.",
+            "damaged (it ends too early). Compress it again.",
         ),
         ({"file": "a.gz"}, b"\x1f\x8b" + b"x" * 99, "is packed with gzip and damaged (Error -3"),
         (
@@ -208,7 +208,7 @@ def test_parts_of_a_packed_file_are_found_wherever_a_piece_of_it_ends(ends: int)
 
 async def test_pipe_that_nobody_writes_into_holds_nobody_up(indoors: Indoors) -> None:
     os.mkfifo(indoors.root / "pipe")
-    with pytest.raises(SourceFailed, match="is no plain file"):
+    with pytest.raises(SourceFailed, match="is not a regular file"):
         await urls_of(FileSource(path="pipe"), indoors)
 
 
@@ -260,7 +260,7 @@ async def test_words_of_a_command_are_shown_to_nobody(indoors: Indoors) -> None:
         "not finished": ("/bin/sh", "-c", "sleep 300\n# hunter2"),
         "printed more": ("yes", "hunter2"),
         "cannot be started": ("no-such\nprogram", "hunter2"),
-        "no good address": ("echo", "nonsense"),
+        "no valid URL": ("echo", "nonsense"),
     }
     for expected, argv in commands.items():
         source = CommandSource(
@@ -297,7 +297,7 @@ async def test_program_is_done_when_it_has_ended_whoever_holds_its_output(indoor
 
 @pytest.mark.parametrize("name", ["no-such-program", "/", "."])
 async def test_program_that_is_not_there_fails_with_the_next_step(indoors: Indoors, name: str) -> None:
-    with pytest.raises(SourceFailed, match=r"cannot be started in .*Check its name and place"):
+    with pytest.raises(SourceFailed, match=r"cannot be started in .*Check its name"):
         await urls_of(CommandSource(argv=(name,)), indoors)
 
 

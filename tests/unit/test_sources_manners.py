@@ -52,7 +52,7 @@ async def test_private_addresses_are_refused_also_after_a_redirect(target: str) 
     async with a_scene() as scene:
         scene.site.show("/s.xml", "", f"Location: {target}", status=302)
         scene.site.show("/i.xml", index([target]))
-        assert "is of another site" in await scene.failure("/i.xml")
+        assert "is on another site" in await scene.failure("/i.xml")
         for source in ("/s.xml", SitemapSource(url=target), FeedSource(url=target)):
             assert "a private or reserved address" in await scene.failure(source)
 
@@ -303,7 +303,7 @@ async def test_site_that_must_not_see_this_machine_is_reached_through_its_pool(t
 
 async def test_site_that_must_not_see_this_machine_is_not_asked_without_its_pool(tmp_path: Path) -> None:
     async with a_scene(veiled(tmp_path, home=ProxyPool())) as scene:
-        assert "the proxy pool home, which is not at hand here" in await scene.failure("/s.xml")
+        assert "proxy pool home, which is not available here" in await scene.failure("/s.xml")
         assert scene.site.log == []
 
 
@@ -315,5 +315,5 @@ async def test_managed_api_is_not_paid_for_sitemaps() -> None:
         domains={"127.0.0.1": Domain(route="bought")},
     )
     async with a_scene(settings) as scene:
-        assert "come by the managed API of route bought" in await scene.failure("/s.xml")
+        assert "come through the managed API of route bought" in await scene.failure("/s.xml")
         assert scene.site.log == []

@@ -100,7 +100,7 @@ async def test_robots_txt_leads_to_the_sitemaps_that_it_names() -> None:
         assert found == [scene.site.url("/1"), "https://shop.example/2"]
     async with a_scene() as scene:
         scene.site.answer_robots(200, "User-agent: *\nDisallow:\n")
-        assert "names no sitemap. Give the address of the sitemap itself." in await scene.failure("/robots.txt")
+        assert "names no sitemap. Give the URL of the sitemap itself." in await scene.failure("/robots.txt")
     async with a_scene() as scene:
         scene.site.answer_robots(404)
         assert "answered 404" in await scene.failure("/robots.txt")
@@ -124,7 +124,7 @@ async def test_feed_gives_its_entries_with_their_dates() -> None:
             SourceEntry(url=scene.site.url("/a"), lastmod=FIRST_LASTMOD),
             SourceEntry(url=scene.site.url("/b")),
         ]
-        assert scene.reports == [f"{feed.url}: 1 entries without an address were left out."]
+        assert scene.reports == [f"{feed.url}: 1 entries without a URL were left out."]
         scene.site.show("/rss", "<html>no feed")
         assert (await scene.failure(feed)).startswith(f"{feed.url} is not a feed that can be read. ")
         assert "answered 404" in await scene.failure(FeedSource(url=scene.site.url("/nothing")))
@@ -138,7 +138,7 @@ async def test_packed_feed_is_read_within_bounds() -> None:
         for body, words in {
             gzip.compress(gzip.compress(rss)): "packed with gzip twice",
             gzip.compress(rss)[:-9]: "packed with gzip and damaged: it ends too early",
-            gzip.compress(rss + b" " * (11 << 20)): "unpacks to more than 10 MiB, which no feed may",
+            gzip.compress(rss + b" " * (11 << 20)): "unpacks to more than 10 MiB, the limit for a feed",
         }.items():
             scene.site.show("/rss.xml.gz", body, kind="application/gzip")
             assert words in await scene.failure(feed)
@@ -243,8 +243,8 @@ async def test_indexes_are_followed_so_deep_and_no_deeper() -> None:
         assert paths(await scene.urls("/0.xml")) == ["/1"]
         assert "/4.xml" not in scene.asked
     (words,) = scene.reports
-    assert "4 steps away" in words
-    assert "Make it a source of its own" in words
+    assert "4 levels below" in words
+    assert "Make it a separate source" in words
 
 
 async def test_indexes_may_list_so_many_sitemaps_and_no_more() -> None:
@@ -260,7 +260,7 @@ async def test_sitemap_that_takes_for_ever_to_parse_is_given_up() -> None:
     async with a_scene() as scene:
         scene.site.show("/s.xml", urlset(["/1"]))
         words = await scene.failure("/s.xml", reading=timedelta(0))
-    assert "takes more than 0 minutes to be understood" in words
+    assert "takes more than 0 minutes to parse" in words
 
 
 async def test_many_failures_are_counted_and_a_dead_site_is_given_up() -> None:
@@ -313,4 +313,4 @@ async def test_file_that_the_server_packs_on_the_way_is_read_like_any_other() ->
         assert len(await scene.urls("/s.xml.gz")) == 100
         scene.site.show("/s.xml.gz", body[:-100], "Content-Encoding: gzip")
         assert 0 < len(await scene.urls("/s.xml.gz")) < 100
-    assert "did not come whole: truncated gzip" in scene.reports[0]
+    assert "is incomplete: truncated gzip" in scene.reports[0]

@@ -354,7 +354,7 @@ async def test_endless_generator_is_stopped() -> None:
 
 
 async def test_request_data_must_be_json() -> None:
-    assert "must be JSON" in str(await failure_of("bad_data"))
+    assert "is not JSON" in str(await failure_of("bad_data"))
 
 
 async def test_cancellation_and_ctrl_c_pass_through() -> None:

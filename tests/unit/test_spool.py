@@ -290,7 +290,7 @@ async def test_a_segment_of_another_version_is_left_for_that_version(tmp_path: P
     async with Spool(tmp_path, max_bytes=None) as spool:
         assert await emptied(spool) == []
         [note] = spool.take_notes()
-        assert "version 7" in note
+        assert "format 7" in note
     assert file.exists()
 
 

@@ -183,8 +183,8 @@ WALLS = [
     Wall("an empty element", "shell", 200, page(
         "<div class=x id=app data-v>\n <!-- built files will be auto injected -->\n</div>" + script(src="/a"), "s")),
     Wall("an empty element", "shell", 200, page("<app-root></app-root>" + script(src="main.js"), "Shop")),
-    Wall("2 scripts and next to nothing", "shell", 200, page(
+    Wall("2 scripts and almost no text", "shell", 200, page(
         "<noscript>This site requires JavaScript.</noscript><div>Loading</div>" + 2 * script(src="a"), "S")),
-    Wall("4 scripts and next to nothing", "shell", 200, page(
+    Wall("4 scripts and almost no text", "shell", 200, page(
         "<div ui-view></div>" + 4 * script(src="/a.js"), "Shop")),
 ]  # fmt: skip

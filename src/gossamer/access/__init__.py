@@ -1,1 +1,1 @@
-"""Who may use a project over HTTP: keys, answers that are given again, the audit log."""
+"""Who may use a project over HTTP: keys, stored responses for repeated requests, the audit log."""

@@ -1,7 +1,7 @@
 """The part of the state that the HTTP API needs: `KeyBook`, `AnswerBook`, `AuditLog` and `CallbackBook`.
 
 How it fails: `BackendUnavailable` (nothing happened). How it recovers: every verb is atomic, so the caller repeats it;
-an answer that was claimed by a server that died is free again after its time.
+a claim of a server that died expires.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-CALLBACKS_KEPT = 10_000  # that are over; older ones are deleted when one more is over
-RECEIVER = 12  # characters at the beginning of a callback's id: equal for all that go to the same host
+CALLBACKS_KEPT = 10_000  # finished ones; older ones are deleted when another one is finished
+RECEIVER = 12  # characters at the beginning of a callback's id: equal for all callbacks to the same host
 LINES_KEPT = 100_000  # of the audit log; older ones are deleted when a line is added
 
 
@@ -35,28 +35,28 @@ class KeyBook(Protocol):
     """The keys of a project."""
 
     async def add(self, key: ApiKey) -> bool:
-        """Enter a new key. False, and nothing changes, when its id is taken."""
+        """Store a new key. False, and nothing changes, if its id is taken."""
         ...
 
     async def key(self, id: str) -> ApiKey | None: ...
 
     async def keys(self) -> list[ApiKey]:
-        """Every key, also revoked and expired ones, the oldest first."""
+        """Every key, including revoked and expired ones, the oldest first."""
         ...
 
     async def revoke(self, id: str, at: float) -> bool:
-        """From now on the key opens nothing. False when it is unknown, or was revoked before."""
+        """Disable the key from now on. False if it is unknown, or was revoked before."""
         ...
 
     async def note_use(self, id: str, at: float) -> None:
-        """Remember when the key was used last. Never brings a revoked key back."""
+        """Record when the key was last used. Never brings a revoked key back."""
         ...
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a request that may be repeated. `status` 0: it is not complete yet.
+    """The response to a request that may be repeated. `status` 0: it is not complete yet.
 
-    `digest` tells requests of the same name apart.
+    `digest` tells different requests of the same name apart.
     """
 
     digest: str
@@ -65,33 +65,35 @@ class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerBook(Protocol):
-    """Answers by the name that a client gave to its request. Times are those of the backend's clock."""
+    """Responses by the name (Idempotency-Key) that a client gave to its request. Times are those of the backend's
+    clock."""
 
     async def claim(self, name: str, digest: str, seconds: float) -> StoredAnswer | None:
-        """None: the caller has the name for `seconds` and works out the answer. Else what is known under the name."""
+        """None: the caller has the name for `seconds` and must produce the response. Otherwise what is stored under the
+        name."""
         ...
 
     async def answer(self, name: str) -> StoredAnswer | None:
-        """What is known under the name, without a claim on it."""
+        """What is stored under the name, without claiming it."""
         ...
 
     async def keep(self, name: str, answer: StoredAnswer, seconds: float) -> None:
-        """Store the answer for `seconds`, in place of the claim."""
+        """Store the response for `seconds`, in place of the claim."""
         ...
 
     async def release(self, name: str) -> None:
-        """There will be no answer: the next request of that name begins anew."""
+        """There will be no response: the next request of that name begins anew."""
         ...
 
 
 class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One write: who, what, when, from where, and the status of the answer."""
+    """One write: who, what, when, from where, and the status of the response."""
 
     at: float
     key: str  # the id of the key
     name: str  # of the key
     action: str  # POST /api/v1/batch
-    target: str = ""  # the job, key or schedule that was made or changed
+    target: str = ""  # the job, key or schedule that was created or changed
     status: int = 0
     address: str = ""
 
@@ -102,13 +104,13 @@ class AuditLog(Protocol):
     async def note(self, line: AuditLine) -> None: ...
 
     async def lines(self, limit: int, *, key: str | None = None) -> list[AuditLine]:
-        """Up to `limit` lines, the newest first; with a `key`, those of that key alone."""
+        """Up to `limit` lines, newest first; with a `key`, only those of that key."""
         ...
 
 
 class CallbackState(StrEnum):
     WAITING = "waiting"  # its job has not ended yet
-    DUE = "due"  # is sent as soon as its time has come
+    DUE = "due"  # is sent as soon as `next_at` has come
     DELIVERED = "delivered"
     FAILED = "failed"  # given up; it can be sent again by hand
 
@@ -118,16 +120,16 @@ class CallbackState(StrEnum):
 
 
 class FirecrawlShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a client of Firecrawl wants of the messages about its job."""
+    """How a client of Firecrawl wants the messages about its job."""
 
     kind: str  # crawl, batch_scrape
     events: tuple[str, ...]  # started, page, completed, failed
-    headers: tuple[tuple[str, str], ...] = ()  # that are sent along
-    metadata: dict[str, Any] = {}  # any JSON, given back
+    headers: tuple[tuple[str, str], ...] = ()  # sent along
+    metadata: dict[str, Any] = {}  # any JSON, returned to the client
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to an address that somebody named, and what came of it. The same `id` is sent with every try."""
+    """A message to a URL that a client named, and its delivery. Every attempt sends the same `id`."""
 
     id: str
     owner: str  # the id of the key whose secret signs it; "" for the project itself
@@ -139,42 +141,42 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
     next_at: float = 0.0  # when it is sent next
     tries: int = 0
     ended_at: float | None = None
-    status: int = 0  # of the last answer
-    message: str = ""  # why the last try failed
-    shape: FirecrawlShape | None = None  # None: as `GET /api/v1/jobs/ID` answers
+    status: int = 0  # of the last response
+    message: str = ""  # why the last attempt failed
+    shape: FirecrawlShape | None = None  # None: the format of `GET /api/v1/jobs/ID`
 
 
 class CallbackSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """What callbacks are signed with; `until` None: for as long as no newer one is made."""
+    """A secret that signs callbacks; `until` None: until a newer one is made."""
 
     text: str
     until: float | None = None
 
 
 class CallbackBook(Protocol):
-    """The outbox: what is to be delivered, and the newest CALLBACKS_KEPT that are over."""
+    """The outbox: callbacks to deliver, and the newest CALLBACKS_KEPT finished ones."""
 
     async def enter(self, callback: Callback) -> bool:
-        """False, and nothing changes, when there is one of that id."""
+        """Add a callback. False, and nothing changes, if its id exists."""
         ...
 
     async def keep(self, callback: Callback) -> None:
-        """Put it in the place of the one with the same id."""
+        """Replace the callback with the same id."""
         ...
 
     async def callback(self, id: str) -> Callback | None: ...
 
     async def waiting(self, limit: int) -> list[Callback]:
-        """Those that wait for their jobs, in no order."""
+        """Callbacks that wait for their jobs, unordered."""
         ...
 
     async def due(self, until: float, limit: int, each: int | None = None) -> list[Callback]:
-        """Those that are to be sent until then, the earliest first; with `each` at most that many for one receiver,
-        known by the first RECEIVER characters of the id."""
+        """Callbacks to send until then, the earliest first; with `each`, at most that many for one receiver, identified
+        by the first RECEIVER characters of the id."""
         ...
 
     async def ended(self, limit: int) -> list[Callback]:
-        """Those that are over, the newest first."""
+        """Finished callbacks, newest first."""
         ...
 
     async def pending(self) -> int:
@@ -182,11 +184,11 @@ class CallbackBook(Protocol):
         ...
 
     async def secrets(self, owner: str) -> tuple[CallbackSecret, ...]:
-        """The secrets of an owner, the newest first; none before the first was entered."""
+        """The secrets of an owner, newest first; empty before the first was stored."""
         ...
 
     async def enter_secrets(self, owner: str, secrets: tuple[CallbackSecret, ...]) -> bool:
-        """False, and nothing changes, when the owner has some already."""
+        """Store the first secrets of an owner. False, and nothing changes, if it has some already."""
         ...
 
     async def keep_secrets(self, owner: str, secrets: tuple[CallbackSecret, ...]) -> None: ...

@@ -1,6 +1,6 @@
-"""How keys look: `gos_<id>_<secret>`. Made, read, compared; pure but for the randomness.
+"""The format of keys: `gos_<id>_<secret>`. Creates, parses and compares them; pure except for the randomness.
 
-The secret has 256 random bits, so a plain SHA-256 of it cannot be guessed from the state: no slow hash is needed.
+The secret has 256 random bits, so its plain SHA-256 in the state cannot be reversed: no slow hash is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def new_id() -> str:
 
 
 def new_secret() -> str:
-    """32 random bytes in letters, digits and dashes: a double click marks the whole key."""
+    """32 random bytes in letters, digits and dashes: a double click selects the whole key."""
     return secrets.token_urlsafe(32).replace("_", "-")
 
 
@@ -34,12 +34,13 @@ def digest_of(secret: str) -> str:
 
 
 def parts_of(text: str) -> tuple[str, str] | None:
-    """Id and secret of a key, or None for a text that is no key."""
+    """Id and secret of a key; None if the text is not a key."""
     found = _KEY.fullmatch(text)
     return (found[1], found[2]) if found else None
 
 
 def opens(key: ApiKey, secret: str, now: float) -> bool:
-    """Is this the key's secret, and does the key still hold? Takes as long for a wrong secret as for a right one."""
+    """Is this the key's secret, and is the key still valid? Takes the same time for a wrong secret as for a right
+    one."""
     is_right = compare_digest(key.digest, digest_of(secret))
     return is_right and key.revoked_at is None and (key.expires_at is None or now < key.expires_at)

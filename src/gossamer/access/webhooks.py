@@ -1,6 +1,6 @@
-"""Callbacks as Standard Webhooks 1.0 has them: how they are signed, when they are sent again, when they are given up.
+"""Callbacks as defined by Standard Webhooks 1.0: how they are signed, when they are retried, when they are given up.
 
-Pure: what is sent, and over which connection, is said in project/callbacks.py.
+Pure: project/callbacks.py sends them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .contract import CallbackSecret
 
 PREFIX = "whsec_"
 SECRET_BYTES = 32
-ROTATION = timedelta(days=1)  # for which the secret before is used, too
-# After each try that failed; the one after the last of these is the last.
+ROTATION = timedelta(days=1)  # for which the previous secret is used too
+# After each failed attempt; the attempt after the last of these is the final one.
 PAUSES = (
     timedelta(seconds=5), timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2), timedelta(hours=5),
     timedelta(hours=10), timedelta(hours=14), timedelta(hours=20), timedelta(hours=24),
 )  # fmt: skip
-JITTER = 0.2  # a pause is longer by up to this share: receivers that came back are not asked by all at once
-GONE = 410  # says a receiver that wants no more
+JITTER = 0.2  # a pause is longer by up to this share, so that a recovered receiver does not get all callbacks at once
+GONE = 410  # the status of a receiver that wants no more
 
 
 def new_secret() -> str:
@@ -51,7 +51,7 @@ def valid_secrets(known: Iterable[CallbackSecret], now: float) -> tuple[Callback
 
 
 def rotated(known: Iterable[CallbackSecret], now: float) -> tuple[CallbackSecret, ...]:
-    """A new secret before the others, of which the newest holds for a day more."""
+    """A new secret before the others, of which the newest stays valid for one more day."""
     newest = next(iter(valid_secrets(known, now)), None)
     new = CallbackSecret(text=new_secret())
     if newest is None:
@@ -60,8 +60,8 @@ def rotated(known: Iterable[CallbackSecret], now: float) -> tuple[CallbackSecret
 
 
 def pause_after(tries: int, chance: float, asked: timedelta | None = None) -> timedelta | None:
-    """How long to wait after `tries` that failed; None: it is given up. `asked` is what the receiver said, which
-    is heeded up to the longest pause; `chance` is between 0 and 1."""
+    """How long to wait after `tries` failed attempts; None: give up. `asked` is the receiver's Retry-After, respected
+    up to the longest pause; `chance` is between 0 and 1."""
     if tries > len(PAUSES):
         return None
     pause = PAUSES[tries - 1] * (1 + JITTER * chance)

@@ -1,4 +1,4 @@
-"""`attach`: the tasks of a project for an app of Celery, and the entries of Beat that send them.
+"""`attach`: the tasks of a project for a Celery app, and the Beat entries that send them.
 
 | task | queue | what it does |
 |---|---|---|
@@ -7,8 +7,8 @@
 | `gossamer.enqueue` | `gossamer` | begins a crawl |
 | `gossamer.scrape` | `gossamer` | fetches one page and returns it |
 
-How it fails: Misconfigured for terms that cannot be. Messages are acknowledged when a task has ended, so that a worker
-that dies loses none; one that is delivered twice does no harm, because the leases are those of the project.
+How it fails: Misconfigured for invalid terms. Messages are acknowledged when a task has ended, so that a worker that
+dies loses none; delivering one twice does no harm, because the project has its own leases.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from .stopping import is_stopped, own_signals, refuse_other_pools, watch_worker
 log = logging.getLogger("gossamer.celery")
 
 ALL = "all"  # the lane of workers that serve every route
-CONTROL = "gossamer"  # the queue of all tasks but `gossamer.work`
-HARD_LIMIT = timedelta(minutes=2)  # after its end, a slice that hangs is killed by Celery
+CONTROL = "gossamer"  # the queue of all tasks except `gossamer.work`
+HARD_LIMIT = timedelta(minutes=2)  # how long after its end Celery kills a slice that hangs
 RETRIES = 20
-RETRY_WITHIN = 60  # seconds between two tries, at most
-DURABLE = {"acks_late": True, "reject_on_worker_lost": True, "shared": False}  # with no other app
+RETRY_WITHIN = 60  # seconds between two attempts, at most
+DURABLE = {"acks_late": True, "reject_on_worker_lost": True, "shared": False}  # not shared with other apps
 
 
 class Attached(msgspec.Struct, frozen=True, kw_only=True):
-    """The tasks that an app was given."""
+    """The tasks that were added to an app."""
 
     terms: CeleryTerms
     work: Task
@@ -68,14 +68,14 @@ def attach(
 ) -> Attached:
     """Give the app the tasks of the project in `folder`, and Beat their entries. Raises Misconfigured.
 
-    `slices` says for each lane how many slices Beat asks for, `every` that many seconds: {"http": 4, "browser": 1}; the
-    lane "all" serves every route. A slice lasts for `seconds`; messages that nobody took by the next round expire.
-    `on_finished` is the signature of a task that is sent once for every job that ends, with what is known of the job.
+    `slices` says for each lane how many slices Beat requests every `every` seconds: {"http": 4, "browser": 1}; the lane
+    "all" serves every route. A slice lasts for `seconds`; messages that no worker took by the next round expire.
+    `on_finished` is the signature of a task that is sent once for every job that ends, with the facts of the job.
     """
     terms = _terms(folder, slices or {ALL: 1}, seconds, every, tick_every)
     finished = (_message(on_finished),) if on_finished is not None else ()
     own = _tasks(app, terms, finished)
-    app.conf.worker_prefetch_multiplier = 1  # a message that waits in a busy process is one that no free one can take
+    app.conf.worker_prefetch_multiplier = 1  # a message prefetched by a busy process could not be taken by a free one
     app.conf.task_routes = [_routes(terms), *_list(app.conf.task_routes)]
     app.conf.beat_schedule = {**app.conf.beat_schedule, **_entries(terms)}
     app.gossamer = terms  # for `gossamer doctor`
@@ -88,7 +88,7 @@ def _terms(
 ) -> CeleryTerms:
     for lane, number in slices.items():
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", lane):
-            raise Misconfigured(f"{lane!r:.60} is no lane. Name a kind of route or a route: http, browser; or all.")
+            raise Misconfigured(f"{lane!r:.60} is not a lane. Name a kind of route or a route: http, browser; or all.")
         if not 1 <= number <= 1000:
             raise Misconfigured(f"slices of {lane} must be between 1 and 1,000, not {number}.")
     for name, value, least in (("seconds", seconds, 1), ("every", every, 1), ("tick_every", tick_every, 1)):
@@ -104,19 +104,19 @@ def _terms(
 
 
 def _routes(terms: CeleryTerms) -> dict[str, dict[str, str]]:
-    """The queue of each task, where its message names none."""
+    """The queue of each task, if its message names none."""
     first = queue_of(next(iter(terms.slices)))
     control = {f"gossamer.{name}": {"queue": CONTROL} for name in ("tick", "enqueue", "scrape")}
     return {**control, "gossamer.work": {"queue": first}}
 
 
 def _list(routes: Any) -> list[Any]:
-    """What an app may have in `task_routes`: nothing, one router, or several."""
+    """The routers in `task_routes` of an app: none, one, or several."""
     return [] if not routes else list(routes) if isinstance(routes, list | tuple) else [routes]
 
 
 def _entries(terms: CeleryTerms) -> dict[str, dict[str, Any]]:
-    """What Beat sends. Each message expires when the next one is due: a queue that nobody reads does not grow old."""
+    """What Beat sends. Each message expires when the next one is due, so that an unread queue does not grow."""
     entries: dict[str, dict[str, Any]] = {
         "gossamer tick": {
             "task": "gossamer.tick",
@@ -149,14 +149,14 @@ def _tasks(app: Celery, terms: CeleryTerms, finished: tuple[Message, ...]) -> At
         return load(start=Path(terms.folder))
 
     def work(seconds: float = terms.seconds, lanes: list[str] | None = None) -> dict[str, Any]:
-        """Work on the running jobs for `seconds`; by the routes of these lanes alone, if any are named."""
+        """Work on the running jobs for `seconds`; only by the routes of these lanes, if any are named."""
         known = settings()
         serves = served_routes(known, ",".join(lanes)) if lanes else None
         lasts = timedelta(seconds=min(max(seconds, 1), 3600))
         return _run(lambda: work_slice(known, _Log(), lasts=lasts, serves=serves, told=is_stopped, messages=finished))
 
     def tick_task() -> dict[str, Any]:
-        """Begin the runs that are due; send what jobs that have ended are to send."""
+        """Begin the runs that are due; send the messages of jobs that have ended."""
         return _run(lambda: tick(settings(), _Log(), lambda due: _send(app, due), messages=finished))
 
     def enqueue_task(
@@ -192,7 +192,7 @@ def _tasks(app: Celery, terms: CeleryTerms, finished: tuple[Message, ...]) -> At
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, msgspec.Struct]]) -> dict[str, Any]:
-    """Run it on a loop of its own; what it returns as plain values. Raises Misconfigured in a pool that cannot."""
+    """Run it on its own event loop; return the result as plain values. Raises Misconfigured in a pool that cannot."""
     refuse_other_pools()
     with own_signals():
         try:
@@ -210,10 +210,10 @@ def _run(work: Callable[[], Coroutine[Any, Any, msgspec.Struct]]) -> dict[str, A
 
 
 def _message(signature: Signature) -> Message:
-    """A signature as it is kept until its job has ended. Raises Misconfigured."""
+    """Encode a signature for storage until its job has ended. Raises Misconfigured."""
     if signature.subtask_type:
         raise Misconfigured(
-            f"on_finished must be the signature of one task, not a {signature.subtask_type}: that task may begin it."
+            f"on_finished must be the signature of one task, not a {signature.subtask_type}: that task may start it."
         )
     try:
         text = msgspec.json.encode(dict(signature), order="sorted").decode()
@@ -234,7 +234,7 @@ def _send(app: Celery, due: DueMessage) -> None:
 
 
 class _Log:
-    """Events for the log of Celery's worker: troubles, and jobs that end."""
+    """Logs events to the log of Celery's worker: problems, and jobs that end."""
 
     def emit(self, event: Event) -> None:
         if isinstance(event, Trouble):

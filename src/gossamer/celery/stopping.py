@@ -1,7 +1,7 @@
-"""How a slice learns that its worker is to end, and which workers may run slices at all.
+"""How a slice learns that its worker is shutting down, and which workers may run slices at all.
 
-A worker of Celery that gets SIGTERM waits for the tasks that its children run, and tells them nothing. Here it does: a
-byte of memory that parent and children share, set by the parent, read by the slices.
+A Celery worker that gets SIGTERM waits for the tasks of its children without telling them. Here it does tell them: the
+parent sets a byte of memory that it shares with its children, and the slices read it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from ..project.celery_terms import CeleryTerms, findings
 log = logging.getLogger("gossamer.celery")
 POOLS = ("celery.concurrency.prefork", "celery.concurrency.solo")
 WRONG_POOL = (
-    "A slice of work runs an event loop of its own and is stopped by signals, which needs a process for itself: start "
-    "the workers of the queues of gossamer with `--pool prefork` or `--pool solo`, not {}."
+    "A slice of work runs its own event loop and is stopped by signals, so it needs a process to itself: start the "
+    "workers of Gossamer's queues with `--pool prefork` or `--pool solo`, not {}."
 )
-USAGE = 64  # the exit code of Celery's own commands for a worker that cannot be started so
+USAGE = 64  # the exit code of Celery's own commands for wrong usage
 
-_shared = mmap.mmap(-1, 1)  # anonymous, and shared with the children that are forked later
+_shared = mmap.mmap(-1, 1)  # anonymous, and shared with children forked later
 _stopped_here = False
 
 
 def is_stopped() -> bool:
-    """Has the worker been told to end, or this process of it?"""
+    """Has the worker, or this process of it, been told to end?"""
     return _stopped_here or _shared[0] != 0
 
 
 @contextmanager
 def own_signals() -> Iterator[None]:
-    """For the time of the block, SIGTERM to a child of a worker ends its slice and not the child. The main process
-    keeps the handlers of Celery, which tell us (`worker_shutting_down`)."""
+    """Inside the block, SIGTERM to a child of a worker ends its slice and not the child. The main process keeps
+    Celery's handlers, which notify us (`worker_shutting_down`)."""
     global _stopped_here
     if current_process()._name == "MainProcess":
         yield
@@ -57,17 +57,17 @@ def own_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
         if _stopped_here:
             _stopped_here = False
-            signal.raise_signal(signal.SIGTERM)  # the slice has ended: now as Celery would have it
+            signal.raise_signal(signal.SIGTERM)  # the slice has ended: now as Celery would do it
 
 
 def refuse_other_pools() -> None:
-    """Raises Misconfigured where tasks share a process: threads, gevent, eventlet."""
+    """Raise Misconfigured if tasks share a process: threads, gevent, eventlet."""
     if threading.current_thread() is not threading.main_thread():
         raise Misconfigured(WRONG_POOL.format("threads, gevent or eventlet"))
 
 
 def watch_worker(app: Celery, terms: CeleryTerms) -> None:
-    """Look at each worker of the app when it starts and when it is to end."""
+    """Observe each worker of the app when it starts and when it shuts down."""
 
     def started(sender: Any = None, instance: Any = None, conf: Any = None, **_: Any) -> None:
         if instance.app is not app:

@@ -1,5 +1,4 @@
-"""What one journey writes into the audit log: a line for every attempt, by which route, at what price, with what
-outcome."""
+"""The audit log of one journey: a line for every attempt, with its route, cost and outcome."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ LONGEST_ERROR = 2000
 
 
 class AttemptLog:
-    """Of one task in one worker's hands. `snapshot` is the raw page, once there is one; `quality` what was counted.
-    Without a `sink` nothing is written. `repeat`: the page may have been done before in the same job, by a worker that
-    lost its lease before it could settle it. `personal`: what comes may be meant for this visitor alone."""
+    """The log of one task in one worker. `snapshot` is the raw page, once there is one; `quality` holds its quality
+    counts. Without a `sink` nothing is written. `repeat`: an earlier worker of the same job may have finished the page
+    and lost its lease before it could settle. `personal`: the response may be meant for this visitor alone."""
 
     def __init__(
         self,
@@ -54,11 +53,11 @@ class AttemptLog:
 
     @property
     def by_exit(self) -> bool:
-        """Did the attempt go through a proxy? Then the site knows another visitor by it."""
+        """Did the attempt go through a proxy? Then the site saw another visitor."""
         return self._exit is not None
 
     def begin_attempt(self) -> None:
-        # Attempts of one page are told apart by their time, also by a clock that stands still for a moment.
+        # The time identifies an attempt of a page, so it must differ even when the clock stands still.
         self._at = max(self._clock.now(), self._at + 1e-6)
         self._began = self._clock.monotonic()
         self.status = None
@@ -66,7 +65,7 @@ class AttemptLog:
         self._bytes, self._latency = 0, 0.0
 
     def went_by(self, route: Route, exit: Exit | None, cost: float) -> None:
-        """The route that the present attempt took, and what it cost."""
+        """Note the route and the cost of the current attempt."""
         self._route, self._exit, self._cost = route, exit, cost
 
     @property
@@ -77,11 +76,11 @@ class AttemptLog:
         self.status, self._bytes, self._latency = response.status, response.wire_bytes, response.seconds
 
     def not_answered(self) -> None:
-        """No response came: the time until now is how long that took."""
+        """No response came: the latency is the time until now."""
         self._latency = self._clock.monotonic() - self._began
 
     def facts(self, snapshot: Snapshot, requests: Sequence[Request] = (), *, links_only: bool = False) -> PageFacts:
-        """What is remembered of the page for its next fetch."""
+        """What to remember about the page for its next fetch."""
         return facts_of(
             self._task,
             snapshot,
@@ -92,7 +91,7 @@ class AttemptLog:
         )
 
     def failed(self, known: PageFacts | None, reason: str) -> PageFacts:
-        """What is remembered of a page that could not be had, or not be used; see `facts_of_failure`."""
+        """What to remember about a page whose fetch failed or whose response is unusable; see `facts_of_failure`."""
         came = self.facts(self.snapshot) if self.snapshot is not None else None
         return facts_of_failure(self._task, came, known, reason, self._clock.now())
 
@@ -107,7 +106,7 @@ class AttemptLog:
         schemas: tuple[ItemSchema, ...] = (),
         with_raw_page: bool = False,
     ) -> int:
-        """Store what this attempt leaves behind; return how many records were new or changed."""
+        """Store the results of this attempt; return how many records are new or changed."""
         if self._sink is None:
             return 0
         if self._repeat and outcome in ("done", "unchanged"):

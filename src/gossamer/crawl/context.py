@@ -1,4 +1,4 @@
-"""Everything that the journeys of one job in one process share. Put together in project/wiring.py."""
+"""Everything that the journeys of one job in one process share. Built in project/wiring.py."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ RetryTermsFor = Callable[[str], RetryTerms]
 
 
 class SourceSites:
-    """The sites of a job whose source another worker reads: links may lead there, and only that worker knows them all.
+    """The sites in a source that another worker reads: links may lead there, and only that worker knows them all.
 
-    Asked for before the links of a page are judged. A site that is known costs nothing; an unknown one is looked up,
-    until all of the source is in. While the state is away things stay as they are: what is dropped then was never
-    certain to stay. `sites` grows.
+    Consulted before the links of a page are judged. A known site costs nothing; an unknown one is looked up in the
+    state until the whole source has been read. While the state does not answer, `sites` stays as it is, and a link to
+    a site that is not in it yet may be dropped.
     """
 
     def __init__(self, jobs: JobBook, seeds: SeedBook, job: str, sites: set[str]) -> None:
@@ -49,7 +49,7 @@ class SourceSites:
         self._complete = False
 
     async def look_up(self, site: str) -> None:
-        """Add `site`, if another worker has found it in the source."""
+        """Add `site` if another worker has found it in the source."""
         if self._complete or site in self._sites:
             return
         try:
@@ -80,22 +80,22 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     retry_terms_for: RetryTermsFor
     clock: Clock
     events: events.EventSink
-    time_limit: TimeLimit = TimeLimit()  # for the code of one page
-    max_deliveries: int = 5  # of a page without an answer; handed out once more it is given up
-    buries_unpaid: bool = False  # a page whose budget is spent is given up; else it waits
+    time_limit: TimeLimit = TimeLimit()  # for the spider's code on one page
+    max_deliveries: int = 5  # of a page that is never settled; at the next delivery it is buried
+    buries_unpaid: bool = False  # bury a page whose budget is spent; otherwise it waits
     detects_blocks: Callable[[str], bool] = lambda site: True
-    freshness: Freshness | None = None  # leaves out pages that were fetched lately
+    freshness: Freshness | None = None  # drops pages that were fetched recently
     windows: JobWindows | None = None  # when pages may be fetched; None: always
-    watched: bool = False  # how often its pages change is written down, and when they were tried in vain
-    conditional: bool = True  # the server is asked whether a known page has changed
-    around_parse: AroundParse | None = None  # extensions, where there are any
+    watched: bool = False  # whether to record how often pages change, and failed fetches
+    conditional: bool = True  # send conditional requests for known pages
+    around_parse: AroundParse | None = None  # None without extensions
     tracer: Tracer | None = None
-    files: object | None = None  # FileTerms (file_journey.py), where files can be kept
+    files: object | None = None  # FileTerms (file_journey.py), where files can be stored
     requests: PageRequests = PageRequests(lambda site: (), secret_of_environment, None)
-    source_sites: SourceSites | None = None  # sites that other workers find, where they read the source
+    source_sites: SourceSites | None = None  # sites that other workers find in the source they read
 
     def confirm(self, judged: Judged, added: Added) -> None:
-        """The frontier has taken these candidates."""
+        """Called when the frontier has taken these candidates."""
         self.admission.confirm(judged, added)
         if added.duplicates and forced_in_vain(judged.candidates, added):
             self.events.emit(events.Trouble(at=self.clock.now(), job=self.job, stage="force", message=FORCED_IN_VAIN))
@@ -103,7 +103,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     async def judge(
         self, requests: Sequence[Request], *, depth: int, priority: int, site: str, links_only: bool = False
     ) -> Judged:
-        """What a page of `site` leads to, at this depth: what may enter the queue, and what need not be fetched."""
+        """Judge the requests found on a page of `site`: which may enter the queue, and which need no fetch."""
         if requests and self.source_sites is not None:
             await self.source_sites.look_up(site)
         judged = self.admission.judge(requests, depth=depth, priority=priority, site=site, links_only=links_only)

@@ -1,9 +1,8 @@
-"""A page that is given up, or that robots.txt forbids, and what the spider makes of it: the request's errback, or the
-spider's `failed`.
+"""Pages that are given up, or that robots.txt forbids: calls the request's errback, or the spider's `failed`.
 
-What it gives is stored and queued together with the page's end, in the two steps that settle any page. After a crash
-in between it runs again, and its effect is once. How it fails: the page is a dead letter all the same, with both
-reasons.
+What the errback yields is stored and queued in the same two steps that settle any page. After a crash in between the
+errback runs again; its results are stored and queued once. How it fails: the page becomes a dead letter all the same,
+with both errors in its message.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from .context import JobContext
 from .held_lease import HeldLease
 from .parse_page import made_of
 
-QUALITY = "quality"  # the reason of pages that wait for a mended spider: nothing is wrong with them
+QUALITY = "quality"  # the reason of pages that wait for a fixed spider: the pages themselves are fine
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an errback, and the message of the dead letter: `text` is the whole of it, with tracebacks."""
+    """What an errback yielded, and the message of the dead letter; `text` is the full message, with tracebacks."""
 
     message: str
     text: str
@@ -48,7 +47,7 @@ async def bury(
     message: str,
     detail: str,
 ) -> str:
-    """Store and settle a page that is given up, with what the spider makes of it; return the message of its letter."""
+    """Store and settle a page that is given up, with the results of its errback; return the dead letter's message."""
     task = held.lease.task
     heard = await _hear(context, task, log, reason, message, detail)
     judged = await context.judge(heard.requests, depth=task.depth + 1, priority=task.priority, site=task.site)
@@ -71,7 +70,7 @@ async def bury(
 async def leave_out(
     context: JobContext, held: HeldLease, log: AttemptLog, facts: PageFacts | None, reason: str, rule: str
 ) -> Added:
-    """Store and settle a page that may not be fetched, with what the spider makes of it. It is no dead letter."""
+    """Store and settle a page that may not be fetched, with the results of its errback. It is no dead letter."""
     task = held.lease.task
     heard = await _hear(context, task, log, reason, rule, "", attempts=task.attempt)
     judged = await context.judge(heard.requests, depth=task.depth + 1, priority=task.priority, site=task.site)
@@ -134,7 +133,7 @@ async def _hear(
     detail: str,
     attempts: int | None = None,
 ) -> Heard:
-    """Call the errback of a page that is given up, if there is one. Raises BackendUnavailable, nothing else."""
+    """Call the errback for a page that is given up, if there is one. Raises only BackendUnavailable."""
     errback = errback_of(context.spider, task.wishes().errback if task.how else None)
     text = f"{message}\n\n{detail}" if detail else message
     if errback is None or reason == QUALITY:
@@ -156,7 +155,7 @@ async def _hear(
     code = run_errback(context.spider, errback, failure)
     result = await made_of(seen, code, task, context.spider, context.pipeline, context.time_limit)
     if isinstance(result, ParseFailed):
-        both = f"{message} Its errback failed, too: {result}"
+        both = f"{message} Its errback failed too: {result}"
         return Heard(message=both, text="\n\n".join(filter(None, (both, detail, result.detail))))
     parsed, piped = result
     return Heard(
@@ -170,7 +169,7 @@ async def _hear(
 
 
 def _nothing_came(task: Task, now: float) -> Snapshot:
-    """In place of a page that never came: the pipeline's steps are handed a page."""
+    """Stands in for a page that never came, because the pipeline's steps take a page."""
     return Snapshot(
         url=task.url,
         requested_url=task.url,

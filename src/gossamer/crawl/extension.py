@@ -1,15 +1,15 @@
-"""Extensions: code of the user's around what a crawl does with every page. One verb for each place.
+"""Extensions: the user's own code around each step of a crawl, one method per step.
 
-    around_fetch(request, next)    around each request for a page; `next` sends it, in its turn at the site's pace
+    around_fetch(request, next)    around each request for a page; `next` sends it when the site's pace allows
     around_parse(page, next)       around the callback; `next` calls it
-    on_event(event)                hears what happens, on a thread of its own
+    on_event(event)                receives events, on a separate thread
 
-The first one listed is the outermost. What none of them has overridden costs nothing.
+The first extension listed is the outermost. A method that no extension overrides costs nothing.
 
-How it fails: an extension that raises, hangs or gives back something else fails its page, with the reason `extension`
-(or `parse`), and no other. One whose `on_event` raises or hangs loses events, which is told once.
-What it cannot do: send a request past the gate, the guard or robots.txt. `next` asks for all three each time, and
-refuses an address of another site: that has a pace of its own, so it is for a request that the spider yields.
+How it fails: an extension that raises, hangs or returns a wrong type fails only its page, with the reason `extension`
+(or `parse`). An `on_event` that raises or hangs loses events, which is reported once.
+What it cannot do: send a request past the pacer, the address guard or robots.txt. `next` checks all three each time,
+and refuses a URL on another site: that has its own pace, so the spider must yield a request for it.
 """
 
 from __future__ import annotations
@@ -33,30 +33,31 @@ from ..parse.page import Page
 from ..parse.timelimit import TimeLimit, TookTooLong
 from ..process.signals import is_cancellation
 
-EVENTS_WAITING = 10_000  # for one extension; more are lost, and counted
-LAST_WORDS = 5.0  # seconds that the end of a job waits for an extension that is still listening
+EVENTS_WAITING = 10_000  # per extension; beyond that, events are dropped and counted
+LAST_WORDS = 5.0  # seconds that the end of a job waits for an extension to finish its events
 
 NextFetch: TypeAlias = Callable[[FetchRequest], Awaitable[Response]]
 NextParse: TypeAlias = Callable[[Page], Awaitable[ParsedPage]]
 
 
 class Extension:
-    """Base of extensions. Override what you need; there is one of each for every job and process."""
+    """Base class of extensions. Override what you need; each job has one instance per process."""
 
     async def around_fetch(self, request: FetchRequest, next: NextFetch) -> Response:
-        """Give back a response: that of `next(request)`, or one of your own. FetchFailed means: try again later."""
+        """Return a response: that of `next(request)`, or your own. Raise FetchFailed to have the page retried later."""
         return await next(request)
 
     async def around_parse(self, page: Page, next: NextParse) -> ParsedPage:
-        """Give back items and requests: those of `next(page)`, or your own."""
+        """Return items and requests: those of `next(page)`, or your own."""
         return await next(page)
 
     def on_event(self, event: Event) -> None:
-        """Hear of something that happened. Runs beside the crawl, and changes nothing of it."""
+        """Receive an event. Runs beside the crawl and cannot change it."""
 
 
 class Extensions:
-    """Those of one job in one process, in order. `around_fetch` and `around_parse` are None where nobody is there."""
+    """The extensions of one job in one process, in order. `around_fetch` and `around_parse` are None if none overrides
+    them."""
 
     def __init__(self, ones: Sequence[Extension], limit: TimeLimit) -> None:
         self._limit = limit
@@ -67,7 +68,7 @@ class Extensions:
 
     async def _fetch(self, request: FetchRequest, send: NextFetch) -> Response:
         try:
-            # The stretches without a wait are timed here, for all of them together.
+            # Stretches of code without an await are timed here, for all extensions together.
             return await self._limit.run(self._fetch_from(0, request, send), request.url, waits=False)
         except ParseFailed as failure:
             raise ExtensionFailed(f"An extension failed on {request.url}: {failure}") from failure
@@ -102,7 +103,7 @@ class Extensions:
         return response
 
     async def _parse(self, page: Page, parse: NextParse) -> ParsedPage:
-        """Timed by the caller, as the callback is."""
+        """The caller applies the time limit, as it does for the callback."""
         return checked_results(await self._parse_from(0, page, parse), "an extension")
 
     async def _parse_from(self, place: int, page: Page, parse: NextParse) -> ParsedPage:
@@ -126,12 +127,12 @@ class Extensions:
             detail = safe_text("".join(traceback.format_exception(error))[-20_000:])
             raise ParseFailed(f"{name}.around_parse failed on {page.url}: {_words(error)}", detail=detail) from error
         if not isinstance(parsed, ParsedPage):
-            raise ParseFailed(f"{name}.around_parse gave a {type(parsed).__name__}; give back what `next` gave.")
+            raise ParseFailed(f"{name}.around_parse gave a {type(parsed).__name__}; return what `next` returned.")
         return parsed
 
 
 class _OwnTime:
-    """The time that an extension takes itself: while `next` works, its clock stands still."""
+    """The time an extension itself takes: the clock stops while `next` runs."""
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds
@@ -142,7 +143,7 @@ class _OwnTime:
     def paused(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         if self.timeout is None or self.timeout.when() is None:
-            yield  # two calls of `next` at once: the first one has stopped the clock
+            yield  # `next` was called twice concurrently: the first call has already stopped the clock
             return
         self._left -= loop.time() - self._since
         self.timeout.reschedule(None)
@@ -155,7 +156,7 @@ class _OwnTime:
 
 
 class _Listener(threading.Thread):
-    """Tells one extension of events, one after the other, so that it can take its time without holding up a page."""
+    """Passes events to one extension, one at a time, on a thread, so that a slow extension holds up no page."""
 
     def __init__(self, extension: Extension, trouble: Callable[[str], None]) -> None:
         super().__init__(name=f"events for {type(extension).__name__}", daemon=True)
@@ -181,7 +182,7 @@ class _Listener(threading.Thread):
                     self._trouble(f"{type(self._extension).__name__}.on_event failed: {_words(error)}")
 
     async def close(self) -> str:
-        """Let it hear the rest; return what there is to say of it."""
+        """Let the extension receive its remaining events; return a message if some were lost."""
         left = self._waiting.qsize()
         try:
             self._waiting.put_nowait(None)
@@ -192,12 +193,12 @@ class _Listener(threading.Thread):
         if not self.is_alive() and not self.lost:
             return ""
         missed = self.lost + (left if self.is_alive() else 0)
-        return f"{type(self._extension).__name__}.on_event is too slow, or hangs: {missed:,} events were not heard."
+        return f"{type(self._extension).__name__}.on_event is too slow, or hangs: {missed:,} events were lost."
 
 
 @asynccontextmanager
 async def listening(ones: Sequence[Extension], events: EventSink, clock: Clock) -> AsyncIterator[EventSink]:
-    """The sink for the events of a job: `events`, and the extensions that want to hear them."""
+    """The event sink of a job: passes each event to `events` and to the extensions that override `on_event`."""
     loop = asyncio.get_running_loop()
 
     def tell(message: str) -> None:

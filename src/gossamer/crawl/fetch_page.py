@@ -1,12 +1,11 @@
-"""The only polite fetch loop: a page, or a file of a source, is fetched by the cheapest route that lets it through.
+"""The only polite fetch loop: fetches a page, or a file of a source, by the cheapest route that gets through.
 
-What it does: one attempt after the other, each written into the log. Every request asks robots.txt, is paid for, waits
-for the site's pace and leaves through the route's exit. A block climbs to a dearer route at once, a dead proxy is
-replaced by another, and a request on a connection that had gone stale is made once more, in its turn; none of that uses
-up an attempt of the page. What differs between a leased page, a sitemap and a page that a person wants to see is an
-argument.
-How it fails: FetchFailed or FetchRefused (those of the last attempt), RouteFailed (nothing can leave just now), NoRoute
-(no route fulfils the wish), RouteNotServed, and what `before_send` raises.
+What it does: makes one attempt after the other and logs each. Every request is checked against robots.txt, paid for,
+waits for the site's pace and leaves through the route's exit. After a block the page climbs to a dearer route at once,
+a dead proxy is replaced, and a request that failed on a stale connection is repeated when its turn comes; none of this
+uses up an attempt of the page. The differences between a leased page, a sitemap and `gossamer fetch` are arguments.
+How it fails: FetchFailed or FetchRefused (of the last attempt), RouteFailed (no request can leave at the moment),
+NoRoute (no route fits the request), RouteNotServed, and whatever `before_send` raises.
 """
 
 from __future__ import annotations
@@ -57,38 +56,38 @@ from .attempt_log import AttemptLog
 from .held_lease import HeldLease
 from .unsafe_send import UnsafeSend
 
-BANNING = ("forbidden", "challenge", "captcha")  # blocks that are about the visitor, not about the page
-ABOUT = 0.2  # sizes that differ by this share are the same
-BY_STATUS = ("forbidden", "rate")  # blocks that the rules for retries know what to do with
-SLOWING = (429, 503)  # statuses that ask for fewer requests, whatever else the page says
-FOR_GOOD = ("shell", "login")  # blocks that the same route will give again and again
+BANNING = ("forbidden", "challenge", "captcha")  # blocks that concern the visitor, not the page
+ABOUT = 0.2  # sizes that differ by less than this share count as equal
+BY_STATUS = ("forbidden", "rate")  # blocks that the retry rules handle by status
+SLOWING = (429, 503)  # statuses that ask for fewer requests, whatever the page says
+FOR_GOOD = ("shell", "login")  # blocks that the same route will meet every time
 
 Emit = Callable[..., None]
 _NO_LEASE = nullcontext()
 
 
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last attempt brought. `block` is set when it is no page and no dearer route was left."""
+    """The result of the last attempt. `block` is set when the response is not the page and no dearer route is left."""
 
     outcome: Outcome
     block: Block | None = None
 
 
 def _silent(kind: type[events.Event], /, **facts: Any) -> None:  # Any: the fields differ by event
-    """For fetches that no monitor hears of."""
+    """For fetches that emit no events."""
 
 
 async def _no_rest() -> None:
-    """For fetches after which no site need rest."""
+    """For fetches after which the site need not rest."""
 
 
 class PageFetch:
     """The fetch of one page.
 
-    `before_send` is awaited for the gate of every request, which keeps the site's pace. `held` is the lease under which
-    the page is fetched: when it is lost, the fetch ends. `emit` tells the monitor; `ease` gives the site a moment's
-    rest, from all workers. Responses are judged for blocks if `detects_blocks`; of statuses in `wanted_statuses` the
-    page is wanted. `once` is there for a request that must not be sent twice.
+    `before_send` returns the gate of each request, which keeps the site's pace. `held` is the lease on the page; losing
+    it ends the fetch. `emit` sends events to the monitor; `ease` makes all workers leave the site alone for a moment.
+    `detects_blocks`: check responses for blocks. Pages with a status in `wanted_statuses` are wanted although it is an
+    error. `once` watches over a request that must not be sent twice.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class PageFetch:
         detects_blocks: bool = False,
         once: UnsafeSend | None = None,
     ) -> None:
-        self.logs_in = False  # a login wall is no reason to climb: the session of the page can log in
+        self.logs_in = False  # True: the page's session can log in, so a login wall is no reason to climb
         self._once = once
         self._task = task
         self._log = log
@@ -118,10 +117,10 @@ class PageFetch:
         self._ease = ease
         self._wanted_statuses = wanted_statuses
         self._detects_blocks = detects_blocks
-        self._repeated = False  # after a stale connection
+        self._repeated = False  # after a stale connection; done at most once
         self._is_file = False
-        self._shows_page = True  # HEAD and OPTIONS bring none
-        self._small: int | None = None  # bytes of a response that seemed to be too small
+        self._shows_page = True  # False for HEAD and OPTIONS
+        self._small: int | None = None  # size in bytes of a response that seemed too small
 
     async def run(self, request: PageRequest) -> FetchResult:
         """Fetch the page."""
@@ -155,14 +154,14 @@ class PageFetch:
                 response = outcome.response
                 if isinstance(outcome, Redirected) and (wall := self._login_wall(outcome)) is not None:
                     self._emit(events.Blocked, kind=wall.kind, route=self._log.route, message=wall.words)
-                    return FetchResult(outcome=outcome, block=wall)  # no other route is logged in
+                    return FetchResult(outcome=outcome, block=wall)  # no other route would be logged in
                 if request.auth is not None and not answered and self._fetcher.may_answer(request, response):
-                    answered = True  # once: a login that is wrong stays wrong
+                    answered = True  # only once: wrong credentials stay wrong
                     await self._log.keep(outcome="released", reason="login", error="the site asked for a digest login")
                     self._log.begin_attempt()
                     continue
                 if self._once is not None and not self._once.repeats:
-                    # It has been answered: another exit or route would do once more what was asked for.
+                    # The server has answered: another exit or route would repeat the action.
                     block = self._block_in(outcome, response, route)
                     if block is None:
                         await route.passed(response)
@@ -189,7 +188,7 @@ class PageFetch:
             route.close()
 
     async def _attempt(self, route: PageRoute, request: PageRequest) -> Outcome:
-        """One attempt on the present rung; what it cost is in the log, however it ends."""
+        """Make one attempt by the current route; log its cost however it ends."""
         response: Response | None = None
         try:
             with self._held if self._held is not None else _NO_LEASE:
@@ -220,13 +219,13 @@ class PageFetch:
                 )
 
     def _check_repeat(self, failure: FetchFailed) -> None:
-        """Raises Uncertain when the request may have arrived and must not be made again."""
+        """Raise Uncertain if the request may have arrived and must not be repeated."""
         if self._once is not None and (verdict := self._once.verdict(failure)) is not failure:
             raise verdict from failure
 
     async def _go_on_after(self, failure: RouteFailed, route: PageRoute) -> None:
-        """Return when another exit may be tried. Else raise the failure, or what it means when the same route lets
-        other pages through."""
+        """Return if another exit may be tried. Otherwise raise the failure, or ConnectFailed if the same route works
+        for other pages."""
         failure.lane = route.lane
         if isinstance(failure, AllExitsRest | BudgetSpent):
             raise failure
@@ -234,7 +233,7 @@ class PageFetch:
             route.exit_failed(str(failure))
         if self._router.memory.is_the_page(self._task.fingerprint, route.route):
             of_page = ConnectFailed(
-                f"{self._task.url} cannot be had by route {route.route.name}, which works for others: {failure}",
+                f"{self._task.url} cannot be fetched by route {route.route.name}, which works for others: {failure}",
                 status=failure.status,
             )
             of_page.says_nothing_of_the_site = True
@@ -245,11 +244,11 @@ class PageFetch:
             raise failure
 
     def _login_wall(self, outcome: Redirected) -> Block | None:
-        """What is wrong with a redirect that does not lead to the page."""
+        """Return the block if the redirect leads to a login page."""
         return judge_redirect(self._task.url, outcome.to) if self._detects_blocks else None
 
     def _block_in(self, outcome: Outcome, response: Response, route: PageRoute) -> Block | None:
-        """What is wrong with a response that is not the page. Through an exit, a block also counts against that
+        """Return the block if the response is not the page. Through an exit, the block also counts against that
         exit."""
         shown = self._shows_page and not response.taken
         if not isinstance(outcome, Fetched) or not self._detects_blocks or not shown:
@@ -262,13 +261,13 @@ class PageFetch:
                 memory.note_size(site, kind, len(response.body))
             return None
         if block.kind == "shrunk" and self._came_before(len(response.body), route):
-            # It came twice: the page is small, and that is all there is to it. So it teaches nothing about routes.
+            # The same size came twice: the page really is small. That says nothing about the route.
             memory.note_size(site, kind, len(response.body))
             return None
         if block.kind in BANNING or response.status == 429:
             route.banned(block.words, response)
         else:
-            route.served(response)  # any visitor would have got the same
+            route.served(response)  # any visitor would have got the same response
         return block
 
     def _came_before(self, size: int, route: PageRoute) -> bool:
@@ -279,12 +278,12 @@ class PageFetch:
 
 
 def _may_be_the_proxys(response: Response, route: PageRoute) -> bool:
-    """Without a tunnel a proxy answers in the site's place when it cannot reach it."""
+    """A proxy without a tunnel answers in the site's place when it cannot reach the site."""
     return response.status in (502, 504) and route.exit is not None and response.url.startswith("http:")
 
 
 def failure_of_block(block: Block, url: str, status: int) -> Blocked | Walled | None:
-    """The error that a block means where no dearer route is left; None when the status says it as well."""
+    """The error for a block when no dearer route is left; None if the retry rules handle the status."""
     if block.kind in BY_STATUS:
         return None
     if block.kind in FOR_GOOD:
@@ -302,7 +301,7 @@ def fetcher_of(
     max_body: int | None = None,
     around: AroundFetch | None = None,
 ) -> Fetcher:
-    """A fetcher with the limits of the settings, or with `max_body` in place of theirs."""
+    """A fetcher with the limits of the settings; `max_body`, if given, replaces theirs."""
     limits = limits_of(settings)
     return Fetcher(
         robots,
@@ -324,10 +323,10 @@ async def fetch_unqueued(
     clock: Clock,
     redirected: Callable[[Redirected], None] | None = None,
 ) -> Fetched | NotModified | Disallowed:
-    """Fetch what no frontier queued: a file of a source, or the page that a person wants to see. No attempt is logged,
-    no block looked for. Redirects are followed, each of them checked and paced as the first request.
+    """Fetch a URL outside the queue: a file of a source, or a page for `gossamer fetch`. Attempts are not logged and
+    blocks not detected. Redirects are followed; each is checked and paced like the first request.
 
-    `fetcher` is asked for the URL and `before_send` for the site of each request; `redirected` hears of every redirect.
+    `fetcher` is called with the URL and `before_send` with the site of each request; `redirected` with every redirect.
     """
     while True:
         task = unqueued_task(request.url)
@@ -349,7 +348,7 @@ async def fetch_unqueued(
 
 
 def unqueued_task(url: str) -> Task:
-    """A task for a fetch that stands in no queue."""
+    """A task for a fetch outside the queue."""
     return Task(
         id=0,
         job="",

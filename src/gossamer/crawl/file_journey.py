@@ -1,15 +1,14 @@
-"""The path of one file, from its lease to the archive. As that of a page (journey.py), but for what comes: it is not
-parsed, and it may be too large for the memory.
+"""The path of one file, from its lease to the archive. Like that of a page (journey.py), except that a file is not
+parsed and may be too large for memory.
 
-    1. fetch    streamed to a part on this machine's disk (store/part_files.py); what was there before is asked for by
-                Range, if the server named the version that it is of
-    2. check    type by label and first bytes, size, all of it there
-    3. store    into the archive under the hash of its content; the record that says so; then the task is settled
+    1. fetch    streamed to a part file on this machine's disk (store/part_files.py); if part of it is there already,
+                the rest is requested by Range, provided the server identified the version
+    2. check    type by header and first bytes, size, completeness
+    3. store    into the archive under the hash of its content; then its record; then the task is settled
 
-How it fails: FileRefused (another type, too large), DiskFull, and as any page. How it recovers: a connection that broke
-off after a good piece is made again at once, in its turn at the site's pace, and uses up no try. Otherwise the part
-waits for the next try on this machine. A server that knows no ranges, or has another file by now, sends it from the
-start.
+How it fails: FileRefused (wrong type, too large), DiskFull, and like any page. How it recovers: a connection that broke
+after good progress is made again at once, when the site's pace allows, and uses up no attempt. Otherwise the part waits
+for the next attempt on this machine. A server that does not support ranges, or has a new version, sends the whole file.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from ..units import Size
 from .fetch_page import FetchResult, failure_of_block
 from .journey import Journey
 
-PROGRESS = 1024 * 1024  # bytes after which a connection that broke off is made again at once
+PROGRESS = 1024 * 1024  # bytes after which a broken connection is made again at once
 CUT = "cut"  # the reason of such an attempt in the log
 _HTML = ("text/html", "application/xhtml+xml")
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
@@ -65,7 +64,7 @@ class FileTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receiver:
-    """Takes the body of one file into its part: fulfils `fetch.fetcher.FileReceiver`."""
+    """Writes the body of one file into its part file: fulfils `fetch.fetcher.FileReceiver`."""
 
     def __init__(self, part: Part, wish: Download, url: str, max_size: int) -> None:
         self._part = part
@@ -81,7 +80,7 @@ class Receiver:
         self.received = 0
         version = _strong(part.head)
         if part.complete:
-            pass  # it is asked whether it is still good
+            pass  # a conditional request asks whether it is still current
         elif part.size and version:
             asking += [("Range", f"bytes={part.size}-"), ("If-Range", version)]
         elif part.size:
@@ -96,7 +95,7 @@ class Receiver:
         self._part.restart()
         declared = declared_type(headers.get("content-type"))
         if declared in _HTML:
-            return False  # it may be a wall in front of the file, and is looked at as a page is
+            return False  # it may be a block in front of the file, and is judged like a page
         self._demand_type(declared, by="its label")
         head = head_of(headers)
         self._demand_size(head.total)
@@ -110,10 +109,10 @@ class Receiver:
         total = int(found[3]) if found and found[3] != "*" else None
         known = part.head.total if part.head is not None else None
         before, now = part.head.etag if part.head is not None else "", head_of(headers).etag
-        another = bool(before and now and before != now)  # of a server that does not heed If-Range
+        another = bool(before and now and before != now)  # from a server that ignores If-Range
         if begins != part.size or another or (known is not None and total not in (None, known)):
             part.restart()
-            raise FetchFailed(f"{self._url} answered with another part of the file than the one it was asked for.")
+            raise FetchFailed(f"{self._url} answered with a different range of the file than the one requested.")
         self._demand_size(total)
         part.begin(msgspec.structs.replace(head_of(headers), total=total if total is not None else known))
         return True
@@ -132,7 +131,7 @@ class Receiver:
     def _demand_type(self, name: str, *, by: str) -> None:
         if name and not is_welcome(name, self._wish.types):
             wanted = ", ".join(self._wish.types)
-            raise FileRefused(f"{self._url} is {name} by {by}; asked for was {wanted}.", reason="file-type")
+            raise FileRefused(f"{self._url} is {name} by {by}; the request asked for {wanted}.", reason="file-type")
 
     def _demand_size(self, size: int | None) -> None:
         if size is not None and size > self._max_size:
@@ -148,7 +147,7 @@ class FileJourney(Journey):
 
     _part: Part
     _receiver: Receiver
-    _copy: PageFacts | None = None  # what is known of the copy in the archive, if it is still there
+    _copy: PageFacts | None = None  # the facts of the copy in the archive, if it is still there
 
     async def run(self) -> None:
         try:
@@ -176,7 +175,7 @@ class FileJourney(Journey):
             except FetchFailed as failure:
                 if part.size - before < PROGRESS or not _strong(part.head):
                     raise
-                words = f"{failure} {Size(part.size)} are here; the rest is asked for."
+                words = f"{failure} {Size(part.size)} are here; requesting the rest."
                 await self._log.keep(outcome="released", reason=CUT, error=words)
                 self._log.begin_attempt()
 
@@ -198,7 +197,7 @@ class FileJourney(Journey):
 
     async def _settle(self, result: FetchResult) -> None:
         outcome = result.outcome
-        came = isinstance(outcome, NotModified) and self._part.complete  # all of it, before the archive went away
+        came = isinstance(outcome, NotModified) and self._part.complete  # all of it, before the archive failed
         if not isinstance(outcome, Fetched) and not came:
             await super()._settle(result)
             return
@@ -216,24 +215,24 @@ class FileJourney(Journey):
         await self._keep_file(outcome, finished, kind)
 
     async def _demand_whole(self, outcome: Fetched, block: Block | None) -> None:
-        """Raises what is wrong with the answer."""
+        """Raise an error if the response is not the whole file."""
         response, part, url = outcome.response, self._part, self._task.url
         failure = failure_of_block(block, url, response.status) if block is not None else None
         if failure is not None:
             raise failure
         if response.status == 416:
             part.restart()
-            raise FetchFailed(f"{url} has no such part any more; it is asked for from the start.", status=416)
+            raise FetchFailed(f"{url} no longer has the requested range; it is requested from the start.", status=416)
         retry_after = parse_retry_after(response.headers.get("retry-after"), outcome.fetched_at)
         refusal = failure_of(response.status, self._context.retry_terms_for(self._task.site), retry_after, url)
         if refusal is not None:
             raise refusal
         if response.status not in (200, 203, 206):
-            raise ClientError(f"{url} answered {response.status}, which is no file.", status=response.status)
+            raise ClientError(f"{url} answered {response.status}, not with a file.", status=response.status)
         if not response.taken:
             if response.cut:
                 raise FileRefused(
-                    f"{url} is longer than fetch.max_body, and came by a way on which files are held in memory: "
+                    f"{url} is longer than fetch.max_body, and came by a route that holds files in memory: "
                     f"{self._log.route}, or a page of HTML. Ask for it by a route of transport http.",
                     reason="file-size",
                 )
@@ -242,7 +241,7 @@ class FileJourney(Journey):
             await self._receiver.write(response.body)
         elif response.cut:
             part.restart()
-            raise ConnectionDropped(f"{url} ended before it was whole ({response.note}).")
+            raise ConnectionDropped(f"{url} ended before it was complete ({response.note}).")
         total = part.head.total if part.head is not None else None
         if total is not None and part.size != total:
             raise ConnectionDropped(f"{url} ended after {part.size} of {total} bytes.")
@@ -252,7 +251,7 @@ class FileJourney(Journey):
         kind = file_type(label, finished.head)
         if not is_welcome(kind, self._wish.types):
             wanted = ", ".join(self._wish.types)
-            raise FileRefused(f"{self._task.url} is {kind}; asked for was {wanted}.", reason="file-type")
+            raise FileRefused(f"{self._task.url} is {kind}; the request asked for {wanted}.", reason="file-type")
         return kind
 
     # -- 3. store ------------------------------------------------------------------------------------------
@@ -260,7 +259,7 @@ class FileJourney(Journey):
     async def _keep_file(self, outcome: Fetched | NotModified, finished: FinishedFile, kind: str) -> None:
         task, head, context = self._task, self._part.head or PartHead(), self._context
         began = context.clock.monotonic()
-        # Before its record: a crash in between leaves a file that no record names, never a record without its file.
+        # Before its record: a crash in between leaves a file without a record, never a record without its file.
         await self._terms.archive.put_file(finished.path, finished.sha256)
         file = File(
             url=task.url,
@@ -294,7 +293,7 @@ class FileJourney(Journey):
         self._ended("done", await self._complete(UrlState.DONE, ""))
 
     def _moved(self, to: str) -> tuple[Record, ...]:
-        """Where the file is to be found: those who know it by this address look there."""
+        """A record with the new location, for readers that know the file by this URL."""
         file = File(url=self._task.url, location=to, page=self._wish.page)
         return (self._record(file, self._context.clock.now()),)
 
@@ -326,7 +325,8 @@ class FileJourney(Journey):
 
 
 def head_of(headers: Headers) -> PartHead:
-    """The version of the file that a response is of. That of a packed body is not that of the file."""
+    """The version of the file in a response. The validators and length of a compressed body are not those of the
+    file."""
     packed = "content-encoding" in headers
     length = headers.get("content-length").strip()
     return PartHead(
@@ -339,7 +339,7 @@ def head_of(headers: Headers) -> PartHead:
 
 
 def _strong(head: PartHead | None) -> str:
-    """What tells that two parts are of the same file; "" where nothing does."""
+    """The validator by which two parts are known to be of the same version; "" if there is none."""
     if head is None:
         return ""
     return head.last_modified if not head.etag or head.etag.startswith("W/") else head.etag

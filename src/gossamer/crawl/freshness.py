@@ -1,9 +1,8 @@
-"""Pages that need no fetch are left alone: no URL more often than necessary.
+"""Drops pages that need no fetch, so that no URL is fetched more often than necessary.
 
-A schedule may say how old a copy must be before its page is fetched again (`min_age`), and that the dates which a
-sitemap gives for its pages are believed (`only_changed`). What need not be fetched is dropped when it is offered to the
-queue, with the reason "fresh" or "unmodified": it costs the site neither a request nor a turn. Its links are not
-followed either.
+A schedule may set how old a copy must be before its page is fetched again (`min_age`), and may trust the dates in a
+sitemap (`only_changed`). A page that need not be fetched is dropped when it is offered to the queue, with the reason
+"fresh" or "unmodified": the site gets no request and uses up no turn. The links of such a page are not followed.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from ..store.contract import RecordStore
 
 
 class Freshness:
-    """Marks candidates whose page was fetched, and understood, less than `min_age` ago, and with `only_changed` those
-    that have not changed since."""
+    """Drops candidates whose page was fetched and parsed less than `min_age` ago, and with `only_changed` those that
+    have not changed since."""
 
     def __init__(
         self, records: RecordStore, clock: Clock, min_age: timedelta | None, *, only_changed: bool = False
@@ -36,7 +35,8 @@ class Freshness:
         self._only_changed = only_changed
 
     async def mark(self, judged: Judged) -> Judged:
-        """The same candidates, some of them dropped. While the store is away none are."""
+        """Return the same candidates, some of them marked as dropped. None are while the record store does not
+        answer."""
         asked = [one.fingerprint for one in judged.candidates if one.dropped is None and not one.force]
         if not asked:
             return judged
@@ -61,15 +61,15 @@ class Freshness:
 
 
 def unmodified(lastmod: float | None, fetched_at: float) -> bool:
-    """Whether a page that says it changed then is surely as it was when we fetched it."""
+    """Is a page with this `lastmod` certainly unchanged since `fetched_at`?"""
     return lastmod is not None and fetched_at >= current_after(lastmod)
 
 
 def freshness_of(terms: JobTerms | None, records: RecordStore, clock: Clock) -> Freshness | None:
-    """What leaves out pages that need no fetch; None where the job's schedule does not want that."""
+    """The filter for this job; None if its schedule asks for none."""
     if terms is None:
         return None
-    # With a budget the choice of pages has seen to it already (schedule/recrawl.py).
+    # With a budget, the choice of pages has applied `only_changed` already (schedule/recrawl.py).
     dates = terms.budget is None and only_changed(source_of(terms.source))
     if terms.min_age is None and not dates:
         return None

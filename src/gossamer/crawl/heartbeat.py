@@ -1,8 +1,8 @@
-"""The heartbeat of a worker process: its card in the project's book, renewed while it lives, taken out when it goes.
+"""The heartbeat of a worker process: a card in the state, renewed while the process lives, removed when it ends.
 
-How it fails: a state that does not answer makes the card look old to others; the work is not touched by it. Anything
-else that goes wrong with it is reported once. How it recovers: with the next beat. A process that dies leaves its card
-behind; the first process that beats an hour later removes it.
+How it fails: while the state does not answer, the card looks stale to others; the work goes on. Any other error is
+reported once. How it recovers: with the next beat. A process that dies leaves its card behind; the first process that
+beats an hour later removes it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from ..frontier.contract import WorkerBook, WorkerCard
 from ..model import events
 
 BEAT = timedelta(seconds=5)
-MISSING_AFTER = timedelta(seconds=20)  # a card this old is of a worker that died or was cut off
+MISSING_AFTER = timedelta(seconds=20)  # a card this old belongs to a worker that died or was cut off
 FORGET_AFTER = timedelta(hours=1)
-PACE_OVER = 12  # beats, a minute: what `pace` and `busy` on the card are measured over
-FORGET_EVERY = 12  # beats: a look at all cards is for once a minute
+PACE_OVER = 12  # beats (one minute) over which `pace` and `busy` on the card are measured
+FORGET_EVERY = 12  # beats: all cards are scanned once a minute
 SIGN_OFF_WITHIN = timedelta(seconds=2)
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is busy with. `state` is working, idle, draining, storing, spool full or archive full.
+    """What a process is doing. `state` is working, idle, draining, storing, spool full or archive full.
 
-    `slots` are the pages that it may have in flight; `serves` are the routes or kinds it works on, "" for all.
+    `slots` is how many pages it may have in flight; `serves` names the routes or kinds it works on, "" for all.
     """
 
     job: str = ""
@@ -51,7 +51,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Look(NamedTuple):
-    """What was true at a beat."""
+    """The measurements of one beat."""
 
     at: float  # on the monotonic clock
     cpu: float  # seconds used so far
@@ -60,8 +60,8 @@ class _Look(NamedTuple):
 
 
 class Heartbeat:
-    """Beats between `async with` and its end. As an EventSink it counts the pages that came to an end here. `drain` is
-    called when somebody wants this worker to drain (WorkerBook.ask_to_drain)."""
+    """Beats inside `async with`. As an EventSink it counts the pages that this process settles. `drain` is called when
+    an operator asks this worker to drain (WorkerBook.ask_to_drain)."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Heartbeat:
         self._troubles = troubles or events.Silence()
         self._drain = drain
         self.was_asked_to_drain = False
-        self._trouble = ""  # the last one, reported once until a beat goes well
+        self._trouble = ""  # the last error; reported once until a beat succeeds
         self._started_at = clock.now()
         self._done = 0
         first = _Look(clock.monotonic(), time.process_time(), 0, 0.0)
@@ -96,7 +96,7 @@ class Heartbeat:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-        with suppress(GossamerError, TimeoutError):  # then the card fades
+        with suppress(GossamerError, TimeoutError):  # then the card becomes stale
             async with asyncio.timeout(SIGN_OFF_WITHIN.total_seconds()):
                 await self._book.sign_off(self._name)
 
@@ -117,16 +117,16 @@ class Heartbeat:
                 beats += 1
                 self._trouble = ""
             except Transient:
-                pass  # the worker itself tells that the state is away
-            except BadState as error:  # a newer version has opened the state: what it writes there is not for this one
-                self._tell(f"{error} This worker finishes what it has in hand, and ends.")
+                pass  # the worker itself reports that the state does not answer
+            except BadState as error:  # a newer version has migrated the state; this one must not write to it
+                self._tell(f"{error} This worker finishes the pages it has in hand, and ends.")
                 self._leave()
-            except Exception as error:  # whatever it is: without a heartbeat a living worker would look dead
+            except Exception as error:  # any error: without a heartbeat a living worker would look dead
                 self._tell(str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}")
             await self._clock.sleep(BEAT.total_seconds())
 
     def _leave(self) -> None:
-        """Drain, and let no other worker like this one take its place."""
+        """Drain, and do not let another worker of this version take its place."""
         if not self.was_asked_to_drain:
             self.was_asked_to_drain = True
             self._drain()
@@ -169,7 +169,7 @@ def _share(amount: float, seconds: float) -> float:
 
 
 def memory_in_use() -> int:
-    """Resident bytes of this process; its peak where the system does not tell the present."""
+    """Resident bytes of this process; the peak on systems that do not report the current value."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         return pages * resource.getpagesize()

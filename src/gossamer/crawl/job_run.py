@@ -1,6 +1,6 @@
-"""A job, worked on until nothing is left of it: first of its seeds, then of what its spider still knows.
+"""Works on a job until nothing is left: first on its seeds, then on requests that its spider still has.
 
-Only spiders that listen to Scrapy's `spider_idle` know more; any worker that finds nothing left asks its own.
+Only spiders that listen to Scrapy's `spider_idle` have more; any worker that finds the job empty asks its own spider.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ async def work_off(
     sites: set[str],
     events: EventSink,
 ) -> bool:
-    """Work on a job until nothing is left of it (True), or the worker is drained (False). A spider that may know more
-    is asked when nothing is left, as long as the job may go on. Raises Misconfigured and Transient."""
+    """Work on a job until nothing is left (True) or the worker is drained (False). When the job is empty and may go on,
+    a spider that may have more requests is asked for them. Raises Misconfigured and Transient."""
     drained = await work_off_seeds(context, spider, job, worker, scope, sites, events)
     if type(spider)._more is Spider._more:
         return drained
@@ -41,7 +41,7 @@ async def work_off(
 
 
 async def _may_go_on(context: SeedContext, id: str) -> bool:
-    """Does the job run, and within its limit?"""
+    """Is the job running, and below its limit?"""
     job = await context.state.jobs.job(id)
     if job is None or job.state is not JobState.RUNNING or job.stopped:
         return False

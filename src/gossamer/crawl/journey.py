@@ -8,9 +8,9 @@
     6. store     raw page, records, the line in the audit log: in one commit, repeatable
     7. settle    the task is done and its links are queued: in one step
 
-Store comes before settle: a crash in between repeats work, it never loses it. A journey whose lease was
-lost settles nothing. An error of the site or of the spider is an outcome, not an exception: the next journey is not
-touched by it. Errors of our own (a backend that does not answer) give the task back and pass on to the worker.
+Store comes before settle: a crash in between repeats work, it never loses it. A journey whose lease was lost settles
+nothing. An error of the site or of the spider is an outcome, not an exception, and does not affect other journeys. When
+one of our own backends fails, the task goes back to the queue and the worker gets the error.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ from .unsafe_send import UNCERTAIN, unsafe_send
 from .windows import NEXT_LOOK, WINDOW
 
 ROBOTS = DropReason.ROBOTS.value
-POISON = "poison"  # the reason of a page that took its worker with it too often
-MOST_FAULTS = 50  # that are listed of a page that is held back
+POISON = "poison"  # the reason of a page that killed its workers too often
+MOST_FAULTS = 50  # most faults that are listed for a page that is held back
 
 
 class Journey:
-    """One lease, from fetch to settlement. `known` is what is remembered of the page from an earlier fetch."""
+    """Takes one lease from fetch to settlement. `known` holds the facts of the page from an earlier fetch."""
 
     def __init__(self, context: JobContext, held: HeldLease, known: PageFacts | None = None) -> None:
         self._context = context
@@ -84,7 +84,7 @@ class Journey:
         personal = self._how is not None and is_personal(self._how, context.spider)
         self._known = without_validators(known) if personal and known is not None else known
         self._site = SiteNotes(context, held)
-        self._unfinished = ""  # why the page was read before it was done
+        self._unfinished = ""  # why the page was taken before it had finished loading
         self._began = context.clock.monotonic()
         self._log = AttemptLog(
             self._task,
@@ -98,9 +98,9 @@ class Journey:
         )
 
     async def run(self) -> None:
-        """Make the journey. Raises BackendUnavailable and other Transient errors of our own; everything else settles.
+        """Make the journey. Raises BackendUnavailable and our other Transient errors; every other outcome is settled.
 
-        The pacer must know the lease from before this call until the task is settled, by this journey or its worker.
+        The caller must have the lease in the pacer before this call, and take it out only after the task is settled.
         """
         try:
             if self._context.tracer is None:
@@ -123,13 +123,14 @@ class Journey:
             return
         closed = self._context.windows.wait_for(self._task.site) if self._context.windows is not None else None
         if closed:
-            # The whole site: its other pages need not come here to learn it. Not for long: windows may be changed.
+            # The whole site rests, so that its other pages need not come here to find out. Not for long: windows may
+            # change.
             pause = min(closed, NEXT_LOOK)
             await self._site.let_rest(pause)
             await self._release(pause, WINDOW)
             return
         if (away := self._site.given_up()) is not None:
-            words = f"{away.host} is away since {iso_time(away.since)}; this page was not tried."
+            words = f"{away.host} has been unreachable since {iso_time(away.since)}; this page was not tried."
             await self._give_up(away.reason, words)
             return
         if self._lease.sent and self._once is not None and not self._once.repeats:
@@ -154,7 +155,7 @@ class Journey:
             case Disallowed():
                 await self._drop_for_robots(outcome)
             case Redirected():
-                # Here a spider that can log in would do so, and the page would go back to the queue.
+                # If the session can log in, session_journey.py has dealt with a login wall before.
                 if result.block is not None and (
                     wall := failure_of_block(result.block, self._task.url, outcome.status)
                 ):
@@ -174,7 +175,7 @@ class Journey:
 
     async def _request(self) -> PageRequest:
         known = self._known
-        # A page parsed by other code than today's must be parsed again, so it is asked for in full.
+        # A page that other code parsed must be parsed again, so it is requested in full.
         usable = (
             self._context.conditional
             and known is not None
@@ -201,7 +202,7 @@ class Journey:
         )
 
     def _wanted_statuses(self) -> frozenset[int]:
-        """Errors whose pages go to the callback all the same."""
+        """Error statuses whose pages go to the callback nevertheless."""
         own = self._how.statuses if self._how is not None else ()
         return frozenset((*self._context.spider.handle_statuses, *own))
 
@@ -230,7 +231,7 @@ class Journey:
         await self._parse_and_store(snapshot)
 
     async def _queue_target(self, outcome: Redirected) -> None:
-        """The target is queued like any link, at the same depth: scope, dedup and its site's pace apply to it."""
+        """Queue the target like any link, at the same depth: scope, dedup and the pace of its site apply to it."""
         task = self._task
         try:
             request = redirected(task, self._how or How(), outcome, self._context.spider)
@@ -246,7 +247,7 @@ class Journey:
         self._ended("redirected", added)
 
     def _moved(self, to: str) -> tuple[Record, ...]:
-        """Records of a page that is elsewhere: there are none."""
+        """The records of a page that redirects: none. A file overrides this."""
         return ()
 
     async def _drop_for_robots(self, outcome: Disallowed) -> None:
@@ -256,7 +257,8 @@ class Journey:
         self._ended("dropped", added)
 
     async def _keep_unchanged(self, outcome: NotModified) -> None:
-        """The server says that nothing changed: not parsed again, but its links are followed as they were."""
+        """The server says that nothing changed: do not parse the page again, but follow the links found the last
+        time."""
         known = self._known
         judged = await self._judge(links_of(known))
         facts = msgspec.structs.replace(known, fetched_at=outcome.fetched_at, job=self._task.job) if known else None
@@ -268,7 +270,7 @@ class Journey:
         self._ended("unchanged", added)
 
     async def _fail(self, failure: GossamerError, detail: str = "") -> None:
-        """The attempt failed: the page is tried again later, or goes to the dead letters."""
+        """The attempt failed: retry the page later, or bury it."""
         context, task = self._context, self._task
         message = str(failure)
         self._log.status = self._log.status or getattr(failure, "status", None)
@@ -277,7 +279,8 @@ class Journey:
             return
         away = await self._site.failed(failure)
         if away is not None and away.over:
-            await self._give_up(reason_of(failure), f"{message} The site is away since {iso_time(away.since)}.", detail)
+            since = iso_time(away.since)
+            await self._give_up(reason_of(failure), f"{message} The site has been unreachable since {since}.", detail)
             return
         if away is not None and not away.counts:
             await self._log.keep(outcome="released", reason=failure.reason, error=message)
@@ -293,7 +296,7 @@ class Journey:
             terms=terms,
             jitter=random.random(),
         )
-        # Before the task is settled, so that no other page slips in between.
+        # Before the task is settled, so that no other page of the site leaves in between.
         if isinstance(failure, RateLimited) and not self._log.by_exit:
             await self._site.refused(decision.rest)
         elif decision.rest:
@@ -316,13 +319,13 @@ class Journey:
         )
 
     async def _give_up(self, reason: str, message: str, detail: str = "") -> None:
-        """To the dead letters, with the raw page if there is one, and with what the spider's errback gives."""
+        """Bury the page with the raw response, if there is one, and store what the spider's errback yields."""
         facts = self._facts_of_failure(reason)
         message = await bury(self._context, self._held, self._log, facts, reason, message, detail)
         self._emit(events.Buried, reason=reason, attempt=self._task.attempt + 1, message=message)
 
     async def _wait_for_a_route(self, failure: RouteFailed) -> None:
-        """No request can leave just now, and that is not the page's fault: no attempt is used up."""
+        """No request can leave at the moment, which is not the page's fault: it uses up no attempt."""
         if isinstance(failure, BudgetSpent):
             self._emit(events.BudgetReached, purse=failure.budget, message=str(failure))
             if self._context.buries_unpaid:
@@ -334,7 +337,7 @@ class Journey:
 
     async def _release(self, delay: timedelta, reason: str, lane: str | None = None) -> None:
         context = self._context
-        if self._once is not None and self._once.noted:  # and not sent after all, or it would not be released
+        if self._once is not None and self._once.noted:  # a task is released only if its request was not sent after all
             await self._held.settle(lambda: context.frontier.note_sent(self._lease, sent=False))
         await self._held.settle(
             lambda: context.frontier.release(
@@ -375,7 +378,7 @@ class Journey:
         now = context.clock.monotonic()
         self._emit(events.Parsed, items=len(piped.records), links=len(parsed.requests), seconds=now - began)
         stats = {**parsed.stats, UNFINISHED: 1} if self._unfinished else parsed.stats
-        del parsing, parsed  # its links need not wait for the stores: their memory is warm, and serves the next page
+        del parsing, parsed  # free the links before waiting for the stores: the next page reuses their memory
         for drop in piped.dropped:
             self._emit(events.ItemDropped, step=drop.step, reason=drop.reason)
         faults = piped.inspection.faults
@@ -403,7 +406,7 @@ class Journey:
         return self._observed(facts, content_of(piped.records, facts.body_hash))
 
     def _facts_of_failure(self, reason: str) -> PageFacts | None:
-        """The facts of a watched page that could not be had: what was learned of it stays, and when it was tried."""
+        """The facts of a watched page whose fetch failed: what earlier fetches learned, and when this one was made."""
         if not self._context.watched:
             return None
         return self._log.failed(self._known, reason)
@@ -419,14 +422,13 @@ class Journey:
         return observed(facts, self._known, content, watched=self._context.watched, lastmod=lastmod)
 
     def _count_quality(self, fine: int, faulty: int) -> None:
-        """Count these items; report it when they have closed the guard, or opened it."""
+        """Count these items, and emit an event when they close or reopen the quality guard."""
         turn = self._context.guard.note(fine, faulty)
         if turn is not None:
             self._emit(events.QualityChanged, **msgspec.structs.asdict(turn))
 
     async def _hold_back(self, piped: Piped) -> None:
-        """Too many items were faulty of late: the records are not stored, and the raw page waits until the spider is
-        mended."""
+        """Too many recent items were faulty: do not store the records; the raw page waits until the spider is fixed."""
         await self._site.answered()
         detail = "\n".join(fault.message for fault in piped.inspection.faults[:MOST_FAULTS])
         await self._give_up("quality", self._context.guard.refusal(self._task.url), self._with_version(detail))

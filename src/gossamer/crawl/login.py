@@ -1,8 +1,8 @@
-"""`login()` of a spider, run: its requests, paced, checked, routed and logged as those of pages.
+"""Runs a spider's `login()`: its requests are paced, checked, routed and logged like those of pages.
 
-It runs within the journey of the page that found its session logged out, or for a person (`gossamer sessions login`).
-How it fails: a `LoginResult` with the reason; only the loss of a lease and our own backends pass through. A login that
-takes too long is ended.
+It runs inside the journey of the page that found its session logged out, or for `gossamer sessions login`.
+How it fails: a `LoginResult` with the reason; only a lost lease and failures of our own backends are raised. A login
+that takes too long is stopped.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from .held_lease import HeldLease
 from .sessions import LOGIN, LoginResult, RunLogin
 from .side_requests import GateFor, SideRequests
 
-KIND = "login"  # of its requests, in the log
-MOST_REQUESTS = 100  # of one login
+KIND = "login"  # the kind of its requests in the log
+MOST_REQUESTS = 100  # per login
 
 
 def logs_in(spider: Spider) -> bool:
@@ -40,7 +40,7 @@ def logs_in(spider: Spider) -> bool:
 
 
 def login_of(context: JobContext, *, gate_for: GateFor, emit: Emit, held: HeldLease | None = None) -> RunLogin | None:
-    """What logs a session of this job in; None for a spider without login(), and in a replay."""
+    """The function that logs in a session of this job; None for a spider without login(), and in a replay."""
     if not logs_in(context.spider) or not context.sessions.may_log_in:
         return None
 
@@ -54,7 +54,7 @@ def login_of(context: JobContext, *, gate_for: GateFor, emit: Emit, held: HeldLe
                 raise ParseFailed(f"login() has put more than {MOST_HEADERS} characters into session.headers.")
         except (KeyboardInterrupt, LeaseLost, BackendUnavailable):
             raise
-        except BaseException as error:  # SystemExit in a spider must not end the worker
+        except BaseException as error:  # SystemExit in the spider's code must not end the worker
             if is_cancellation(error):
                 raise
             return LoginResult(error=_words(error))
@@ -108,14 +108,14 @@ class LoginSession:
         return self._context.sessions.jar(self.name + LOGIN)
 
     def header_sites(self) -> tuple[str, ...]:
-        """Where `headers` may go: to the sites of the crawl that login() asked itself, not to those that it was
-        redirected to. Where it asked none of them, because the token came from elsewhere, to that of the page."""
+        """The sites that may receive `headers`: those of the crawl that login() itself requested, not redirect targets.
+        If it requested none of them, because the token came from elsewhere, the site of the page."""
         if not self._places and self._held is not None:
             return (header_place(self._held.lease.task.url),)
         return tuple(sorted(self._places))
 
     def _is_own(self, url: str) -> bool:
-        """Does the address belong to the crawl?"""
+        """Does the URL belong to the crawl?"""
         page = self._held.lease.task if self._held is not None else None
         return (page is not None and page.site == site_of(url)) or self._context.admission.covers(url)
 
@@ -132,14 +132,14 @@ class LoginSession:
         return await self.fetch(form.request({**(values or {}), **fields}, press=press))
 
     async def fetch(self, request: Request) -> Page:
-        """Make the request and those that its redirects ask for. Raises FetchFailed, FetchRefused."""
+        """Make the request and follow its redirects. Raises FetchFailed, FetchRefused."""
         try:
             url = parse_url(request.address()).partition("#")[0]
             how = msgspec.structs.replace(request.wishes(), session=self.name + LOGIN)
         except (BadPayload, InvalidUrl) as error:
             shown = without_user(request.url[:200])
             raise FetchRefused(f"A request of login() cannot be made: {shown} {error}") from error
-        if (user := user_in(url)) is not None:  # addresses are logged
+        if (user := user_in(url)) is not None:  # URLs are logged
             url, how = without_user(url), msgspec.structs.replace(how, auth=how.auth or user)
         own = self._is_own(url)
         if own:

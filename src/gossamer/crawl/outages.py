@@ -1,4 +1,5 @@
-"""Backends in trouble, as a worker sees them: it goes on slowly, and gives up after a minute without a good answer."""
+"""How a worker copes with failing backends: it goes on slowly, and gives up after a minute without a successful
+call."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ import msgspec
 from ..clock import Backoff, Clock
 from ..errors import GossamerError
 
-LONGEST_OUTAGE = timedelta(seconds=60)  # how long a backend may fail without one good answer
+LONGEST_OUTAGE = timedelta(seconds=60)  # how long a backend may fail without one successful call
 BACKOFF = Backoff(first=timedelta(milliseconds=250), longest=timedelta(seconds=10))
 
 T = TypeVar("T")
 
 
 class FailingStage(msgspec.Struct, frozen=True):
-    """Calls of one stage that failed, with no good one since the first (`since`) of them."""
+    """A stage whose calls fail: none has succeeded since the first failure (`since`)."""
 
     since: float
     last: float
@@ -26,21 +27,21 @@ class FailingStage(msgspec.Struct, frozen=True):
 
 
 class Outages:
-    """What a worker does while a backend is in trouble: it goes on slowly, and gives up after a minute.
+    """Slows a worker down while a backend fails, and ends it after a minute.
 
-    Stages are counted apart: a queue that answers does not make up for a record store that does not. `tell` hears of
-    every failure: the stage, and words.
+    Stages are counted separately: a queue that answers does not make up for a record store that does not. `tell` is
+    called for every failure, with the stage and a message.
     """
 
     def __init__(self, clock: Clock, tell: Callable[[str, str], None]) -> None:
         self._clock = clock
         self._tell = tell
         self._failing: dict[str, FailingStage] = {}  # by stage
-        self._pauses = 0  # made since something began to fail
+        self._pauses = 0  # since the first stage began to fail
 
     @property
     def pause(self) -> timedelta:
-        """Before the next try."""
+        """The pause before the next call."""
         return BACKOFF.pause(self._pauses + 1)
 
     async def call(
@@ -49,7 +50,7 @@ class Outages:
         verb: Callable[[], Awaitable[T]],
         tolerated: type[GossamerError] | tuple[type[GossamerError], ...],
     ) -> T | None:
-        """Call a verb of a backend; None when it fails in a way that may pass."""
+        """Call a verb of a backend; return None if it raises one of the `tolerated` errors."""
         try:
             answer = await verb()
         except tolerated as error:
@@ -70,11 +71,11 @@ class Outages:
         self._failing.pop(stage, None)
 
     async def wait(self) -> None:
-        """While a stage fails, wait a little. Raises its error when it has failed for LONGEST_OUTAGE."""
+        """Pause for a moment if a stage is failing. Raises its error once it has failed for LONGEST_OUTAGE."""
         if not self._failing:
             return
         for stage in self._failing.values():
-            # Up to the last failure, not up to now: a stage that was not tried since may be well again.
+            # Up to the last failure, not up to now: a stage that was not called since may have recovered.
             if stage.last - stage.since > LONGEST_OUTAGE.total_seconds():
                 raise stage.error
         pause = self.pause

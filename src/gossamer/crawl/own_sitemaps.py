@@ -1,7 +1,7 @@
-"""Pages that the sitemaps of a crawl's own sites list, as seeds: of a crawl without a spider, and of spiders that ask.
+"""Seeds from the sitemaps of the crawl's own sites: for crawls without a spider, and for spiders that ask for them.
 
-How it fails: Misconfigured and BackendUnavailable. To a crawl without a spider, a site without sitemaps, or with some
-that cannot be read, is no trouble: it has its links. A spider that asks for them is told.
+How it fails: Misconfigured and BackendUnavailable. A crawl without a spider follows links, so missing or unreadable
+sitemaps are no error to it. A spider that asks for sitemaps gets a warning.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ..schedule.sources import SiteSource
 from .seed_context import SeedContext
 from .windows import job_windows
 
-MOST_PAGES = 1_000_000  # that are taken from the sitemaps of one origin
-MOST_ORIGINS = 20  # of the start addresses whose sitemaps are read
+MOST_PAGES = 1_000_000  # taken from the sitemaps of one origin
+MOST_ORIGINS = 20  # of the start URLs whose sitemaps are read
 
 
 def reads_sitemaps(context: SeedContext, spider: Spider, depth: int | None) -> bool:
-    """Not where links are followed for some steps only: a sitemap lists pages of any depth."""
+    """No if the depth of the crawl is limited: a sitemap lists pages of any depth."""
     return spider.sitemaps and context.settings.crawl.sitemaps and context.on_the_net and depth is None
 
 
 async def listed_pages(
     context: SeedContext, spider: Spider, job: str, terms: JobTerms, tell: Callable[[str], None]
 ) -> AsyncGenerator[Request, None]:
-    """Every page that they list, as often as they list it; of each origin no more than the job may fetch. `tell` hears
-    what could not be read, where the spider asks for them itself."""
+    """Yield every listed page, as often as it is listed; from each origin no more than the job may fetch. `tell`
+    receives what could not be read, if the spider asks for sitemaps itself."""
     windows = job_windows(context.settings, terms, context.clock)
     most = MOST_PAGES if terms.limit is None else min(terms.limit, MOST_PAGES)
 
@@ -57,4 +57,4 @@ async def listed_pages(
                     if count >= most:
                         break
             if not count:
-                report(f"No page was found in sitemaps of {origin}: none that its robots.txt names, nor /sitemap.xml.")
+                report(f"No page was found in sitemaps of {origin}, neither those in robots.txt nor /sitemap.xml.")

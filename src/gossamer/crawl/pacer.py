@@ -1,17 +1,17 @@
-"""Spacing of this process' requests, site by site, at the moment they leave.
+"""Spaces the requests of this process, site by site, at the moment they leave.
 
-A lease reserves a place in the site's bucket; between the grant and the wire lie a busy loop, a name look-up, a
-handshake. So the worker that holds leases of a site counts requests itself, with the same bucket arithmetic, when they
-are written, and tells the frontier at settling how far ahead it is. Requests that no lease was taken for (robots.txt, a
-hop after a cookie, a repeat) are counted here as well.
+A lease reserves a place in the site's token bucket, but between the grant and the wire lie a busy event loop, a DNS
+lookup and a handshake. So the worker that holds leases of a site counts its requests itself, with the same bucket
+arithmetic, when they are written, and reports at settling how far ahead of the bucket it is. Requests without a lease
+(robots.txt, a hop after a cookie, a repeat) are counted here as well.
 
-How it is kept: each request has a gate, which its transport enters when the connection stands. A site with an interval
-lets one request through at a time: the next one gets its turn when the one before has left or failed, and its earliest
-moment is counted from the one at which that really left. After every sleep the clock is looked at again, and the lease
-is checked last: a process that stood still for a while sends nothing that came too late.
-Where addresses have a pace of their own (`AddressPace`), a request takes its turn there as well, in the state that all
+How it works: each request has a gate, which its transport enters once it is connected. A site with an interval lets
+one request through at a time: the next gets its turn when the one before has left or failed, and its earliest start is
+counted from the moment at which that one really left. After every sleep the clock is read again, and the lease is
+checked last: a process that was suspended for a while sends nothing too late.
+Where network addresses have their own pace (`AddressPace`), a request also takes its turn there, in the state that all
 workers share.
-How it fails: TooEarly for a wait that is better spent in the queue; what the check of the lease raises.
+How it fails: TooEarly for a wait that is better spent in the queue; whatever the check of the lease raises.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from ..frontier.politeness import after_start, earliest_start
 from ..model.task import Lease
 
 MAX_HOLD = timedelta(seconds=5)  # a longer wait is spent in the queue, not in a worker's slot
-MARGIN = 0.005  # share of an interval that is waited longer: what leaves on time may arrive a little closer
+MARGIN = 0.005  # share of an interval added to it: requests that leave on time may arrive a little closer together
 MAX_MARGIN = timedelta(milliseconds=5)
-LATE = timedelta(milliseconds=50)  # by which a request may miss its turn at an address, or half an interval
-LONGEST_AHEAD = timedelta(minutes=1)  # no turn at an address is reserved further ahead
+LATE = timedelta(milliseconds=50)  # how late a request may be for its turn at an address; at most half an interval
+LONGEST_AHEAD = timedelta(minutes=1)  # turns at an address are reserved no further ahead
 _NEVER = float("-inf")
-_FEW_SITES = 1000  # so many are kept without a look at which of them could be forgotten
+_FEW_SITES = 1000  # up to this many sites are kept without checking which could be dropped
 
 
 def with_margin(interval: float) -> float:
-    """The distance that is kept so that the target sees no smaller one than `interval`."""
+    """The interval to keep so that the target never sees one shorter than `interval`."""
     return interval + min(MARGIN * interval, MAX_MARGIN.total_seconds())
 
 
 class TooEarly(Transient):
-    """The site's pace does not allow a request soon. `wait` is how long it will take."""
+    """The site's pace allows no request soon. `wait` is how long it will take."""
 
     reason = "pace"
 
@@ -53,14 +53,14 @@ class TooEarly(Transient):
 
 
 class AddressBusy(TooEarly):
-    """The address of the site is asked for by many, and has no turn soon."""
+    """The site's network address is in heavy use, and has no free turn soon."""
 
     reason = "address pace"
 
 
 class AddressPace:
-    """The pace of network addresses, whatever sites they serve. A turn that was missed, because this process or the
-    state was slow, lapses: requests that were held up do not leave together."""
+    """The pace of network addresses, whichever sites they serve. A turn that is missed because this process or the
+    state was slow lapses: delayed requests do not leave all at once."""
 
     def __init__(self, book: AddressBook, clock: Clock, interval: timedelta) -> None:
         self._book = book
@@ -69,7 +69,7 @@ class AddressPace:
         self._grace = max(interval.total_seconds() / 2, LATE.total_seconds())
 
     async def turn(self, address: str, max_hold: float) -> None:
-        """Return when a request may be written. Raises AddressBusy when it would take longer than `max_hold`."""
+        """Return when a request may be written. Raises AddressBusy if that would take longer than `max_hold`."""
         key, longest = _network(address), timedelta(seconds=min(max_hold, LONGEST_AHEAD.total_seconds()))
         while True:
             wait = await self._book.take_turn(key, self._interval, longest)
@@ -87,7 +87,7 @@ class AddressPace:
 
 @lru_cache(maxsize=4096)
 def _network(address: str) -> str:
-    """What is counted as one address: of IPv6 a /64, of which every machine has one to itself."""
+    """What counts as one address: for IPv6 a /64, since every machine has a whole one."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address):
         return str(ip.ipv4_mapped) if ip.ipv4_mapped is not None else str(ip_network((ip, 64), strict=False))
@@ -95,49 +95,49 @@ def _network(address: str) -> str:
 
 
 class _SitePace:
-    """What is known of one site. `tat` is the bucket (frontier/politeness.py), counted in requests that left."""
+    """The pace of one site. `tat` is its bucket (frontier/politeness.py), counted in requests that have left."""
 
     __slots__ = ("asked", "burst", "expected", "interval", "last", "leases", "rest_until", "tat", "turn")
 
     def __init__(self) -> None:
         self.tat = _NEVER
         self.interval: float | None = None
-        self.asked = 0.0  # what the site itself asks for, as this process has read it
+        self.asked = 0.0  # the crawl-delay of the site, as this process has read it
         self.burst = 1
         self.rest_until = _NEVER
-        self.last = _NEVER  # when a request left
+        self.last = _NEVER  # when the last request left
         self.leases = 0
         self.expected = 0  # requests that have a gate and are not in the bucket yet
-        self.turn = asyncio.Lock()  # of sites whose requests leave one by one
+        self.turn = asyncio.Lock()  # for sites whose requests leave one at a time
 
     def earliest(self) -> float:
-        """When the next request may leave, if none is before it."""
+        """When the next request may leave, if no other is before it."""
         if self.interval is None:
             return self.rest_until
         return max(self.rest_until, earliest_start(self.tat, interval=self.interval, burst=self.burst))
 
     def ask_for(self, interval: float, burst: int) -> None:
-        """Keep that distance, unless a longer one is known. The request that left last counts with it, too."""
+        """Keep this interval unless a longer one is known. It also counts from the last request that left."""
         if interval > (self.interval or 0.0):
             self.interval, self.burst = interval, burst
             if burst == 1:
                 self.tat = max(self.tat, self.last + interval)
 
     def grant(self, interval: float, burst: int) -> None:
-        """Keep the distance of the newest lease, also where it is shorter than the one before: then somebody has taken
-        back what was wanted of the site. Not below what the site itself asks for."""
+        """Keep the interval of the newest lease, even if it is shorter than the one before: then an operator has
+        withdrawn an order for the site. Never go below the site's own crawl-delay."""
         if interval < (self.interval or 0.0) and interval >= self.asked:
             self.interval, self.burst = interval, burst
         else:
             self.ask_for(interval, burst)
 
     def is_over(self, now: float) -> bool:
-        """Would a site that was never visited be treated in the same way?"""
+        """Would a site that was never visited be treated the same way?"""
         return not self.leases and not self.expected and max(self.tat, self.rest_until) <= now
 
 
 class SiteGate:
-    """The turn of one request at its site: fulfils `fetch.contract.Gate`. A repeat may enter again."""
+    """The turn of one request at its site: fulfils `fetch.contract.Gate`. A repeated request may enter again."""
 
     __slots__ = (
         "_addresses", "_check", "_clock", "_entered_at", "_expected", "_has_turn", "_max_hold", "_site", "is_out",
@@ -163,13 +163,13 @@ class SiteGate:
         self._expected = True
 
     async def enter(self, address: str = "") -> None:
-        """Return when the request may be written. Raises TooEarly, and what the check of the lease raises."""
+        """Return when the request may be written. Raises TooEarly, and whatever the check of the lease raises."""
         site, now = self._site, self._clock.monotonic
         if site.interval is not None and site.burst == 1:
             await site.turn.acquire()
             self._has_turn = True
         try:
-            # A site without a limit is not worth a look at the clock.
+            # Do not read the clock for a site without a limit.
             while (site.interval is not None or site.rest_until > _NEVER) and (wait := site.earliest() - now()) > 0:
                 if wait > self._max_hold:
                     raise TooEarly(timedelta(seconds=wait))
@@ -178,9 +178,9 @@ class SiteGate:
                 try:
                     await self._addresses.turn(address, self._max_hold)
                 except AddressBusy as busy:
-                    site.rest_until = now() + busy.wait.total_seconds()  # others would wait in vain as well
+                    site.rest_until = now() + busy.wait.total_seconds()  # the other requests would wait in vain
                     raise
-            # Last of all: the process may have been stopped for minutes here.
+            # Last of all: the process may have been suspended for minutes here.
             if self._check is not None:
                 self._check()
         except BaseException:
@@ -188,12 +188,12 @@ class SiteGate:
             raise
         self._entered_at = now()
         if site.interval is not None and not self._has_turn:
-            # A burst leaves together, so it is counted before it has left.
+            # The requests of a burst leave together, so they are counted before they have left.
             site.tat = after_start(site.tat, start=self._entered_at, interval=site.interval)
             self._count()
 
     def withdraw(self) -> None:
-        """Nothing was written after all; the request may enter again."""
+        """The request was not written after all, and may enter again."""
         site = self._site
         if self._entered_at is not None and site.interval is not None and not self._has_turn:
             site.tat -= site.interval
@@ -201,7 +201,7 @@ class SiteGate:
         self._end_turn()
 
     def left(self, ago: float = 0.0) -> None:
-        """The request was written that many seconds ago at the latest."""
+        """The request was written, at most `ago` seconds ago."""
         entered_at, site = self._entered_at, self._site
         if entered_at is None:
             return
@@ -217,7 +217,7 @@ class SiteGate:
             self._end_turn()
 
     def close(self) -> None:
-        """The fetch is over, however it ended. A request that entered may have left."""
+        """The fetch is over, however it ended. A request that has entered may have left."""
         if self._entered_at is not None:
             self.left()
         if self._expected:
@@ -237,8 +237,8 @@ class SiteGate:
 
 
 class Pacer:
-    """One per process. A site is kept while leases of it are in hand, and after that until its pace lies in the past:
-    the next lease may be on its way, and the frontier does not know yet of the last requests."""
+    """One per process. A site is kept while leases on it are held, and then until its bucket lies in the past: the next
+    lease may be on its way, and the frontier does not know of the last requests yet."""
 
     def __init__(
         self, clock: Clock, *, max_hold: timedelta | None = MAX_HOLD, addresses: AddressPace | None = None
@@ -250,20 +250,20 @@ class Pacer:
         self._look_at = _FEW_SITES
 
     def enter(self, lease: Lease) -> None:
-        """A lease was granted just now."""
+        """Count a lease that was just granted."""
         site, pace = self._site(lease.task.site), lease.pace
         if not site.leases and site.is_over(now := self._clock.monotonic()):
             site = self._sites[lease.task.site] = _SitePace()  # what was learned belongs to an earlier visit
             if pace is not None:
-                # The bucket as it was before this very grant, which is counted when the request leaves. Where a request
-                # of ours left less than an interval ago, nobody else's did, and what we know is more exact.
+                # The bucket as it was before this grant, which is counted when the request leaves. If one of our own
+                # requests left less than an interval ago, no other worker's did, and our own count is more exact.
                 site.tat = now + pace.ahead - pace.interval
         if pace is not None:
             site.grant(with_margin(pace.interval), pace.burst)
         site.leases += 1
 
     def leave(self, lease: Lease) -> None:
-        """The lease was settled."""
+        """Uncount a lease that was settled."""
         site = self._sites.get(lease.task.site)
         if site is not None:
             site.leases -= 1
@@ -271,8 +271,8 @@ class Pacer:
                 del self._sites[lease.task.site]
 
     def gate(self, name: str, asked: timedelta | None = None, check: Callable[[], None] | None = None) -> SiteGate:
-        """The gate of a request to the site. `asked` is the site's own crawl-delay; `check` is called last of all, and
-        raises when the request must not be made any more. Raises TooEarly where that is known already."""
+        """The gate of a request to the site. `asked` is the site's crawl-delay; `check` is called last, and raises if
+        the request must not be made any more. Raises TooEarly if the wait is already known to be too long."""
         site = self._site(name)
         if asked is not None:
             site.asked = max(site.asked, with_margin(asked.total_seconds()))
@@ -284,26 +284,26 @@ class Pacer:
         return SiteGate(site, self._clock, check, self._max_hold, self._addresses)
 
     def wait(self, name: str, asked: timedelta) -> float:
-        """Seconds until a request that got its gate now could leave, as far as is known."""
+        """Seconds until a request that asks for its gate now could leave, as far as is known."""
         site = self._site(name)
         site.asked = max(site.asked, with_margin(asked.total_seconds()))
         site.ask_for(site.asked, 1)
         return self._wait(site)
 
     def rest(self, name: str, duration: timedelta) -> None:
-        """The site wants to be left alone: every journey of this process that holds a lease of it waits too."""
+        """The site wants to be left alone: every journey of this process that holds a lease on it waits too."""
         site = self._sites.get(name)
         if site is not None:
             site.rest_until = max(site.rest_until, self._clock.monotonic() + duration.total_seconds())
 
     def slow(self, name: str, interval: timedelta) -> None:
-        """The site has taught this pace: leases that were granted under a faster one keep to it, too."""
+        """The frontier has learned this slower pace: leases granted under a faster one keep to it too."""
         site = self._sites.get(name)
         if site is not None:
             site.ask_for(with_margin(interval.total_seconds()), 1)
 
     def ahead(self, name: str) -> timedelta:
-        """How far the bucket is drawn on, from now; zero without a limit."""
+        """How far ahead of now the bucket is drawn; zero without a limit."""
         site = self._sites.get(name)
         if site is None or site.interval is None:
             return timedelta(0)
@@ -325,7 +325,7 @@ class Pacer:
         earliest = max(now, site.earliest())
         if site.interval is None:
             return earliest - now
-        # Those before it take their places, as far as there are any beyond the burst.
+        # Requests that already have a gate go first, as far as they exceed the burst.
         after = earliest_start(
             max(now, site.tat) + site.expected * site.interval, interval=site.interval, burst=site.burst
         )

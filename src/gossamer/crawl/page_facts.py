@@ -1,7 +1,7 @@
-"""A page as it came, what is remembered of it for its next fetch, and what a fetch teaches about how often it changes.
+"""A page as it came, the facts kept for its next fetch, and what a fetch shows about how often the page changes.
 
-A page has changed when its records have, or, where it gives none, its body. Records of different code cannot be
-compared. Pages of jobs that no schedule began are not watched; what is known of their changes stays as it is.
+A page has changed when its records have or, if it yields none, its body. Records that different code extracted cannot
+be compared. Only jobs that a schedule began watch their pages; other jobs leave the known rhythm as it is.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..model.task import Request, Task
 from ..schedule.change_rate import Rhythm, announced_since, seen
 
 _decode = msgspec.json.Decoder(Rhythm).decode
-_PACKED = b"\x28\xb5\x2f\xfd"  # how zstd begins; rows of earlier versions hold the JSON itself
-_MOST_LINKS = 256 * 1024 * 1024  # bytes of links of one page
+_PACKED = b"\x28\xb5\x2f\xfd"  # magic number of zstd; rows of earlier versions hold plain JSON
+_MOST_LINKS = 256 * 1024 * 1024  # bytes, per page
 _compress = zstandard.ZstdCompressor(level=1, write_checksum=False).compress
-_SHORT = re.compile("([<> ])([^<> ]*)")  # an address in the folder of the page, on its site, anywhere
+_SHORT = re.compile("([<> ])([^<> ]*)")  # an address relative to the page's folder, relative to its site, or absolute
 
 
 def snapshot_of(task: Task, outcome: Answered) -> Snapshot:
-    """The page as it came for that task."""
+    """The page as it came for this task."""
     response = outcome.response
     return Snapshot(
         url=response.url,
@@ -55,7 +55,7 @@ def facts_of(
     requests: Sequence[Request] = (),
     links_only: bool = False,
 ) -> PageFacts:
-    """What is remembered of a page that came. `links_only`: its requests say nothing but their address and callback."""
+    """The facts of a page that came. `links_only`: its requests consist of a URL and a callback only."""
     etag, last_modified = snapshot.headers.get("etag"), snapshot.headers.get("last-modified")
     return PageFacts(
         fingerprint=task.fingerprint,
@@ -73,13 +73,13 @@ def facts_of(
 
 
 def without_validators(facts: PageFacts) -> PageFacts:
-    """The facts of a copy that is no answer to anybody else: the page is asked for in full."""
+    """The facts of a copy that is meant for one visitor: without validators, so that the page is requested in full."""
     return msgspec.structs.replace(facts, etag="", last_modified="", links=b"")
 
 
 def stored_links(requests: Sequence[Request], links_only: bool) -> bytes:
-    """Requests as they are kept: their JSON, packed. The links of a page are much alike, and pack to a seventh; where
-    they are nothing but links, they are kept as runs of addresses with the same callback."""
+    """Encode requests for storage, as compressed JSON. The links of a page are alike and shrink to a seventh; plain
+    links are stored as runs of URLs with the same callback."""
     if links_only:
         kind: str | None = None
         urls: list[str] = []
@@ -94,8 +94,8 @@ def stored_links(requests: Sequence[Request], links_only: bool) -> bytes:
 
 
 def _whole(text: str) -> list[str]:
-    """Addresses as the version before wrote them: in one text, first the folder of the page, then `<` and what follows
-    the folder, `>` and what follows the host, or a blank and a whole address."""
+    """URLs in the format of the previous version: one text that begins with the folder of the page; then for each URL
+    `<` and the part after the folder, `>` and the part after the host, or a blank and the whole URL."""
     first = _SHORT.search(text)
     folder = text[: first.start()] if first is not None else text
     site = folder[: folder.find("/", folder.find("//") + 2) + 1]
@@ -104,12 +104,12 @@ def _whole(text: str) -> list[str]:
 
 
 def links_of(facts: PageFacts | None) -> list[Request]:
-    """What a page led to when it was parsed last."""
+    """The requests that the page yielded when it was last parsed."""
     if facts is None or not facts.links:
         return []
     text = facts.links
     if text.startswith(_PACKED):
-        # The size stands in the frame's header; it is checked before that much memory is taken.
+        # The frame's header states the size; check it before that much memory is allocated.
         if (size := zstandard.get_frame_parameters(text).content_size) > _MOST_LINKS:
             raise ValueError(f"The links of {facts.url} claim to unpack to {size} bytes.")
         text = zstandard.ZstdDecompressor().decompress(text, max_output_size=_MOST_LINKS)
@@ -124,9 +124,9 @@ def links_of(facts: PageFacts | None) -> list[Request]:
 
 
 def facts_of_failure(task: Task, came: PageFacts | None, known: PageFacts | None, reason: str, now: float) -> PageFacts:
-    """What is remembered of a page that could not be had, or not be used. The next fetch asks for it in full, so that
-    it is parsed again; how often it changed so far is not forgotten. `came` are the facts of what came; where nothing
-    came, the copy of an earlier fetch stays."""
+    """The facts of a page whose fetch failed or whose response is unusable. The next fetch requests it in full, so that
+    it is parsed again; its rhythm so far is kept. `came` are the facts of the response; without one, the copy of an
+    earlier fetch stays."""
     if came is not None:
         return msgspec.structs.replace(
             came,
@@ -140,17 +140,17 @@ def facts_of_failure(task: Task, came: PageFacts | None, known: PageFacts | None
 
 
 def rhythm_of(facts: PageFacts | None) -> Rhythm | None:
-    """What is remembered of a page's changes; None for a page that was never watched."""
+    """The change rhythm of the page; None if it was never watched."""
     if facts is None or not facts.rhythm:
         return None
     try:
         return _decode(facts.rhythm)
-    except msgspec.DecodeError:  # of another version: it is learned anew
+    except msgspec.DecodeError:  # written by another version: learn it anew
         return None
 
 
 def content_of(records: Sequence[Record], body_hash: bytes) -> bytes:
-    """A hash that changes with what the page gives."""
+    """A hash that changes when the output of the page changes."""
     if not records:
         return body_hash
     digest = blake2b(digest_size=16)
@@ -162,8 +162,8 @@ def content_of(records: Sequence[Record], body_hash: bytes) -> bytes:
 def observed(
     facts: PageFacts, known: PageFacts | None, content: bytes, *, watched: bool, lastmod: float | None = None
 ) -> PageFacts:
-    """The facts of a fetch with what it taught. `known` is what was remembered before, `lastmod` when the page changed
-    last as its sitemap says."""
+    """The facts of a fetch, with the rhythm updated by it. `known` are the facts before it; `lastmod` is when the page
+    last changed according to its sitemap."""
     if not watched:
         rhythm = known.rhythm if known is not None else ""
         return msgspec.structs.replace(facts, content=content, rhythm=rhythm)
@@ -175,11 +175,11 @@ def observed(
         changed = same_code and bool(known.content) and known.content != content
         announced = announced_since(before.last, lastmod)
         after = seen(before, facts.fetched_at, changed=changed, announced=announced)
-    else:  # other code gives other records of the same page: nothing is learned from that
+    else:  # other code extracts other records from the same page: this teaches nothing
         after = msgspec.structs.replace(before, last=max(before.last, facts.fetched_at))
     return msgspec.structs.replace(facts, content=content, rhythm=msgspec.json.encode(after).decode())
 
 
 def was_done(task: Task, known: PageFacts | None) -> bool:
-    """Was the page done in this job after it was queued? Then the state has forgotten it."""
+    """Was the page finished in this job after it was queued? Then the state has lost its settlement."""
     return known is not None and known.job == task.job and known.fetched_at > task.created_at and not known.failure

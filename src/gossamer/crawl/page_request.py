@@ -1,8 +1,8 @@
 """From a task to the request that is made for it, and from a redirect to the request for its target.
 
-Headers come from the settings, the site's table, the spider and the request, the later ones going before. Secrets are
-looked up here, when the request is about to be made. A long body is read from the archive.
-How it fails: FetchRefused for a secret or a body that is not there any more.
+Headers come from the settings, the site's table, the spider and the request; later ones take precedence. Secrets are
+looked up here, just before the request is made. A long body is read from the archive.
+How it fails: FetchRefused for a secret or a body that is no longer there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HeadersFor = Callable[[str], Pairs]
 
 
 class PageRequests:
-    """Makes the requests of one job. `headers_for(site)` are those that no request need name."""
+    """Makes the requests of one job. `headers_for(site)` returns the default headers for a site."""
 
     def __init__(self, headers_for: HeadersFor, reveal: Reveal, archive: Archive | None) -> None:
         self._headers_for = headers_for
@@ -37,8 +37,8 @@ class PageRequests:
         self.archive = archive
 
     async def made_for(self, task: Task, how: How | None, known: PageFacts | None) -> PageRequest:
-        """The request for a task. `how` is None for a plain GET; `known` is the copy that we have, if it may be used.
-        Raises FetchRefused."""
+        """The request for a task. `how` is None for a plain GET; `known` is our copy of the page, if it may be used for
+        a conditional request. Raises FetchRefused."""
         headers = self._headers_for(task.site)
         etag, last_modified = (known.etag, known.last_modified) if known is not None else ("", "")
         if how is None and not headers:
@@ -85,12 +85,12 @@ class PageRequests:
             kept = await self.archive.get(body.ref)
             return Body(parts=msgspec.json.decode(kept.body, type=tuple[Part, ...]), size=body.size)
         except (Permanent, msgspec.DecodeError) as error:
-            raise FetchRefused(f"The body of this request cannot be had from the archive: {error}") from error
+            raise FetchRefused(f"The body of this request cannot be read from the archive: {error}") from error
 
 
 async def put_aside(candidates: Sequence[Candidate], archive: Archive | None, clock: Clock) -> Sequence[Candidate]:
-    """The candidates, bodies that are too long for the queue put into the archive. Without an archive they stay where
-    they are. Raises BackendUnavailable."""
+    """Move bodies that are too long for the queue into the archive, and return the candidates. Without an archive the
+    bodies stay in the queue. Raises BackendUnavailable."""
     if archive is None or all(len(one.how) <= MAX_QUEUED_BODY for one in candidates):
         return candidates
     return [await _put_aside(one, archive, clock.now()) for one in candidates]
@@ -118,13 +118,13 @@ _PLAIN = How()
 
 
 def merged(*sources: Pairs) -> Pairs:
-    """Headers of several sources; of those with the same name the last one, whatever its upper and lower case."""
+    """Merge headers of several sources; for names that are equal regardless of case, the last one wins."""
     found = {name.lower(): (name, value) for pairs in sources for name, value in pairs}
     return tuple(found.values())
 
 
 def is_personal(how: How, spider: Spider) -> bool:
-    """May the answer be one that this visitor alone gets? Visitors of a pool who do not log in are all alike."""
+    """May the response be meant for this visitor alone? Sessions of a pool that does not log in are all alike."""
     if how.session is not None and not (spider.sessions and type(spider).login is Spider.login):
         return True
     names = (name.lower() for name, value in how.headers if name.lower() in PRIVATE or is_secret(value))
@@ -132,14 +132,14 @@ def is_personal(how: How, spider: Spider) -> bool:
 
 
 def redirected(task: Task, how: How, outcome: Redirected, spider: Spider) -> Request:
-    """The request for the target of a redirect. What the spider wished for this page it wishes for its new address too,
-    but nobody else is told what was meant for the first one alone. Raises FetchRefused."""
+    """The request for the target of a redirect. It keeps what the spider asked for, but another origin does not receive
+    what was meant for the first one alone. Raises FetchRefused."""
     onward = how_after(how, task.url, outcome.to, outcome.method)
     body = onward.body
     leaves = body is not None and origin_of(outcome.to) != origin_of(task.url)
     if leaves and body is not None and (body.archived or any(not isinstance(part, bytes) for part in body.parts)):
         raise FetchRefused(
-            f"{task.url} redirects to {outcome.to}, at another origin, which shall not get the secrets in the body."
+            f"{task.url} redirects to {outcome.to}, at another origin, which must not receive the secrets in the body."
         )
     return Request(
         url=outcome.to,
@@ -154,7 +154,7 @@ def redirected(task: Task, how: How, outcome: Redirected, spider: Spider) -> Req
 
 
 def how_after(how: How, url: str, to: str, method: str) -> How:
-    """What is sent to `to`, where `url` redirects, and with which `method`."""
+    """What to send to `to`, to which `url` redirects, with this `method`."""
     body = how.body if method == how.method else None
     headers = how.headers if body is not None or how.body is None else _without_content(how.headers)
     stays = origin_of(to) == origin_of(url)

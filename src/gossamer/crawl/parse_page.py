@@ -1,4 +1,4 @@
-"""One page through the spider's code: its callback, then the pipeline. What goes wrong there is an outcome."""
+"""One page through the spider's code: its callback, then the pipeline. An error there is an outcome."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ async def parse_page(
 ) -> tuple[ParsedPage, Piped] | ParseFailed:
     """Parse a page and pass its items through the pipeline. A `new` page was never fetched before.
 
-    The page's tree, many times the size of its body, ends here: storing may have to wait, and the trees of all pages
-    that wait would fill the memory. So would a failure that holds on to its frames.
+    The page's tree is many times the size of its body, and is freed here: storing may have to wait, and the trees of
+    all waiting pages would fill the memory. So would an exception that keeps its frames alive.
     """
     page = Page(snapshot, depth=task.depth, spider=spider)
     callback = partial(run_callback, spider, task.kind)
@@ -53,17 +53,17 @@ async def made_of(
     *,
     new: bool = False,
 ) -> tuple[ParsedPage, Piped] | ParseFailed:
-    """What the spider's `code` makes of the page, its items passed through the pipeline."""
+    """Run the spider's `code` for the page and pass its items through the pipeline."""
     try:
         parsed = await limit.run(code, task.url)
         piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=page.fetched_at, new=new)
         return parsed, await (limit.run(piping, task.url, waits=False) if pipeline.has_user_code else piping)
     except ParseFailed as failure:
-        failure.__cause__ = failure.__context__ = None  # what they had to say is in the detail
+        failure.__cause__ = failure.__context__ = None  # their text is in the detail
         return failure.with_traceback(None)
     except GossamerError:
         raise
     except Exception as error:  # an item that the pipeline did not expect: the page is kept, with the reason
         brief = "".join(traceback.format_exception_only(error)).strip()
         detail = "".join(traceback.format_exception(error))[-LONGEST_TRACEBACK:]
-        return ParseFailed(f"{task.url} could not be made into records: {brief[:500]}", detail=safe_text(detail))
+        return ParseFailed(f"{task.url} could not be turned into records: {brief[:500]}", detail=safe_text(detail))

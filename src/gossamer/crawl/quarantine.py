@@ -1,8 +1,8 @@
-"""Suspects are tried apart: pages that a worker had in hand when it died.
+"""Keeps suspects apart: pages that a worker had in hand when it died.
 
-A process that dies takes a delivery from every page that it had in hand, and only one of them killed it. Each of them
-is a suspect from then on, and is worked on when no other page is in hand in the whole process: a few together at first,
-alone after that. So the page that kills ends with the dead letters, and the others do not.
+A process that dies uses up a delivery of every page that it had in hand, although only one of them killed it. From then
+on each of them is a suspect, and is tried while no other page is in progress in the whole process: a few together at
+first, then alone. So the page that kills becomes a dead letter, and the others do not.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ FEW = 4  # suspects that are tried together
 
 
 def chosen(suspects: Sequence[HeldLease], max_deliveries: int) -> list[HeldLease]:
-    """Which of them are tried together now: a few that are suspected for the first time, else the first alone.
+    """Choose the suspects to try together now: a few that are suspected for the first time, otherwise the first alone.
 
-    When the next death would be the last one allowed, it must not be caused by another page.
+    When the next death would be the last one allowed, no other page may cause it.
     """
     first = suspects[0]
     if first.lease.delivery > 2 or max_deliveries <= 2:
@@ -28,18 +28,18 @@ def chosen(suspects: Sequence[HeldLease], max_deliveries: int) -> list[HeldLease
 
 
 class Quarantine:
-    """Shared by all workers of one process, and belongs to its event loop. Journeys enter and leave; while suspects
-    have the place, or wait for it, no other journey may begin."""
+    """Shared by all workers of one process; belongs to its event loop. Journeys enter and leave; while suspects have
+    the process to themselves, or wait for it, no other journey may begin."""
 
     def __init__(self) -> None:
         self._under_way = 0
-        self.empty = asyncio.Event()  # nothing is in hand but the suspects
+        self.empty = asyncio.Event()  # no page is in progress except the suspects
         self.empty.set()
-        self.free = asyncio.Event()  # no suspects have the place
+        self.free = asyncio.Event()  # no suspects have reserved the process
         self.free.set()
 
     def enter(self) -> None:
-        """A page that is no suspect is in hand."""
+        """A page that is no suspect enters."""
         self._under_way += 1
         self.empty.clear()
 
@@ -57,7 +57,7 @@ class Quarantine:
             self.leave()
 
     def take(self) -> bool:
-        """Reserve the process for suspects; False when other suspects have it. Then wait until it is `empty`."""
+        """Reserve the process for suspects; False if other suspects have it. Then wait until it is `empty`."""
         if not self.free.is_set():
             return False
         self.free.clear()

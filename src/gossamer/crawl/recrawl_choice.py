@@ -1,5 +1,5 @@
-"""Which of the pages that a source lists a run with a budget fetches. schedule/recrawl.py decides; here it is told what
-is known of each page."""
+"""Chooses which pages of a source a run with a budget fetches. schedule/recrawl.py decides; this file supplies the
+facts of each page."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ..schedule.recrawl import PageChoice, RecrawlBounds
 from .page_facts import rhythm_of
 from .seed_context import SeedContext
 
-SHORTEST = 60.0  # seconds between two fetches of a page, where the schedule says nothing
+SHORTEST = 60.0  # seconds between two fetches of a page, if the schedule sets no minimum
 
 
 async def chosen_pages(
     context: SeedContext, job: str, terms: JobTerms, listed: Callable[[], AsyncGenerator[Judged, None]]
 ) -> AsyncGenerator[Judged, None]:
-    """Those of the listed pages that the budget of this run is best spent on, in the order of the list. What may not
-    enter at all comes along, to be counted.
+    """Yield the listed pages on which the budget of this run is best spent, in the order of the list. Candidates that
+    may not enter at all are passed on, to be counted.
 
-    The source is read once to learn what is known of its pages, and once more to take the chosen ones: in between
-    little is kept of each page, and not its address (schedule/recrawl.py). A reading after a crash counts what the
-    job has fetched already. The queue sees to it that no run fetches more than its budget: it is the job's limit too.
+    The source is read twice: once to look up the facts of its pages, once more to take the chosen ones. In between
+    little is kept per page, and not its URL (schedule/recrawl.py). A worker that reads it again after a crash counts
+    what the job has fetched already. The budget is also the job's limit, so the queue never hands out more.
     """
     assert terms.budget is not None
     choice = PageChoice(only_changed=sources.only_changed(sources.source_of(terms.source)))
@@ -45,7 +45,7 @@ async def chosen_pages(
                 else:
                     lastmod = None if facts.failure else candidate.wishes().lastmod
                     choice.note(candidate.fingerprint, rhythm_of(facts), facts.fetched_at, lastmod)
-    # In a thread: a million pages take some seconds.
+    # In a thread: a million pages take several seconds.
     wanted = await asyncio.to_thread(choice.choose, context.clock.now(), _bounds_of(terms), max(left, 0))
     async with aclosing(listed()) as batches:
         async for judged in batches:
@@ -55,7 +55,7 @@ async def chosen_pages(
 
 
 def _bounds_of(terms: JobTerms) -> RecrawlBounds:
-    """The shortest and the longest interval between two fetches of a page. `min_age` is a shortest one, too."""
+    """The shortest and the longest interval between two fetches of a page. `min_age` is a lower bound as well."""
     shortest = max(
         terms.min_interval.total_seconds() if terms.min_interval is not None else SHORTEST,
         terms.min_age.total_seconds() if terms.min_age is not None else 0.0,

@@ -1,4 +1,4 @@
-"""What seeding needs of an open project, in one value."""
+"""What seeding needs from an open project, in one value."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..store.contract import Archive, RecordStore
 from .source_files import ClosedFor, SourceFiles
 from .unleased_turn import Announce, take_turn
 
-SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails
+SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between attempts at a source that fails
 
 
-Candidates = Callable[[], AsyncIterator[Judged]]  # read anew by each worker that begins to
+Candidates = Callable[[], AsyncIterator[Judged]]  # called again by each worker that begins to read
 
 
 class OpenFiles(Protocol):
-    """Opens what fetches sitemaps and feeds, with the project's settings, robots.txt answers and proxies."""
+    """Opens the fetcher of sitemaps and feeds, with the project's settings, robots.txt answers and proxies."""
 
     def __call__(
         self, *, spider: Spider, announce: Announce, closed_for: ClosedFor
@@ -36,7 +36,7 @@ class OpenFiles(Protocol):
 
 
 class SeedContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What seeding needs of an open project. `end_job` closes a job that had nothing to begin with."""
+    """What seeding needs from an open project. `end_job` ends a job that has no seeds."""
 
     settings: Settings
     clock: Clock
@@ -47,11 +47,11 @@ class SeedContext(msgspec.Struct, frozen=True, kw_only=True):
     open_files: OpenFiles
     end_job: Callable[[Job, str, EventSink], Awaitable[object]]
     source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES
-    candidates: Candidates | None = None  # what enters in place of the spider's seeds and of any source
-    archive: Archive | None = None  # where long bodies of requests wait
-    on_the_net: bool = True  # False: pages come from elsewhere, and no sitemap is looked for
+    candidates: Candidates | None = None  # replaces the spider's seeds and any source
+    archive: Archive | None = None  # where long bodies of requests are kept
+    on_the_net: bool = True  # False: pages come from elsewhere, and sitemaps are not read
 
     async def take_turn(self, job: str, site: str, rest: timedelta, request: str) -> float:
-        """For a request of a job's source: see `unleased_turn.take_turn`."""
+        """Take the site's turn for a request of a job's source: see `unleased_turn.take_turn`."""
         name = f"{self.worker}.{job}.{request}"
         return await take_turn(self.state.seeds, self.state.frontier, self.clock, site=site, rest=rest, request=name)

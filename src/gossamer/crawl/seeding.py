@@ -1,12 +1,12 @@
 """The only way seeds enter: from a spider's own start, the source of the schedule that began the job, or the archive.
 
-What it does: seeds enter while the worker works, and wait while the queue is full: however many they are, memory stays
-flat. A source is read by one worker at a time. Pages that need no fetch are dropped on the way, and with a budget only
-the chosen ones enter. The sites that were found are noted for all workers, because links may lead there.
-How it fails: a source that fails is tried a few times. Then the job goes on with what is in, and what was wrong is
-noted with it; a job that has nothing ends. A spider's own seed that cannot be used stops the worker and is raised.
-How it recovers: a worker that takes over from one that died reads from the beginning; what is in already is a
-duplicate. So it is when the state has lost what entered last.
+What it does: seeds enter while the worker works, and wait while the queue is full, so memory stays flat however many
+there are. One worker at a time reads a source. Pages that need no fetch are dropped on the way, and with a budget only
+the chosen ones enter. The sites found are recorded for all workers, because links may lead there.
+How it fails: a source that fails is tried a few times. Then the job goes on with the seeds that entered, and records
+what went wrong; a job without any seed ends. An unusable seed of the spider itself stops the worker and is raised.
+How it recovers: a worker that takes over from a dead one reads from the beginning, and so does a worker whose state has
+lost its last writes; seeds that entered before are duplicates.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from .windows import job_windows
 from .worker import Worker
 
 SEEDS_AT_ONCE = 500
-SOURCE_FAILED = "source failed"  # the ending of a job that had nothing to begin with; the error follows
+SOURCE_FAILED = "source failed"  # the ending of a job that has no seeds; the error follows
 LONGEST_ENDING = 500
 FULL_PAUSE = timedelta(milliseconds=500)
-LEASE = timedelta(seconds=15)  # after so long without a sign another worker reads the source
+LEASE = timedelta(seconds=15)  # after this long without a renewal another worker reads the source
 RENEW = timedelta(seconds=4)
 LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
 
@@ -56,10 +56,10 @@ async def work_off_seeds(
     sites: set[str],
     events: EventSink,
 ) -> bool:
-    """Work on a job until nothing is left of what its seeds lead to (True), or the worker is drained (False).
+    """Work on a job until nothing that its seeds lead to is left (True), or the worker is drained (False).
 
-    Seeds that no worker has read to their end enter here. When all are in, a spider's own are read all the same, before
-    the first link is judged, for the sake of their sites: every worker of a job must have the same scope.
+    Seeds enter here unless a worker has read them to their end. In that case a spider's own seeds are still read before
+    the first link is judged, for the sake of their sites: all workers of a job must have the same scope.
     Raises Misconfigured and Transient.
     """
     sites.update(site_of(url) for url in listed_seeds(spider))  # a link may be found before the last seed is read
@@ -72,7 +72,7 @@ async def work_off_seeds(
     if terms.schedule or terms.source or context.candidates is not None:
         seeder = Seeder(context, spider, job.id, terms, scope, sites, events)
         worker.reads_source, enter = lambda: seeder.reads, seeder.run
-        await seeder.learn_sites()  # the worker that read before may have died: what it found is in the queue
+        await seeder.learn_sites()  # the worker that read before may have died; its seeds are in the queue
         if await jobs.is_sealed(job.id):
             await seeder.learn_sites()
         else:
@@ -124,7 +124,7 @@ async def _enter_lost(
 
 
 async def _run_beside(worker: Worker, entering: asyncio.Task[None]) -> bool:
-    """Run the worker; a seed that cannot be used stops it and is raised."""
+    """Run the worker; an unusable seed stops it and is raised."""
     working = asyncio.create_task(worker.run(), name="worker")
     entering.add_done_callback(lambda _: worker.look_again())
     try:
@@ -134,7 +134,7 @@ async def _run_beside(worker: Worker, entering: asyncio.Task[None]) -> bool:
             await working
             entering.result()
         return await working
-    finally:  # when this is cancelled, what is in hand is given back before the stores are closed
+    finally:  # when this is cancelled, give back the pages in hand before the stores are closed
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 
@@ -150,8 +150,8 @@ async def _enter_start(
     *,
     known: bool,
 ) -> None:
-    """Offer the spider's own seeds, then those of its sites' sitemaps where it wants them. Those of a job in which all
-    are `known` only widen the scope."""
+    """Offer the spider's own seeds, then those of its sites' sitemaps if it wants them. If all seeds are `known`, they
+    only widen the scope."""
     admission = admission_of(context, spider, scope)
     max_queued = context.settings.crawl.max_queued
     chunk: list[Request] = []
@@ -205,7 +205,7 @@ def admission_of(context: SeedContext, spider: Spider, scope: Scope) -> Admissio
 
 
 async def offer(context: SeedContext, job: str, judged: Judged, max_queued: int | None, events: EventSink) -> None:
-    """Enter the candidates, waiting while the queue is full. Never more at once than it could ever hold."""
+    """Add the candidates, waiting while the queue is full. Never offers more at once than the queue can hold."""
     candidates = await put_aside(judged.candidates, context.archive, context.clock)
     at_once = min(SEEDS_AT_ONCE, max_queued or SEEDS_AT_ONCE)
     for start in range(0, len(candidates), at_once):
@@ -221,8 +221,8 @@ async def offer(context: SeedContext, job: str, judged: Judged, max_queued: int 
 
 
 class Seeder:
-    """The seeds of one job that a schedule began, for one worker. `sites` grows while they are read: the scope of links
-    goes by it."""
+    """Reads the seeds of one job that a schedule began, for one worker. `sites` grows while they are read: it decides
+    which links are in scope."""
 
     def __init__(
         self,
@@ -243,14 +243,14 @@ class Seeder:
         self._events = events
         self._noted: set[str] = set()
         self._reads = self._waits = False
-        self._fault, self._faults = "", 0  # of this reading of the source: the first one, and how many
-        self._listed_some = False  # it gave an address
+        self._fault, self._faults = "", 0  # of this reading of the source: the first fault, and how many
+        self._listed_some = False  # the source listed at least one URL
         self._digest = SeedDigest()
         self._freshness = freshness_of(terms, context.records, context.clock)
         sites.update(site_of(url) for url in listed_seeds(spider))
         if isinstance(self._source, SitemapSource | SiteSource | FeedSource):
             sites.add(site_of(self._source.url))
-        # A list may name any site, and so may a feed. Where links may lead is another matter: see `_widen`.
+        # A list or a feed may name any site. Which sites links may lead to is another matter: see `_widen`.
         if spider.allowed_domains is None:
             own = frozenset(sites) if isinstance(self._source, SitemapSource | SiteSource) else None
             scope = msgspec.structs.replace(scope, sites=own)
@@ -258,16 +258,16 @@ class Seeder:
 
     @property
     def reads(self) -> bool:
-        """The source is being read here, just now: another worker would have to begin anew."""
+        """Is the source being read here at this moment? Another worker would have to begin anew."""
         return self._reads and not self._waits
 
     async def learn_sites(self) -> None:
-        """Take over the sites that other workers have found."""
+        """Add the sites that other workers have found."""
         self._sites.update((await self._context.state.seeds.findings(self._job)).sites)
 
     async def run(self) -> None:
-        """Return when all seeds are in, whichever worker read them, or the job has ended for want of any. Raises
-        Transient."""
+        """Return when all seeds are in, whichever worker read them, or when the job has ended because it has none.
+        Raises Transient."""
         context, job = self._context, self._job
         while not await context.state.jobs.is_sealed(job):
             known = await context.state.jobs.job(job)
@@ -285,14 +285,14 @@ class Seeder:
         await self.learn_sites()
 
     async def _read_while_leased(self) -> bool:
-        """Read, until all is in or another worker has taken over. False when the job has ended."""
+        """Read until all seeds are in or another worker has taken over. False if the job has ended."""
         reading = asyncio.create_task(self._read(), name="read the source")
         self._reads = True
         try:
             while not reading.done():
                 await asyncio.wait({reading}, timeout=RENEW.total_seconds())
                 if not reading.done() and not await self._renewed():
-                    return True  # the other one reads on
+                    return True  # the other worker continues
             return reading.result()
         finally:
             self._reads = False
@@ -304,7 +304,7 @@ class Seeder:
         return await self._context.state.seeds.claim(self._job, self._context.worker, LEASE)
 
     async def _read(self) -> bool:
-        """Offer all seeds and seal the job. False when there were none and the job has ended."""
+        """Offer all seeds and seal the job. False if there were none and the job has ended."""
         context = self._context
         for pause in (*context.source_pauses, None):
             self._fault, self._faults, self._listed_some = "", 0, False
@@ -329,7 +329,7 @@ class Seeder:
                     return False
                 break
         if not self._faults and not self._listed_some and context.candidates is None:
-            self._report("Its source gave not one address.")
+            self._report("Its source listed no URL.")
         if self._faults:
             more = f" And {self._faults - 1:,} more." if self._faults > 1 else ""
             await context.state.seeds.note(self._job, (), self._fault + more)
@@ -338,7 +338,7 @@ class Seeder:
         return True
 
     async def _wait_for_demand(self) -> None:
-        """A run with a limit needs no more pages in its queue than that."""
+        """Wait until the queue holds no more pages than the limit of the run."""
         limit = self._terms.limit
         while limit is not None:
             counts = await self._context.state.jobs.counts(self._job)
@@ -347,14 +347,14 @@ class Seeder:
             await self._context.clock.sleep(FULL_PAUSE.total_seconds())
 
     async def _end(self, ending: str) -> None:
-        """Only the worker that still has the lease may say that there is nothing."""
+        """End the job. Only the worker that still holds the lease may declare that there are no seeds."""
         job = await self._context.state.jobs.job(self._job)
         if job is not None and await self._renewed():
             await self._context.end_job(job, ending, self._events)
 
     async def _widen(self, candidates: tuple[Candidate, ...]) -> None:
-        """Links may lead to the sites of a list that its owner wrote. What a site writes into its sitemap or its feed
-        is fetched, but it does not say where else we go."""
+        """Let links lead to the sites of a list that the project's owner wrote. URLs in a sitemap or feed are fetched,
+        but the site that publishes it must not widen the scope."""
         if isinstance(self._source, SitemapSource | SiteSource | FeedSource) or self._context.candidates is not None:
             return
         new = {one.site for one in candidates if one.dropped is None} - self._noted
@@ -364,7 +364,7 @@ class Seeder:
             await self._context.state.seeds.note(self._job, new)
 
     def _wanted(self) -> AsyncIterator[Judged]:
-        """What the source lists; with a budget, that part of it on which the budget is best spent."""
+        """The candidates of the source; with a budget, those on which it is best spent."""
         if self._context.candidates is not None:
             return self._context.candidates()
         if self._terms.budget is None:
@@ -373,7 +373,7 @@ class Seeder:
 
     async def _judged(self) -> AsyncGenerator[Judged, None]:
         chunk: list[Request] = []
-        at_once = 1 if isinstance(self._source, SiteSource) else SEEDS_AT_ONCE  # its page waits for no sitemap
+        at_once = 1 if isinstance(self._source, SiteSource) else SEEDS_AT_ONCE  # its page need not wait for a sitemap
         async with aclosing(self._requests()) as requests:
             async for request in requests:
                 self._listed_some = True
@@ -385,7 +385,7 @@ class Seeder:
             yield self._admission.judge(chunk, priority=self._terms.priority)
 
     async def _requests(self) -> AsyncGenerator[Request, None]:
-        """One at a time. Raises Misconfigured, SourceFailed."""
+        """Yield the requests, one at a time. Raises Misconfigured, SourceFailed."""
         if isinstance(self._source, PagesSource):
             for page in self._source.pages:
                 yield page.request
@@ -407,7 +407,7 @@ class Seeder:
     async def _listed(self, source: Listing) -> AsyncGenerator[Request, None]:
         context, terms = self._context, self._terms
         windows = job_windows(context.settings, terms, context.clock)
-        announce = partial(context.take_turn, self._job)  # sources that others read there come later, and so do pages
+        announce = partial(context.take_turn, self._job)  # other workers leave the site alone meanwhile
 
         def closed_for(site: str) -> timedelta:
             closed = max(windows.job.wait(), windows.wait_for(site))

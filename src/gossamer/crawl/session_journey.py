@@ -1,10 +1,10 @@
-"""The journey of a page, or of a file, that belongs to a session: what is done before its request and after its answer,
-beyond what is done for any.
+"""The journey of a page or a file in a session: the steps before its request and after its response that other journeys
+do not need.
 
-    before  the session is logged in, if its spider knows how; its headers go along; cookies of the request itself
-            stay with the session, where the spider wants it so
-    after   what the answer did to its cookies is written at once, so that the fleet knows
-    judge   a page that is logged out is fetched again after the next login, and uses up no try
+    before  log the session in, if its spider can; add its headers to the request; keep the request's own cookies in the
+            session, if the spider wants that
+    after   write changed cookies to the state at once, for the whole fleet
+    judge   a page that is logged out is fetched again after the next login, and uses up no attempt
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _InSession(Journey):
                 headers=merged(tuple(headers.items()), request.headers),
                 private=request.private | {name.lower() for name in headers},
             )
-        # A login page is most often reached by a redirect: logged_out() shall see it.
+        # A login page is mostly reached by a redirect: logged_out() must see it.
         return msgspec.structs.replace(request, follows=True) if self._login is not None else request
 
     def _page_fetch(self) -> PageFetch:
@@ -106,18 +106,18 @@ class _InSession(Journey):
             return
         block = result.block
         if self._login is not None and block is not None and block.kind == "login":
-            block = None  # the spider has seen it, and says that it is the page
+            block = None  # the spider has seen the response, and says that it is the page
         if block is None and outcome.response.status < 400:
             await self._held.settle(lambda: sessions.was_let_in(self._visit, page))
         await super()._settle(msgspec.structs.replace(result, block=block))
 
     async def _turn_away(self, failure: GossamerError | None) -> None:
-        """Fetch the page again when its session was logged in once more; or give it up."""
+        """Release the page, to be fetched after the next login; or give it up."""
         await self._site.answered()
         if failure is not None:
             await self._fail(failure)
             return
-        if self._once is not None:  # a POST was answered by the wall, and did not reach what it was meant for
+        if self._once is not None:  # a login wall answered the POST, which did not reach its target
             await self._held.settle(lambda: self._context.frontier.note_sent(self._lease, sent=False))
         await self._log.keep(outcome="released", reason=LOGGED_OUT, error=f"session {self._session} was logged out")
         await self._release(timedelta(0), LOGGED_OUT)
@@ -142,7 +142,7 @@ class _InSession(Journey):
             return await self._context.time_limit.run(ask(), task.url)
         except ParseFailed:
             raise
-        except Exception as error:  # of the spider's own code
+        except Exception as error:  # of the spider's code
             brief = f"{type(error).__name__}: {error}"
             raise ParseFailed(f"{type(spider).__name__}.logged_out failed on {response.url}: {brief[:500]}") from error
 

@@ -1,14 +1,14 @@
 """The sessions of a job, as the journeys of one process use them.
 
-What it does: keeps a copy of each session that its pages name, which is read again every second at most, and writes
-back what a page changed, cookie by cookie. Sees to it that a session is logged in before its pages are fetched: one
-worker of the fleet does that (login.py), the pages of all others wait.
-How it fails: SessionWaits (the page goes back to the queue and uses up no try), LoginFailed (the page is given up),
+What it does: caches each session that its pages name, reads it again at most once a second, and writes back what a page
+changed, cookie by cookie. Makes sure that a session is logged in before its pages are fetched: one worker of the fleet
+logs in (login.py), the pages of all others wait.
+How it fails: SessionWaits (the page goes back to the queue and uses up no attempt), LoginFailed (the page is given up),
 BackendUnavailable. How it recovers: everything is in the state. Cookies that could not be written are written with the
 next page.
 
-A page is fetched under a generation and a login of its session. What comes back for an older one changes nothing: the
-cookie of a visitor that was logged out must not replace the one that the login brought.
+A page is fetched under a generation and a login of its session. A response to an older one changes nothing: the cookie
+of a visitor that was logged out must not replace the one that the login set.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from ..fetch.sessions import (
 from ..model.session import KeptSession, LoginLock
 from .pacer import MAX_HOLD, TooEarly
 
-FRESH = 1.0  # seconds that a copy is used before the state is asked again
-LOOK = timedelta(milliseconds=250)  # between two looks at a login that another worker makes
+FRESH = 1.0  # seconds for which a cached copy is used before the state is read again
+LOOK = timedelta(milliseconds=250)  # between two looks at a login that another worker is making
 AGAIN = timedelta(seconds=1)  # the shortest time that a page waits in the queue for a login
 IN_MEMORY = 1000  # sessions
-LOGINS_FOR_A_PAGE = 5  # under which it may be logged out; then it is given up
-TOUCH_AFTER = 3600.0  # seconds; then the state is told that a session is in use
-LOGIN = "\n"  # behind a session's name: its login, which has a jar of its own until it is over
+LOGINS_FOR_A_PAGE = 5  # a page that is logged out after this many logins is given up
+TOUCH_AFTER = 3600.0  # seconds after which the state is told that a session is still in use
+LOGIN = "\n"  # suffix of a session's name for its login, which has its own cookie jar until it is over
 
 
 class SessionWaits(TooEarly):
@@ -61,8 +61,8 @@ class SessionWaits(TooEarly):
 
 
 class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """How sessions log in: how many logins in a row may fail before pages are given up, how long the first pause is,
-    how long a login may take, and after what time the lock of a worker that is gone lapses."""
+    """How sessions log in: how many logins in a row may fail before pages are given up, the first pause, how long a
+    login may take, and when the lock of a dead worker expires."""
 
     tries: int = 3
     pause: timedelta = timedelta(seconds=5)
@@ -71,7 +71,7 @@ class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Visit(msgspec.Struct, frozen=True):
-    """What a page of a session is fetched as."""
+    """The state of a session under which a page is fetched."""
 
     session: str
     generation: int
@@ -79,7 +79,7 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 class LoginResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a login brought. `error` is why it failed; empty when it went well."""
+    """The result of a login. `error` says why it failed; empty if it succeeded."""
 
     changes: CookieChanges = {}
     headers: dict[str, str] = {}
@@ -88,11 +88,11 @@ class LoginResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RunLogin = Callable[[str, KeptSession], Awaitable[LoginResult]]
-Told = Callable[[str, KeptSession, str], None]  # session, what it is now, why its login failed
+Told = Callable[[str, KeptSession, str], None]  # name, new state, why its login failed
 
 
 class _Entry:
-    """A session in this process' memory."""
+    """A session cached in this process."""
 
     __slots__ = ("exchange", "jar", "kept", "read_at", "turn")
 
@@ -100,12 +100,12 @@ class _Entry:
         self.kept = kept
         self.jar = jar
         self.read_at = float("-inf")
-        self.exchange = asyncio.Lock()  # with the state: one page reads or writes for all that wait
-        self.turn = asyncio.Lock()  # of those who want it to be logged in
+        self.exchange = asyncio.Lock()  # around calls to the state: one page reads or writes for all that wait
+        self.turn = asyncio.Lock()  # for pages that need the session to be logged in
 
 
 class Sessions:
-    """One per job and process. `told` hears of every login that was made here. Fulfils `routing.router.SessionJars`."""
+    """One per job and process. `told` is called for every login made here. Fulfils `routing.router.SessionJars`."""
 
     def __init__(
         self,
@@ -126,20 +126,20 @@ class Sessions:
         self.terms = terms or SessionTerms()
         self._is_gone = is_gone
         self._told = told
-        self.may_log_in = may_log_in  # not while pages come from the archive
+        self.may_log_in = may_log_in  # False while pages come from the archive
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._login_jars: dict[str, CookieJar] = {}
 
     # -- what routes ask ------------------------------------------------------------------------------------------
 
     def jar(self, session: str) -> CookieJar:
-        """The cookies of the session: the same by every route."""
+        """The cookies of the session: the same for every route."""
         if session in self._login_jars:
             return self._login_jars[session]
         return self._entry(session).jar
 
     def visitor(self, session: str) -> str:
-        """The name under which its exit is chosen; another one for each generation."""
+        """The name under which its exit is chosen; each generation has a new one."""
         session = session.removesuffix(LOGIN)
         generation = self._entry(session).kept.generation
         return session if generation == 1 else f"{session}~{generation}"
@@ -147,7 +147,8 @@ class Sessions:
     # -- before and after a page ----------------------------------------------------------------------------------
 
     async def enter(self, session: str, login: RunLogin | None) -> Visit:
-        """The session is ready for a request. With `login`, it is logged in. Raises SessionWaits, LoginFailed."""
+        """Prepare the session for a request; with `login`, make sure it is logged in. Raises SessionWaits,
+        LoginFailed."""
         entry = self._entry(session)
         await self._refresh(entry)
         if login is not None and not entry.kept.logged_in:
@@ -160,7 +161,7 @@ class Sessions:
         return headers_for(self._entry(session).kept, url)
 
     async def keep_cookies(self, session: str) -> None:
-        """Write what has changed. While the state is away, it is kept for the next page."""
+        """Write changed cookies to the state. While the state does not answer, keep them for the next page."""
         entry = self._entry(session)
         if not entry.jar.has_changes:
             return
@@ -175,7 +176,7 @@ class Sessions:
             self._adopt(entry, new)
 
     async def was_let_in(self, visit: Visit, page: str) -> None:
-        """The page was the page. A state that knows that already is not told."""
+        """The response was the page itself. Writes to the state only if that is news."""
         entry = self._entry(visit.session)
         kept = entry.kept
         news = kept.failures or kept.blocks or page in kept.turned_away or (visit.logins and not kept.proven)
@@ -183,7 +184,7 @@ class Sessions:
             self._adopt(entry, await self._book.change(kept.name, let_in(visit.logins, page)))
 
     async def was_turned_away(self, visit: Visit, page: str) -> str:
-        """The page was logged out. Returns why it is given up; empty when it is worth another login."""
+        """The page was logged out. Returns why it is given up; empty if another login is worthwhile."""
         entry = self._entry(visit.session)
         pause = self.terms.pause.total_seconds()
         change, failed = log_out(visit.logins, page, pause), False
@@ -201,18 +202,18 @@ class Sessions:
             return f"The page is logged out again after {times} logins of session {visit.session}."
         if failed:
             self._told(visit.session, kept, kept.error)
-        # Whoever saw the last of them fail does not come back to ask again: that may take longer than the pause.
+        # The page that saw the last login fail is given up at once: coming back to ask may take longer than the pause.
         return self._cannot_log_in(visit.session, kept) if failed and self._is_given_up(kept) else ""
 
     async def was_blocked(self, visit: Visit, *, for_sure: bool) -> None:
-        """A page of a session of a pool was blocked."""
+        """A page of a pooled session was blocked."""
         entry = self._entry(visit.session)
         self._adopt(entry, await self._book.change(entry.kept.name, note_block(visit.generation, for_sure=for_sure)))
 
     # -- logins -------------------------------------------------------------------------------------------------
 
     async def _wait_for_login(self, session: str, entry: _Entry, login: RunLogin) -> None:
-        """One page of this process at a time looks whether the session is logged in, or logs it in."""
+        """One page of this process at a time checks whether the session is logged in, or logs it in."""
         try:
             async with asyncio.timeout(MAX_HOLD.total_seconds()):
                 await entry.turn.acquire()
@@ -246,11 +247,11 @@ class Sessions:
     def _cannot_log_in(self, session: str, kept: KeptSession) -> str:
         return (
             f"Session {session} cannot log in: {kept.error} It was tried {kept.failures} times in a row. "
-            f"Mend login(), then run `gossamer sessions login {self._spider}` and replay the page."
+            f"Fix login(), then run `gossamer sessions login {self._spider}` and replay the page."
         )
 
     async def log_in(self, session: str, login: RunLogin) -> KeptSession | None:
-        """Log the session in, if nobody else does; return what it is then, None where somebody else does."""
+        """Log the session in and return its new state; None if another worker is already doing so."""
         entry = self._entry(session)
         holder = uuid.uuid4().hex
         seconds = self.terms.lock.total_seconds()
@@ -263,7 +264,7 @@ class Sessions:
         try:
             result = await self._under_lock(taken, lock, login(session, taken))
         except BaseException:
-            # The lease of the page is lost, or the worker stops. If this is not heard, the lock lapses.
+            # The lease on the page is lost, or the worker stops. If this call fails, the lock expires by itself.
             with suppress(GossamerError):
                 await asyncio.shield(self._book.change(taken.name, release_login(lock.token)))
             raise
@@ -280,14 +281,14 @@ class Sessions:
         return kept
 
     async def _under_lock(self, taken: KeptSession, lock: LoginLock, work: Awaitable[LoginResult]) -> LoginResult:
-        """Make the login; keep its lock meanwhile. When the lock is lost the login ends: another worker makes it."""
+        """Run the login and renew its lock meanwhile. If the lock is lost, stop: another worker makes the login."""
         running = asyncio.ensure_future(work)
         renewing = asyncio.create_task(self._renew(taken.name, lock))
         try:
             await asyncio.wait((running, renewing), return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 return await running
-            renewing.result()  # the state stayed away for as long as the lock lasts
+            renewing.result()  # the state did not answer for as long as the lock lasts
             return LoginResult(error="The login took so long that another worker has taken it over.")
         finally:
             for task in (running, renewing):
@@ -295,7 +296,7 @@ class Sessions:
             await asyncio.gather(running, renewing, return_exceptions=True)
 
     async def _renew(self, name: str, lock: LoginLock) -> None:
-        """Returns when the lock is lost."""
+        """Renew the lock; return when it is lost."""
         seconds = self.terms.lock.total_seconds()
         good_until = self._clock.monotonic() + seconds
         while True:
@@ -341,13 +342,13 @@ class Sessions:
                 self._adopt(entry, kept or KeptSession(name=entry.kept.name), whole=True)
 
     def _adopt(self, entry: _Entry, kept: KeptSession, *, whole: bool = False) -> None:
-        """The copy is `kept` from now on, unless a newer one is here. `whole`: it may be older than a session that was
-        cleared and began anew."""
+        """Replace the cached copy by `kept`, unless the cached one is newer. `whole`: accept an older revision, of a
+        session that was cleared and began anew."""
         known = entry.kept
         if kept.revision == known.revision or (kept.revision < known.revision and not whole):
             return
         if (kept.generation, kept.logins) != (known.generation, known.logins) or kept.revision < known.revision:
-            entry.jar = self._new_jar(kept)  # pages under way keep the old one, and what they change there is lost
+            entry.jar = self._new_jar(kept)  # pages in flight keep the old jar, and their changes to it are lost
         else:
             entry.jar.replace(kept.cookies)
         entry.kept = kept

@@ -1,8 +1,8 @@
-"""Requests that code of the user's makes by the way, while its page is in hand: those of `login()`, and what a Scrapy
-project downloads itself. They are paced, checked, routed and logged as those of pages are; nothing of them is queued.
+"""Requests that the user's code makes itself while its page is being processed: those of `login()`, and downloads
+inside a Scrapy project's callbacks. They are paced, checked, routed and logged like those of pages, but never queued.
 
-How it fails: FetchFailed and FetchRefused go to the code that asked; the loss of a lease and our own backends pass
-through. A page that is tried again makes its requests again.
+How it fails: FetchFailed and FetchRefused are raised in the code that made the request; a lost lease and failures of
+our own backends pass through it. A page that is retried makes its requests again.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from .pacer import TooEarly
 from .page_facts import snapshot_of
 from .unsafe_send import UnsafeSend
 
-KIND = "by the way"  # the reason of such requests in the log, those of a login apart
-MOST_REQUESTS = 1000  # of one page
+KIND = "by the way"  # the reason of such requests in the log, except those of a login
+MOST_REQUESTS = 1000  # per page
 
 GateFor = Callable[[str, timedelta | None], Awaitable[Gate]]  # site, crawl-delay
 BeforeSend = Callable[[timedelta | None, str | None], Awaitable[Gate]]  # crawl-delay, another site
 
 
 class SideRequests:
-    """Those of one page, or of one login, one at a time. `kind` is their reason in the log, `who` asks for them in
-    messages; there are `most` at most."""
+    """The side requests of one page or one login, one at a time. `kind` is their reason in the log, `who` names the
+    asking code in messages; at most `most` are allowed."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class SideRequests:
         )
 
     async def answer(self, url: str, request: Request, how: How, made: PageRequest) -> Page:
-        """Make the request and those that its redirects ask for. Raises FetchFailed, FetchRefused."""
+        """Make the request and follow its redirects. Raises FetchFailed, FetchRefused."""
         task = self.task(url, request)
         while True:
             task = msgspec.structs.replace(task, how=msgspec.json.encode(how).decode(), redirects=made.redirects)
@@ -98,7 +98,7 @@ class SideRequests:
             return Page(snapshot_of(task, outcome), spider=self._context.spider)
 
     async def _paced(self, task: Task, request: PageRequest) -> Fetched | NotModified | Redirected:
-        """One request, when its site allows it."""
+        """Make one request when its site's pace allows it."""
         while True:
             try:
                 return await self._once(task, request)
@@ -145,8 +145,8 @@ class SideRequests:
         if isinstance(outcome, Disallowed):
             await log.keep(outcome="dropped", reason="robots", error=outcome.rule)
             raise FetchRefused(
-                f"robots.txt forbids {outcome.url}, which {self._who} asks for. If you may fetch it all the same, set "
-                f'robots = false in [domains."{task.site}"].'
+                f"robots.txt forbids {outcome.url}, which {self._who} requests. If you have permission to fetch it, "
+                f'set robots = false in [domains."{task.site}"].'
             )
         failure = None
         if result.block is not None and not (self._logs_in and result.block.kind == "login"):
@@ -161,7 +161,7 @@ class SideRequests:
 def by_the_way(
     context: JobContext, held: HeldLease, how: How | None, before_send: BeforeSend, emit: Emit
 ) -> AbstractContextManager[None]:
-    """Inside of it, the code of the page in hand can make requests, if its spider may: as the same visitor."""
+    """A context in which the code of the page can make requests, if its spider may: as the same visitor."""
     if not context.spider._asks_by_the_way:
         return nullcontext()
 

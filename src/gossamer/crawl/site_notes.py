@@ -1,8 +1,8 @@
-"""What a journey tells all workers about its site: a crawl-delay, a wish for rest, that it cannot be reached.
+"""What a journey reports about its site to all workers: a crawl-delay, a request for rest, that it is unreachable.
 
-A crawl-delay is told before the first page is asked for: when this process dies right after, the next one keeps it.
-How it fails: TooEarly when another worker holds the site; BackendUnavailable when the state stays away for as long as
-the lease lasts. How it recovers: what was not told is told by the next journey that finds it out.
+A crawl-delay is reported before the first page is requested, so it holds even if this process dies right after.
+How it fails: TooEarly when another worker holds the site; BackendUnavailable when the state does not answer for as long
+as the lease lasts. How it recovers: the next journey that finds out reports it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .context import JobContext
 from .held_lease import HeldLease
 from .pacer import TooEarly
 
-SHORT_REST = timedelta(seconds=2)  # of a site, which a journey waits out in its slot
+SHORT_REST = timedelta(seconds=2)  # a rest this short is waited out in the journey's slot
 
 
 class SiteNotes:
-    """Of the site of one lease."""
+    """The reports about the site of one lease."""
 
     def __init__(self, context: JobContext, held: HeldLease) -> None:
         self._context = context
@@ -30,18 +30,18 @@ class SiteNotes:
         self._site = held.lease.task.site
 
     async def keep_crawl_delay(self, asked: timedelta | None) -> None:
-        """Before a request leaves for a site with this crawl-delay. Raises TooEarly when another worker holds the site:
-        workers that have leases from before the delay was known take turns."""
+        """Report a new crawl-delay before a request leaves. Raises TooEarly when another worker holds the site: workers
+        whose leases are older than the delay take turns."""
         if not self._is_new(asked):
             return
         assert asked is not None
         if not await self._tell(asked, timedelta(0)):
             raise TooEarly(asked)
         if self._held.lease.pace is None:
-            self._context.pacer.rest(self._site, asked)  # other workers may have asked for robots.txt just now
+            self._context.pacer.rest(self._site, asked)  # other workers may have fetched robots.txt just now
 
     async def note_crawl_delay(self, asked: timedelta | None) -> None:
-        """No request leaves, but the next one of any worker keeps to it."""
+        """Report a new crawl-delay when no request leaves: the next one of any worker keeps to it."""
         if self._is_new(asked):
             await self._tell(asked, timedelta(0))
 
@@ -51,7 +51,7 @@ class SiteNotes:
         await self._tell(None, rest)
 
     async def refused(self, rest: timedelta) -> None:
-        """The site said that it is asked too often, and rests. If it says so again and again, its pace falls."""
+        """The site said that requests come too often: it rests. If it says so repeatedly, its pace falls."""
         context = self._context
         context.pacer.rest(self._site, rest)
         learned = await self._held.settle(
@@ -61,11 +61,12 @@ class SiteNotes:
             context.pacer.slow(self._site, learned)
 
     async def rest_shortly(self) -> None:
-        """The site asked for fewer requests, and the page goes on by another route: not before a short rest."""
+        """The site asked for fewer requests, and the page goes on by another route: after a short rest."""
         await self.let_rest(min(self._context.retry_terms_for(self._site).base, SHORT_REST))
 
     async def failed(self, failure: GossamerError) -> Verdict | None:
-        """What becomes of the page if the site could not be reached; None when it is there, or nobody knows."""
+        """What to do with the page if the site could not be reached; None if the site is there, or the failure does not
+        tell."""
         lease, context = self._held.lease, self._context
         terms = context.retry_terms_for(self._site)
         if not isinstance(failure, FetchFailed) or not is_unreachable(failure, was_away=lease.away is not None):
@@ -85,7 +86,8 @@ class SiteNotes:
             await self._held.settle(lambda: self._context.frontier.site_back(self._site))
 
     def given_up(self) -> Away | None:
-        """The host of the page could not be reached for so long that its pages are not tried any more."""
+        """Return the outage if the page's host has been unreachable for so long that its pages are not tried any
+        more."""
         away = self._held.lease.away
         if away is None or not away.given_up or away.host != authority_of(self._held.lease.task.url):
             return None

@@ -1,11 +1,11 @@
-"""How many journeys run at once in this process, and why a slow site does not take the others' places.
+"""How many journeys run at once in this process, and why a slow site does not take the slots of others.
 
-A request that has waited for more than a second holds a socket and little else. Such a journey steps aside into
-a second lane (as wide as the first), and its slot serves another page. A site that was slow the last time steps
-aside at once. When the slow lane is full, slow journeys count like any other: nothing is unbounded.
+A request that has waited for more than a second holds a socket and little else. Such a journey moves into a second
+lane, as wide as the first, and its slot serves another page. Pages of a site that was slow the last time move at once.
+When the slow lane is full, slow journeys keep their slots: the total stays bounded.
 
-A journey whose page is done, and that only waits for the state to note so, steps aside as well, into a third lane: the
-next page is asked for together with that note.
+A journey whose page is done, and that only waits for the state to settle it, moves into a third lane, so that the next
+page is leased in the same batch as that settlement.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ QUICK, SLOW, SETTLING = range(3)
 
 
 class Slots:
-    """`width` journeys in the quick lane, up to as many in each of the others. Belongs to one event loop."""
+    """Up to `width` journeys in each lane. Belongs to one event loop."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -32,7 +32,7 @@ class Slots:
         return max(0, self._width - self._lanes[QUICK])
 
     def resize(self, width: int) -> None:
-        """Make the quick lane that wide. Journeys under way go on; slots beyond the width go as they are freed."""
+        """Change the width of the lanes. Journeys in progress go on; surplus slots disappear as they are freed."""
         self._width = width
         self.changed.set()
 
@@ -46,7 +46,7 @@ class Slots:
         return Slot(self, site, known_slow=site in self._slow_sites)
 
     def _move(self, lane: int, to: int) -> int:
-        """The lane that the journey is in from now on: its old one if there is no room."""
+        """Move the journey to lane `to` if there is room; return the lane it is in now."""
         if self._lanes[to] >= self._width:
             return lane
         self._lanes[lane] -= 1
@@ -86,7 +86,7 @@ class Slot:
             self._lane = self._slots._move(QUICK, SLOW)
 
     def settle(self) -> None:
-        """The page is done, and the state is being told."""
+        """The page is done, and is being settled."""
         self._lane = self._slots._move(self._lane, SETTLING)
 
     def leave(self) -> None:

@@ -1,15 +1,15 @@
-"""The files of sources: sitemaps and feeds are fetched and read here, for `schedule.sources.entries`.
+"""Fetches and reads the files of sources, sitemaps and feeds, for `schedule.sources.entries`.
 
     async with open_source_files(settings, clock=clock) as files:     # project/wiring.py
         async for entry in entries(source, files.context(report=print)):
             ...
 
-What it does: files come by the same fetch loop as pages (fetch_page.py), by the first route of the site's ladder, one
-polite request after the other. Redirects are followed. The body is in memory while it comes, within its limit, and then
-in the caller's file; what it lists is read from there, in threads.
-How it fails: FetchFailed and FetchRefused; ParseFailed for what is no sitemap or feed. A file that is too long, packed
-or not, is refused whole.
-How it recovers: what may pass is tried again, as often and as late as the settings say for pages.
+What it does: files come through the same fetch loop as pages (fetch_page.py), by the first route of the site's ladder,
+one polite request after the other. Redirects are followed. The body is held in memory while it arrives, within its
+limit, and then written to the caller's file, which threads read.
+How it fails: FetchFailed and FetchRefused; ParseFailed for a file that is no sitemap or feed. A file that is too long,
+compressed or not, is refused as a whole.
+How it recovers: transient failures are retried, as often and as late as the settings say for pages.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from .pacer import AddressPace, Pacer, with_margin
 from .unleased_turn import Announce, AnnouncedGate, Announcement
 from .windows import NEXT_LOOK
 
-NEAR = timedelta(seconds=1)  # a connection is made no sooner than this before its request may leave
+NEAR = timedelta(seconds=1)  # connect no sooner than this before the request may leave
 BATCH = 500  # entries
 _PIECE = 32 * 1024
-_LARGEST_FEED = SourceBounds().feed  # unpacked; it is read whole
+_LARGEST_FEED = SourceBounds().feed  # uncompressed; a feed is read as a whole
 _ACCEPT = (("Accept", "application/xml,text/xml,application/rss+xml,application/atom+xml,text/plain;q=0.9,*/*;q=0.5"),)
 
 ClosedFor = Callable[[str], timedelta]
@@ -66,12 +66,12 @@ Report = Callable[[str], None]
 
 
 class SourceFiles:
-    """Fetches the files of all sources of a process; holds nothing between two files but the pace and the cookies.
+    """Fetches the files of all sources of a process; between two files it keeps only the pace and the cookies.
 
-    `announce` is awaited before each request, with the site, the time that it should be left alone, and a name that is
-    the request's own: the frontier does not count these requests, and its workers may be on the same site. It returns
-    the moment (monotonic) from which that time counts, or an earlier one. `closed_for` says how long the window of the
-    site stays closed. The wishes of the `spider` (rate, robots) hold for its source as for its pages.
+    `announce` is awaited before each request, with the site, how long other workers should leave it alone, and a name
+    unique to the request: the frontier does not count these requests, and its workers may be on the same site. It
+    returns the moment (monotonic) from which that time counts, or an earlier one. `closed_for` says how long the window
+    of the site stays closed. The `spider`'s own rate and robots settings hold for its source as for its pages.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class SourceFiles:
         self._fetchers: dict[tuple[int, bool], Fetcher] = {}
 
     def context(self, *, report: Report, known: Mapping[str, Validators] | None = None) -> SourceReading:
-        """For one reading of one source. Files that are `known` and have not changed give nothing."""
+        """The context for one reading of one source. Files that are `known` and have not changed yield nothing."""
         return SourceReading(self, report, known or {})
 
     async def fetch(self, url: str, to: BinaryIO, *, max_bytes: int, known: Validators) -> SourceDownload:
-        """As `SourceContext.fetch`. With `known` validators the answer may be that nothing has changed (304)."""
+        """See `SourceContext.fetch`. With `known` validators the response may say that nothing has changed (304)."""
         terms = self._retry_terms(site_of(url))
         attempt = 0
         while True:
@@ -111,7 +111,7 @@ class SourceFiles:
             try:
                 return await self._attempt(url, to, max_bytes, known)
             except RobotsUnreachable:
-                raise  # it is asked again minutes later and not before
+                raise  # it is requested again only minutes later
             except FetchFailed as failure:
                 decision = decide(
                     failure,
@@ -131,7 +131,7 @@ class SourceFiles:
                 etag=known.etag,
                 last_modified=known.last_modified,
                 headers=_ACCEPT,
-                robots_answer=_is_robots(url) and user_in(url) is None,  # with a login it may be another one
+                robots_answer=_is_robots(url) and user_in(url) is None,  # with credentials the answer may differ
             ),
             fetcher=lambda at: self._fetcher(at, max_bytes),
             router=self._router,
@@ -141,13 +141,13 @@ class SourceFiles:
         if isinstance(outcome, Disallowed):
             rule = f" with {outcome.rule!r}" if outcome.rule else ""
             raise FetchRefused(
-                f"{origin_of(outcome.url)}/robots.txt forbids {outcome.url}{rule}. If you may fetch it all the same, "
+                f"{origin_of(outcome.url)}/robots.txt forbids {outcome.url}{rule}. If you have permission to fetch it, "
                 f'set robots = false in [domains."{site_of(outcome.url)}"].'
             )
         return await self._kept(outcome, to, max_bytes)
 
     async def _kept(self, outcome: Fetched | NotModified, to: BinaryIO, max_bytes: int) -> SourceDownload:
-        """Write a good answer into the file; any other is an error."""
+        """Write a successful response into the file; raise an error for any other."""
         response = outcome.response
         if isinstance(outcome, NotModified):
             return SourceDownload(status=304, url=response.url)
@@ -156,10 +156,10 @@ class SourceFiles:
         if failure is not None:
             raise failure
         if response.status >= 300:
-            raise FetchRefused(f"{response.url} answered {response.status}, which is no file.", status=response.status)
+            raise FetchRefused(f"{response.url} answered {response.status}, not with a file.", status=response.status)
         if response.cut and not response.note:
             raise FetchRefused(
-                f"{response.url} is longer than {_spelled(max_bytes)}, which no file of its kind may be. It is not "
+                f"{response.url} is longer than {_spelled(max_bytes)}, the limit for such files. It is not "
                 "read; ask the site for a proper one, or make a list of its URLs with `command`."
             )
         await asyncio.to_thread(to.write, response.body)
@@ -177,8 +177,8 @@ class SourceFiles:
         route = self._router.terms_for(site_of(url)).ladder[0]
         if route.transport == MANAGED:
             raise NoRoute(
-                f"Pages of {site_of(url)} come by the managed API of route {route.name}, which brings no sitemaps and "
-                "feeds. Make a list of its URLs with `file` or `command`."
+                f"Pages of {site_of(url)} come through the managed API of route {route.name}, which cannot fetch "
+                "sitemaps and feeds. Make a list of its URLs with `file` or `command`."
             )
         asks = not _is_robots(url) or user_in(url) is None
         found = self._fetchers.get((max_bytes, asks))
@@ -199,7 +199,7 @@ class SourceFiles:
         spacing = self._site_terms(site).spacing(asked.total_seconds() if asked is not None else None) or 0.0
         if not spacing:
             return self._pacer.gate(site)
-        # Where others are on the site, too, they have every other turn.
+        # Where other workers may be on the site too, leave them every other turn.
         own = timedelta(seconds=spacing if self._announce is None else 2 * spacing)
         while (wait := self._pacer.wait(site, own) - NEAR.total_seconds()) > 0:
             await self.clock.sleep(wait)
@@ -215,8 +215,8 @@ class SourceFiles:
 
 
 class SourceReading:
-    """Fulfils `SourceContext` for one reading of one source. `seen` is what to hand in as `known` the next time: keep
-    it when the last entry has been taken and is safe, and not before."""
+    """Fulfils `SourceContext` for one reading of one source. Hand `seen` in as `known` the next time, but keep it only
+    once the last entry has been stored."""
 
     def __init__(self, files: SourceFiles, report: Report, known: Mapping[str, Validators]) -> None:
         self._files = files
@@ -256,7 +256,8 @@ def _is_robots(url: str) -> bool:
 
 
 def sitemap_batches(file: BinaryIO, url: str, *, max_bytes: int, now: float) -> Iterator[SourceBatch]:
-    """What the sitemap lists, part by part. Raises ParseFailed; for one that is too long before the first part."""
+    """Yield the entries of the sitemap in batches. Raises ParseFailed; for one that is too long, before the first
+    batch."""
     _weigh(file, url, max_bytes)
     reader = SitemapReader(url, max_bytes=max_bytes, now=datetime.fromtimestamp(now, UTC))
     listed: list[SourceEntry | ListedSitemap] = []
@@ -278,13 +279,13 @@ def sitemap_batches(file: BinaryIO, url: str, *, max_bytes: int, now: float) -> 
 
 
 def feed_batch(file: BinaryIO, url: str, content_type: str, *, now: float) -> SourceBatch:
-    """What the feed lists; it may be packed with gzip, once. Raises ParseFailed."""
+    """The entries of the feed, which may be compressed with gzip, once. Raises ParseFailed."""
     try:
         body = b"".join(_unpacked(file, url, _LARGEST_FEED, "feed")) if is_packed(file) else file.read()
     except Damaged as error:
         raise ParseFailed(f"{url} is packed with gzip and damaged: {error}.") from error
     if body.startswith(GZIP):
-        raise ParseFailed(f"{url} is packed with gzip twice, which no feed is. It is not read.")
+        raise ParseFailed(f"{url} is packed with gzip twice, which no feed may be. It is not read.")
     headers = Headers([("Content-Type", content_type)])
     feed = parse_feed(
         Page(Snapshot(url=url, requested_url=url, status=200, headers=headers, body=body, fetched_at=now))
@@ -312,21 +313,22 @@ def _moment(date: datetime | None, now: float) -> float | None:
 
 
 def _weigh(file: BinaryIO, url: str, max_bytes: int) -> None:
-    """Unpack it once for its size alone, so that a bomb gives nothing rather than a part. Raises ParseFailed."""
-    # What is not packed is as long as it came, and its size was looked at then.
+    """Decompress the file once to learn its size, so that a bomb yields nothing rather than a part. Raises
+    ParseFailed."""
+    # The size of an uncompressed file was checked when it arrived.
     if is_packed(file):
-        with suppress(Damaged):  # the reader will say so
+        with suppress(Damaged):  # the reader will report it
             for _ in _unpacked(file, url, max_bytes, "sitemap"):
                 pass
     file.seek(0)
 
 
 def _unpacked(file: BinaryIO, url: str, max_bytes: int, kind: str) -> Iterator[bytes]:
-    """Raises ParseFailed for more than `max_bytes`; Damaged."""
+    """Raises ParseFailed for more than `max_bytes`, and Damaged."""
     try:
         yield from unpacked(file, max_bytes=max_bytes)
     except TooLarge as error:
-        raise ParseFailed(f"{url} unpacks to more than {error}, which no {kind} may. It is not read.") from error
+        raise ParseFailed(f"{url} unpacks to more than {error}, the limit for a {kind}; it is not read.") from error
 
 
 def _spelled(size: int) -> str:

@@ -1,8 +1,8 @@
-"""The turn of a request at a site of which no page is leased: a file of a source, or a robots.txt that another site
-redirects to.
+"""The turn of a request at a site without a lease: for a file of a source, or a robots.txt on another site that a
+page's own robots.txt redirects to.
 
-How it is kept: the request has the site to itself for a moment. The workers of the fleet are asked to leave the site
-alone (`SiteBook.slow_down`), and one such request at a time may ask for that (`SeedBook.claim`).
+How it works: the request has the site to itself for a moment. The workers of the fleet are told to leave the site alone
+(`SiteBook.slow_down`), and one such request at a time may do so (`SeedBook.claim`).
 How it fails: as the pacer does; BackendUnavailable.
 """
 
@@ -19,7 +19,7 @@ from ..frontier.politeness import TermsFor
 from .pacer import Pacer, SiteGate, TooEarly, with_margin
 from .windows import NEXT_LOOK
 
-SITE = "@"  # before its name, where it stands in place of a job (SeedBook)
+SITE = "@"  # prefix of a site's name where it stands in place of a job (SeedBook)
 TURN_LOOK = timedelta(milliseconds=100)
 
 Announce = Callable[[str, timedelta, str], Awaitable[float]]
@@ -28,8 +28,8 @@ Announce = Callable[[str, timedelta, str], Awaitable[float]]
 async def take_turn(
     seeds: SeedBook, sites: SiteBook, clock: Clock, *, site: str, rest: timedelta, request: str
 ) -> float:
-    """Have the site to ourselves for that time, and on, where the `request` of that name has it already. Returns a
-    moment (monotonic) at which that time had not begun."""
+    """Reserve the site for `rest`, or extend the reservation that `request` already has. Returns a moment (monotonic)
+    before the reservation began."""
     asked_at = clock.monotonic()
     while not await seeds.claim(f"{SITE}{site}", request, rest):
         await clock.sleep(min(TURN_LOOK, rest).total_seconds())
@@ -39,21 +39,21 @@ async def take_turn(
 
 
 class Announcement:
-    """Others, who may be on the site, are asked to leave it alone. A turn must pass before the request: somebody may
-    have been there just now. Then there is half a turn to write it in, and a whole one until the others come back.
-    Where the state is so slow that the time to write is over before it began, twice as much is asked for."""
+    """Asks other workers to leave the site alone. One interval must pass before the request is written, because another
+    worker may have been there just now. Then there is half an interval to write it in, and a whole one until the others
+    come back. If the state is so slow that the time to write is over before it began, twice as much is reserved."""
 
     def __init__(self, site: str, spacing: float, announce: Announce, clock: Clock) -> None:
         self._site = site
         self._name = uuid4().hex
         self._spacing = spacing
-        self._ready = 1.5 * spacing  # so long after the announcement the request may still be written
+        self._ready = 1.5 * spacing  # how long after the announcement the request may still be written
         self._announce = announce
         self._clock = clock
         self._until = float("-inf")
 
     async def renew(self) -> None:
-        """Return when the request may be written, at once where it may be already."""
+        """Return when the request may be written; at once if it may be already."""
         while self._clock.monotonic() > self._until:
             rest = timedelta(seconds=self._ready + self._spacing)
             asked_at = await self._announce(self._site, rest, self._name)
@@ -63,8 +63,7 @@ class Announcement:
 
 
 class AnnouncedGate:
-    """The gate of a request that was announced; one whose connection took too long is announced again. `check` is
-    called last of all."""
+    """The gate of an announced request; if connecting took too long, it is announced again. `check` is called last."""
 
     def __init__(self, gate: SiteGate, announced: Announcement, check: Callable[[], None] | None = None) -> None:
         self._gate = gate
@@ -84,7 +83,7 @@ class AnnouncedGate:
 
 
 class UnleasedTurns:
-    """For the journeys of one job, whose pages redirect to a robots.txt elsewhere."""
+    """For journeys of one job whose robots.txt redirects to another site."""
 
     def __init__(
         self,
@@ -106,7 +105,7 @@ class UnleasedTurns:
         self._closed_for = closed_for
 
     async def gate(self, site: str, check: Callable[[], None]) -> Gate:
-        """The gate of one request to the site. Raises TooEarly when its turn is far away, or its window closed."""
+        """The gate of one request to the site. Raises TooEarly if its turn is far off or its window closed."""
         closed = self._closed_for(site)
         if closed:
             raise TooEarly(min(closed, NEXT_LOOK))

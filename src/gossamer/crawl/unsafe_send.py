@@ -1,7 +1,7 @@
 """Requests that must not be sent twice: POST, PUT, PATCH, DELETE.
 
-That one may have left is noted in the state, durably, before it is written; `retry` and `bury` forget it. Whoever finds
-the note after a worker's death knows that nobody knows whether the request arrived.
+Before such a request is written, the state durably notes that it may have been sent; `retry` and `bury` clear the note.
+A worker that finds the note after another worker's death knows that the request may or may not have arrived.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from ..model.route import How
 from ..model.task import Lease
 from .context import JobContext
 
-NOT_DONE = (408, 425, 429, 503)  # statuses of servers that have not done what they were asked for
+NOT_DONE = (408, 425, 429, 503)  # statuses that mean the server did not perform the action
 _NOT_SENT = (ConnectFailed, ConnectTimedOut, DnsFailed, AllExitsRest, BudgetSpent)
 
 UNCERTAIN = (
-    "The request was about to be sent, or was sent, when its worker was lost. Nobody knows whether it arrived. Look at "
-    "the site, then replay it (`gossamer dead replay`), or allow it with retry_unsafe."
+    "The request was about to be sent, or was sent, when its worker was lost. Whether it arrived is unknown. Check the "
+    "site, then replay it (`gossamer dead replay`), or allow repeats with retry_unsafe."
 )
 Note = Callable[[], Awaitable[None]]
 
 
 class UnsafeSend:
-    """One such request, in one worker's hands. `note` makes the note; `repeats`: the user allows to send it again when
-    its fate is not known."""
+    """One such request in one worker. `note` writes the note; `repeats`: the user allows the request to be repeated
+    when its fate is unknown."""
 
     def __init__(self, note: Note | None, *, repeats: bool) -> None:
         self._note = note
         self.repeats = repeats
         self.noted = False
-        self.out = False  # it is written, or may be
+        self.out = False  # it was written, or may have been
 
     def watch(self, gate: Gate | None) -> Gate:
-        """The gate for the request: whoever is through it has made the note."""
+        """Wrap the gate of the request: entering it writes the note."""
         return _NotedGate(gate, self)
 
     async def leave(self) -> None:
@@ -45,20 +45,20 @@ class UnsafeSend:
         self.out = True
 
     def may_repeat(self, failure: GossamerError) -> bool:
-        """May the request be made again after this failure?"""
+        """May the request be repeated after this failure?"""
         if self.repeats or not self.out or isinstance(failure, _NOT_SENT):
             return True
         return getattr(failure, "status", None) in NOT_DONE
 
     def verdict(self, failure: GossamerError) -> GossamerError:
-        """What the failure means for this request."""
+        """The error to raise for this request: the failure itself, or Uncertain."""
         if self.may_repeat(failure) or getattr(failure, "status", None) is not None:
             return failure
-        return Uncertain(f"{failure} The request was sent, and nobody knows whether it arrived.")
+        return Uncertain(f"{failure} The request was sent; whether it arrived is unknown.")
 
 
 def unsafe_send(context: JobContext, lease: Lease, how: How) -> UnsafeSend | None:
-    """What watches over the request of a lease, if it must not be sent twice."""
+    """The watch over the request of a lease; None if it may be sent twice."""
     if how.is_safe:
         return None
     repeats = context.spider.retry_unsafe if how.retry_unsafe is None else how.retry_unsafe

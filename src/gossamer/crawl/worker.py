@@ -1,12 +1,12 @@
-"""A worker: many journeys at once in one process, for one job. Draining, renewing, waiting for troubled backends.
+"""A worker: many journeys at once in one process, for one job. Draining, renewing, waiting for failing backends.
 
-What it does: leases as many tasks as it has free slots, starts a journey for each, renews leases in hand.
-How it fails: a backend that fails for a minute without one good answer ends it with that error; journeys never do.
-How it recovers: what it had in hand is given back when it can say so, and comes back by itself when it cannot.
-A lease that was lost meanwhile ends its journey before the next request: another worker has the page.
+What it does: leases as many tasks as it has free slots, starts a journey for each, renews the leases it holds.
+How it fails: a backend that fails for a minute without one successful call ends it with that error; journeys never do.
+How it recovers: it gives back its tasks if the backend answers; otherwise their leases expire.
+A lost lease ends its journey before the next request: another worker has the page.
 A page that a worker had in hand when it died is a suspect, and is tried apart from others (quarantine.py).
-While the window of its job is closed it takes nothing, and looks every second whether the job is over; so it does
-while there is no room for results, neither in the store nor on disk.
+While the window of its job is closed it leases nothing, and checks every second whether the job is over; it does the
+same while there is no room for results, neither in the store nor on disk.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from .quarantine import FEW, Quarantine, chosen
 from .session_journey import SessionFileJourney, SessionJourney
 from .slots import Slot, Slots
 
-POLL = timedelta(milliseconds=250)  # how long an idle worker trusts that other workers added nothing
+POLL = timedelta(milliseconds=250)  # how long an idle worker assumes that other workers added nothing
 LOOK = timedelta(seconds=1)  # between two looks at a job whose window is closed
-RENEWALS = 3  # per lease duration, at least
+RENEWALS = 3  # at least this many per lease duration
 SUSPECT = "was in the hands of a worker that died, and waits to be tried apart from others"
-OURS = (Transient, Misconfigured)  # failures of a backend, or of our access to it; never the page's
+OURS = (Transient, Misconfigured)  # failures of our own backends, or of access to them; never the page's
 
 
 class AnyJourney(Protocol):
-    """The path of one lease to its settlement."""
+    """Takes one lease to its settlement."""
 
     async def run(self) -> None:
-        """Raises errors of our own, OURS; everything else settles."""
+        """Raises errors of our own (OURS); every other outcome is settled."""
         ...
 
 
@@ -53,11 +53,11 @@ MakeJourney = Callable[[JobContext, HeldLease, PageFacts | None], AnyJourney]
 
 
 class Worker:
-    """Runs until its job is drained or `drain` is called. Works on tasks of `lanes` only; None: on all.
+    """Runs until its job is drained or `drain` is called. Works only on tasks of `lanes`; None: on all.
 
-    `quarantine` is that of the process; workers that share a process share it. `max_deliveries` is the job's.
-    `is_over` says that the job has ended or has nothing left; it is asked while the window of the job is closed.
-    `journey` makes the journeys of a job that fetches nothing; None: pages are fetched.
+    `quarantine` is shared by all workers of the process. `max_deliveries` is the job's. `is_over` says whether the job
+    has ended or has nothing left; it is called while the window of the job is closed. `journey` makes the journeys of a
+    job that fetches nothing; None: pages are fetched.
     """
 
     def __init__(
@@ -88,19 +88,19 @@ class Worker:
         self._max_deliveries = max_deliveries
         self._is_over = is_over
         self._look = look
-        self._looked_at = -math.inf  # when it was asked last whether the job is over
+        self._looked_at = -math.inf  # when `is_over` was last called
         self._epoch = ""  # of the state, see LeaseBatch
-        self.doubted = asyncio.Event()  # it is another one: what was written last may be lost
-        self._careful = False  # suspects were met: only a few tasks are asked for the next time
+        self.doubted = asyncio.Event()  # the epoch has changed: the last writes may be lost
+        self._careful = False  # suspects were met: the next lease asks for only a few tasks
         self._in_hand: set[HeldLease] = set()
         self._journeys: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
         self._leaving = False  # `stand_down` was called
         self._began_at: float | None = None
-        self._idle_since: float | None = None  # nothing in hand, and nothing to be had
-        self._due_at = 0.0  # when there may be something to do, while it is idle
-        self.reads_source: Callable[[], bool] | None = None  # whether the job's source is being read here just now
-        self._unsettled = ""  # what the state said last when it did not take a settlement
+        self._idle_since: float | None = None  # since when it has had no page and found no work
+        self._due_at = 0.0  # when an idle worker expects work
+        self.reads_source: Callable[[], bool] | None = None  # whether this process is reading the job's source
+        self._unsettled = ""  # the last error of a settlement
         self._outages = Outages(context.clock, self._emit_trouble)
 
     @property
@@ -114,12 +114,12 @@ class Worker:
 
     @property
     def began_at(self) -> float | None:
-        """When it began to take work, on the monotonic clock; None before that."""
+        """When it began to lease tasks, on the monotonic clock; None before that."""
         return self._began_at
 
     @property
     def idle(self) -> timedelta:
-        """How long it has had nothing in hand and found nothing to do; zero while it works."""
+        """How long it has had no page in hand and found no work; zero while it works."""
         since = self._idle_since
         return timedelta(seconds=self._context.clock.monotonic() - since) if since is not None else timedelta(0)
 
@@ -129,25 +129,26 @@ class Worker:
         return timedelta(seconds=max(0.0, self._due_at - self._context.clock.monotonic()))
 
     def resize(self, concurrency: int) -> None:
-        """Run up to that many journeys at once from now on."""
+        """Run up to this many journeys at once from now on."""
         self._slots.resize(concurrency)
 
     def look_again(self) -> None:
-        """Work was added: ask for it now, and not when the pause between two questions is over."""
+        """Work was added: lease it now instead of waiting for the next poll."""
         self._slots.changed.set()
 
     def drain(self) -> None:
-        """Take no more work; `run` returns when what is in hand has ended or the time for it is over."""
+        """Take no more work; `run` returns when the pages in hand are settled, or when the time for draining is
+        over."""
         self._draining.set()
         self._slots.changed.set()
 
     def stand_down(self) -> None:
-        """Take no more work for now; `run` returns when what is in hand has ended, in its own time."""
+        """Take no more work for now; `run` returns when the pages in hand are settled, without a time limit."""
         self._leaving = True
         self._slots.changed.set()
 
     async def run(self) -> bool:
-        """Work. True when the job has nothing left to do, False when drained early. Raises Transient, Misconfigured."""
+        """Work. True if the job has nothing left to do, False if drained early. Raises Transient, Misconfigured."""
         renewing = asyncio.create_task(self._renew(), name="renew leases")
         self._began_at = self._context.clock.monotonic()
         try:
@@ -184,7 +185,7 @@ class Worker:
             if not self._quarantine.free.is_set():
                 await self._until(self._quarantine.free)
                 continue
-            with self._quarantine.entered():  # what is being handed out counts as in hand
+            with self._quarantine.entered():  # tasks being leased count as in hand
                 asked_at = self._context.clock.monotonic()
                 batch = await self._outages.call("lease", self._lease, Transient)
                 suspects = await self._start(batch.leases, asked_at) if batch is not None and batch.leases else []
@@ -208,7 +209,7 @@ class Worker:
         return batch
 
     async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> list[HeldLease]:
-        """Begin the journeys. Return the suspects that are to be tried now, apart from all others."""
+        """Start the journeys. Return the suspects that must now be tried apart from all others."""
         self._idle_since = None
         held_leases = [
             HeldLease(lease, self._context.clock, self._lease_duration, asked_at, self._settling_failed)
@@ -235,7 +236,7 @@ class Worker:
         context, task = self._context, held.lease.task
         make = self._journey or _kind_of_journey(task)
         journey = make(context, held, known.get(task.fingerprint))
-        # Before the journey has its first turn: the next lease is asked for with what is free now.
+        # Before the journey's first step, because the next lease counts the free slots.
         slot = held.slot = self._slots.take(task.site)
         context.pacer.enter(held.lease)
         making = asyncio.create_task(self._run_journey(journey, held), name=task.url)
@@ -244,7 +245,8 @@ class Worker:
         return making
 
     async def _try_apart(self, suspects: list[HeldLease]) -> None:
-        """Work on these when nothing else is in hand in this process, and take nothing more until they are over."""
+        """Work on these once no other page is in hand in this process, and lease nothing more until they are
+        settled."""
         try:
             await self._until(self._quarantine.empty)
             known = await self._known(tuple(suspect.lease for suspect in suspects))
@@ -260,7 +262,7 @@ class Worker:
         await self._until(self._quarantine.free)
 
     async def _put_off(self, suspect: HeldLease) -> None:
-        """Give a suspect back. It uses up no delivery, and is a suspect still."""
+        """Give a suspect back. It uses up no delivery, and stays a suspect."""
         self._context.pacer.enter(suspect.lease)
         try:
             await self._give_back(suspect, timedelta(0), SUSPECT)
@@ -269,7 +271,7 @@ class Worker:
             self._in_hand.discard(suspect)
 
     async def _until(self, event: asyncio.Event) -> None:
-        """Wait until it is set, or the worker is to drain."""
+        """Wait until the event is set, or the worker is told to drain."""
         waiting = [asyncio.ensure_future(one.wait()) for one in (event, self._draining)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -278,15 +280,15 @@ class Worker:
                 one.cancel()
 
     async def _known(self, leases: tuple[Lease, ...]) -> dict[bytes, PageFacts]:
-        """What is remembered of the pages. Nothing while the record store is away: asking it would hold up every lease.
-        Nothing of a page either whose newest result waits on disk: what the store remembers is older. Nor where nothing
-        is fetched."""
+        """Look up the facts of the pages. Returns none while the record store does not answer, which would hold up
+        every lease; none for a page whose newest result is in the spool, which the store does not have yet; and none in
+        jobs that fetch nothing."""
         sink = self._context.sink
         if self._journey is not None:
             return {}
         asked = [lease.task.fingerprint for lease in leases if not sink.holds(lease.task.fingerprint)]
         if asked and sink.records_away:
-            self._outages.over("records")  # a store that is not asked does not fail
+            self._outages.over("records")  # a store that is not called does not fail
         if not asked or sink.records_away:
             return {}
         known = await self._outages.call("records", lambda: self._records.facts(asked), OURS)
@@ -295,7 +297,7 @@ class Worker:
         return known or {}
 
     async def _run_journey(self, journey: AnyJourney, held: HeldLease) -> None:
-        """Run a journey; give its task back when it could not be finished through no fault of the page."""
+        """Run a journey; give its task back if it could not be finished through no fault of the page."""
         url = held.lease.task.url
         try:
             await journey.run()
@@ -308,12 +310,12 @@ class Worker:
             self._outages.failed("journey", error)
             await self._give_back(held, self._outages.pause, error.reason)
         except Exception as error:
-            # A defect of ours, and the same page would meet it again: to the dead letters, so that it is seen.
+            # A bug of ours, and the same page would trigger it again: bury it, so that it is seen.
             self._emit_trouble("journey", f"{_words(error)} (at {url})")
             await self._bury(held, "".join(traceback.format_exception(error)))
 
     def _journey_ended(self, held: HeldLease, slot: Slot, journey: asyncio.Task[None]) -> None:
-        """The journey is over, even if it was cancelled before its first turn."""
+        """The journey is over, even if it was cancelled before its first step."""
         self._journeys.discard(journey)
         self._in_hand.discard(held)
         self._context.pacer.leave(held.lease)
@@ -335,11 +337,12 @@ class Worker:
         except LeaseLost as lost:
             self._emit_lapsed(held, lost)
         except GossamerError as error:
-            # It will come back by itself when the lease expires.
+            # The task comes back by itself when the lease expires.
             self._emit_trouble("release", str(error))
 
     def _settling_failed(self, error: BackendUnavailable) -> None:
-        """Tell at once that the state does not take settlements, not when they are given up; the same words once."""
+        """Report at once that the state does not accept settlements, not when they are given up; the same message
+        once."""
         if str(error) != self._unsettled:
             self._unsettled = str(error)
             self._emit_trouble("settle", f"{error} Pages that are done are settled when it answers.")
@@ -359,7 +362,7 @@ class Worker:
         context.events.emit(lapsed)
 
     async def _found_over(self) -> bool:
-        """Look about once a second whether the job was ended, or has nothing to wait for. False while the state does
+        """Check about once a second whether the job has ended or has nothing to wait for. False while the state does
         not answer."""
         now = self._context.clock.monotonic()
         if self._is_over is None or now - self._looked_at < self._look.total_seconds():
@@ -368,7 +371,7 @@ class Worker:
         return await self._outages.call("job", self._is_over, Transient) or False
 
     async def _wait_for_change(self, wait: timedelta | None, at_most: timedelta = POLL) -> None:
-        """Wait until a slot is freed (settling feeds the queue), a page is due, or other workers may have added one."""
+        """Wait until a slot is freed (settling adds links), a page is due, or other workers may have added one."""
         seconds = at_most.total_seconds() if wait is None else min(wait.total_seconds(), at_most.total_seconds())
         now = self._context.clock.monotonic()
         self._due_at = now + (seconds if wait is None else wait.total_seconds())
@@ -381,7 +384,7 @@ class Worker:
             return
 
     async def _renew(self) -> None:
-        """Renew the leases in hand, and learn which of them were lost."""
+        """Renew the held leases, and learn which were lost."""
         context = self._context
         while True:
             await context.clock.sleep(min(self._lease_duration / RENEWALS, RENEWAL).total_seconds())
@@ -391,7 +394,7 @@ class Worker:
             asked_at = context.clock.monotonic()
             try:
                 lost = await self._frontier.renew([held.lease for held in in_hand])
-            except Exception as error:  # whatever it is, the leases in hand need the next try
+            except Exception as error:  # whatever the error, the held leases need the next renewal
                 self._emit_trouble("renew", _words(error))
                 continue
             gone = frozenset(lost)
@@ -402,7 +405,7 @@ class Worker:
                     held.prolong(asked_at)
 
     async def _wait_until_drained(self) -> None:
-        """After standing down: wait until nothing is in hand, or the worker is to drain after all."""
+        """After standing down: wait until no page is in hand, or the worker is told to drain after all."""
         draining = asyncio.ensure_future(self._draining.wait())
         try:
             while self._journeys and not self._draining.is_set():

@@ -1,7 +1,7 @@
-"""What the demo shop sells: a pure function of the revision number. No I/O, no chance, no clock.
+"""What the demo shop sells: a pure function of the revision number. No I/O, no randomness, no clock.
 
-The same revision gives the same wares on every machine; a higher one is the same shop some weeks later, with
-some prices changed and some shelves emptied or filled, so that a second crawl has a history to tell.
+The same revision gives the same wares on every machine; a higher one is the same shop some weeks later, with some
+prices changed and some shelves emptied or filled, so that a second crawl has a history to show.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ PER_CATEGORY = 50
 CURRENCY = "EUR"
 OPENING_DAY = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 REVISION_LENGTH = timedelta(days=7)
-MANY_NAMED = "TEX-014"  # the ware whose address has parameters, so that it can be written in several ways
+MANY_NAMED = "TEX-014"  # the ware whose URL has parameters, so that it can be written in several ways
 
 
 class Availability(StrEnum):
-    """The shop's words for it; JSON-LD says `https://schema.org/` and then the name in this form."""
+    """The shop's own words; JSON-LD puts `https://schema.org/` before them."""
 
     IN_STOCK = "InStock"
     OUT_OF_STOCK = "OutOfStock"
@@ -47,9 +47,9 @@ class Review(msgspec.Struct, frozen=True):
 
 
 class Ware(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing on sale. `price` None means "on request"; `rating` None means that nobody reviewed it yet.
+    """One thing on sale. `price` None means "on request"; `rating` None means that it has no reviews yet.
 
-    `options` is a query string that belongs to the address of a ware sold in several forms.
+    `options` is a query string that belongs to the URL of a ware sold in several forms.
     """
 
     sku: str
@@ -76,7 +76,7 @@ class Ware(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def href(self) -> str:
-        """The one address under which the shop itself links to this ware."""
+        """The URL under which the shop itself links to this ware."""
         return f"{self.path}?{self.options}" if self.options else self.path
 
 
@@ -161,7 +161,7 @@ class Catalogue:
         return self._shelves[category.slug]
 
     def beside(self, ware: Ware) -> tuple[Ware, ...]:
-        """Wares of the same category to show under this one, the same ones each time."""
+        """Wares of the same category to show below this one, the same ones each time."""
         shelf = self._shelves[ware.category]
         place = shelf.index(ware)
         return tuple(shelf[(place + 1 + ware.seed % 7 + 9 * n) % len(shelf)] for n in range(4))
@@ -172,14 +172,14 @@ def category_of(slug: str) -> Category | None:
 
 
 def newest(wares: Iterable[Ware]) -> datetime:
-    """When a page that shows these wares changed last."""
+    """When a page that shows these wares last changed."""
     return max((ware.updated for ware in wares), default=OPENING_DAY)
 
 
 def _ware(category: Category, n: int, revision: int) -> Ware:
     sku = f"{category.code}-{n + 1:03}"
     chance = Random(sku)  # a string seed gives the same sequence in every process, unlike hash()
-    # Walking the three word lists at different speeds gives 50 different names per category.
+    # Going through the three word lists at different speeds gives 50 different names per category.
     noun, material = category.nouns[n % 5], category.materials[(n // 5) % 5]
     colour = COLOURS[(n // 25 * 5 + n * 3 + n // 5) % 10]
     name = f"{colour} {material} {noun}"
@@ -208,7 +208,7 @@ def _ware(category: Category, n: int, revision: int) -> Ware:
 def _drift(
     sku: str, price: Decimal | None, old_price: Decimal | None, availability: Availability, revision: int
 ) -> tuple[Decimal | None, Decimal | None, Availability, datetime]:
-    """What later revisions did to a ware: about one price in eight and one shelf in twenty change each time."""
+    """What later revisions changed about a ware: each time about one price in eight and one shelf in twenty."""
     updated = OPENING_DAY + timedelta(minutes=Random(f"{sku}/listed").randrange(60 * 24))
     for step in range(2, revision + 1):
         chance = Random(f"{sku}/{step}")
@@ -226,7 +226,7 @@ def _drift(
 
 
 def _last_piece(n: int) -> Ware:
-    """Outlet wares never change: the second host stands still while the shop moves."""
+    """Outlet wares never change: the second host stays the same while the shop moves on."""
     sku = f"OUT-{n + 1:03}"
     category = CATEGORIES[n]
     chance = Random(sku)

@@ -1,4 +1,4 @@
-"""The shop's pages as HTML: pure functions from wares to text. What is served when, and how badly, is `shop.py`.
+"""The shop's pages as HTML: pure functions from wares to text. `shop.py` decides what is served when, and how badly.
 
 Product pages say everything twice, as real shops do: once in visible markup, once as JSON-LD.
 """
@@ -21,7 +21,7 @@ SHELF_WORDS = {
 }
 
 
-COLOURS = {  # of a ware and of the ground behind it
+COLOURS = {  # of a ware and of its background
     "Moss": ("#6b7f4a", "#e9eddd"),
     "Ochre": ("#c98f36", "#f6ead2"),
     "Chalk": ("#f4f0e6", "#dfe3e0"),
@@ -36,7 +36,7 @@ COLOURS = {  # of a ware and of the ground behind it
 
 
 def front(catalogue: Catalogue, *, outlet_url: str, seen_in: Sequence[str]) -> str:
-    """The home page. `seen_in` are links to one and the same ware, each written differently."""
+    """The home page. `seen_in` are links to the same ware, each written differently."""
     tiles = "".join(
         f'<a class="tile" href="/category/{category.slug}">{_picture(catalogue.of(category)[n * 3])}'
         f"<b>{category.name}</b><span>{category.blurb}</span></a>"
@@ -141,12 +141,12 @@ def outlet_product(ware: Ware) -> str:
 
 
 def notice(title: str, text: str) -> str:
-    """A page that only says something: the cart, the staff door, an error."""
+    """A page with only a message: the cart, the staff door, an error."""
     return _page(title, f'<section class="hero"><h1>{escape(title)}</h1><p>{escape(text)}</p></section>')
 
 
 def sitemap(entries: Iterable[tuple[str, str]]) -> str:
-    """`entries` are (absolute address, day of the last change)."""
+    """`entries` are (absolute URL, day of the last change)."""
     rows = "".join(f"<url><loc>{xml_escape(loc)}</loc><lastmod>{day}</lastmod></url>\n" for loc, day in entries)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -166,7 +166,7 @@ def _cost(ware: Ware) -> str:
 
 
 def _picture(ware: Ware) -> str:
-    """A square in the colours of the ware with its initial; the style sheet gives it its size."""
+    """A square in the colours of the ware with its initial; the style sheet sets its size."""
     body, ground = COLOURS[ware.colour]
     return (
         f'<svg class="picture" viewBox="0 0 200 200" role="img" aria-label="{ware.noun}">'

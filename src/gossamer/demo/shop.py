@@ -3,17 +3,17 @@
 | what | where |
 |---|---|
 | two hosts on one server, told apart by Host | shop.localhost, and outlet.localhost with `Crawl-delay: 1` |
-| robots.txt closes /admin/ and /cart; the shop's names its sitemap | every page links there all the same |
+| robots.txt closes /admin/ and /cart; the shop's names its sitemap | every page links there anyway |
 | links that give 404 | "No longer made", on the last page of every category |
-| 500 on the first one or two tries, then fine | the wares in `HEALS_AFTER` |
-| 503 with `Retry-After: 1` on the first try | `RESTS` |
-| an answer after 1.5 seconds | `SLOW` |
+| 500 on the first one or two attempts, then fine | the wares in `HEALS_AFTER` |
+| 503 with `Retry-After: 1` on the first attempt | `RESTS` |
+| a response after 1.5 seconds | `SLOW` |
 | a redirect | /old-catalogue to /catalogue |
-| one ware under three addresses | the press links on the home page |
+| one ware under three URLs | the press links on the home page |
 | a product page without its product | `BROKEN` |
 | ETag and Last-Modified on every page, 304 when nothing changed | everywhere |
 
-What has failed once is remembered per shop, so opening a new shop breaks everything anew.
+Failures are remembered per shop, so a newly opened shop breaks everything again.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ Disallow: /admin/
 
 
 class Shop:
-    """The site behind one port: what it sells, what it answers. Made by `open_shop`, which serves it."""
+    """The site behind one port: what it sells, how it responds. Made by `open_shop`, which serves it."""
 
     def __init__(self, port: int, *, revision: int = 1, clock: Clock | None = None) -> None:
         self.port = port
         self.catalogue = Catalogue(revision)
         self._clock = clock or SystemClock()
-        self._failures: Counter[str] = Counter()  # path -> failures so far; only the wares named above enter
+        self._failures: Counter[str] = Counter()  # path -> failures so far; only for the wares named above
         self._style = files(__package__).joinpath("shop.css").read_text("utf-8")
 
     @property
@@ -80,7 +80,7 @@ class Shop:
         return f"http://{OUTLET_HOST}:{self.port}/"
 
     def same_page_links(self) -> tuple[str, str, str]:
-        """One page, written in three ways: plain, other order and tracked, with a fragment."""
+        """One page, written in three ways: plain, reordered and tracked, with a fragment."""
         ware = next(ware for ware in self.catalogue.wares if ware.sku == MANY_NAMED)
         turned = "&".join(reversed(ware.options.split("&")))
         return ware.href, f"{ware.path}?utm_source=newsletter&{turned}", f"{ware.href}#reviews"
@@ -151,7 +151,7 @@ class Shop:
         return _conditional(request, pages.product(ware, category, beside), newest((ware, *beside)))
 
     async def _search(self, request: web.Request) -> web.Response:
-        """A category as the shop's own scripts ask for it: {"category": "garden", "page": 1}."""
+        """A category, as the shop's own scripts request it: {"category": "garden", "page": 1}."""
         try:
             asked = await request.json()
             category, number = category_of(str(asked["category"])), int(asked.get("page", 1))
@@ -212,9 +212,9 @@ class Shop:
 
 @asynccontextmanager
 async def open_shop(*, port: int = 0, revision: int = 1, clock: Clock | None = None) -> AsyncIterator[Shop]:
-    """Serve the shop on 127.0.0.1 until the block ends. Port 0 takes any free one; `shop.url` tells which.
+    """Serve the shop on 127.0.0.1 until the block ends. Port 0 takes any free one; `shop.url` says which.
 
-    Raises Misconfigured when the port cannot be had, or the revision does not exist.
+    Raises Misconfigured if the port cannot be opened, or the revision does not exist.
     """
     if revision < 1:
         raise Misconfigured(f"Revision {revision} of the demo shop does not exist; the first one is 1.")
@@ -240,7 +240,7 @@ def _listen(port: int) -> socket.socket:
 
 
 def _page_number(request: web.Request, count: int) -> int:
-    """The asked-for page, from 1. Anything that is no page of this list does not exist."""
+    """The requested page, from 1. Raises 404 for a page that is not in this list."""
     text = request.query.get("page", "1")
     last = max(1, -(-count // pages.PER_PAGE))
     if not text.isascii() or not text.isdigit() or len(text) > 6 or not 1 <= int(text) <= last:
@@ -253,7 +253,8 @@ def _html(text: str, status: int = 200) -> web.Response:
 
 
 def _conditional(request: web.Request, html: str, modified: datetime) -> web.Response:
-    """The page, or 304 when the caller's copy is still good. An entity tag outranks a date (RFC 9110, 13.2.2)."""
+    """The page, or 304 if the caller's copy is still current. An entity tag takes precedence over a date (RFC 9110,
+    13.2.2)."""
     etag = blake2b(html.encode(), digest_size=12).hexdigest()
     tags = request.if_none_match
     if tags is not None:

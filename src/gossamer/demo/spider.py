@@ -1,4 +1,4 @@
-"""The spider that crawls the demo shop. Spiders of your own look just like this one.
+"""The spider that crawls the demo shop. Your own spiders look just like this one.
 
 Run it with `gossamer demo`, or serve the shop yourself (`python -m gossamer.demo`) and crawl it with any command.
 """
@@ -25,7 +25,7 @@ class DemoShop(Spider):
     allowed_domains = ["shop.localhost", "outlet.localhost"]
 
     def parse(self, page: Page) -> Results:
-        """The home page: on to the listings, and to the products that it shows off."""
+        """The home page: follow the listings, and the products that it features."""
         yield from page.follow_all(".tiles a, .hero a, a.outlet, footer a", self.listing)
         yield from page.follow_all(".press a", self.product, priority=8)
 

@@ -1,1 +1,1 @@
-"""Stage 2: the queue that is the backbone. Contract, admission (scope, dedup), politeness and retry decisions."""
+"""Stage 2: the queue. Contract, admission (scope, dedup), politeness and retry decisions."""

@@ -1,8 +1,7 @@
-"""Which links may enter the queue: scope, depth, traps; and a memory of links that were offered before. No I/O.
+"""Which links may enter the queue: scope, depth, traps; and a cache of links that were offered before. No I/O.
 
-A page of 60 links mostly points at pages the crawl knows. Judging an address costs microseconds, so the verdict
-on each absolute address is remembered (bounded), and addresses that the frontier has confirmed to know are
-counted as duplicates here without asking it again.
+Most links of a page point at pages that the crawl knows. Judging a URL costs microseconds, so URLs that the frontier
+has confirmed to know are remembered (bounded) and counted as duplicates here, without asking it again.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from ..model.url import (
 from .contract import Added
 
 _NOT_FOR_FILES = (DropReason.SCOPE, DropReason.DEPTH)
-MEMORY = 50_000  # addresses remembered per process; the oldest are forgotten and judged again
+MEMORY = 50_000  # URLs remembered per process; the oldest are forgotten and judged again
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """Which addresses belong to the crawl: `sites` are registrable domains or hosts; None means all."""
+    """Which URLs belong to the crawl: `sites` are registrable domains or hosts; None means all."""
 
     sites: Set[str] | None = None
     max_depth: int | None = None
@@ -41,7 +40,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     max_path_segments: int = 30
 
     def verdict(self, href: str, site: str, host: str, depth: int) -> DropReason | None:
-        """Why the address may not enter, or None."""
+        """Why the URL may not enter, or None."""
         if self.sites is not None and site not in self.sites and not self._covers(host):
             return DropReason.SCOPE
         if len(href) > self.max_url_length or looks_endless(href, max_segments=self.max_path_segments):
@@ -55,21 +54,21 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """`candidates` are for the frontier; `duplicates` were known to it already."""
+    """`candidates` are for the frontier; `duplicates` counts requests that it already knows."""
 
     candidates: tuple[Candidate, ...] = ()
-    offered: tuple[str, ...] = ()  # the address of each candidate as it was written; "" of one that is no plain GET
+    offered: tuple[str, ...] = ()  # the URL of each candidate as written; "" if it is no plain GET
     duplicates: int = 0
 
 
 FORCED_IN_VAIN = (
-    "A request with force=True asks for a page that waits in the queue, or is in hand: it is fetched once for both. "
-    "Yield the request from that page's own callback, or give it an address or a body of its own."
+    "A request with force=True asks for a page that is still queued or being fetched: it is fetched once for both. "
+    "Yield the request from that page's own callback, or give it a different URL or body."
 )
 
 
 def forced_in_vain(candidates: Sequence[Candidate], added: Added) -> bool:
-    """Were there, for certain, requests with force that did not enter, because their page is still open?"""
+    """Were requests with force certainly left out because their page is still open?"""
     left_out = len(candidates) - added.queued - added.dropped
     return left_out > sum(1 for one in candidates if not one.force or one.dropped is not None)
 
@@ -89,12 +88,12 @@ class Admission:
         keep_user: bool = False,
     ) -> None:
         self._scope = scope
-        self._keep_user = keep_user  # of addresses that the owner of the crawl wrote; sites send us with no login
-        self._fetcher, self._proxy_pool = fetcher, proxy_pool  # for requests that name none
-        # Also for requests that name none: of several sessions each page has its own, by its fingerprint.
+        self._keep_user = keep_user  # of URLs that the crawl's owner wrote; links must not carry credentials
+        self._fetcher, self._proxy_pool = fetcher, proxy_pool  # defaults for requests that name none
+        # Also a default: with several sessions, the fingerprint of a page decides which one it gets.
         self._sessions = [(name, msgspec.json.encode(How(session=name)).decode()) for name in sessions]
         self._rules = rules
-        self._remember_known = remember_known  # off with a dedup window: what is known today may enter tomorrow
+        self._remember_known = remember_known  # off with a dedup window: a URL known today may enter again tomorrow
         self._known: dict[str, None] = {}
 
     def judge(
@@ -106,10 +105,10 @@ class Admission:
         site: str = "",
         links_only: bool = False,
     ) -> Judged:
-        """Judge requests found at `depth`; `priority` is for those that name none. `links_only`: they are plain, and
-        none is forced.
+        """Judge requests found at `depth`; `priority` applies to requests that name none. `links_only`: all are plain
+        GETs, and none is forced.
 
-        A link that is not a URL is dropped as INVALID, and counts for the `site` it was found on.
+        A link that is not a URL is dropped as INVALID, and is counted for the `site` it was found on.
         """
         candidates: list[Candidate] = []
         offered: list[str] = []
@@ -171,40 +170,40 @@ class Admission:
         return msgspec.json.encode(msgspec.structs.replace(wishes, session=name)).decode()
 
     def covers(self, url: str) -> bool:
-        """Does the address belong to the crawl's sites?"""
+        """Does the URL belong to the crawl's sites?"""
         authority = authority_of(url)
         host = authority.partition(":")[0]
         return self._scope.verdict(url, site_of_authority(authority), host, 0) is not DropReason.SCOPE
 
     def fingerprint(self, url: str) -> bytes:
-        """Of a plain GET."""
+        """The fingerprint of a plain GET of this URL."""
         return self._rules.fingerprint(url)
 
     def _verdict(self, request: Request, href: str, site: str, host: str, depth: int) -> DropReason | None:
         verdict = self._scope.verdict(href, site, host, depth)
-        # A file belongs to the page that asks for it, wherever it lies: pictures are often on a host of their own.
+        # A file belongs to the page that asks for it, wherever it is: images often have a host of their own.
         return None if request.is_file and verdict in _NOT_FOR_FILES else verdict
 
     def confirm(self, judged: Judged, added: Added) -> None:
-        """The frontier has these candidates for certain: from now on they are duplicates."""
+        """The frontier certainly has these candidates: from now on they are duplicates."""
         if not self._remember_known or added.dropped > sum(1 for one in judged.candidates if one.dropped):
-            return  # the frontier dropped some itself (budget, full): they may be offered again
+            return  # the frontier itself dropped some (budget, full): they may be offered again
         known = self._known
         for url, candidate in zip(judged.offered, judged.candidates, strict=True):
             if not url or len(url) > self._scope.max_url_length:
-                continue  # a hostile page has links of a megabyte, which are not worth the memory
+                continue  # a hostile page may have links of a megabyte, which are not worth the memory
             if candidate.dropped is not DropReason.DEPTH:  # a shorter path may still be found
                 known[url] = None
         while len(known) > MEMORY:
             del known[next(iter(known))]
 
     def forget(self) -> None:
-        """The frontier may not have the candidates any more that it has confirmed."""
+        """The frontier may have lost candidates that it has confirmed."""
         self._known.clear()
 
 
 def _invalid(request: Request, site: str, depth: int) -> Candidate:
-    """The candidate for a link that no request can be made of, so that it is counted and shown."""
+    """The candidate for a link that is not a URL, so that it is counted and shown."""
     text = safe_text(request.url[:500])
     return Candidate(
         url=text, fingerprint=fingerprint(text), site=site, kind=request.kind, depth=depth, dropped=DropReason.INVALID

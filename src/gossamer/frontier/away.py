@@ -1,13 +1,13 @@
-"""Sites that cannot be reached: how long all workers leave them alone, and when their pages are given up. Pure.
+"""Unreachable sites: how long all workers leave them alone, and when their pages are given up. Pure.
 
-A site that cannot be reached rests as a whole, with growing pauses, and one page at a time finds out whether it is
-back. The failure that begins this uses up a try of its page; those that follow do not, or an outage of seconds would
-kill every page that is due in it. It ends with the first answer, or when the site is given up: after `patience`, or
-after a few probes where the host has never answered. Then its pages are buried without a request, for GIVEN_UP. A site
-that nobody has tried for longer than the longest pause, and a minute at least, begins anew.
+A site that cannot be reached rests as a whole, with growing pauses, and one page at a time probes whether it is back.
+The failure that begins the outage uses up an attempt of its page; later ones do not, or an outage of seconds would kill
+every page that is due in it. The outage ends with the first response, or when the site is given up: after `patience`,
+or after a few probes if the host has never answered. For GIVEN_UP after that its pages are buried without a request. A
+site that was not tried for longer than the longest pause, and at least a minute, begins anew.
 
-A site may have several hosts, and only one of them may be gone. While others answer, the failures of that one are those
-of single pages. If pages of several hosts fail in a row, none is buried that was not tried itself.
+A site may have several hosts, of which only one may be down. While others answer, failures of that host count as those
+of single pages. If pages of several hosts fail in a row, no page is buried without having been tried itself.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import msgspec
 
 from ..clock import Backoff
 
-QUIET = timedelta(seconds=2)  # a site that answered no longer ago than this, or than three of its intervals, is there
-GIVEN_UP = timedelta(minutes=1)  # then it is tried again, if there are still pages
+QUIET = timedelta(seconds=2)  # a site that answered within this time, or within three of its intervals, is reachable
+GIVEN_UP = timedelta(minutes=1)  # after this the site is tried again, if it still has pages
 
 
 class AwayTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait for a site. `probes`: of a host that has never answered. Pauses double from `base` to `cap`."""
+    """How long to wait for a site. `probes` is for a host that never answered. Pauses double from `base` to `cap`."""
 
     base: timedelta
     cap: timedelta
@@ -32,7 +32,7 @@ class AwayTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SiteFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A page could not be had, because its host could not be reached. `never`: nothing was ever heard of that host."""
+    """A page could not be fetched because its host is unreachable. `never`: that host has never answered."""
 
     host: str
     reason: str
@@ -40,8 +40,9 @@ class SiteFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AwayNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What the state knows of a site that may be away. `strikes` counts failures in a row, 0 for a site that is there;
-    `host` is "" when hosts differ; `answered_at` is when a page of the site was settled last, 0 for never."""
+    """What the state knows of a site that may be unreachable. `strikes` counts failures in a row, 0 for a reachable
+    site; `host` is "" if they were of several hosts; `answered_at` is when a page of the site was last settled, 0 for
+    never."""
 
     host: str = ""
     reason: str = ""
@@ -52,8 +53,8 @@ class AwayNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the page that failed. It waits for `pause`; `counts`: the failure uses up a try. `over`: the site
-    is given up, and so is the page."""
+    """What to do with the page that failed. It waits for `pause`; `counts`: the failure uses up an attempt. `over`: the
+    site is given up, and so is the page."""
 
     counts: bool = True
     pause: timedelta = timedelta(0)
@@ -64,18 +65,18 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 def after_failure(
     note: AwayNote, failure: SiteFailure, terms: AwayTerms, *, now: float, rest_until: float, interval: float
 ) -> tuple[AwayNote, Verdict]:
-    """The note after a failure, and what becomes of the page. The site rests for the verdict's pause."""
+    """Return the note after a failure, and what to do with the page. The site rests for the verdict's pause."""
     if now - note.answered_at < max(QUIET.total_seconds(), 3 * interval):
         return note, Verdict()
     if note.given_up_until > now:
         return note, Verdict(counts=False, over=True, since=note.since)
-    # Nobody has tried it for long, as when the job stopped in the outage: that outage is not this one.
+    # The site was not tried for long, for example because the job was stopped: this is a new outage.
     forgotten = now - rest_until > max(terms.cap.total_seconds(), GIVEN_UP.total_seconds(), 3 * interval)
     if note.strikes == 0 or forgotten:
         begun = AwayNote(host=failure.host, reason=failure.reason, since=now, strikes=1, answered_at=note.answered_at)
         return begun, Verdict(pause=terms.base, since=now)
     host = note.host if note.host == failure.host else ""
-    if rest_until > now:  # it was on its way when the rest began
+    if rest_until > now:  # the request was in flight when the rest began
         waiting = msgspec.structs.replace(note, host=host)
         return waiting, Verdict(counts=False, pause=timedelta(seconds=rest_until - now), since=note.since)
     strikes = note.strikes + 1

@@ -16,12 +16,12 @@ from typing import Protocol
 import msgspec
 
 from ..model.job import Job, JobCounts
-from ..model.job import JobTerms as JobTerms  # a part of this contract
+from ..model.job import JobTerms as JobTerms  # part of this contract
 from ..model.outcome import JobOutcome
 from ..model.task import Candidate, Lease, UrlState
 from .away import AwayTerms, SiteFailure, Verdict
 from .politeness import TermsFor
-from .queue_values import DeadFilter as DeadFilter  # these are a part of this contract
+from .queue_values import DeadFilter as DeadFilter  # these are part of this contract
 from .queue_values import DeadLetter as DeadLetter
 from .queue_values import LaneLoad as LaneLoad
 from .queue_values import LetterPlace as LetterPlace
@@ -33,10 +33,10 @@ from .queue_values import UrlFate as UrlFate
 from .queue_values import UrlStory as UrlStory
 from .queue_values import WorkerCard as WorkerCard
 
-RENEWAL = timedelta(seconds=4)  # workers renew their leases at least this often, and so learn which of them are lost
+RENEWAL = timedelta(seconds=4)  # workers renew at least this often, and so learn which leases are lost
 SENT = "sent, its answer unknown"  # the stored reason of such a task while it is open
 NO_STATS: Mapping[str, int] = MappingProxyType({})
-_REDIRECTED = "redirected to "  # stored in the reason of a task: older states have it too
+_REDIRECTED = "redirected to "  # prefix of a task's reason; states of older versions have it too
 
 
 def redirect_reason(target: str) -> str:
@@ -53,7 +53,7 @@ class LeaseBatch(msgspec.Struct, frozen=True, kw_only=True):
     """`leases` may be empty: then no task is available before `wait` has passed (None: until one is settled or added).
 
     `drained` is True when the job has no open task any more, neither queued nor leased. When `epoch` differs from that
-    of the batch before, the state may have lost its last writes: what a worker remembers of it is not certain.
+    of the batch before, the state may have lost its last writes, and caches of its content are not reliable.
     """
 
     leases: tuple[Lease, ...] = ()
@@ -63,7 +63,7 @@ class LeaseBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How many of the offered candidates entered the queue, were already known, or were dropped with a reason."""
+    """How many of the offered candidates entered the queue, were known already, or were dropped with a reason."""
 
     queued: int = 0
     duplicates: int = 0
@@ -71,31 +71,30 @@ class Added(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SiteBook(Protocol):
-    """What workers tell each other about a site."""
+    """What workers report about a site to each other."""
 
     async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta, worker: str = "") -> bool:
         """The site asked for fewer requests: none for `rest`, then at least `interval` (a crawl-delay) between two.
 
-        None keeps the known interval. This holds for all workers. A later call may raise the interval, or lower it to
-        the one in the settings, never below.
-        With an interval the site is leased to one worker at a time from now on. Workers that took their leases before
-        may all have some: the first `worker` with a lease that names itself here holds the site. False for the others:
-        they give their leases back without a request.
+        None keeps the known interval. This holds for all workers. A later call may raise the interval, or lower it down
+        to the one in the settings. With an interval the site is leased to one worker at a time from now on. Several
+        workers may hold leases from before: the first `worker` with a lease that calls this with its name holds the
+        site. The others get False, and give their leases back without a request.
         """
         ...
 
     async def too_often(self, site: str, *, rest: timedelta, worker: str = "") -> timedelta | None:
-        """The site answered that it is asked too often: no request for `rest`. When it says so again and again, its
-        pace is lowered for all workers and jobs, and rises again with time (learned_pace.py). Returns the interval that
-        was learned, None while there is none. With one, the site is leased to one worker at a time, as in `slow_down`.
+        """The site answered that requests come too often: none for `rest`. When it says so repeatedly, its pace is
+        lowered for all workers and jobs, and rises again with time (learned_pace.py). Returns the learned interval,
+        None if there is none. With one, the site is leased to one worker at a time, as in `slow_down`.
         """
         ...
 
     async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> Verdict:
-        """The site could not be reached: it rests. Returns what becomes of the page that failed (away.py).
+        """The site could not be reached: it rests. Returns what to do with the page that failed (away.py).
 
         Until a task of the site is done, or `site_back` is called, one task at a time is leased, with `Lease.away`.
-        Where the site is given up, tasks are leased without waiting for its pace, so that they can be buried.
+        Tasks of a site that is given up are leased without regard to its pace, so that they can be buried.
         """
         ...
 
@@ -105,19 +104,20 @@ class SiteBook(Protocol):
 
 
 class SiteOrders(Protocol):
-    """What operators want of sites. It holds for all workers, from their next lease on; pages in hand are finished."""
+    """Orders of operators for sites. They hold for all workers, from their next lease on; pages in hand are
+    finished."""
 
     async def give(self, order: SiteOrder) -> None:
-        """Replace the order for that site. Queues that sleep because of the one before are looked at again."""
+        """Replace the order for that site. Queues that sleep because of the previous order are checked again."""
         ...
 
     async def withdraw(self, site: str) -> bool:
-        """The settings and the site itself decide again. What was learned of its pace is forgotten, too. False when
+        """Remove the order; the settings and the site itself decide again. The learned pace is forgotten too. False if
         there was neither."""
         ...
 
     async def orders(self) -> list[SiteOrder]:
-        """Every order, by site. Those that are over are left out some time after their end."""
+        """Every order, by site. Expired orders are omitted some time after their end."""
         ...
 
 
@@ -125,10 +125,8 @@ class AddressBook(Protocol):
     """The pace of network addresses, each of which may serve many sites."""
 
     async def take_turn(self, address: str, interval: timedelta, longest: timedelta) -> timedelta:
-        """Reserve the next request to the address, `interval` after the one before, and return how long it has to wait.
-
-        Nothing is reserved when that is longer than `longest`.
-        """
+        """Reserve the next request to the address, `interval` after the previous one, and return how long it must wait.
+        Reserves nothing if that is longer than `longest`."""
         ...
 
 
@@ -146,27 +144,25 @@ class Frontier(SiteBook, Protocol):
         """Hand out up to `n` tasks, best priority first, sites of equal priority in turn.
 
         A task's lane is its `fetcher`, or "" without one. Only tasks of the given lanes are handed out (None: of every
-        lane); tasks of other lanes do not delay them, and cost the site neither token nor slot. All lanes of a site
+        lane); tasks of other lanes do not delay them, and take neither token nor slot of the site. All lanes of a site
         share its politeness. Where the site admits only some workers, lanes that were refused take turns (see
-        politeness.TURN), and so do jobs (turns.py). Tasks in other lanes are open work all the same: the job is drained
-        only when no lane has any.
-        The site's rate token and concurrency slot are taken in the same step. A site with a rate limit is leased to one
-        worker at a time, whose pacer spaces its requests exactly. The worker may get a task HEAD_START before its turn;
-        `Lease.pace` says how long the request must wait.
-        The delivery count grows here, so that a page that kills its worker ends in the dead letters.
-        Tasks of a paused job are not handed out, and `wait` says when to ask again. A paused job is drained like any
-        other, when it has no open task.
+        politeness.TURN), and so do jobs (turns.py). Tasks in other lanes are still open work: the job is drained only
+        when no lane has any. The site's rate token and concurrency slot are taken in the same step. A site with a rate
+        limit is leased to one worker at a time, whose pacer spaces its requests exactly. The worker may get a task
+        HEAD_START before its turn; `Lease.pace` says how long the request must wait. The delivery count grows here, so
+        that a page that kills its worker becomes a dead letter. Tasks of a paused job are not handed out, and `wait`
+        says when to ask again. A paused job is drained, like any other, when it has no open task.
         """
         ...
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
-        """Prolong leases from now and return those that are lost. Also proves that the worker is alive."""
+        """Extend leases from now and return those that are lost. Also proves that the worker is alive."""
         ...
 
     async def note_sent(self, lease: Lease, *, sent: bool = True) -> None:
-        """Note, durably, that the request of this lease, which must not be repeated blindly, is about to be written, or
-        was not after all. `Lease.sent` tells it to others when this lease is lost or released; `retry` and `bury`
-        forget it. Raises LeaseLost."""
+        """Note durably that the request of this lease, which must not be repeated blindly, is about to be written, or
+        was not written after all. `Lease.sent` passes the note on when this lease is lost or released; `retry` and
+        `bury` clear it. Raises LeaseLost."""
         ...
 
     async def complete(
@@ -183,10 +179,10 @@ class Frontier(SiteBook, Protocol):
     ) -> Added:
         """Settle as DONE, UNCHANGED or DROPPED and add the discovered links, in one step. Raises LeaseLost.
 
-        `redirect` is where the answer pointed instead of giving a page: the task is DONE with that as its reason, and
-        does not count towards the page limit of the job. `duplicates` counts further links that are already known.
-        `paced_ahead` is how far the worker's pacer is ahead of now for this site; the next grant respects it.
-        `stats` is what the spider counted on the page; it is added to the job's in the same step.
+        `redirect` is the target of a redirect: the task is DONE with that as its reason, and does not count towards the
+        page limit of the job. `duplicates` counts further links that are already known. `paced_ahead` is how far the
+        worker's pacer is ahead of now for this site; the next grant respects it. `stats` are the spider's own counts on
+        the page, which are added to the job's in the same step.
         """
         ...
 
@@ -207,7 +203,7 @@ class Frontier(SiteBook, Protocol):
         paced_ahead: timedelta = timedelta(0),
         stats: Mapping[str, int] = NO_STATS,
     ) -> Added:
-        """Give up: the task goes to the dead letters. What the spider wants in its place is added in the same step.
+        """Make the task a dead letter, and add the requests of the spider's errback in the same step.
 
         Raises LeaseLost.
         """
@@ -230,7 +226,7 @@ class Frontier(SiteBook, Protocol):
 
 
 FrontierFor = Callable[[TermsFor], AbstractContextManager[Frontier]]
-"""Opens one more frontier on an open state, under other terms for sites. It shares the connection of the first."""
+"""Opens another frontier on an open state, with other terms for sites. It shares the connection of the first."""
 
 
 class JobBook(Protocol):
@@ -245,8 +241,8 @@ class JobBook(Protocol):
         ...
 
     async def seal_seeds(self, job: str, start: str = "") -> None:
-        """All seeds were added: from now on the job is over when its queue is empty. `start` is a digest of those that
-        its spider gave; the first one is kept."""
+        """All seeds were added: from now on the job is over when its queue is empty. `start` is a digest of the
+        spider's own seeds; the first one is kept."""
         ...
 
     async def is_sealed(self, job: str) -> bool: ...
@@ -255,7 +251,7 @@ class JobBook(Protocol):
         """End the job if it is still running and has no open task; True for exactly one caller.
 
         With the ending "limit", open tasks stay in the queue. The outcome is kept until the job runs again; without
-        one, and for a job that is cancelled or replaced, it is what the ending implies.
+        one, and for a job that is cancelled or replaced, the ending implies it.
         """
         ...
 
@@ -264,18 +260,17 @@ class JobBook(Protocol):
     async def jobs(self) -> list[Job]: ...
 
     async def running_jobs(self) -> list[Job]:
-        """Every unfinished job, oldest first. Asked every second: the cost does not grow with jobs that have ended."""
+        """Every unfinished job, oldest first. Called every second: the cost does not grow with ended jobs."""
         ...
 
     async def newest_number(self) -> int:
-        """The number of the newest job, 0 while there is none: it grows with each that is begun. Asked ten times a
-        second."""
+        """The number of the newest job, 0 if there is none; it grows with every new job. Called ten times a second."""
         ...
 
     async def counts(self, job: str) -> JobCounts: ...
 
     async def standings(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
-        """The counts of each of these jobs that is known, and whether it is sealed: in one step, however many."""
+        """The counts of those of these jobs that are known, and whether each is sealed: in one step, however many."""
         ...
 
     async def terms(self, job: str) -> JobTerms:
@@ -284,30 +279,30 @@ class JobBook(Protocol):
 
 
 class SeedFindings(msgspec.Struct, frozen=True):
-    """What workers have read in the source of a job: the sites that its links may lead to, and the first trouble."""
+    """What workers have found in the source of a job: the sites that links may lead to, and the first problem."""
 
     sites: frozenset[str] = frozenset()
     trouble: str = ""
 
 
 class SeedBook(Protocol):
-    """The lease to read the source of a job that a schedule began. One worker holds it at a time; when that one dies,
-    the next begins to read from the start. If two of them read at once, work is done twice and nothing is lost.
+    """The lease to read the source of a job that a schedule began. One worker holds it at a time; if it dies, the next
+    one reads from the start. If two read at once, work is done twice and nothing is lost.
 
-    A lease is known by its name alone: "@" and a site, in place of a job, is the lease to make a request at that site
-    for which no task was leased.
+    A lease is identified by its name alone: "@" and a site, in place of a job, is the lease to make a request to that
+    site without a leased task.
     """
 
     async def claim(self, job: str, worker: str, duration: timedelta) -> bool:
-        """Take or prolong the lease, by the backend's clock. False while another worker holds it, for however long."""
+        """Take or extend the lease, by the backend's clock. False while another worker holds it."""
         ...
 
     async def release(self, job: str, worker: str) -> None:
-        """Give the lease back. Changes nothing when another worker holds it."""
+        """Give the lease back. Changes nothing if another worker holds it."""
         ...
 
     async def note(self, job: str, sites: Iterable[str], trouble: str = "") -> None:
-        """Add these sites to the findings. The first trouble is kept."""
+        """Add these sites to the findings. Only the first trouble is kept."""
         ...
 
     async def findings(self, job: str) -> SeedFindings:
@@ -316,16 +311,16 @@ class SeedBook(Protocol):
 
 
 class JobHistory(Protocol):
-    """Earlier jobs: in order, of a name, and forgetting them."""
+    """Earlier jobs: listing them, by name, and forgetting them."""
 
     async def page(self, limit: int, *, owners: Collection[str] | None = None, after: str | None = None) -> list[Job]:
-        """Up to `limit` jobs in any state, the newest first; with `owners`, those that these keys began, of which ""
-        means that none did. `after` is the id of the job that the page before ended with, also if it is forgotten
-        since. The cost does not grow with the other jobs. Raises Permanent for an `after` that is no id."""
+        """Up to `limit` jobs in any state, newest first; with `owners`, those that these keys began ("" stands for no
+        key). `after` is the id of the last job on the previous page, which may have been forgotten since. The cost does
+        not grow with the other jobs. Raises Permanent if `after` is not a job id."""
         ...
 
     async def owners(self, jobs: Sequence[str]) -> dict[str, str]:
-        """The keys that began these jobs, "" where none did, of those that are known: in one step, however many."""
+        """The keys that began those of these jobs that are known, "" for no key: in one step, however many."""
         ...
 
     async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
@@ -336,37 +331,37 @@ class JobHistory(Protocol):
     async def forget_jobs(self, jobs: Sequence[str]) -> int:
         """Forget jobs that have ended, with all their pages and dead letters; return how many were forgotten.
 
-        They are unknown at once; their pages are deleted in portions, in the background. A job is kept that is running,
-        that was given up and is not cleared yet, or that is the newest of its name and no key began it. The newest job
-        of all may be kept, too. Unknown ids are ignored.
+        They are unknown at once; their pages are deleted in portions, in the background. A job is kept if it is
+        running, if it was cancelled or replaced and is not cleared yet, or if it is the newest of its name and no key
+        began it. The newest job of all may be kept too. Unknown ids are ignored.
         """
         ...
 
     async def clear_all(self) -> None:
-        """Return when pages of forgotten jobs are deleted, and open URLs of jobs that were given up are dropped."""
+        """Return when the pages of forgotten jobs are deleted, and the open URLs of cancelled or replaced jobs are
+        dropped."""
         ...
 
 
 class JobControl(Protocol):
-    """What people do with a job. It holds for all workers at once."""
+    """What people do with a job. Takes effect for all workers at once."""
 
     async def pause_job(self, job: str, paused: bool) -> bool:
         """Stop or resume handing out its tasks. Leased tasks are finished, and links and seeds enter as before.
 
-        False when the job is not running, or unknown. A job that ends is not paused any more.
+        False if the job is not running, or unknown. Ending a job ends its pause.
         """
         ...
 
     async def cancel_job(self, job: str) -> bool:
-        """End it: state CANCELLED, ending "cancelled". No URL of it is handed out any more, and workers that hold
-        leases lose these. Its open URLs are dropped, in the background where there are many (`JobHistory.clear_all`
-        waits for it). True for exactly one caller; False when the job is not running, or unknown."""
+        """End the job: state CANCELLED, ending "cancelled". None of its URLs is handed out any more, and workers lose
+        their leases on it. Its open URLs are dropped, in the background if there are many (`JobHistory.clear_all` waits
+        for it). True for exactly one caller; False if the job is not running, or unknown."""
         ...
 
     async def end_soon(self, job: str, reason: str) -> bool:
-        """Hand out no more pages than were handed out so far: the job ends as at a limit when these are settled. Other
-        processes hear of it within seconds. The first reason is kept (`Job.stopped`). False when the job is not
-        running, or unknown."""
+        """Hand out no more pages: when those handed out are settled, the job ends as at a limit. Other processes learn
+        of it within seconds. The first reason is kept (`Job.stopped`). False if the job is not running, or unknown."""
         ...
 
 
@@ -374,16 +369,16 @@ class WorkerBook(Protocol):
     """The workers of the project, on all machines. A worker that does not sign off is listed until `forget`."""
 
     async def beat(self, card: WorkerCard) -> bool:
-        """Enter or renew a worker's card. True when somebody wants this worker to drain. Raises BadState as
+        """Add or renew a worker's card. True if an operator asked this worker to drain. Raises BadState as
         `check_format` does."""
         ...
 
     async def check_format(self) -> None:
-        """Raises BadState when a newer version, with a format that this one does not know, has opened the state."""
+        """Raise BadState if a newer version has opened the state, with a format that this one does not know."""
         ...
 
     async def ask_to_drain(self, name: str) -> bool:
-        """Its next heartbeat learns of it. False when there is no such worker."""
+        """The worker's next heartbeat learns of it. False if there is no such worker."""
         ...
 
     async def sign_off(self, name: str) -> None: ...
@@ -401,13 +396,13 @@ class DeadLetters(Protocol):
     """Pages that were given up: listed, replayed, resolved or purged."""
 
     async def dead(self, which: DeadFilter, limit: int = 100, *, before: LetterPlace | None = None) -> list[DeadLetter]:
-        """Up to `limit` of them, the latest first; with `before`, those that come after the letter of that place."""
+        """Up to `limit` dead letters, the latest first; with `before`, those that follow the letter at that place."""
         ...
 
     def letters(self, which: DeadFilter) -> AsyncIterator[DeadLetter]:
         """All of them, streamed in flat memory, job by job. A letter that does not change comes exactly once.
 
-        Letters may be resolved, replayed or purged meanwhile. Pages that die meanwhile may be left out.
+        Letters may be resolved, replayed or purged meanwhile. Pages that are buried meanwhile may be left out.
         """
         ...
 
@@ -416,7 +411,7 @@ class DeadLetters(Protocol):
         ...
 
     async def dead_sites(self, which: DeadFilter, limit: int) -> dict[str, int]:
-        """How many dead letters there are of each site: the `limit` sites with the most of them, these first."""
+        """How many dead letters each site has: the `limit` sites with the most, in that order."""
         ...
 
     async def replay(self, which: DeadFilter) -> int:
@@ -426,12 +421,12 @@ class DeadLetters(Protocol):
     async def resolve(
         self, letter: DeadLetter, discovered: Sequence[Candidate] = (), *, duplicates: int = 0, reason: str = ""
     ) -> Added | None:
-        """Settle a dead letter whose page was understood after all, without a request: it is DONE with `reason`.
+        """Settle a dead letter whose page was parsed after all, without a request: it is DONE with `reason`.
 
         The links of the page enter the queue in the same step, under the rules of `Frontier.complete`: links beyond the
         bound are dropped. A link from the page to itself is a duplicate. No attempt is counted.
-        A job that had ended runs again when links were queued and its limit leaves room for them.
-        None when the letter has changed: it was resolved, replayed or purged, or the page died again. Then nothing is
+        A job that had ended runs again if links were queued and its limit leaves room for them.
+        None if the letter has changed: it was resolved, replayed or purged, or the page died again. Then nothing is
         settled.
         Raises Permanent for an unknown job.
         """
@@ -443,32 +438,33 @@ class DeadLetters(Protocol):
 
 
 class QueueView(DeadLetters, Protocol):
-    """The queue as people look at it: stories of URLs, loads of sites, dead letters."""
+    """The queue as people see it: the stories of URLs, the loads of sites, dead letters."""
 
     async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
         """The state of the URL in every job that knows it, newest job first."""
         ...
 
     async def fate(self, job: str, site: str, fingerprint: bytes) -> UrlFate | None:
-        """What became of one URL of a job; None where the job does not know it. Looked up by key."""
+        """What happened to one URL of a job; None if the job does not know it. Looked up by key."""
         ...
 
     async def sites(self, job: str, limit: int | None = 20, *, site: str | None = None) -> list[SiteLoad]:
-        """Sites with open work of a job, the most loaded first; all of them with a limit of None. With `site` that one
-        alone."""
+        """Sites with open work of a job, the most loaded first; all of them with a limit of None. With `site`, only
+        that one."""
         ...
 
     async def lanes(self, job: str) -> list[LaneLoad]:
-        """The open work of a job by lane, "" first. Of sites that could be asked now, some are looked at."""
+        """The open work of a job by lane, "" first. `ready_since` is found by a sample of the sites that could be
+        visited now."""
         ...
 
     async def site(self, name: str) -> SiteFacts | None:
-        """What is known of a site; None when no job has had a page of it."""
+        """What the state knows of a site; None if no job has had a page of it."""
         ...
 
     async def loads(self, job: str, now: float) -> list[QueueLoad]:
-        """Every site and lane with tasks that are ready or leased, in no order. The cost grows with the sites, not with
-        the tasks; of tasks that wait and are due, some thousand are looked at."""
+        """Every site and lane with tasks that are ready or leased, unordered. The cost grows with the sites, not with
+        the tasks; of waiting tasks that are due, only some thousand are examined."""
         ...
 
     def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:

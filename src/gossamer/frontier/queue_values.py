@@ -9,7 +9,7 @@ from .learned_pace import LearnedPace
 
 
 class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a URL in one job, and how it came to it."""
+    """The state of a URL in one job, and how it got there."""
 
     job: str
     url: str
@@ -30,16 +30,16 @@ class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     lease_until: float | None = None
     site_next_at: float | None = None  # when the site's rate allows the next request
-    site_away_since: float | None = None  # when it could not be reached, and was not since
-    site_taken_by: str | None = None  # the job that had the site when a worker last asked for this queue in vain
-    lane: str = ""  # workers that serve this lane may lease it
+    site_away_since: float | None = None  # since when the site has been unreachable
+    site_taken_by: str | None = None  # the job that had the site when a worker was last refused this queue
+    lane: str = ""  # only workers that serve this lane may lease it
     ahead_of_it: int | None = None  # queued tasks of the same site and lane that are handed out first
-    session: str | None = None  # as which visitor it is fetched
+    session: str | None = None  # the visitor as which it is fetched
     incidents: tuple[tuple[float, str], ...] = ()  # expired leases; replayed or resolved dead letters
 
 
 class UrlFate(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a URL in one job so far. `message` is that of its dead letter."""
+    """What has happened to a URL in one job so far. `message` is that of its dead letter."""
 
     url: str
     state: UrlState
@@ -48,7 +48,7 @@ class UrlFate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A page that was given up, as it was at the moment of the query. `id` is unique in its job, not among all jobs."""
+    """A page that was given up, at the time of the query. `id` is unique within its job only."""
 
     id: int
     job: str
@@ -67,7 +67,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LetterPlace(msgspec.Struct, frozen=True, order=True):
-    """Where a dead letter stands in the list of all of them; the latest is the greatest."""
+    """The place of a dead letter in the list of all; the latest is the greatest."""
 
     died_at: float
     id: int
@@ -75,7 +75,7 @@ class LetterPlace(msgspec.Struct, frozen=True, order=True):
 
 
 class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant. None does not restrict; job, site and fingerprint are looked up by key."""
+    """Selects dead letters. None does not restrict; job, site and fingerprint are looked up by key."""
 
     id: int | None = None
     job: str | None = None
@@ -85,7 +85,7 @@ class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: bytes | None = None
 
 
-MOST_COUNTED = 200  # ready tasks of one site and lane; where there are more, their number does not matter
+MOST_COUNTED = 200  # ready tasks of one site and lane; counting stops there
 
 
 class QueueLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class QueueLoad(msgspec.Struct, frozen=True, kw_only=True):
     ready: int  # queued, or waiting and due; at most MOST_COUNTED
     leased: int
     rest_until: float = 0.0
-    asked: float | None = None  # seconds between two requests that the site asks for itself, or has taught
+    asked: float | None = None  # seconds between two requests, by crawl-delay or learned
     away: bool = False
 
 
@@ -106,15 +106,15 @@ class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     leased: int
     next_at: float | None
-    away_since: float | None = None  # when the site could not be reached, and was not since
+    away_since: float | None = None  # since when the site has been unreachable
     rest_until: float = 0.0  # the part of `next_at` that the site itself asked for
-    reason: str = ""  # why the tasks of this job that are not due yet wait: the most frequent of what was looked at
+    reason: str = ""  # why tasks of this job that are not due yet wait: the most frequent reason in a sample
     taken_by: str | None = None  # another job that has the site, while this one was refused
 
 
 class LaneLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """The open tasks of a job in one lane. `ready_since` is since when the one that waits longest could have been
-    handed out, among those that are next in line at their sites; None when none can."""
+    """The open tasks of a job in one lane. `ready_since` is since when the longest-waiting task that is next in line at
+    its site could have been handed out; None if there is none."""
 
     lane: str
     queued: int = 0
@@ -139,8 +139,8 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SiteOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator wants of a site, beyond what the settings say: at least `interval` seconds between two requests,
-    and no request before `rest_until`."""
+    """An operator's order for a site, beyond the settings: at least `interval` seconds between two requests, and no
+    request before `rest_until`."""
 
     site: str
     at: float  # when it was given
@@ -155,8 +155,8 @@ class SiteOrder(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
     """A heartbeat of a worker. `cpu` is the share of one core since the heartbeat before; `memory` is in bytes.
 
-    `pace` and `busy` are of the last minute: pages a second, and the share of its strength that they took, by cores or
-    by pages in flight, whichever is more.
+    `pace` and `busy` cover the last minute: pages per second, and the share of its capacity that they took, in cores or
+    pages in flight, whichever is more.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What to do with a failure: try again (when?) or give up. Pure; the caller does it."""
+"""What to do after a failure: retry (when?) or give up. Pure; the caller acts on it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ..model.task import RETRY_STATUSES
 from .away import AwayTerms
 
 MINUTE = timedelta(minutes=1)
-PROBES = 2  # of a host that never answered, besides the tries of a page
-GATEWAY = frozenset({502, 503, 504, 521, 522, 523})  # what stands before a server says when it does not reach it
+PROBES = 2  # for a host that never answered, in addition to the attempts of a page
+GATEWAY = frozenset({502, 503, 504, 521, 522, 523})  # what a gateway answers when it cannot reach its server
 
 
 class RetryTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,17 +36,17 @@ class RetryTerms(msgspec.Struct, frozen=True, kw_only=True):
     cap: timedelta = MINUTE
     rate_limited_cap: timedelta = 5 * MINUTE
     statuses: frozenset[int] = frozenset(RETRY_STATUSES)
-    max_attempts: int | None = None  # None: as many as the task says
-    unsafe: bool = False  # may a POST be sent again when nobody knows whether it arrived?
-    site_away: timedelta = 10 * MINUTE  # how long a site that answered before is waited for when it cannot be reached
+    max_attempts: int | None = None  # None: as the task says
+    unsafe: bool = False  # may a POST be repeated when it is unknown whether it arrived?
+    site_away: timedelta = 10 * MINUTE  # how long to wait for an unreachable site that answered before
 
     def away(self, max_attempts: int) -> AwayTerms:
-        """How long pages with so many tries wait for a site."""
+        """How long pages with this many attempts wait for a site."""
         return AwayTerms(base=self.base, cap=self.cap, patience=self.site_away, probes=max_attempts + PROBES)
 
 
 class TryAgain(msgspec.Struct, frozen=True):
-    """Wait for `delay`. `rest` is how long the whole site should be left alone, because it asked for it."""
+    """Retry after `delay`. `rest` is how long the whole site should be left alone, because it asked for that."""
 
     delay: timedelta
     rest: timedelta = timedelta(0)
@@ -58,7 +58,7 @@ class GiveUp(msgspec.Struct, frozen=True):
 
 
 def failure_of(status: int, terms: RetryTerms, retry_after: timedelta | None, url: str) -> GossamerError | None:
-    """The error that an HTTP status means, or None when the page can be parsed."""
+    """The error that an HTTP status means; None if the page can be parsed."""
     if status == 429 or (status == 503 and retry_after is not None):
         return RateLimited(f"{url} answered {status}: too many requests.", status=status, retry_after=retry_after)
     if status in terms.statuses:
@@ -67,13 +67,13 @@ def failure_of(status: int, terms: RetryTerms, retry_after: timedelta | None, ur
         return ServerRefused(f"{url} answered {status}.", status=status)
     if status >= 400 or status < 200:
         return ClientError(f"{url} answered {status}.", status=status)
-    if status == 304:  # to a request that asked for all of it: there is no page, and what is stored must stay
-        return ClientError(f"{url} answered 304 (not modified), and was asked for the whole page.", status=status)
+    if status == 304:  # to an unconditional request: there is no page, and the stored copy must stay
+        return ClientError(f"{url} answered 304 (not modified) to a request for the whole page.", status=status)
     return None
 
 
 class ServerRefused(ClientError):
-    """A 5xx that the settings do not list as worth another try."""
+    """A 5xx that the settings do not list as retryable."""
 
     reason = "server-error"
 
@@ -81,7 +81,7 @@ class ServerRefused(ClientError):
 def decide(
     failure: GossamerError, *, attempt: int, max_attempts: int, terms: RetryTerms, jitter: float
 ) -> TryAgain | GiveUp:
-    """`attempt` counts this try (the first is 1); `jitter` is a random number in [0, 1)."""
+    """`attempt` counts this one (the first is 1); `jitter` is a random number in [0, 1)."""
     if not isinstance(failure, Transient):
         return GiveUp(reason_of(failure))
     again = _again(failure, attempt, terms, jitter)
@@ -100,8 +100,8 @@ def _again(failure: Transient, attempt: int, terms: RetryTerms, jitter: float) -
 
 
 def is_unreachable(failure: FetchFailed, *, was_away: bool) -> bool:
-    """Does the failure say that the site is away? One that `was_away` has to do better than an error of a gateway, a
-    connection that breaks or silence to be back."""
+    """Does the failure mean that the site is unreachable? For a site that `was_away`, a gateway error, a dropped
+    connection and silence mean that it still is."""
     if failure.says_nothing_of_the_site:
         return False
     if isinstance(failure, ConnectFailed | DnsFailed | ConnectTimedOut):
@@ -113,7 +113,7 @@ def is_unreachable(failure: FetchFailed, *, was_away: bool) -> bool:
 
 
 def reason_of(failure: GossamerError) -> str:
-    """The reason under which a page is given up for this failure."""
+    """The reason of a page that is given up after this failure."""
     status = getattr(failure, "status", None)
     if isinstance(failure, ClientError | ServerFailed | RateLimited) and status is not None:
         return f"http-{status}"

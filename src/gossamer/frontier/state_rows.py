@@ -1,11 +1,11 @@
-"""The rows of a state, in a form that no backend owns: what a move copies and a backup file holds (model/stream.py).
+"""The rows of a state in a form independent of the backend: a move copies them, a backup file holds them
+(model/stream.py).
 
 Dumped in the order job, key, callback, alert, session, schedule, seeds, site, order, robots, route, purse, budget,
-shape, URL.
-Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued: its worker is
-gone, or the copy would not have begun. The leading scheduler and the health of proxy exits are left out: both are
-learned again within minutes. The answers and the audit log of the HTTP door are left out, too, and so is the history of
-alerts.
+shape, URL. Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued:
+its worker must be gone, or the copy would not have begun. The leading scheduler and the health of proxy exits are left
+out: both are learned again within minutes. Left out as well: the stored responses and the audit log of the HTTP API,
+and the history of alerts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..model.task import UrlState
 from .contract import SeedFindings, SiteOrder
 
 STATES = tuple(state.value for state in UrlState)
-COUNTERS = ("discovered", "duplicates", "retries", "redirected")  # of a job, beside its URLs by state
+COUNTERS = ("discovered", "duplicates", "retries", "redirected")  # of a job, besides its URLs by state
 
 
 class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job, and the counters that cannot be counted from its URLs. `forgotten` counts URLs without a row, by state:
-    a job that deduplicates by a Bloom filter keeps no row of a URL that is done."""
+    """A job, and the counters that do not follow from its URLs. `forgotten` counts URLs without a row, by state: a job
+    that deduplicates with a Bloom filter keeps no rows of settled URLs."""
 
     number: int
     id: str
@@ -52,26 +52,26 @@ class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DumpedKey(msgspec.Struct, frozen=True):
-    """A key of the HTTP door. Its secret is not in the state."""
+    """A key of the HTTP API. Its secret is not in the state."""
 
     key: ApiKey
 
 
 class DumpedCallback(msgspec.Struct, frozen=True):
-    """A callback, open or over."""
+    """A callback, open or finished."""
 
     callback: Callback
 
 
 class DumpedCallbackSecrets(msgspec.Struct, frozen=True):
-    """What the callbacks of an owner are signed with."""
+    """The secrets that sign the callbacks of an owner."""
 
     owner: str
     secrets: tuple[CallbackSecret, ...]
 
 
 class DumpedAlert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One of three: where an alert stands, a message about one, a silence."""
+    """One of three: the standing of an alert, a notice about one, a silence."""
 
     standing: Standing | None = None
     notice: Notice | None = None
@@ -79,7 +79,7 @@ class DumpedAlert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class DumpedSession(msgspec.Struct, frozen=True):
-    """A session with its cookies. A login that was under way counts as broken off."""
+    """A session with its cookies. A login in progress counts as aborted."""
 
     session: KeptSession
 
@@ -91,14 +91,14 @@ class DumpedSchedule(msgspec.Struct, frozen=True):
 
 
 class DumpedSeeds(msgspec.Struct, frozen=True):
-    """The sites and the failure that the reader of a job's seed source has noted so far."""
+    """The sites and the failure that the reader of a job's source has noted so far."""
 
     job: str
     sown: SeedFindings
 
 
 class DumpedSite(msgspec.Struct, frozen=True, kw_only=True):
-    """A site's politeness. `in_hand` of its tasks were leased, so that requests may have been sent until now."""
+    """A site's politeness. `in_hand` of its tasks were leased, so requests may have been sent up to now."""
 
     name: str
     next_at: float
@@ -110,7 +110,7 @@ class DumpedSite(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DumpedOrder(msgspec.Struct, frozen=True):
-    """What an operator wants of a site."""
+    """An operator's order for a site."""
 
     order: SiteOrder
 
@@ -139,7 +139,7 @@ class DumpedRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DumpedPurse(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a budget was spent, in billionths of a token."""
+    """How much of a budget is spent, in billionths of a token."""
 
     name: str
     spent: int
@@ -225,7 +225,7 @@ class StateStream(RowStream[StateRow], Protocol):
 
 
 def stats_counted(stats: dict[str, int]) -> dict[str, int]:
-    """What a spider counts itself, as counters of its job."""
+    """A spider's own stats, as counters of its job."""
     return {f"stats {name}": count for name, count in stats.items()}
 
 

@@ -1,1 +1,1 @@
-"""Values that travel along the journey of a URL. No I/O happens in this room."""
+"""Values that travel along the journey of a URL. No I/O in this package."""

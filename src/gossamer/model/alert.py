@@ -1,4 +1,5 @@
-"""Alerts: what is amiss in a project, since when, and who is told. Values without I/O; monitor/alerts.py decides."""
+"""Alerts: what is wrong in a project, since when, and who is notified. Values without I/O; monitor/alerts.py
+decides."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-MOST_SUBJECTS = 200  # of one alert that have a standing; further ones wait for their turn
+MOST_SUBJECTS = 200  # per alert, that have a standing; further ones wait for their turn
 MOST_NAMED = 20  # subjects in one message; the others are counted
-CHANGES_KEPT = 10_000  # of the history; older ones are deleted when one is added
-NOTICES_KEPT = 2_000  # messages that are over; older ones are deleted when one more is over
-MOST_OPEN = 500  # messages to one channel that wait; then the oldest are given up
+CHANGES_KEPT = 10_000  # lines of the history; older ones are deleted when one is added
+NOTICES_KEPT = 2_000  # finished messages; older ones are deleted when another one is finished
+MOST_OPEN = 500  # messages waiting for one channel; beyond that the oldest are given up
 LONGEST_WORDS = 500  # characters about one subject
-TEST = "test"  # in place of an alert: a message that somebody asked for
+TEST = "test"  # in place of an alert: a test message that an operator asked for
 
 
 class Severity(StrEnum):
@@ -23,25 +24,25 @@ class Severity(StrEnum):
     CRITICAL = "critical"
 
     def reaches(self, least: Severity) -> bool:
-        """Is it as severe as `least`, or more?"""
+        """Is it at least as severe as `least`?"""
         order = list(Severity)
         return order.index(self) >= order.index(least)
 
 
 class AlertTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for one alert. What `threshold`, `window` and `minimum` mean is said by each rule."""
+    """The terms of one alert. Each rule says what `threshold`, `window` and `minimum` mean."""
 
     severity: Severity = Severity.WARNING
-    wait: timedelta = timedelta(minutes=5)  # it is pending for so long before it fires; in the settings: `for`
-    keep_for: timedelta = timedelta(minutes=5)  # it goes on firing for so long after its cause is gone
-    repeat: timedelta | None = timedelta(hours=12)  # it is told again while it fires; None: once
+    wait: timedelta = timedelta(minutes=5)  # how long it is pending before it fires; in the settings: `for`
+    keep_for: timedelta = timedelta(minutes=5)  # how long it goes on firing after its cause is gone
+    repeat: timedelta | None = timedelta(hours=12)  # how often the message is repeated while it fires; None: never
     threshold: float = 0.0
     window: timedelta = timedelta(minutes=15)
     minimum: int = 0
 
 
 _MINUTE, _HOUR, _NOW, _CRITICAL = timedelta(minutes=1), timedelta(hours=1), timedelta(0), Severity.CRITICAL
-# Every alert there is, and what holds for it unless the settings say otherwise.
+# Every alert, with its default terms.
 USUAL: dict[str, AlertTerms] = {
     "backlog": AlertTerms(threshold=0.1, window=30 * _MINUTE, minimum=1000, wait=15 * _MINUTE),
     "success": AlertTerms(threshold=0.8, window=15 * _MINUTE, minimum=50),
@@ -62,23 +63,23 @@ USUAL: dict[str, AlertTerms] = {
 
 
 class AlertState(StrEnum):
-    INACTIVE = "inactive"  # nothing is amiss; there is no standing
+    INACTIVE = "inactive"  # nothing is wrong; there is no standing
     PENDING = "pending"
     FIRING = "firing"
     RESOLVED = "resolved"
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What a rule has found amiss about one subject: the number that it looks at, and a sentence."""
+    """What a rule found about one subject: the number it checks, and a sentence."""
 
     value: float
     words: str
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where an alert stands about one subject: a site, a job, a pool; "" for the project as a whole.
+    """The state of an alert for one subject: a site, a job, a pool; "" for the project as a whole.
 
-    `untold`: its state is news that no message holds yet. `told_at` is when a message last held that it fires.
+    `untold`: no message has reported this state yet. `told_at` is when a message last reported that it fires.
     """
 
     alert: str
@@ -89,7 +90,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     words: str = ""
     value: float = 0.0
     severity: Severity = Severity.WARNING
-    clear_since: float | None = None  # it fires, and its cause is gone since then
+    clear_since: float | None = None  # it fires, but its cause has been gone since then
     told_at: float | None = None
     untold: bool = False
 
@@ -111,7 +112,7 @@ class AlertChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """Until then nobody is told of these alerts. `alert` and `subject` may be patterns: `*`, `*.example`."""
+    """No messages about these alerts are sent until then. `alert` and `subject` may be patterns: `*`, `*.example`."""
 
     id: str
     alert: str
@@ -126,7 +127,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoticeState(StrEnum):
-    DUE = "due"  # is sent as soon as its time has come
+    DUE = "due"  # is sent as soon as `next_at` has come
     DELIVERED = "delivered"
     FAILED = "failed"  # given up
 
@@ -139,7 +140,7 @@ class NoticeSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """A message about one alert to one channel, and what came of it. The same `id` is sent with every try."""
+    """A message about one alert to one channel, and its delivery. Every attempt sends the same `id`."""
 
     id: str
     channel: str
@@ -147,18 +148,18 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     state_told: AlertState
     severity: Severity
     subjects: tuple[NoticeSubject, ...]  # the first MOST_NAMED
-    count: int  # of subjects in all
+    count: int  # of all subjects
     made_at: float
-    again: bool = False  # it was told before, and still fires
+    again: bool = False  # a repeated message: the alert still fires
     state: NoticeState = NoticeState.DUE
     next_at: float = 0.0
     tries: int = 0
     ended_at: float | None = None
-    error: str = ""  # why the last try failed
+    error: str = ""  # why the last attempt failed
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
-    """Pages of the jobs that run at a moment: those that are open, and all that were settled since the first sample."""
+    """Pages of the running jobs at one moment: those that are open, and those settled since the first sample."""
 
     at: float
     open: int
@@ -166,14 +167,14 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Activity(msgspec.Struct, frozen=True, array_like=True):
-    """How much a job has done so far, and when that last became more."""
+    """How much a job has done so far, and when that last grew."""
 
     done: int
     at: float
 
 
 class AlertMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """What rules must know of the past and nobody else keeps. The next leader goes on with it."""
+    """What rules must remember of the past and is stored nowhere else. The next leader continues with it."""
 
     samples: tuple[Sample, ...] = ()
     jobs: dict[str, Activity] = {}

@@ -14,7 +14,7 @@ CODES = frozenset(
     """.split()  # noqa: SIM905 - one code per word reads better
 )  # fmt: skip
 
-# Codes that shops also write in small letters, and that are not words of a language.
+# Codes that shops also write in lower case, and that are not words of a language.
 SMALL_CODES = frozenset("usd eur gbp chf nzd sek nok dkk pln czk huf jpy cny inr brl mkd".split())  # noqa: SIM905
 
 # Currencies with three decimals: "1.250" is one and a quarter.
@@ -56,10 +56,10 @@ SIGNS = {
     "ብር": "ETB", "R": "ZAR", "FCFA": "XOF", "CFA": "XOF", "MT": "MZN", "Ar": "MGA",
 }  # fmt: skip
 
-# Too short to be trusted before a number; after a number they are clear enough.
+# Too short to be trusted before a number; reliable after one.
 AFTER_ONLY = frozenset({"NT", "din", "din.", "nis", "LE", "DA", "DT", "MT", "Ar", "сум", "р."})
 
-# Signs that several currencies share: for these the caller's currency goes before the one in SIGNS.
+# Signs that several currencies share: for these the caller's currency takes precedence over the one in SIGNS.
 _DOLLARS = (
     "USD AUD CAD NZD HKD SGD TWD MXN ARS CLP COP UYU DOP BBD BMD BND BSD BZD FJD GYD JMD KYD LRD NAD SBD SRD TTD XCD"
 )

@@ -1,4 +1,4 @@
-"""What the stages say while they work. Stages emit; monitor listens; no stage waits for a listener."""
+"""What stages report while they work. Stages emit; monitor listens; no stage waits for a listener."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Fetched(Event, frozen=True, kw_only=True, gc=False):
-    """A response arrived. `seconds` is from dialling to the last byte."""
+    """A response arrived. `seconds` is the time from connecting to the last byte."""
 
     status: int
     bytes: int
@@ -28,7 +28,7 @@ class Fetched(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Blocked(Event, frozen=True, kw_only=True, gc=False):
-    """What came is no page: a challenge, a wall, an empty shell. `kind` as in routing/blocks.py."""
+    """The response is not the page: a challenge, a wall, an empty shell. `kind` as in routing/blocks.py."""
 
     kind: str
     route: str
@@ -36,15 +36,15 @@ class Blocked(Event, frozen=True, kw_only=True, gc=False):
 
 
 class LoggedIn(Event, frozen=True, kw_only=True, gc=False):
-    """This worker has logged a session in; `logins` counts those of the session."""
+    """This worker logged a session in; `logins` counts the logins of the session."""
 
     session: str
     logins: int
 
 
 class LoginFailed(Event, frozen=True, kw_only=True, gc=False):
-    """A login failed, or let no page in; the next one is made after `delay` seconds. `failures` counts those in a
-    row."""
+    """A login failed, or its page was still logged out; the next one follows after `delay` seconds. `failures` counts
+    them in a row."""
 
     session: str
     failures: int
@@ -53,7 +53,7 @@ class LoginFailed(Event, frozen=True, kw_only=True, gc=False):
 
 
 class BudgetReached(Event, frozen=True, kw_only=True, gc=False):
-    """A bound on tokens does not let this page leave. Told once for each purse."""
+    """A budget does not let this page leave. Emitted once for each budget."""
 
     purse: str
     message: str = ""
@@ -66,7 +66,7 @@ class Parsed(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Stored(Event, frozen=True, kw_only=True, gc=False):
-    """Records of one page are safe. `changed` counts those that were new or different."""
+    """The records of one page are stored. `changed` counts those that are new or different."""
 
     items: int
     changed: int
@@ -102,15 +102,15 @@ class ItemDropped(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Flawed(Event, frozen=True, kw_only=True, gc=False):
-    """Quality rules found faults in items of this page. `message` tells the first of them."""
+    """Quality rules found faults in items of this page. `message` describes the first."""
 
     faults: int
     message: str
 
 
 class QualityChanged(Event, frozen=True, kw_only=True, gc=False):
-    """The share of faultless items fell below the minimum that the spider demands, and nothing is stored any more; or
-    it is back (`closed` is False)."""
+    """The share of faultless items fell below the spider's minimum, and nothing is stored any more; or it recovered
+    (`closed` is False)."""
 
     spider: str
     score: float
@@ -126,13 +126,13 @@ class Gone(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Released(Event, frozen=True, kw_only=True, gc=False):
-    """A task was given back without using up a try."""
+    """A task was given back without using up an attempt."""
 
     reason: str
 
 
 class LeaseLapsed(Event, frozen=True, kw_only=True, gc=False):
-    """Somebody else owns the task by now; what this worker did for it does not count."""
+    """Another worker has the task by now; this worker's work on it does not count."""
 
     message: str = ""
 
@@ -145,16 +145,16 @@ class SiteAway(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Trouble(Event, frozen=True, kw_only=True, gc=False):
-    """Something of our own went wrong (a backend that does not answer, say); work waits and goes on."""
+    """One of our own parts failed (a backend does not answer, say); work waits and goes on."""
 
     stage: str
     message: str
 
 
 class Spooled(Event, frozen=True, kw_only=True, gc=False):
-    """Results wait on this machine's disk because the store is away; told when that begins, and when it ends.
+    """Results are spooled on this machine's disk because the store is unavailable; emitted when that begins and ends.
 
-    `bytes` is how much waits; 0 means that all of it has been stored. `left`: the process ends and leaves them there.
+    `bytes` is how much waits; 0 means that all of it has been stored. `left`: the process ends and leaves it there.
     """
 
     bytes: int
@@ -169,26 +169,26 @@ class JobBegun(Event, frozen=True, kw_only=True, gc=False):
 
 
 class JobEnded(Event, frozen=True, kw_only=True, gc=False):
-    """The job is over; told by the one process that ended it."""
+    """The job is over; emitted by the one process that ended it."""
 
     ending: str
-    outcome: str = ""  # in words: `empty: no record came of 12 pages`
+    outcome: str = ""  # in words: `empty: no record came from 12 pages`
 
 
 class JobPaused(Event, frozen=True, kw_only=True, gc=False):
-    """Somebody has paused the job, or (`paused` is False) lets it go on; told by every process that works on it."""
+    """The job was paused, or (`paused` is False) resumed; emitted by every process that works on it."""
 
     paused: bool
 
 
 class JobLeft(Event, frozen=True, kw_only=True, gc=False):
-    """Somebody has ended the job on which this process worked: `ending` is cancelled or replaced."""
+    """The job on which this process worked was ended by a person: `ending` is cancelled or replaced."""
 
     ending: str
 
 
 class ScheduleFired(Event, frozen=True, kw_only=True, gc=False):
-    """A run of a schedule has begun: `job`. It is for the tick `due`; `missed` ticks before that were missed."""
+    """A run of a schedule has begun: `job`. It is for the tick `due`; `missed` ticks before it were missed."""
 
     schedule: str
     due: float
@@ -203,8 +203,8 @@ class ScheduleQueued(Event, frozen=True, kw_only=True, gc=False):
 
 
 class ScheduleSkipped(Event, frozen=True, kw_only=True, gc=False):
-    """A tick does not run. `reason` is running (the run before is still going), waiting (one waits already for that),
-    paused, or budget (it is too early for a single fetch)."""
+    """A tick does not run. `reason` is running (the previous run is still going), waiting (one waits for that already),
+    paused, or budget (it allows no fetch yet)."""
 
     schedule: str
     due: float
@@ -212,7 +212,7 @@ class ScheduleSkipped(Event, frozen=True, kw_only=True, gc=False):
 
 
 class ScheduleFailed(Event, frozen=True, kw_only=True, gc=False):
-    """A run could not be begun. It is tried again after `delay` seconds; `attempt` counts the tries in a row."""
+    """A run could not be started. It is retried after `delay` seconds; `attempt` counts the failures in a row."""
 
     schedule: str
     due: float
@@ -222,7 +222,7 @@ class ScheduleFailed(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Leading(Event, frozen=True, kw_only=True, gc=False):
-    """This scheduler leads from now on, or (`leads` is False) does not lead any more. `term` grows with every change of
+    """This scheduler leads from now on, or (`leads` is False) no longer leads. `term` grows with every change of
     leader."""
 
     leader: str
@@ -231,7 +231,7 @@ class Leading(Event, frozen=True, kw_only=True, gc=False):
 
 
 class AlertChanged(Event, frozen=True, kw_only=True, gc=False):
-    """An alert fires, or was resolved (`state`), about a subject such as a site; "" is the project as a whole."""
+    """An alert fires, or was resolved (`state`), for a subject such as a site; "" is the project as a whole."""
 
     alert: str
     subject: str
@@ -241,7 +241,7 @@ class AlertChanged(Event, frozen=True, kw_only=True, gc=False):
 
 
 class EventSink(Protocol):
-    """Receives events. Must not block and must not raise. One that has a tuple `hears` is told of these kinds only."""
+    """Receives events. Must not block or raise. A sink with a tuple `hears` receives only these kinds."""
 
     def emit(self, event: Event) -> None: ...
 
@@ -254,14 +254,14 @@ class Silence:
 
 
 class EventHub:
-    """An EventSink that passes every event on to its listeners, in order. Listeners are cheap and do not raise."""
+    """Passes every event on to its listeners, in order. Listeners must be cheap and must not raise."""
 
     def __init__(self, *listeners: EventSink) -> None:
-        # A hub among the listeners passes on to its own: nobody need call it for that.
+        # Listeners of a nested hub are called directly.
         self._listeners: tuple[EventSink, ...] = tuple(
             own for one in listeners for own in (one._listeners if type(one) is EventHub else (one,))
         )
-        self._told: dict[type[Event], tuple[Callable[[Event], None], ...]] = {}  # by kind of event: who hears of it
+        self._told: dict[type[Event], tuple[Callable[[Event], None], ...]] = {}  # by kind of event: its listeners
 
     def emit(self, event: Event) -> None:
         kind = type(event)

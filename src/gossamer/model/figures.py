@@ -1,7 +1,7 @@
-"""Figures of a project: what one minute of it came to, and, added up, what all of it did.
+"""Figures of a project: the counts of one minute or, added up, of all time.
 
-Every attempt that is stored counts once, in the minute in which it was made. Figures are values that can be added; no
-part of them grows without bound: what is beyond the most that is kept by name counts under the name `other`.
+Every stored attempt counts once, in the minute in which it was made. Figures are values that can be added. None of
+their parts grows without bound: names beyond the maximum are counted under `other`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from .record import Attempt, PageResult
 
 MINUTE = 60
 OTHER = "other"
-MOST_DOMAINS = 200  # that one row of figures names
+MOST_DOMAINS = 200  # named in one row of figures
 MOST_JOBS = 50  # likewise
 MOST_NAMES = 100  # of reasons and of routes, likewise
-MOST_GATHERED = 10 * MOST_DOMAINS  # names in the hands of one sum, before the largest are chosen
+MOST_GATHERED = 10 * MOST_DOMAINS  # names gathered in one sum before the largest are chosen
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)  # seconds: the buckets of `Latency`
 
 SUCCESSES = frozenset(("done", "unchanged", "redirected"))
 FAILURES = frozenset(("retry", "blocked", "dead"))
 ERRORS = frozenset((*FAILURES, "released"))  # outcomes whose reason is an error
-NO_ERRORS = frozenset(("login",))  # reasons that are none: the site has asked who we are
+NO_ERRORS = frozenset(("login",))  # reasons that are no error: the site asked for credentials
 
 T = TypeVar("T")
 Number = TypeVar("Number", int, float)
-Count = int  # a field of the name `bytes` hides the type
+Count = int  # a field named `bytes` hides the type
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """How long requests took: how many fell into each bucket (one more than BOUNDS: what took longer), and the sum."""
+    """How long requests took: the count of each bucket (one more than BOUNDS, for longer ones), and the sum."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
     seconds: float = 0.0
@@ -43,7 +43,8 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.counts)
 
     def quantile(self, share: float) -> float | None:
-        """The time within which that share of the requests was answered, as the buckets tell it; None without any."""
+        """The time within which that share of the requests was answered, estimated from the buckets; None if there are
+        none."""
         wanted, below, lower = share * self.fetches, 0, 0.0
         if not self.fetches:
             return None
@@ -55,7 +56,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DomainFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of the requests to one site, or of one job. `seconds` is the sum over its `fetches`."""
+    """The outcomes of the requests to one site, or of one job. `seconds` is the sum over its `fetches`."""
 
     pages: dict[str, Count] = {}  # by outcome
     errors: Count = 0
@@ -65,11 +66,11 @@ class DomainFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything that was counted. Routes are called as in the settings; `archive` is a page that was parsed again."""
+    """All counts. Routes are named as in the settings; `archive` stands for pages that were parsed again."""
 
-    pages: dict[str, dict[str, Count]] = {}  # by outcome and route: every attempt, also one that was not the last
+    pages: dict[str, dict[str, Count]] = {}  # by outcome and route: every attempt, not only the last
     domains: dict[str, DomainFigures] = {}
-    jobs: dict[str, DomainFigures] = {}  # over time only: a total has none, for jobs come and go
+    jobs: dict[str, DomainFigures] = {}  # per minute only: a total has none, because jobs come and go
     latency: dict[str, Latency] = {}  # by route
     errors: dict[str, Count] = {}  # by reason
     tokens: dict[str, float] = {}  # by route
@@ -77,7 +78,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     items: Count = 0
 
     def outcomes(self) -> dict[str, int]:
-        """How many pages had each outcome, by whatever route."""
+        """How many pages had each outcome, over all routes."""
         return {outcome: sum(routes.values()) for outcome, routes in self.pages.items()}
 
 
@@ -85,10 +86,10 @@ NOTHING = Figures()
 
 
 def success_rate(outcomes: Mapping[str, int]) -> float | None:
-    """The share of the requests that brought what was asked for; None when there was none.
+    """The share of requests that succeeded; None if there were none.
 
-    Pages that robots.txt forbids, and requests that were given back because of a proxy or of a site that is away, are
-    neither success nor failure.
+    Pages that robots.txt forbids, and requests given back because of a proxy or an unreachable site, count as neither
+    success nor failure.
     """
     good = sum(outcomes.get(name, 0) for name in SUCCESSES)
     bad = sum(outcomes.get(name, 0) for name in FAILURES)
@@ -99,7 +100,7 @@ def success_rate(outcomes: Mapping[str, int]) -> float | None:
 
 
 def minute_of(attempt: Attempt, now: float) -> int:
-    """The first second of the minute in which it counts. A time that has not come yet counts as now."""
+    """The first second of the minute in which the attempt counts. A time in the future counts as now."""
     return int(min(attempt.at, now) // MINUTE) * MINUTE
 
 
@@ -112,7 +113,7 @@ def counted(results: Iterable[PageResult], now: float) -> dict[int, Figures]:
 
 
 def figures_of(attempts: Iterable[tuple[Attempt, int]]) -> Figures:
-    """The figures of these attempts, each with the number of items that it gave."""
+    """The figures of these attempts, each with the number of its items."""
     pages: dict[str, dict[str, int]] = {}
     by_site: dict[str, list[Attempt]] = {}
     by_job: dict[str, list[Attempt]] = {}
@@ -175,7 +176,7 @@ def _latency(seconds: Sequence[float]) -> Latency:
 
 
 def summed(figures: Sequence[Figures], *, most_domains: int = MOST_DOMAINS) -> Figures:
-    """All of them together. Beyond `most_domains` the domains with the fewest pages count as `other`; so do jobs."""
+    """The sum of all. Beyond `most_domains`, the domains with the fewest pages count as `other`; so do jobs."""
     if len(figures) == 1 and len(figures[0].domains) <= most_domains and len(figures[0].jobs) <= MOST_JOBS:
         return figures[0]
     return Figures(
@@ -191,10 +192,10 @@ def summed(figures: Sequence[Figures], *, most_domains: int = MOST_DOMAINS) -> F
 
 
 def taken_into(total: Figures, more: Figures, *, most_domains: int) -> Figures:
-    """The total, and `more` on top: no number of it ever becomes smaller, so that counters can be made of it.
+    """The total plus `more`: none of its numbers ever decreases, so they can serve as counters.
 
-    A domain that has a name in the total keeps it. While there is room a new one gets a name of its own; then it takes
-    the place of the smallest, if it has had more pages in `more` than that one ever had.
+    A domain that is named in the total stays named. While there is room a new one is named too; after that it replaces
+    the smallest, if it had more pages in `more` than the smallest ever had.
     """
     named = {name: figures for name, figures in total.domains.items() if name != OTHER}
     rest = [total.domains[OTHER]] if OTHER in total.domains else []
@@ -235,7 +236,7 @@ def added_domains(parts: Sequence[DomainFigures]) -> DomainFigures:
 def _together(tables: Sequence[dict[str, DomainFigures]]) -> dict[str, DomainFigures]:
     if len(tables) != 2:
         return {name: added_domains(parts) for name, parts in _gathered(tables).items()}
-    first, more = tables  # a batch on top of its minute: only what the batch touches is added up
+    first, more = tables  # a batch on top of its minute: only entries in the batch are added up
     return first | {name: added_domains([first[name], one]) if name in first else one for name, one in more.items()}
 
 

@@ -1,6 +1,5 @@
-"""Files that a spider asks for, as values: what is known of one (`File`), its type by its first bytes, and a name under
-which it may be written anywhere. The address in an item is joined with the file's own record when records are read
-(ADR 0025)."""
+"""Files that a spider asks for, as values: the facts of one (`File`), its type by its first bytes, and a safe file
+name. The URL in an item is joined with the file's own record when records are read (ADR 0025)."""
 
 from __future__ import annotations
 
@@ -10,14 +9,14 @@ from urllib.parse import unquote, urlsplit
 
 from .item import Item, safe_text
 
-HEAD_BYTES = 512  # that tell what a file is
+HEAD_BYTES = 512  # enough to tell the type
 _HASH = re.compile(r"[0-9a-f]{64}")
-_LONGEST_NAME = 120  # characters; with a hash before it every file system takes it
+_LONGEST_NAME = 120  # characters; every file system accepts it with a hash before it
 
 
 class File(Item, key="url", tag_field="kind", tag="file", omit_defaults=True):
-    """A file at an address. In an item only `url` is set: the rest is filled in when records are read, as far as the
-    file has been fetched. `location` is where the address redirects to."""
+    """A file at a URL. In an item only `url` is set: the rest is filled in when records are read, if the file has been
+    fetched. `location` is where the URL redirects to."""
 
     url: str
     sha256: str = ""
@@ -34,7 +33,7 @@ def is_file(value: object) -> bool:
 
 
 def is_hash(text: object) -> bool:
-    """Is it the SHA-256 of a file, as files are named by?"""
+    """Is it a SHA-256 in the form that names files?"""
     return isinstance(text, str) and _HASH.fullmatch(text) is not None
 
 
@@ -54,7 +53,7 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"), (0, b"\x7fELF", "application/x-executable"),
     (0, b"MZ", "application/x-msdownload"),
 )  # fmt: skip
-# What documents of many types are packed in: the label says which.
+# Containers for documents of many types: the Content-Type header says which.
 _WRAPPERS = frozenset({
     "application/zip", "application/gzip", "application/x-ole-storage", "video/mp4", "video/webm", "audio/ogg",
 })  # fmt: skip
@@ -67,14 +66,14 @@ _ALIASES = {
 
 
 def declared_type(content_type: str) -> str:
-    """The type that a label names, in lower case; "" for one that says nothing."""
+    """The type in a Content-Type header, in lower case; "" for one that says nothing."""
     name = content_type.partition(";")[0].strip().lower()
     name = _ALIASES.get(name, name)
     return "" if name in _SAYS_NOTHING else safe_text(name)[:100]
 
 
 def sniffed_type(head: bytes) -> str:
-    """The type that the first bytes of a file prove; "" for those that prove none."""
+    """The type that the first bytes of a file prove; "" if they prove none."""
     for offset, magic, name in _MAGIC:
         if head.startswith(magic, offset):
             return name
@@ -82,7 +81,7 @@ def sniffed_type(head: bytes) -> str:
 
 
 def file_type(content_type: str, head: bytes) -> str:
-    """What a file is: its first bytes decide, and the label where they prove nothing or only what it is packed in."""
+    """The type of a file: its first bytes decide; the header does if they prove nothing, or only the container."""
     declared, proven = declared_type(content_type), sniffed_type(head)
     if not proven or (proven in _WRAPPERS and declared and not declared.startswith("text/html")):
         return declared or "application/octet-stream"
@@ -92,7 +91,7 @@ def file_type(content_type: str, head: bytes) -> str:
 
 
 def is_welcome(name: str, types: Sequence[str]) -> bool:
-    """Is a type among the patterns `image/*`, `application/pdf`? Without any, every type is."""
+    """Does the type match one of the patterns (`image/*`, `application/pdf`)? Without patterns, every type does."""
     return not types or any(
         name == _ALIASES.get(one, one) or (one.endswith("/*") and name.startswith(one[:-1])) for one in types
     )
@@ -107,7 +106,7 @@ _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{name}{n}" for name in ("c
 
 
 def file_name(url: str, disposition: str = "") -> str:
-    """A name for a file: what the server calls it, else the last part of its address. Never a path, never empty."""
+    """A name for a file: the server's name for it, else the last part of its URL. Never a path, never empty."""
     return safe_file_name(_of_disposition(disposition[:2000]) or unquote(urlsplit(url).path).rstrip("/"))
 
 
@@ -116,14 +115,14 @@ def _of_disposition(value: str) -> str:
     if starred:
         try:
             return unquote(starred[2], encoding=starred[1] or "utf-8", errors="replace")
-        except LookupError:  # a charset that nobody knows
+        except LookupError:  # an unknown charset
             return unquote(starred[2], errors="replace")
     plain = _QUOTED.search(value)
     return re.sub(r"\\(.)", r"\1", plain[1]) if plain and plain[1] is not None else plain[2] if plain else ""
 
 
 def safe_file_name(text: str) -> str:
-    """The text as the name of a file in any file system: no folder, no dot in front, no control character, not long."""
+    """The text as a file name for any file system: no folder, no leading dot, no control character, not too long."""
     name = _UNFIT.sub("_", safe_text(text).replace("\\", "/").rpartition("/")[2]).strip(" ._")
     stem, dot, ending = name.rpartition(".")
     if dot and len(ending) <= 10:

@@ -5,8 +5,8 @@ schema of its declared fields. Money is in money.py.
         title: str
         price: Money | None = None
 
-`key` names the field, or the fields, that make two items the same thing. Without one the key is the item's `url`,
-and where that is not set, its content. Plain dicts are items too: of type "item", with the same default key.
+`key` names the field, or fields, that identify an item. Without one the key is the item's `url`, or its content if that
+is not set. Plain dicts are items too: of type "item", with the same default key.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ItemMeta(StructMeta):
         namespace: dict[str, Any],
         *,
         key: str | tuple[str, ...] | None = None,
-        **options: Any,  # what msgspec.Struct takes: frozen, rename ...
+        **options: Any,  # options of msgspec.Struct: frozen, rename ...
     ) -> ItemMeta:
         options.setdefault("kw_only", True)
         cls = super().__new__(mcls, name, bases, namespace, **options)
@@ -77,10 +77,8 @@ class ItemMeta(StructMeta):
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
 class Item(Struct, metaclass=ItemMeta):
-    """Base of typed items. Fields are given by name; nothing is checked until the pipeline validates the item.
-
-    Every item has a `url`, left out of the data as long as nobody sets it.
-    """
+    """Base class of typed items. Fields are passed by name; nothing is checked until the pipeline validates the item.
+    Every item has a `url`, which is left out of the data unless it is set."""
 
     __item_key__: ClassVar[tuple[str, ...]] = ()
 
@@ -88,7 +86,7 @@ class Item(Struct, metaclass=ItemMeta):
 
 
 class KeyedDict(dict[str, Any]):
-    """A dict that says itself of which type it is and what its key is: an item of another framework."""
+    """A dict with its own type and key: an item of another framework."""
 
     __slots__ = ("key", "type")
 
@@ -98,7 +96,7 @@ class KeyedDict(dict[str, Any]):
         self.key = key
 
 
-AnyItem: TypeAlias = Item | dict[str, Any]  # a dict holds any values of the spider
+AnyItem: TypeAlias = Item | dict[str, Any]  # a dict may hold any values
 _ItemT = TypeVar("_ItemT", bound=AnyItem)
 
 
@@ -113,7 +111,7 @@ def validate(item: _ItemT) -> _ItemT:
     """Return the item unchanged if it is complete and well typed.
 
     Missing: None where None is not allowed, "" in a str field without a default, an unset key. Types are not
-    converted: "12" is no int. Nested items are checked too. Raises ParseFailed naming every fault.
+    converted: "12" is not an int. Nested items are checked too. Raises ParseFailed naming every fault.
     """
     if not isinstance(item, dict) and _is_plain(item):
         return item
@@ -125,7 +123,7 @@ def validate(item: _ItemT) -> _ItemT:
 
 
 def _is_plain(item: Struct) -> bool:
-    """Has every field a value of a type that needs no closer look, and no text is empty?"""
+    """Does every field have a value of a type that needs no closer check, and is no text empty?"""
     values = msgspec.structs.astuple(item)
     return "" not in values and all(map(frozenset.__contains__, _plain_fields(type(item)), map(type, values)))
 
@@ -141,7 +139,7 @@ class _Field(msgspec.Struct, frozen=True):
     expected: str
     required: bool
     checkable: bool
-    plain: frozenset[type]  # values of exactly these types need no closer look
+    plain: frozenset[type]  # values of exactly these types need no closer check
 
 
 @lru_cache(maxsize=1024)
@@ -212,7 +210,7 @@ def _faults(value: object, path: str) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, entry in value.items():
             if not isinstance(key, str):
-                yield f"{path or 'item'} has the key {key!r:.60}, which is no str"
+                yield f"{path or 'item'} has the key {key!r:.60}, which is not a str"
             elif isinstance(entry, Struct | dict | list | tuple | set):
                 yield from _faults(entry, f"{path}.{key}" if path else key)
     elif isinstance(value, list | tuple | set):
@@ -252,10 +250,10 @@ def _inner(message: str) -> str:
 
 
 def item_key(item: AnyItem) -> str:
-    """The key: items of one type and site with the same key are the same thing.
+    """The key: items of one type and site with the same key are the same record.
 
-    With one key field it is the text of that field, with several a JSON list of them, without any the `url` if it is
-    set, else 32 hex digits of the content. Raises ParseFailed when a field of the key is empty.
+    One key field: the text of that field; several: a JSON list of them; none: the `url` if it is set, else 32 hex
+    digits of the content. Raises ParseFailed if a key field is empty.
     """
     if isinstance(item, KeyedDict):
         return safe_text(item.key)
@@ -301,7 +299,7 @@ def _json(item: AnyItem, value: Any) -> str:
             text = _encoder.encode(value).decode()
         except UnicodeEncodeError:
             return _safe_json(value)
-        # Rarely a false alarm (a backslash before u0000), which costs time and nothing else.
+        # A rare false alarm (a backslash before u0000) only costs time.
         return _safe_json(value) if "\\u0000" in text else text
     except (TypeError, ValueError, RecursionError) as error:
         raise ParseFailed(
@@ -338,19 +336,19 @@ def _safe_value(value: Any) -> Any:
 
 
 def safe_text(text: str) -> str:
-    """The text with lone surrogates and NUL replaced by U+FFFD; the same object when it holds none."""
+    """The text with lone surrogates and NUL replaced by U+FFFD; the same object if it has none."""
     if "\x00" in text:
         text = text.replace("\x00", REPLACEMENT)
     try:
         text.encode()
     except UnicodeEncodeError:
-        # A pair written as two surrogates is one character; what remains alone is not.
+        # A pair of surrogates is one character; a lone one is not.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
 
 def content_hash(data_json: str) -> bytes:
-    """16 bytes that change when the data change."""
+    """16 bytes that change when the data changes."""
     return blake2b(data_json.encode(), digest_size=16).digest()
 
 
@@ -368,7 +366,7 @@ def schema_of(item: AnyItem) -> ItemSchema | None:
     """The declared fields of an item's type; None for a dict, which declares nothing.
 
     Each record names the schema it was made with, and the schemas are stored beside the records: exports know the type
-    of every column, and a person sees when a field came or went, also after the spider has changed.
+    of every column, and people see when a field was added or removed, even after the spider has changed.
     """
     return _schema(type(item)) if isinstance(item, Item) else None
 

@@ -20,7 +20,7 @@ class JobState(StrEnum):
 
 
 class Manners(msgspec.Struct, frozen=True, kw_only=True):
-    """How a spider wants sites to be visited. What is None is left to the settings."""
+    """How a spider wants sites to be visited. None leaves it to the settings."""
 
     rate: str | None = None
     burst: int | None = None
@@ -35,22 +35,22 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState
     created_at: float
     finished_at: float | None = None
-    limit: int | None = None  # pages to hand out at most, None is unlimited
-    depth: int | None = None  # steps that links are followed from the seeds, None is unlimited
-    ending: str = ""  # why it finished: "done", "limit", "replaced", "cancelled", "source failed: and why"
-    outcome: JobOutcome | None = None  # what it was worth; None while it runs, and of a job older than outcomes are
+    limit: int | None = None  # maximum number of pages to hand out; None is unlimited
+    depth: int | None = None  # how many links to follow from the seeds; None is unlimited
+    ending: str = ""  # why it finished: "done", "limit", "replaced", "cancelled", "source failed: <why>"
+    outcome: JobOutcome | None = None  # None while it runs, and for jobs older than outcomes
     paused: bool = False
-    schedule: str = ""  # the one that began it
+    schedule: str = ""  # the schedule that began it
     due: float | None = None
-    spider: str = ""  # where it is not the name
+    spider: str = ""  # if it differs from the name
     windows: str = ""  # when its pages may be fetched; "": always
-    priority: int = 0  # where jobs stand in line, more goes first
+    priority: int = 0  # jobs with a higher one go first
     owner: str = ""  # the key that began it over HTTP
-    coverage: str = ""  # which records it stands for: spider, arguments and source
-    start: str = ""  # a digest of the seeds that its spider gave
+    coverage: str = ""  # the records it stands for: spider, arguments and source
+    start: str = ""  # a digest of the spider's own seeds
     arguments: str = ""  # of its spider, as JSON
     manners: Manners = Manners()  # of its spider
-    stopped: str = ""  # why its own code has ended it early
+    stopped: str = ""  # why its spider ended it early
 
     @classmethod
     def under(
@@ -67,8 +67,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         paused: bool = False,
         start: str = "",
     ) -> Job:
-        """A job that was opened under these terms; fields of the same name are taken from them. `outcome` is what
-        `outcome_text` gave."""
+        """A job that was opened under these terms, which supply the fields of the same name. `outcome` is the text of
+        `outcome_text`."""
         agreed = {field: getattr(terms, field) for field in _OF_TERMS}
         known = msgspec.json.decode(outcome, type=JobOutcome) if outcome else implied(ending)
         return cls(
@@ -77,7 +77,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
     def stands_for_same(self, other: Job) -> bool:
-        """Do both jobs stand for the same records: same spider, arguments and start? Not known of old jobs."""
+        """Do both jobs stand for the same records: same spider, arguments and start? Unknown (False) for old jobs."""
         return bool(self.coverage) and (self.coverage, self.start) == (other.coverage, other.start)
 
     @property
@@ -95,39 +95,38 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     max_urls_per_site: int | None = None
     max_urls_per_pattern: int | None = None
     dedup_window: timedelta | None = None  # None: for ever
-    dedup: str = "exact"  # or "bloom": a filter instead of a row for every URL that is done
-    dedup_expected: int = 10_000_000  # URLs that the filter is made for
-    dedup_error: float = 0.001  # how often it may call a new URL known
-    dedup_check: bool = False  # ask the record store before believing the filter
+    dedup: str = "exact"  # or "bloom": a filter instead of a row for every settled URL
+    dedup_expected: int = 10_000_000  # URLs that the filter is sized for
+    dedup_error: float = 0.001  # the share of new URLs it may take for known
+    dedup_check: bool = False  # ask the record store before trusting the filter
     limit: int | None = None
     depth: int | None = None  # links are followed this many steps from the seeds
     owner: str = ""  # the key that began the job over HTTP
-    # Of a job that a schedule or a key began:
+    # For a job that a schedule or a key began:
     schedule: str = ""
-    due: float | None = None  # the tick that it is for
-    spider: str = ""  # where it is not the job's name
+    due: float | None = None  # the tick it is for
+    spider: str = ""  # if it differs from the job's name
     arguments: str = ""  # of the spider, as JSON (parse/arguments.py)
     source: str = ""  # where its seeds come from, as JSON; "": the spider's own start
     kind: str = ""  # the callback for these seeds
     priority: int = 0  # of these seeds
-    min_age: timedelta | None = None  # a page that was fetched less than this ago is left out
+    min_age: timedelta | None = None  # a page fetched less than this ago is left out
     windows: str = ""  # when its pages may be fetched
     budget: int | None = None  # fetches of this run, spent where pages change most
     min_interval: timedelta | None = None
     max_interval: timedelta | None = None
-    seal: str = ""  # of the project's key, over what a worker would run (schedule/authority.py)
-    expected: Expectations = Expectations()  # what it must come to for its outcome to be `done`
-    coverage: str = ""  # which records it stands for: spider, arguments, source; "": begun by an older version
-    manners: Manners = Manners()  # of its spider, for those who look at the job without loading that
+    seal: str = ""  # signature with the project's key over what a worker would run (schedule/authority.py)
+    expected: Expectations = Expectations()  # what it must reach for its outcome to be `done`
+    coverage: str = ""  # the records it stands for: spider, arguments, source; "": begun by an older version
+    manners: Manners = Manners()  # of its spider, for readers that do not load it
     replayed: bool = False  # it had ended, and runs again for its dead letters
-    stopped: str = ""  # why its spider ended it; `limit` is what was handed out until then
+    stopped: str = ""  # why its spider ended it; `limit` is what had been handed out
 
     def resumed(self, begun: JobTerms) -> JobTerms:
-        """These terms for an unfinished job that was begun under others and is resumed.
+        """These terms, adapted for an unfinished job that was begun under others and is resumed.
 
-        The command that runs now decides how far to go. Deduplication, the owner, and what a schedule or a key asked
-        for, stay as the job began; so does what it stands for. The limits of a job hold for its replay, too. One that
-        its spider has ended stays so.
+        The current command decides how far to go. Deduplication, the owner, the coverage, and the terms of a schedule
+        or a key stay as the job began. The limits of a replayed job stay too. A job that its spider ended stays ended.
         """
         kept = (
             *DEDUP,
@@ -143,7 +142,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
 _OF_TERMS = tuple(field for field in Job.__struct_fields__ if field in JobTerms.__struct_fields__)
 REPLAYED = ("limit", "depth", "replayed")
 STOPPED = ("limit", "stopped")
-LONGEST_REASON = 300  # characters of why a job was stopped
+LONGEST_REASON = 300  # characters
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
 SCHEDULED = (
     "schedule", "due", "spider", "source", "kind", "priority", "min_age", "windows", "budget", "min_interval",
@@ -152,11 +151,9 @@ SCHEDULED = (
 
 
 class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many URLs of a job are in each state. `discovered` is every link ever offered, duplicates included. `stats`
-    is what the spider counts itself.
-
-    Always: discovered == queued + waiting + leased + done + unchanged + dropped + dead + duplicates.
-    """
+    """How many URLs of a job are in each state. `discovered` counts every link ever offered, duplicates included.
+    `stats` are the spider's own counts. Always: discovered == queued + waiting + leased + done + unchanged + dropped +
+    dead + duplicates."""
 
     discovered: int = 0
     duplicates: int = 0
@@ -180,25 +177,25 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stopped_terms(terms: JobTerms, used: int, reason: str) -> JobTerms:
-    """The terms of a job that is to hand out nothing beyond the `used` pages. The first reason stays."""
+    """The terms of a job that may hand out nothing beyond the `used` pages. The first reason is kept."""
     limit = used if terms.limit is None else min(terms.limit, used)
     words = terms.stopped or reason[:LONGEST_REASON] or "no reason given"
     return msgspec.structs.replace(terms, limit=limit, stopped=words)
 
 
 def outcome_text(outcome: JobOutcome | None) -> str:
-    """As backends store it beside the ending; "" where the ending tells it all."""
+    """The outcome as backends store it beside the ending; "" if the ending says it all."""
     return "" if outcome is None else msgspec.json.encode(outcome).decode()
 
 
 COUNTERS = tuple(name for name in JobCounts.__struct_fields__ if name != "stats")
-MOST_STATS = 100  # names that a spider may count under, of one job
-UNFINISHED = "unfinished pages"  # counted by workers: rendered pages that were read before they were done
+MOST_STATS = 100  # names that a spider may count under, per job
+UNFINISHED = "unfinished pages"  # counted by workers: rendered pages that were read before they had finished loading
 OTHER_STATS = "(others)"  # the sum of all names beyond these
 
 
 def summed_stats(*parts: Mapping[str, int]) -> dict[str, int]:
-    """The sums by name. Names beyond MOST_STATS, those that came last, are summed up in one."""
+    """The sums by name. The last names beyond MOST_STATS are added up under one name."""
     sums: dict[str, int] = {}
     for part in parts:
         for name, count in part.items():
@@ -209,10 +206,10 @@ def summed_stats(*parts: Mapping[str, int]) -> dict[str, int]:
 
 
 def number_of(id: str) -> int:
-    """The number of a job, from its id. Raises Permanent for a text that is no id."""
+    """The number of a job, from its id. Raises Permanent if the text is not a job id."""
     digits = id.rpartition("-")[2]
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 12):
-        raise Permanent(f"{id[:60]!r} is no id of a job: it would end with a number.")
+        raise Permanent(f"{id[:60]!r} is not a job id, which ends with a number.")
     return int(digits)
 
 

@@ -20,7 +20,7 @@ from .currencies import AFTER_ONLY, CODES, SHARED, SIGNS, SMALL_CODES, THREE_DEC
 GAPS = " \u00a0\u2009\u202f'’"  # characters between groups of three digits
 _NO_GAPS = str.maketrans("", "", GAPS)
 _ARABIC_MARKS = str.maketrans("٫٬", ".,")
-_LONGEST = 300  # characters of a text that are read; a price stands near its beginning
+_LONGEST = 300  # characters read from a text; a price stands near its beginning
 _LONGEST_SIGN = max(map(len, SIGNS))
 _FIRST_CHARS = frozenset(sign[0] for sign in (*SIGNS, *CODES, *SMALL_CODES))
 _LAST_CHARS = frozenset(sign[-1] for sign in (*SIGNS, *CODES, *SMALL_CODES))
@@ -28,9 +28,10 @@ _WITH_POINT = tuple(sign for sign in SIGNS if sign.endswith("."))
 _BEFORE_ONLY = " \u00a0\u202f\t\n:-−"  # characters between a sign and the number after it
 _DASHES = re.compile(r"(?:[.,]?[-–—]+)?\s*")  # "12,- €"
 
-# A number, in this order: groups of three separated by spaces; digits with marks, perhaps with a stray space before
-# the last two ("118, 99"); the fraction alone. A sign between whole and fraction ("35€ 99") is searched after it.
-# The point of an abbreviation is not a decimal mark ("Rs.500", "S/.50", "₹.500"); that of "$.99" is.
+# A number, in this order: groups of three digits separated by spaces; digits with separators, perhaps with a stray
+# space before the last two ("118, 99"); a fraction alone. A sign between the whole and the fraction ("35€ 99") is
+# searched for later. The point of an abbreviation is not a decimal mark ("Rs.500", "S/.50", "₹.500"); that of "$.99"
+# is.
 _NUMBER = re.compile(
     rf"\d{{1,3}}(?:[{GAPS}]\d{{3}})+(?!\d)(?:[.,]\d+)?"
     r"|\d+(?:[.,]\d+)*(?:[.,]\x20\d\d(?![\d.,%]))?"
@@ -38,25 +39,25 @@ _NUMBER = re.compile(
 )
 _CENTS_AFTER_SIGN = re.compile(r"\s?([€£])(?:\s?(\d\d)|(\d))(?!\d|[.,]\d|\s?[€£%])(?![^\W\d_])")
 _MINUS = re.compile(r"(?:(?:^|[\s(€$£¥])[-−]\s*|[-−][€$£¥]\s*)$")
-_PLAIN_PRICE = re.compile(r"([€$£])(\d{1,6}(?:\.\d\d)?)", re.ASCII)  # as most shops write it: no rule is needed
+_PLAIN_PRICE = re.compile(r"([€$£])(\d{1,6}(?:\.\d\d)?)", re.ASCII)  # as most shops write it: needs no rules
 _DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}|\d{4}\.\d{1,2}\.\d{1,2}")
 
 
 class Money(msgspec.Struct, frozen=True):
-    """An amount in a currency: an ISO 4217 code where it is known, the sign as written where it is not ("kr"),
-    "" where the text names none."""
+    """An amount in a currency: an ISO 4217 code if known, else the sign as written ("kr"), "" if the text names
+    none."""
 
     amount: Decimal
     currency: str
 
     @classmethod
     def parse(cls, text: str | None, currency: str | None = None, *, home: tuple[str, ...] = ()) -> Money | None:
-        """Read the first price in the text, or the first number where no currency stands beside one.
+        """Read the first price in the text, or the first number if none has a currency beside it.
 
-        `currency` is used when the text names none, or only a sign that several currencies share. `home` are the
-        currencies of the place where the text was written: without a `currency` the first of them that bears the
-        shared sign is meant. A single separator before exactly three digits groups thousands, unless the currency
-        has three decimals (dinars). None when there is no number.
+        `currency` is used if the text names none, or only a sign that several currencies share. `home` lists the
+        currencies of the place where the text was written: without a `currency`, the first of them that uses the shared
+        sign is meant. A single separator before exactly three digits groups thousands, unless the currency has three
+        decimals (dinars). None if there is no number.
         """
         found = first_price(text, currency, home)
         return None if found is None else cls(found[0], found[1])
@@ -66,7 +67,8 @@ class Money(msgspec.Struct, frozen=True):
 
 
 def currency_code(written: str | None, home: tuple[str, ...] = ()) -> str:
-    """The ISO code of a sign, a word or a code ("us$", "€", "eur"); "" for another text. `home`: see `Money.parse`."""
+    """The ISO code of a sign, a word or a code ("us$", "€", "eur"); "" for any other text. `home`: see
+    `Money.parse`."""
     text = (written or "").strip()[:20]
     if text.upper() in CODES:
         return text.upper()
@@ -74,7 +76,7 @@ def currency_code(written: str | None, home: tuple[str, ...] = ()) -> str:
 
 
 def _at_home(sign: str, home: tuple[str, ...]) -> str:
-    """The currency of a known sign: of the currencies that share it the first of `home`."""
+    """The currency of a known sign; if several share it, the first of `home`."""
     if home and sign in SHARED:
         return next((code for code in home if code in _sharers(sign)), SIGNS[sign])
     return SIGNS[sign]
@@ -145,7 +147,7 @@ def _sign_before(text: str) -> str:
         text = text[:-1].rstrip()  # "CAD $5"
     pointed = text[-1:] == "." and not text.endswith(_WITH_POINT)
     if pointed:
-        text = text[:-1]  # "Rp.", "Bs.", "₹."; but a code, or one letter, is the end of a sentence
+        text = text[:-1]  # "Rp.", "Bs.", "₹."; after a code, or one letter, the point ends a sentence
     if text[-1:] not in _LAST_CHARS:
         return ""
     for size in range(min(_LONGEST_SIGN, len(text)), 0, -1):

@@ -1,11 +1,11 @@
-"""How a job came out, for programs and people: one of six outcomes, with its reasons. Pure: facts in, outcome out.
+"""The outcome of a job, for programs and people: one of six, with its reasons. Pure: facts in, outcome out.
 
-    done                nothing to complain of
-    done with warnings  it is through, and something is amiss: dead letters, an expectation that is not met
-    empty               pages came, and not one record of a spider that gives records
-    held back           the quality guard has held pages back: what is stored is not all of it
+    done                nothing to complain about
+    done with warnings  it finished, but something is wrong: dead letters, an expectation that is not met
+    empty               pages came, but no record, from a spider that yields records
+    held back           the quality guard has held pages back: what is stored is incomplete
     incomplete          it ended before its work did: a limit, a budget, cancelled, replaced
-    failed              not one page could be had, or its source could not be read
+    failed              not one page could be fetched, or its source could not be read
 
 `ending` says who ended a job; the outcome says what it is worth. project/job_outcome.py gathers the facts.
 """
@@ -20,7 +20,7 @@ import msgspec
 from ..units import many
 
 NOT_FOUND = frozenset({"http-404", "http-410"})  # pages that do not exist: every site links to some
-HELD_BACK_REASON = "quality"  # of a dead letter that the quality guard has held back
+HELD_BACK_REASON = "quality"  # the reason of a dead letter that the quality guard has held back
 BUDGET_REASON = "budget"
 LOGGED_OUT_REASONS = frozenset({"blocked-login", "http-401", "logged-out"})
 REFUSED = frozenset({"http-403", "http-429", "http-451", "http-503"})
@@ -43,7 +43,7 @@ EXIT_CODES = {
     Outcome.EMPTY: 4,
     Outcome.HELD_BACK: 5,
     Outcome.INCOMPLETE: 6,
-}  # of `gossamer crawl`; 2 is a command that cannot be understood, 130 one that was stopped and can go on
+}  # of `gossamer crawl`; 2 is a usage error, 130 a crawl that was stopped and can go on
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -61,41 +61,41 @@ class JobOutcome(msgspec.Struct, frozen=True):
 
     @property
     def in_words(self) -> str:
-        """`empty: no record came of 12 pages`"""
+        """`empty: no record came from 12 pages`"""
         return f"{self.outcome.value}: {self.reasons[0].message}" if self.reasons else self.outcome.value
 
 
 class Expectations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run must come to for its outcome to be `done`. None expects nothing."""
+    """What a run must reach for its outcome to be `done`. None expects nothing."""
 
-    min_records: int | None = None  # 0: a spider that need not give any
+    min_records: int | None = None  # 0: the spider need not yield any
     min_pages: int | None = None
     max_dead_share: float | None = None  # of the pages that were tried, 0 to 1
-    max_change: float | None = None  # of the number of records against the last run, 0 to 1; 0.5: halved, or half more
+    max_change: float | None = None  # of the number of records since the last run, 0 to 1; 0.5: halved, or half more
 
     def or_else(self, others: Expectations) -> Expectations:
-        """These; the others where these expect nothing."""
+        """These expectations, with the others filling in those that are None."""
         chosen = {
             name: getattr(others if getattr(self, name) is None else self, name) for name in self.__struct_fields__
         }
         return Expectations(**chosen)
 
     def fault(self) -> str:
-        """What cannot be meant, as `min_records = -1 must be 0 or more`; "" when all can."""
+        """What is not a valid expectation, like `min_records = -1 must be 0 or more`; "" if all are."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value is None:
                 continue
             is_share = name.startswith("max_")
             if isinstance(value, bool) or not isinstance(value, int | float if is_share else int) or not value >= 0:
-                return f"{name} = {value!r} must be {'a share, as 0.2' if is_share else 'a number, 0 or more'}"
+                return f"{name} = {value!r} must be {'a share, like 0.2' if is_share else 'a number, 0 or more'}"
             if name == "max_dead_share" and value > 1:
-                return f"{name} = {value!r} must be a share between 0 and 1, as 0.05"
+                return f"{name} = {value!r} must be a share between 0 and 1, like 0.05"
         return ""
 
 
 class LastRun(msgspec.Struct, frozen=True):
-    """The run before that stood for the same records, and how many it saw."""
+    """The previous run that stood for the same records, and how many it saw."""
 
     job: str
     records: int
@@ -110,25 +110,25 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     dead: Mapping[str, int] = {}  # pages that were given up, by reason
     limit: int | None = None
     stopped: str = ""  # why its spider has ended it early
-    failure: str = ""  # why not one page could be had
-    gives_records: bool = False  # its spider declares items, or gave some before
+    failure: str = ""  # why not one page could be fetched
+    gives_records: bool = False  # its spider declares items, or yielded some before
     expected: Expectations = Expectations()
     last: LastRun | None = None
-    lost: int = 0  # results that somebody has given up
-    trouble: str = ""  # with a source of which a part could be read
+    lost: int = 0  # results that an operator has given up
+    trouble: str = ""  # with a source that could be read only in part
     doubt: str = ""  # why no record was marked as gone
 
 
 def implied(ending: str) -> JobOutcome | None:
-    """The outcome that an ending alone tells; None where more must be known."""
+    """The outcome that follows from the ending alone; None if more must be known."""
     word, _, why = ending.partition(": ")
     match word:
         case "source failed":
             return JobOutcome(Outcome.FAILED, (Reason("source-failed", why or "its source could not be read"),))
         case "cancelled":
-            return JobOutcome(Outcome.INCOMPLETE, (Reason("cancelled", "somebody has cancelled it"),))
+            return JobOutcome(Outcome.INCOMPLETE, (Reason("cancelled", "it was cancelled"),))
         case "replaced":
-            return JobOutcome(Outcome.INCOMPLETE, (Reason("replaced", "a newer job of its name took its place"),))
+            return JobOutcome(Outcome.INCOMPLETE, (Reason("replaced", "a newer job of the same name replaced it"),))
         case "limit":
             return JobOutcome(
                 Outcome.INCOMPLETE, (Reason("limit", "its limit of pages is reached; others were not fetched"),)
@@ -137,7 +137,7 @@ def implied(ending: str) -> JobOutcome | None:
 
 
 def outcome_of(facts: JobFacts) -> JobOutcome:
-    """The outcome of a job that has ended. The worst of what is found gives the word; all of it is in the reasons."""
+    """The outcome of a job that has ended. The worst finding gives the word; the reasons list all."""
     found = [*_failures(facts), *_held_back(facts), *_incomplete(facts), *_empty(facts), *_warnings(facts)]
     return JobOutcome(found[0][0] if found else Outcome.DONE, tuple(reason for _, reason in found))
 
@@ -182,7 +182,7 @@ def _incomplete(facts: JobFacts) -> Found:
 
 
 def _empty(facts: JobFacts) -> Found:
-    """Not one record of a spider that gives records, and what can be seen of the cause."""
+    """No record from a spider that yields records, and the visible causes."""
     if facts.records or facts.failure or facts.expected.min_records == 0:
         return []
     if not facts.pages + sum(facts.dead.values()):  # nothing was due
@@ -190,7 +190,7 @@ def _empty(facts: JobFacts) -> Found:
     if not facts.gives_records and not facts.expected.min_records:
         return []
     causes = _causes(facts)
-    words = f"no record came of {many(facts.pages, 'page')}"
+    words = f"no record came from {many(facts.pages, 'page')}"
     return [(Outcome.EMPTY, Reason("no-records", words)), *((Outcome.EMPTY, cause) for cause in causes)]
 
 
@@ -225,12 +225,12 @@ def _warnings(facts: JobFacts) -> Found:
     if facts.lost:
         reasons.append(Reason("lost-results", f"{many(facts.lost, 'result')} were given up (gossamer spool forget)"))
     if facts.trouble:
-        reasons.append(Reason("source", f"a part of its source could not be read: {facts.trouble}"))
+        reasons.append(Reason("source", f"part of its source could not be read: {facts.trouble}"))
     return [(Outcome.WARNINGS, reason) for reason in reasons]
 
 
 def _dead(facts: JobFacts) -> list[Reason]:
-    """Too many dead letters. Where nothing is expected, pages that do not exist are no warning, and all others are."""
+    """Too many dead letters. Without an expectation, pages that do not exist cause no warning, and all others do."""
     most = facts.expected.max_dead_share
     apart = {HELD_BACK_REASON, BUDGET_REASON} if most is not None else {HELD_BACK_REASON, BUDGET_REASON, *NOT_FOUND}
     dead = {reason: count for reason, count in facts.dead.items() if reason not in apart and count}
@@ -243,7 +243,7 @@ def _dead(facts: JobFacts) -> list[Reason]:
     named = ", ".join([*names, f"{others:,} for other reasons"] if others else names)
     missing = sum(facts.dead.get(reason, 0) for reason in NOT_FOUND)
     if most is not None:
-        note = f", and {most:.3g} of them may"
+        note = f", where a share of {most:.3g} is allowed"
     else:
         note = f", beside {many(missing, 'dead link')}" if missing else ""
     return [Reason("dead-letters", f"{count:,} of {many(tried, 'page')} ended as dead letters ({named}){note}")]

@@ -14,14 +14,14 @@ class Headers:
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self.pairs: tuple[tuple[str, str], ...] = tuple(pairs)
-        self._index = {name.lower(): value for name, value in reversed(self.pairs)}  # of several the first stays
+        self._index = {name.lower(): value for name, value in reversed(self.pairs)}  # the first value of a name wins
 
     def get(self, name: str, default: str = "") -> str:
         """The first value of `name`, or `default`."""
         return self._index.get(name.lower(), default)
 
     def has_any(self, names: Iterable[str]) -> bool:
-        """Is one of those names, written in lower case, among them?"""
+        """Is any of these names (in lower case) present?"""
         return not self._index.keys().isdisjoint(names)
 
     def getall(self, name: str) -> list[str]:
@@ -47,10 +47,10 @@ class Headers:
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A raw page as it was received: enough to parse it again years later without another fetch.
 
-    `url` is where the body came from, `requested_url` the URL of the task. `body` is decompressed; `cut` is True when
-    it was longer than the limit and its end is missing. `screenshot` is a PNG, if a browser was asked for one. `depth`
-    is the number of links from a start page; 0 also for snapshots that do not record it. `packed` is the body as gzip,
-    where it came so: the archive need not pack it once more.
+    `url` is where the body came from, `requested_url` the URL of the task. `body` is decompressed; `cut` is True if it
+    was longer than the limit and its end is missing. `screenshot` is a PNG, if a browser was asked for one. `depth` is
+    the number of links from a start page; 0 also for snapshots that do not record it. `packed` is the body as gzip, if
+    it came so: the archive need not compress it again.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""`PageContent`: which part of a page is wanted, where its content is asked for as HTML or Markdown."""
+"""`PageContent`: which part of a page is wanted when its content is requested as HTML or Markdown."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import re
 import msgspec
 
 MOST_SELECTORS = 50
-# One element, or one inside of another: what is asked for here comes from strangers, and must not cost more than a look
-# at each element.
+# One element, or one inside another: selectors come from strangers, and must not cost more than one check per element.
 _ONE = r"(?:[A-Za-z][\w-]*|\*)?(?:[.#][A-Za-z_][\w-]*|\[[\w-]+(?:[~|^$*]?=\"?[\w\s./:-]*\"?)?\])*"
 _SELECTOR = re.compile(rf"(?=\S){_ONE}(?:\s*[ >]\s*(?=\S){_ONE}){{0,3}}")
 _LONGEST = 200
 
 
 class PageContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`only_main` leaves out menus, margins and footers. With `include`, only these elements; `exclude` goes first."""
+    """`only_main` leaves out menus, margins and footers. With `include`, only these elements; `exclude` is applied
+    first."""
 
     only_main: bool = True
     include: tuple[str, ...] = ()  # CSS: tags, classes, ids and attributes
     exclude: tuple[str, ...] = ()
 
     def fault(self) -> str:
-        """What is wrong with it; "" for nothing."""
+        """What is wrong with it; "" if nothing."""
         selectors = (*self.include, *self.exclude)
         if len(selectors) > MOST_SELECTORS:
-            return f"There may be {MOST_SELECTORS} selectors, not {len(selectors)}."
+            return f"At most {MOST_SELECTORS} selectors are allowed, not {len(selectors)}."
         for one in selectors:
             if len(one) > _LONGEST or not _SELECTOR.fullmatch(one):
                 return (
-                    f"{one[:80]!r} is no selector of tags, classes, ids and attributes: write `nav`, `.menu`, `#top`."
+                    f"{one[:80]!r} is not a selector of tags, classes, ids and attributes: use `nav`, `.menu`, `#top`."
                 )
         return ""
 

@@ -1,5 +1,5 @@
-"""What a request carries beside its address: parameters, headers, cookies, a body. Made from what a spider writes;
-what cannot be sent is a `BadPayload` in words that follow the address."""
+"""What a request carries beyond its URL: parameters, headers, cookies, a body. Made from what a spider writes; a
+request that cannot be sent raises `BadPayload`, whose words follow the URL in a message."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import msgspec
 
 from .secret_text import IN_FORM, IN_JSON, Reveal, SecretRef, SecretText, Text, has_secret, parted, stored
 
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS")  # they change nothing, however often they are sent
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")  # repeating them changes nothing
 BODILESS = ("GET", "HEAD")
-MAX_QUEUED_BODY = 64 * 1024  # bytes of a body that lie in the queue; longer ones are put into the archive
+MAX_QUEUED_BODY = 64 * 1024  # bytes; longer bodies are kept in the archive, not in the queue
 MAX_BODY = 16 * 1024 * 1024
 MAX_HEADERS = 32 * 1024  # characters of all headers and cookies of a request
 LONGEST_TIMEOUT = 3600.0
@@ -24,7 +24,7 @@ LONGEST_TIMEOUT = 3600.0
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*|\"[!#-+\--:<-\[\]-~]*\"")
-# They belong to the connection, or say to whom it leads.
+# They belong to the connection, or name its target.
 OF_THE_CONNECTION = frozenset({
     "host", "connection", "keep-alive", "proxy-connection", "proxy-authorization", "te", "trailer",
     "transfer-encoding", "upgrade", "content-length", "expect",
@@ -35,15 +35,15 @@ Pairs: TypeAlias = tuple[tuple[str, Text], ...]
 
 
 class BadPayload(ValueError):
-    """It cannot be sent, for a reason that follows the address."""
+    """The request cannot be sent. The words follow its URL in a message."""
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A body that is sent as it stands, secrets apart. Of one that lies in the archive only `archived` is here."""
+    """A body that is sent as it is, except for secrets. If it is kept in the archive, only `archived` is set."""
 
     parts: tuple[Part, ...] = ()
     archived: str = ""  # its digest
-    ref: str = ""  # of the archive
+    ref: str = ""  # in the archive
     size: int = 0  # bytes, without the secrets
 
     @property
@@ -64,9 +64,9 @@ def method_of(text: str) -> str:
 
 
 def headers_of(headers: Mapping[str, str]) -> Pairs:
-    """Headers as they are stored. Of two that differ in upper and lower case only, the last is kept."""
+    """Headers as they are stored. Of names that differ in case only, the last wins."""
     if not isinstance(headers, Mapping):
-        raise BadPayload(f"has headers that are no dict, but {type(headers).__name__}")
+        raise BadPayload(f"has headers that are not a dict, but {type(headers).__name__}")
     pairs: dict[str, tuple[str, Text]] = {}
     for name, value in headers.items():
         check_header(name, value)
@@ -77,24 +77,24 @@ def headers_of(headers: Mapping[str, str]) -> Pairs:
 
 
 def check_header(name: Any, value: Any) -> None:
-    """Raises BadPayload for a header that no request of the user's can carry."""
+    """Raise BadPayload for a header that a user's request cannot carry."""
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise BadPayload(f"has the header {name!a:.60}, which is no name of a header")
+        raise BadPayload(f"has the header {name!a:.60}, which is not a valid header name")
     if not isinstance(value, str) or not _VALUE.fullmatch(value):
-        raise BadPayload(f"has a header {name} that is no text of one line")
+        raise BadPayload(f"has a header {name} that is not a single line of text")
     if name.lower() in OF_THE_CONNECTION:
         raise BadPayload(f"has the header {name}, which belongs to the connection and cannot be set")
 
 
 def cookies_of(cookies: Mapping[str, str]) -> Pairs:
     if not isinstance(cookies, Mapping):
-        raise BadPayload(f"has cookies that are no dict, but {type(cookies).__name__}")
+        raise BadPayload(f"has cookies that are not a dict, but {type(cookies).__name__}")
     pairs = []
     for name, value in cookies.items():
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise BadPayload(f"has the cookie {name!a:.60}, which is no name of a cookie")
+            raise BadPayload(f"has the cookie {name!a:.60}, which is not a valid cookie name")
         if not isinstance(value, str) or not (has_secret(value) or _COOKIE_VALUE.fullmatch(value)):
-            raise BadPayload(f"has a cookie {name} whose value no cookie can have")
+            raise BadPayload(f"has a cookie {name} with a value that is not allowed in cookies")
         pairs.append((name, stored(value)))
     return tuple(pairs)
 
@@ -104,7 +104,7 @@ def auth_of(auth: tuple[str, str]) -> tuple[Text, Text]:
         raise BadPayload("has an auth that is not (user, password)")
     user, password = auth
     if ":" in user or not _VALUE.fullmatch(user + password):
-        raise BadPayload("has an auth with characters that no login can have")
+        raise BadPayload("has an auth with characters that are not allowed in credentials")
     return stored(user), stored(password)
 
 
@@ -120,7 +120,7 @@ def with_params(url: str, params: Any) -> str:
 
 
 def body_of(*, form: Any, json: Any, body: Any, files: Any) -> tuple[str, Body] | None:
-    """The body, and its content type ("" when there is none to tell); None for a request without a body."""
+    """The body and its content type ("" if unknown); None for a request without a body."""
     if sum(one is not None for one in (form, json, body)) > 1 or (files is not None and (json, body) != (None, None)):
         raise BadPayload("has more than one body; give it form, json or body (files go with form)")
     made: Iterable[Part]
@@ -151,7 +151,7 @@ def _encoded(parts: Iterable[str | SecretRef]) -> Iterable[Part]:
 
 
 def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Neighbouring bytes become one part: equal bodies have equal parts."""
+    """Join neighbouring bytes into one part: equal bodies have equal parts."""
     joined: list[Part] = []
     run: list[bytes] = []
     for part in parts:
@@ -206,13 +206,13 @@ def _json(value: Any) -> Iterable[Part]:
 def _plain(value: Any) -> str:
     if isinstance(value, SecretText):
         return str.__str__(value)
-    raise TypeError(f"no JSON can be made of {type(value).__name__}")
+    raise TypeError(f"JSON cannot represent {type(value).__name__}")
 
 
 def _multipart(form: Any, files: Any) -> tuple[str, list[Part]]:
-    """As browsers write it. The boundary follows from the content, so that equal forms are equal."""
+    """The form as browsers write it. The boundary follows from the content, so that equal forms are equal."""
     if not isinstance(files, Mapping):
-        raise BadPayload(f"has files that are no dict, but {type(files).__name__}")
+        raise BadPayload(f"has files that are not a dict, but {type(files).__name__}")
     sections: list[list[Part]] = []
     for name, value in _pairs_of(form if form is not None else (), "form"):
         sections.append([f'Content-Disposition: form-data; name="{_quoted(name)}"\r\n\r\n'.encode()])
@@ -236,7 +236,7 @@ def _file(name: Any, given: Any) -> tuple[str, bytes, str]:
     if not isinstance(name, str) or not isinstance(filename, str) or not isinstance(content, bytes | str):
         raise BadPayload(f"has a file {name!a:.60} that is neither bytes nor (file name, bytes, content type)")
     if not isinstance(kind, str) or not kind or not _VALUE.fullmatch(kind):
-        raise BadPayload(f"has a file {name!a:.60} whose content type is no text of one line")
+        raise BadPayload(f"has a file {name!a:.60} whose content type is not a single line of text")
     return filename, content.encode() if isinstance(content, str) else content, kind
 
 

@@ -1,4 +1,4 @@
-"""What a visit leaves in the store: records (extracted data), attempts (the audit log) and the facts about the page."""
+"""What a visit stores: records (extracted data), attempts (the audit log) and the facts about the page."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ RecordIdentity: TypeAlias = tuple[str, str, str]  # type, site, key
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One item, ready to be stored. Identity is (type, site, key); `data` is a JSON object.
 
-    `content_hash` covers the data only: an unchanged record is not rewritten. `schema` is the id of the ItemSchema that
-    the item had. `reparsed_at` is set when the page was parsed again from the archive: then the record replaces the one
-    that an older parser made of the same visit.
+    `content_hash` covers only the data: an unchanged record is not rewritten. `schema` is the id of the item's
+    ItemSchema. `reparsed_at` is set if the page was parsed again from the archive: then the record replaces the one
+    that an older parser made from the same visit.
     """
 
     type: str
@@ -35,7 +35,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record as it is read back."""
+    """A record as read from the store."""
 
     type: str
     site: str
@@ -48,7 +48,7 @@ class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_changed: float
     last_checked: float
     version: int
-    gone_since: float | None = None  # since then the page has been gone
+    gone_since: float | None = None  # since when the page has been gone
     schema: str = ""
     number: int = 0  # its place in the order of first storage, in this store; above 0
 
@@ -65,7 +65,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the quality checks counted for one field of one type of item on one day (UTC, `2027-01-31`).
 
     `field` "*" means the item as a whole, type "*" the pages of the spider. With `rule` "" all values are counted: of
-    those `checked`, `filled` were not empty and `faulty` broke a rule. Else `rule` is the name of one rule, and
+    the `checked` values, `filled` were not empty and `faulty` broke a rule. Otherwise `rule` names one rule, and
     `faulty` counts the values that broke it.
     """
 
@@ -89,7 +89,7 @@ def _day(number: int) -> str:
     return datetime.fromtimestamp(number * 86_400, UTC).strftime("%Y-%m-%d")
 
 
-Fingerprint: TypeAlias = bytes  # an Attempt has a field of the name `bytes`, which hides the type
+Fingerprint: TypeAlias = bytes  # an Attempt has a field named `bytes`, which hides the type
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -113,16 +113,15 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: str = ""
 
 
-NO_BODY = 0  # in place of a status: no response came, and the copy is that of an earlier visit
+NO_BODY = 0  # in place of a status: no response came, and the copy is from an earlier visit
 
 
 class PageFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The facts about a fetched page that its next visit needs: validators, the place of the raw copy, the links.
+    """The facts about a fetched page that its next visit needs: validators, the reference of the raw copy, the links.
 
-    `links` are requests, packed (crawl/page_facts.py), kept only for pages with validators: when the server says 304,
-    the page is not parsed again and its links are followed from here. `parser` is the version of the code that parsed
-    it.
-    `failure` is the reason why the page left no records ("parse", "quality", "http-404"), "" when all went well.
+    `links` are packed requests (crawl/page_facts.py), kept only for pages with validators: after a 304 the page is not
+    parsed again, and these links are followed. `parser` is the version of the code that parsed it.
+    `failure` is the reason why the page left no records ("parse", "quality", "http-404"), "" if there was none.
     """
 
     fingerprint: bytes
@@ -138,12 +137,12 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     links: bytes = b""
     spider: str = ""
     failure: str = ""
-    content: bytes = b""  # a hash of the records: it changes when they do, not with every byte of the page
-    rhythm: str = ""  # how often the page changed, as JSON (schedule/change_rate.py); "" for pages that are not watched
+    content: bytes = b""  # a hash of the records: it changes with them, not with every byte of the page
+    rhythm: str = ""  # how often the page changes, as JSON (schedule/change_rate.py); "" for pages that are not watched
 
 
 class PageResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Everything that one visit leaves behind; it is stored in one step, which may safely be repeated."""
+    """Everything that one visit stores, in one step that may safely be repeated."""
 
     attempt: Attempt
     page: PageFacts | None = None

@@ -1,4 +1,4 @@
-"""Ways to a page, as values: the route, the exit it leaves through, and what a browser is asked to do there."""
+"""Ways to fetch a page, as values: the route, the exit it leaves through, and instructions for a browser."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .secret_text import Text, is_secret
 
 ACTIONS = ("click", "fill", "type", "select", "press", "scroll", "collect", "wait")
 UNTIL = {"click": "gone", "scroll": "end"}
-MOST_UNTIL = 100  # times that something is done until then, where `times` does not say
+MOST_UNTIL = 100  # repetitions with `until`, unless `times` is set
 MOMENTS = ("load", "domcontentloaded", "networkidle")
-LONGEST = 300.0  # seconds that a page may be asked to wait
+LONGEST = 300.0  # seconds that a page may wait
 
 HTTP, PROFILE, BROWSER, MANAGED = TRANSPORTS = ("http", "profile", "browser", "managed")
 
@@ -32,11 +32,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renders(self) -> bool:
-        """Does a page that is made by its scripts come out whole?"""
+        """Does it run the scripts of a page?"""
         return self.transport in (BROWSER, MANAGED)
 
     def cost(self, received: int) -> float:
-        """What one request costs, in tokens, when its response has that many bytes."""
+        """The cost of one request, in tokens, if its response has that many bytes."""
         return self.price + self.price_per_gb * received / 1e9
 
 
@@ -44,9 +44,9 @@ DIRECT = Route(name="direct")
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """A proxy to leave through, as somebody. Two exits with the same `identity` may share connections and cookies.
+    """A proxy, and the identity to use there. Exits with the same `identity` may share connections and cookies.
 
-    `name` is what people read: the address without credentials, and for a gateway the session behind it.
+    `name` is for people: the address without credentials, and for a gateway the session behind it.
     """
 
     pool: str
@@ -60,7 +60,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """Never shown: it holds the user name and the password."""
+        """Never shown: contains the user name and the password."""
         return f"{self.scheme}://{self.username}:{self.password}@{self.host}:{self.port}"
 
     @property
@@ -74,22 +74,22 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExitOutcome(StrEnum):
-    """What came of one use of an exit."""
+    """The result of one use of an exit."""
 
     OK = "ok"
-    BANNED = "banned"  # the site turned this exit away
-    FAILED = "failed"  # the exit itself refused, hung up or was not there
+    BANNED = "banned"  # the site blocked this exit
+    FAILED = "failed"  # the exit itself refused, hung up or was unreachable
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing to do on a page before it is read: click, fill, type, select, press, scroll, collect or wait.
 
-    `selector` names the element; `text` is what is filled in or typed, the option that is selected, the key that is
-    pressed, or a part of the address of the request that is waited for; `times` repeats; `seconds` is how long `wait`
-    waits (for `selector` or a request at most, where one is named). With `until` a click is made again until its
-    element is "gone", and a scroll until the "end", when nothing new came for `seconds`; `times` is the bound then.
-    `collect` clicks every element that `selector` finds, `times` at most, stays on the page, and puts the addresses
-    that the clicks would have led to at its end, as links.
+    `selector` names the element; `text` is the text to fill in or type, the option to select, the key to press, or a
+    part of the URL of the request to wait for; `times` repeats; `seconds` is how long `wait` waits (at most, if it
+    waits for a `selector` or a request). With `until` a click is repeated until its element is "gone", and a scroll
+    until the "end", when nothing new came for `seconds`; `times` is the limit then. `collect` clicks every element that
+    matches `selector`, at most `times`, stays on the page, and appends the URLs that the clicks would have led to, as
+    links.
     """
 
     do: str
@@ -101,14 +101,14 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if self.do not in ACTIONS:
-            raise ValueError(f"There is no action {self.do!r}; there is {', '.join(ACTIONS)}.")
+            raise ValueError(f"There is no action {self.do!r}; known: {', '.join(ACTIONS)}.")
         if self.do in ("click", "fill", "type", "select", "collect") and not self.selector:
-            raise ValueError(f"The action {self.do} needs a selector: on which element?")
+            raise ValueError(f"The action {self.do} needs a selector that names its element.")
         if self.do in ("type", "select", "press") and not self.text:
             raise ValueError(f"The action {self.do} needs a text.")
         if self.until and self.until != UNTIL.get(self.do):
             known = " and ".join(f"{do} until {end}" for do, end in UNTIL.items())
-            raise ValueError(f"There is no {self.do} until {self.until!r}; there is {known}.")
+            raise ValueError(f"There is no {self.do} until {self.until!r}, only {known}.")
         if not 1 <= self.times <= 1000 or not 0 <= self.seconds <= LONGEST:
             raise ValueError(f"An action is repeated 1 to 1000 times and waits {LONGEST:g} seconds at most.")
 
@@ -119,43 +119,43 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Render(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a browser should show a page. Without any wish it waits until the network is quiet."""
+    """How a browser should render a page. By default it waits until the network is quiet."""
 
-    wait_for: str = ""  # a CSS selector that must be there
+    wait_for: str = ""  # a CSS selector that must be present
     wait_until: str = ""  # load, domcontentloaded, networkidle
-    wait: float = 0.0  # seconds on top
+    wait: float = 0.0  # additional seconds
     actions: tuple[Action, ...] = ()
     screenshot: bool = False
     block: tuple[str, ...] | None = None  # resource types that are not loaded; None: as the settings say
 
     def __post_init__(self) -> None:
         if self.wait_until and self.wait_until not in MOMENTS:
-            raise ValueError(f"wait_until = {self.wait_until!r} is none of {', '.join(MOMENTS)}.")
+            raise ValueError(f"wait_until = {self.wait_until!r} must be one of {', '.join(MOMENTS)}.")
         if not 0 <= self.wait <= LONGEST:
             raise ValueError(f"A page may be asked to wait {LONGEST:g} seconds at most, not {self.wait:g}.")
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything about a request that travels with the task beside its address, fetcher, pool and country: a spider's
-    wishes about the way, what is sent, and what the list that it comes from says of the page.
+    """Everything that travels with a task besides its URL, fetcher, pool and country: the spider's instructions for the
+    fetch, what is sent, and what the source of the URL says about the page.
 
     A plain GET has none of it. Texts may refer to secrets (secret_text.py).
     """
 
     render: Render | None = None
-    session: str | None = None  # one identity for all tasks that name the same key
-    file: Download | None = None  # a file is wanted, not a page
-    lastmod: float | None = None  # no wish: when the page changed, as its sitemap or feed says
+    session: str | None = None  # tasks that name the same one share an identity
+    file: Download | None = None  # a file is requested, not a page
+    lastmod: float | None = None  # when the page changed, according to its sitemap or feed
     method: str = "GET"
     headers: Pairs = ()
     cookies: Pairs = ()  # for this request only
     auth: tuple[Text, Text] | None = None  # user, password
     body: Body | None = None
     timeout: float | None = None  # seconds for the whole request
-    errback: str | None = None  # the method of the spider that hears of the final failure
-    apart: str = ""  # tells requests apart that are otherwise alike: whose they are
-    retry_unsafe: bool | None = None  # may it be sent again when nobody knows whether it arrived? None: as settings say
-    statuses: tuple[int, ...] = ()  # errors and redirects that are the page itself
+    errback: str | None = None  # the spider's method that is called after the final failure
+    apart: str = ""  # distinguishes requests that are otherwise alike: whose they are
+    retry_unsafe: bool | None = None  # may it be repeated when it is unknown whether it arrived? None: as settings say
+    statuses: tuple[int, ...] = ()  # errors and redirects to pass to the callback
 
     @property
     def names_secrets(self) -> bool:

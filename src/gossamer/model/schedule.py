@@ -1,4 +1,4 @@
-"""A schedule: what is scraped, and when; and where it stands. Values without I/O; decisions are in schedule/."""
+"""A schedule: what is scraped, when, and its progress. Values without I/O; decisions are in schedule/."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .outcome import Expectations
 
 
 class Overlap(StrEnum):
-    """What becomes of a run that is due while the one before still goes on."""
+    """What happens to a run that is due while the previous one is still going."""
 
     SKIP = "skip"
-    QUEUE = "queue"  # it begins when the other has ended; one at most waits
+    QUEUE = "queue"  # it begins when the other has ended; at most one waits
     REPLACE = "replace"  # the other one is ended
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """As the user wrote it. `spider` is the name of a spider or a recipe, or a URL: a whole site.
+    """A schedule as the user wrote it. `spider` is the name of a spider or a recipe, or a URL: a whole site.
 
-    `source` is where the addresses come from, as JSON (schedule/sources); "" is the spider's own start.
+    `source` is where the URLs come from, as JSON (schedule/sources); "" is the spider's own start.
     """
 
     name: str
@@ -31,45 +31,45 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     trigger: str  # "every 6h", "0 3 * * *", "at 2027-01-31T12:00"
     zone: str = "UTC"  # of cron expressions
     source: str = ""
-    kind: str = ""  # the callback for addresses of the source; "": parse
+    kind: str = ""  # the callback for URLs of the source; "": parse
     priority: int = 0
-    min_age: timedelta | None = None  # a page that was fetched less than this ago is left out
+    min_age: timedelta | None = None  # a page fetched less than this ago is left out
     windows: str = ""  # when it may run, "22:00-06:00 Europe/Berlin"; "": always
     overlap: Overlap = Overlap.SKIP
     limit: int | None = None  # pages for each run
-    budget: int | None = None  # fetches a day, spent where pages change most
-    min_interval: timedelta | None = None  # of re-crawling one page, with a budget
+    budget: int | None = None  # fetches per day, spent where pages change most
+    min_interval: timedelta | None = None  # between two fetches of one page, with a budget
     max_interval: timedelta | None = None
-    seal: str = ""  # of the project's key, where one is set and it was added at run time
-    expected: Expectations = Expectations()  # what a run must come to for its outcome to be `done`
+    seal: str = ""  # signature with the project's key, if there is one and the schedule was added at run time
+    expected: Expectations = Expectations()  # what a run must reach for its outcome to be `done`
     arguments: tuple[str, ...] = ()  # of the spider: "category=lamps"
 
 
 class ScheduleProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule and how far it has come. `last_due` is the tick that was decided about last, fired or skipped."""
+    """A schedule and its progress. `last_due` is the last tick that was decided, fired or skipped."""
 
     schedule: Schedule
     origin: str  # "file": from gossamer.toml; "added": at run time
     created_at: float  # or when its trigger was changed: intervals are counted from here
     paused: bool = False
     last_due: float | None = None
-    newest_due: float | None = None  # of all that were decided about, when that is a later one: a clock was wrong
-    since: float | None = None  # only ticks after this count: it was resumed then, or changed, or a clock was wrong
+    newest_due: float | None = None  # the newest tick decided, if later than `last_due`: a clock was wrong
+    since: float | None = None  # only ticks after this count: it was resumed or changed then, or a clock was wrong
     last_job: str = ""
-    runs: int = 0  # jobs that it began
+    runs: int = 0  # jobs it began
     skipped: int = 0
-    skip_reason: str = ""  # of the last that was skipped
-    waiting_due: float | None = None  # a tick whose run waits for the one before to end
-    failures: int = 0  # tries in a row to begin a run that failed
+    skip_reason: str = ""  # of the last skipped tick
+    waiting_due: float | None = None  # a tick whose run waits for the previous one to end
+    failures: int = 0  # failures in a row to begin a run
     retry_at: float | None = None
-    trouble: str = ""  # why the last run could not be begun
-    withdrawn_at: float | None = None  # when it was missed in gossamer.toml; it rests until it is there again
-    version: int = 0  # another one after every change; given by the book that keeps it
+    trouble: str = ""  # why the last run could not begin
+    withdrawn_at: float | None = None  # when it was found missing in gossamer.toml; it rests until it is back
+    version: int = 0  # a new one after every change; set by the ScheduleBook
 
     def rewritten(self, schedule: Schedule, origin: str, now: float) -> ScheduleProgress:
-        """The same with another definition. What it has come to stays; the troubles were those of the old one.
+        """The same with another definition. Its progress stays; the old definition's failures are cleared.
 
-        With another trigger, ticks count from now: a moment before that is not made up for.
+        With another trigger, ticks count from now: earlier ones are not made up for.
         """
         after = msgspec.structs.replace(
             self, schedule=schedule, origin=origin, failures=0, retry_at=None, trouble="", withdrawn_at=None
@@ -82,7 +82,7 @@ class ScheduleProgress(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(after, created_at=begin, since=begin)
 
     def rested(self, paused: bool, now: float) -> ScheduleProgress:
-        """Let it rest, or go on: then with the next tick, and what was missed or waited is over."""
+        """Pause or resume it. A resumed schedule goes on with the next tick; missed and waiting ones are dropped."""
         if paused:
             return msgspec.structs.replace(self, paused=True)
         after = msgspec.structs.replace(self, paused=False, since=now)
@@ -92,7 +92,7 @@ class ScheduleProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableSchedule(msgspec.Struct, frozen=True):
-    """A schedule in the book that this version of Gossamer cannot read, and why. It is left alone."""
+    """A stored schedule that this version of Gossamer cannot read, and why. It is left alone."""
 
     name: str
     why: str
@@ -106,7 +106,7 @@ class UnreadableSchedule(msgspec.Struct, frozen=True):
 
 
 class Term(msgspec.Struct, frozen=True):
-    """The leadership of one scheduler. `token` grows with every change of leader: what an old one does is refused."""
+    """The leadership of one scheduler. `token` grows with every change of leader: actions of an old one are refused."""
 
     leader: str
     token: int
@@ -114,7 +114,7 @@ class Term(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What came of deciding about a tick: where the schedule stands now, and the job that was begun, if one was."""
+    """The result of deciding a tick: the schedule's new progress, and the job that was begun, if any."""
 
     progress: ScheduleProgress
     job: Job | None = None

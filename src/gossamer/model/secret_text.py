@@ -1,8 +1,8 @@
-"""Secrets in requests. They travel by name: their text is looked up by the worker that sends the request, just then.
+"""Secrets in requests. They travel by name: the worker that sends the request looks up their text just before.
 
 A spider gets a `SecretText`, which shows a mark in place of the secret and can be put into any other text. The mark
-holds a number that only this process knows, so that no site can have one sent to it. What is queued holds a `SecretRef`
-where the mark was. Neither of them holds the secret.
+holds a number that only this process knows, so that no site can forge one. The queue holds a `SecretRef` in place of
+the mark. Neither of them holds the secret.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 from ..errors import Misconfigured
 
-Reveal: TypeAlias = Callable[[str], str]  # the secret of that name. Raises Misconfigured
+Reveal: TypeAlias = Callable[[str], str]  # returns the secret of that name. Raises Misconfigured
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _NUMBER = secrets.token_hex(8)
@@ -31,7 +31,7 @@ AS_IS, IN_FORM, IN_JSON = "", "form", "json"
 
 
 class SecretText(str):
-    """A secret of that name, to be put into headers, logins, cookies, forms and JSON. It prints as a mark."""
+    """The secret of that name, to be put into headers, logins, cookies, forms and JSON. It prints as a mark."""
 
     __slots__ = ("_name", "_reveal")
     _name: str
@@ -45,12 +45,12 @@ class SecretText(str):
         return made
 
     def reveal(self) -> str:
-        """The secret itself, for what no request does: a signature, say."""
+        """The secret itself, for uses other than requests, such as a signature."""
         return self._reveal(self._name)
 
 
 class SecretRef(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The place of a secret in a text; `written` says how it is written there."""
+    """The place of a secret in a text; `written` says how it is encoded there."""
 
     secret: str
     written: str = AS_IS
@@ -68,7 +68,7 @@ Text: TypeAlias = str | tuple[str | SecretRef, ...]
 
 
 def parted(text: str, written: str = AS_IS) -> tuple[str | SecretRef, ...]:
-    """The text, with a reference in the place of each secret."""
+    """Split the text, with a reference in place of each secret."""
     parts: list[str | SecretRef] = []
     for number, part in enumerate(_MARK.split(text)):
         if number % 2:
@@ -79,12 +79,12 @@ def parted(text: str, written: str = AS_IS) -> tuple[str | SecretRef, ...]:
 
 
 def stored(text: str) -> Text:
-    """The text as it may be stored."""
+    """The text in the form that may be stored."""
     return parted(text) if has_secret(text) else str(text)
 
 
 def stored_setting(text: str) -> Text:
-    """A text of the settings, in which ${NAME} is a secret, as it may be stored."""
+    """A text of the settings, in which ${NAME} is a secret, in the form that may be stored."""
     pieces = _IN_SETTINGS.split(text)
     if len(pieces) == 1:
         return text
@@ -108,7 +108,7 @@ def secret_of_environment(name: str) -> str:
 
 
 def revealed(text: Text, reveal: Reveal) -> str:
-    """The text as it is sent. Raises Misconfigured."""
+    """The text as sent. Raises Misconfigured."""
     if isinstance(text, str):
         return text
     return "".join(part if isinstance(part, str) else part.reveal(reveal) for part in text)

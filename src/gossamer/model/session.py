@@ -1,4 +1,4 @@
-"""A session: a visitor with a name, its cookies and headers, and where its login stands. Values never print."""
+"""A session: a named visitor, its cookies and headers, and the state of its login. Values are never printed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Cookie(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Its approximate size in bytes."""
         return len(self.name) + len(self.value) + len(self.domain) + len(self.path) + 50
 
     def covers(self, host: str) -> bool:
@@ -37,20 +37,20 @@ class Cookie(msgspec.Struct, frozen=True):
 
 
 class LoginLock(msgspec.Struct, frozen=True):
-    """The right to log a session in until a moment of the backend's clock. `token` fences it."""
+    """The right to log a session in until a time on the backend's clock. `token` fences it."""
 
     worker: str
     token: int
     until: float
-    holder: str = ""  # one login of that worker
+    holder: str = ""  # identifies one login of that worker
 
 
 class KeptSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A session as the state keeps it. `name` is that of its spider, a slash, and what requests call it.
+    """A session as the state keeps it. `name` is that of its spider, a slash, and the name that requests use.
 
-    A session that was blocked is retired: its `generation` grows, and it begins anew. `logins` counts those that went
-    well, so that a page that finds itself logged out can tell under which login it was fetched. A login is `proven` by
-    the first page that was let in after it.
+    A session that was blocked is retired: its `generation` grows, and it begins anew. `logins` counts successful ones,
+    so that a page that is logged out knows under which login it was fetched. A login is `proven` by the first page that
+    was let in after it.
     """
 
     name: str
@@ -58,16 +58,16 @@ class KeptSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     revision: int = 0  # grows with every change
     cookies: tuple[Cookie, ...] = ()
     headers: dict[str, str] = {}  # for the sites of `header_sites` only
-    header_sites: tuple[str, ...] = ()  # with https:// before it: of a site that was asked in safety
+    header_sites: tuple[str, ...] = ()  # with https:// in front: for a site that was contacted over TLS
     logged_in: bool = False
     logins: int = 0
     logged_in_at: float = 0.0
     proven: bool = False
     lock: LoginLock | None = None
-    tokens: int = 0  # given to locks so far
-    failures: int = 0  # logins in a row that failed, or let no page in
+    tokens: int = 0  # tokens given to locks so far
+    failures: int = 0  # logins in a row that failed, or whose page was logged out
     error: str = ""  # of the last of them
-    retry_at: float = 0.0  # no login before that
+    retry_at: float = 0.0  # no login before this time
     turned_away: dict[str, int] = {}  # page -> logins under which it was logged out; in hex, the newest last
     blocks: int = 0  # pages in a row that were blocked
     created_at: float = 0.0
@@ -78,5 +78,5 @@ class KeptSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def without_lock(session: KeptSession) -> KeptSession:
-    """The session as it is copied: whoever was logging it in is gone."""
+    """The session as it is copied: without a lock, since the worker that held it is gone."""
     return msgspec.structs.replace(session, lock=None) if session.lock is not None else session

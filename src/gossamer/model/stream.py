@@ -1,7 +1,7 @@
-"""A store as a stream of rows: what `gossamer move`, `backup` and `restore` copy, and the mark that a copy leaves.
+"""A store as a stream of rows, for `gossamer move`, `backup` and `restore`, and the mark that a copy leaves.
 
-How it fails: `BackendUnavailable`; the rows that were loaded stay, under a mark that the store is not complete. How it
-recovers: the command is run again. It clears the store and loads everything anew; loading a batch twice is harmless.
+How it fails: `BackendUnavailable`; rows that were loaded stay, and the mark says that the store is incomplete. How it
+recovers: run the command again. It clears the store and loads everything anew; loading a batch twice is harmless.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Row = TypeVar("Row")
 
 
 class MoveStatus(StrEnum):
-    """What a mark says of the store that bears it."""
+    """What a mark says about the store it is in."""
 
-    ARRIVING = "arriving"  # a move into it has begun and is not proved: no other command may work here
+    ARRIVING = "arriving"  # a move into it has begun and is not verified: no other command may work here
     RESTORING = "restoring"  # the same, for a backup that is being restored
     MOVED = "moved"  # its contents are elsewhere now: this is the old copy
 
@@ -26,7 +26,7 @@ class MoveStatus(StrEnum):
 class MoveMark(msgspec.Struct, frozen=True, kw_only=True, rename={"status": "standing", "counts": "tally"}):
     """A note in a store. `place` is where its contents come from or went to, without secrets.
 
-    `counts` is what an old copy held when it was left, so that work done there since is noticed.
+    `counts` is what an old copy held when it was left, so that later work there is noticed.
     """
 
     status: MoveStatus
@@ -36,16 +36,16 @@ class MoveMark(msgspec.Struct, frozen=True, kw_only=True, rename={"status": "sta
 
 
 class RowStream(Protocol[Row]):
-    """All that a store holds, row by row. Only one command uses it at a time, and no worker is at work meanwhile."""
+    """The whole content of a store, row by row. Only one command uses it at a time, while no worker runs."""
 
     async def mark(self) -> MoveMark | None: ...
 
     async def set_mark(self, mark: MoveMark | None) -> None: ...
 
     async def counts(self) -> dict[str, int]:
-        """How many rows of each kind there are, counted one by one. Empty when the store holds nothing.
+        """How many rows of each kind there are, counted one by one. Empty if the store holds nothing.
 
-        Every backend uses the same names, and the numbers are the same for the same rows.
+        All backends use the same names, and give the same numbers for the same rows.
         """
         ...
 
@@ -54,7 +54,7 @@ class RowStream(Protocol[Row]):
         ...
 
     async def load(self, batch: Sequence[Row]) -> None:
-        """Add the rows. A row that is there already stays as it is."""
+        """Add the rows. A row that exists already stays as it is."""
         ...
 
     async def finish(self) -> None:

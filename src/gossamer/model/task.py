@@ -14,12 +14,12 @@ from .item import safe_text
 from .route import How, Render
 
 DEFAULT_KIND = "parse"
-FILE_KIND = "file"  # of requests that no callback sees
-MAX_PRIORITY = 10**15  # a number that every queue holds exactly
-REPLAYED_PRIORITY = 10**9  # of a dead letter that is replayed in a job with a limit: before its other pages
+FILE_KIND = "file"  # of requests without a callback
+MAX_PRIORITY = 10**15  # every queue can hold it exactly
+REPLAYED_PRIORITY = 10**9  # of a dead letter replayed in a job with a limit: before its other pages
 MAX_ATTEMPTS = 1_000_000
-RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524)  # worth another try, by default
-LANE_ONLY = "@"  # before a route's name in `fetcher`: the router moved the task to that lane, no spider asked for it
+RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524)  # retried by default
+LANE_ONLY = "@"  # prefix of a route in `fetcher`: the router moved the task to that lane, no spider asked for it
 SITE_AWAY = "site away"  # the reason of a task that waits until its site can be reached
 
 
@@ -44,7 +44,7 @@ _OPEN = frozenset({UrlState.QUEUED, UrlState.WAITING, UrlState.LEASED})
 
 
 class DropReason(StrEnum):
-    """Why a URL will not be fetched, or not be fetched again."""
+    """Why a URL is not fetched, or not fetched again."""
 
     DUPLICATE = "duplicate"
     ROBOTS = "robots"
@@ -60,8 +60,8 @@ class DropReason(StrEnum):
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A URL that a spider or a seed list wants fetched. `kind` names the callback that will parse the page.
 
-    `data` is JSON-able and travels with the task. `force` skips deduplication. At most one of `form`, `json` and `body`
-    is sent; `files` go with `form`. Headers, cookies, auth, form and json may hold secrets of the spider.
+    `data` must be JSON and travels with the task. `force` skips deduplication. At most one of `form`, `json` and `body`
+    is sent; `files` go with `form`. Headers, cookies, auth, form and json may contain the spider's secrets.
     """
 
     url: str
@@ -73,9 +73,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     proxy_pool: str | None = None
     country: str | None = None
     session: str | None = None  # requests that name the same one leave as the same visitor
-    render: Render | None = None  # what a browser should do; needs fetcher="browser" or a route that renders
+    render: Render | None = None  # instructions for a browser; needs fetcher="browser" or a route that renders
     max_attempts: int | None = None
-    lastmod: float | None = None  # when the page changed last, as a sitemap or a feed says
+    lastmod: float | None = None  # when the page last changed, according to a sitemap or feed
     method: str = "GET"
     params: Any = None  # a dict or pairs, added to the query
     headers: dict[str, str] | None = None
@@ -86,15 +86,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     cookies: dict[str, str] | None = None  # for this request only
     auth: tuple[str, str] | None = None  # user and password, for basic or digest
     timeout: float | None = None  # seconds for the whole request
-    errback: Any = None  # the method of the spider, or its name, that hears of the final failure
-    retry_unsafe: bool | None = None  # may a POST be sent again when nobody knows whether it arrived?
-    file: Download | None = None  # what is there is a file: it goes to the archive, and no callback sees it
+    errback: Any = None  # the spider's method, or its name, that is called after the final failure
+    retry_unsafe: bool | None = None  # may a POST be repeated when it is unknown whether it arrived?
+    file: Download | None = None  # a file is wanted: it goes to the archive, without a callback
     handle_statuses: tuple[int, ...] = ()  # errors (404) and redirects (302) whose pages go to the callback
-    stored: How | None = None  # of a request that was queued before: holds in place of all that `How` has
+    stored: How | None = None  # of a request that was queued before: replaces everything that `How` has
 
     @property
     def is_plain(self) -> bool:
-        """Is it a GET of its address, with nothing else to tell the server?"""
+        """Is it a GET of its URL that sends nothing else?"""
         return (
             self.stored is None
             and self.method == "GET"
@@ -149,20 +149,20 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
         return self.url if self.params is None else payload.with_params(self.url, self.params)
 
     def how(self) -> str:
-        """What travels with the task as JSON, or "" for a plain GET without any wish. Raises BadPayload."""
+        """What travels with the task, as JSON; "" for a plain GET without instructions. Raises BadPayload."""
         if self.is_plain:
             return self.way()
         text = msgspec.json.encode(self.wishes()).decode()
         return text if text != "{}" else ""
 
     def way(self) -> str:
-        """As `how`, of a request that is plain."""
+        """Like `how`, for a plain request."""
         if self.render is None and self.session is None and self.lastmod is None:
             return ""
         return msgspec.json.encode(How(render=self.render, session=self.session, lastmod=self.lastmod)).decode()
 
     def storable(self) -> Request:
-        """The same request as JSON can hold it: its secrets by name. Raises BadPayload."""
+        """The same request in a form that JSON can hold: secrets by name. Raises BadPayload."""
         if self.is_plain:
             return self
         return Request(
@@ -198,7 +198,7 @@ class Sending(TypedDict, total=False):
 
 
 class RequestOptions(Sending, total=False):
-    """The fields of a Request that `page.follow` takes; None: as without it."""
+    """The fields of a Request that `page.follow` takes; None has no effect."""
 
     priority: int | None
     data: dict[str, Any] | None
@@ -211,9 +211,9 @@ class RequestOptions(Sending, total=False):
 
 
 def fault_of(request: Request) -> str:
-    """What is wrong with a request, in words that follow its address; empty for a good request.
+    """What is wrong with a request, in words that follow its URL in a message; empty for a good request.
 
-    A struct does not check the types of its fields, and no queue takes a priority that is a text.
+    A struct does not check the types of its fields, and no queue accepts a priority that is a text.
     """
     try:
         msgspec.convert(msgspec.structs.asdict(request), Request)
@@ -228,17 +228,17 @@ def fault_of(request: Request) -> str:
             f"is wrong in {where.replace('[...]', '').rpartition('.')[2] or 'a field'} ({what[:1].lower()}{what[1:]})"
         )
     except (TypeError, ValueError, RecursionError) as error:
-        return f"has data that must be JSON and is not ({error})"
+        return f"has data that is not JSON ({error})"
     if request.priority is not None and abs(request.priority) > MAX_PRIORITY:
         return f"has a priority beyond {MAX_PRIORITY:,}"
     if request.max_attempts is not None and not 1 <= request.max_attempts <= MAX_ATTEMPTS:
-        return f"has max_attempts that are not between 1 and {MAX_ATTEMPTS:,}"
+        return f"has max_attempts not between 1 and {MAX_ATTEMPTS:,}"
     for name in ("kind", "fetcher", "proxy_pool", "country", "session"):
         text = getattr(request, name)
         if text is not None and safe_text(text) != text:
             return f"has a {name} with characters that cannot be stored"
     if request.session is not None and (len(request.session) > 100 or not request.session.isprintable()):
-        return "has a session whose name is longer than 100 characters, or has some that cannot be printed"
+        return "has a session whose name is longer than 100 characters or has unprintable ones"
     return ""
 
 
@@ -251,22 +251,20 @@ def _check_payload(request: Request) -> None:
     if wishes.timeout is not None and not 0 < wishes.timeout <= payload.LONGEST_TIMEOUT:
         raise payload.BadPayload(f"has a timeout that is not between 0 and {payload.LONGEST_TIMEOUT:g} seconds")
     if wishes.errback is not None and not (isinstance(wishes.errback, str) and wishes.errback.isidentifier()):
-        raise payload.BadPayload("has an errback that is no method of the spider")
+        raise payload.BadPayload("has an errback that is not a method of the spider")
     length = len(msgspec.json.encode((wishes.headers, wishes.cookies)))
     if length > payload.MAX_HEADERS:
         raise payload.BadPayload(f"has headers and cookies of {length:,} bytes; {payload.MAX_HEADERS:,} are allowed")
 
 
 def wishes_of(text: str) -> How:
-    """What travels with a task, decoded."""
+    """Decode what travels with a task."""
     return msgspec.json.decode(text, type=How) if text else _NO_WISHES
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A request that admission has judged. `dropped` is None when it may enter the queue.
-
-    `fingerprint` is 16 bytes of the canonical URL; `shape` is its path with numbers blanked, for trap budgets.
-    """
+    """A request that admission has judged. `dropped` is None if it may enter the queue. `fingerprint` is 16 bytes of
+    the canonical URL; `shape` is its path with numbers blanked, for trap budgets."""
 
     url: str
     fingerprint: bytes
@@ -275,14 +273,14 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: str = DEFAULT_KIND
     priority: int = 0
     depth: int = 0
-    data: str = ""  # JSON object, or "" for none
+    data: str = ""  # a JSON object, or "" for none
     dropped: DropReason | None = None
     force: bool = False
-    redirects: tuple[str, ...] = ()  # the URLs that led here by redirection
+    redirects: tuple[str, ...] = ()  # the URLs that redirected here
     fetcher: str | None = None
     proxy_pool: str | None = None
     country: str | None = None
-    how: str = ""  # JSON of `How`, or "" without any instruction
+    how: str = ""  # JSON of `How`, or "" without instructions
     max_attempts: int | None = None
 
     def wishes(self) -> How:
@@ -290,7 +288,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A URL in the queue, self-contained: any worker that serves its `fetcher` can work on it without asking anyone.
+    """A URL in the queue, self-contained: any worker that serves its `fetcher` can work on it.
 
     `fetcher` names a route that must be taken, or a kind of transport; None leaves it to the router. It is also the
     lane in which the task waits: workers lease from the lanes that they serve.
@@ -328,9 +326,8 @@ _NO_WISHES = How()
 class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The right to work on a task until `expires_at` (the backend's clock). `token` fences it.
 
-    `delivery` counts how often the task was handed out; `pace` is the spacing that the site demands
-    between two requests, None when there is no limit. `sent`: a request that must not be repeated blindly may have left
-    under an earlier lease.
+    `delivery` counts how often the task was handed out; `pace` is the site's spacing between two requests, None without
+    a limit. `sent`: a request that must not be repeated blindly may have left under an earlier lease.
     """
 
     task: Task
@@ -343,7 +340,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Away(msgspec.Struct, frozen=True, gc=False):
-    """The site could not be reached since then, for that reason: the task finds out whether it can now. If it is
+    """The site has been unreachable since then, for that reason, and this task probes whether it is back. If it is
     `given_up`, tasks of `host` ("": of none) are not tried any more."""
 
     host: str
@@ -355,8 +352,8 @@ class Away(msgspec.Struct, frozen=True, gc=False):
 class Pace(msgspec.Struct, frozen=True, gc=False):
     """A token bucket: one request every `interval` seconds, up to `burst` at once after a rest.
 
-    `ahead` says how many seconds of the bucket were already used when the lease was granted, this grant included; the
-    worker's own pacer never starts earlier than that allows.
+    `ahead` is how many seconds of the bucket were already used when the lease was granted, this grant included; the
+    worker's pacer never starts earlier than that allows.
     """
 
     interval: float

@@ -29,7 +29,7 @@ MAX_HOST = 253  # characters that a name can have in DNS; longer ones are not re
 
 @cache
 def _suffixes() -> publicsuffixlist.PublicSuffixList:
-    """Read when the first address is parsed and not when the program starts, because the list is long."""
+    """Loaded when the first URL is parsed, not at start-up, because the list is long."""
     return publicsuffixlist.PublicSuffixList()
 
 
@@ -49,7 +49,7 @@ def parse_url(text: str, base: str | None = None) -> str:
     return href
 
 
-# Schemes that are meant as such; before any other colon stands a host name: shop.example:8080
+# Known schemes without "//"; before any other colon stands a host name: shop.example:8080
 _SCHEMES = frozenset({"about", "blob", "data", "file", "ftp", "javascript", "mailto", "tel", "ws", "wss"})
 
 
@@ -57,7 +57,7 @@ def typed_url(text: str) -> str:
     """The absolute address that the user means. Raises InvalidUrl."""
     scheme, colon, _ = text.strip().partition(":")
     if "://" not in text and (not colon or scheme.lower() not in _SCHEMES):
-        blank = len(text.split()) != 1  # then it is no address that lacks its beginning
+        blank = len(text.split()) != 1  # then it is not a URL without its scheme
         hint = "" if blank else f" Did you mean https://{visible(text[:200]).strip('/ ')} ?"
         raise InvalidUrl(f"{visible(text[:200])!r} is not a URL.{hint}")
     return parse_url(text.strip())
@@ -67,7 +67,7 @@ def _reference_parse(text: str, base: str | None) -> str:
     try:
         parsed = ada_url.URL(text, base) if base is not None else ada_url.URL(text)
     except (ValueError, UnicodeError):
-        blank = len(text.split()) != 1  # then it is no address that lacks its beginning
+        blank = len(text.split()) != 1  # then it is not a URL without its scheme
         hint = "" if "//" in text or blank else f" Did you mean https://{text[:200].strip()} ?"
         raise InvalidUrl(f"{text[:200]!r} is not a URL.{hint}") from None
     href: str = parsed.href
@@ -77,10 +77,10 @@ def _reference_parse(text: str, base: str | None) -> str:
 class UrlRules:
     """Decides whether two addresses are the same page. Immutable; shared by all parts of a crawl.
 
-    In this order: the fragment and any user name and password are removed, and a final dot of the host; percent
-    codes of plain characters are decoded and the others written in capitals; tracking parameters and empty ones are
-    removed; the rest is sorted by name (equal names keep their order); `trailing_slash="strip"` drops a final slash.
-    Lower case of scheme and host, default ports and dot segments were settled by `parse_url`.
+    In this order: the fragment, any user name and password, and a final dot of the host are removed; percent codes of
+    plain characters are decoded and the others written in capitals; tracking parameters and empty ones are removed; the
+    rest is sorted by name (equal names keep their order); `trailing_slash="strip"` drops a final slash. `parse_url` has
+    already lowered the case of scheme and host, and resolved default ports and dot segments.
     """
 
     def __init__(
@@ -133,9 +133,8 @@ class UrlRules:
         return name in self._exact or (bool(self._prefixes) and name.startswith(self._prefixes))
 
     def fingerprint(self, href: str, how: How | None = None) -> bytes:
-        """16 bytes that are equal for equal pages. A request that is more than a GET is told from others by its method,
-        its body, the headers that `identity_headers` name and what sets it `apart`; one for a file from one for a
-        page."""
+        """16 bytes that are equal for equal pages. The fingerprint of a request that is more than a GET also covers its
+        method, its body, the headers in `identity_headers` and `apart`; that of a file differs from that of a page."""
         canonical = self.canonical(href)
         told = self._told(how) if how is not None else ""
         return fingerprint(f"{canonical}\n{told}" if told else canonical)
@@ -147,19 +146,19 @@ class UrlRules:
         told = (how.method, how.body.digest if how.body is not None else "", headers)
         if how.apart:
             return msgspec.json.encode((*told, "apart", how.apart)).decode()
-        if how.file is not None:  # an address may be wanted as a page and as a file
+        if how.file is not None:  # the same URL may be wanted as a page and as a file
             return msgspec.json.encode((*told, "file")).decode()
         return msgspec.json.encode(told).decode()
 
 
-# The version of the fingerprints that `UrlRules` makes by default. Raise it with any change that gives a known address
-# another canonical form or fingerprint: states that were written with another version are then refused, because a crawl
-# would not recognise the pages that it has seen.
+# The version of the fingerprints that `UrlRules` makes by default. Raise it with any change that gives a known URL
+# another canonical form or fingerprint: states written with another version are then refused, because a crawl would not
+# recognise pages it has seen.
 FINGERPRINT_VERSION = 1
 
 
 def fingerprint(canonical: str) -> bytes:
-    """BLAKE2b cut to 128 bits: nobody can craft an address that hides another one."""
+    """BLAKE2b cut to 128 bits: nobody can craft a URL that hides another one."""
     return blake2b(canonical.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -186,7 +185,7 @@ def authority_of(href: str) -> str:
     return authority.rpartition("@")[2]
 
 
-_PLAIN_AUTHORITY = re.compile(r"https?://([^/?#@]*)(?![^/?#])")  # of nearly every address: no user before the host
+_PLAIN_AUTHORITY = re.compile(r"https?://([^/?#@]*)(?![^/?#])")  # nearly every URL: no user name before the host
 
 
 _USER = re.compile(r"(?<=://)[^/?#]*@")
@@ -211,7 +210,7 @@ def origin_of(href: str) -> str:
     return f"{href.partition('://')[0]}://{authority_of(href)}"
 
 
-# Where no web server is, as browsers have it (https://fetch.spec.whatwg.org/#port-blocking).
+# Ports that browsers refuse, because no web server uses them (https://fetch.spec.whatwg.org/#port-blocking).
 _BAD_PORTS = frozenset((
     0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109,
     110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530,
@@ -235,7 +234,7 @@ def host_of(href: str) -> str:
 
 
 def site_of_host(host: str) -> str:
-    """The registrable domain (`shop.example.co.uk` gives `example.co.uk`), or the host where there is none."""
+    """The registrable domain (`shop.example.co.uk` gives `example.co.uk`), or the host if there is none."""
     return _site_of_host(host) if len(host) <= MAX_HOST else _site_of_host.__wrapped__(host)
 
 
@@ -250,7 +249,7 @@ def _site_of_host(host: str) -> str:
 
 
 def site_of_authority(authority: str) -> str:
-    """As `site_of_host`, from `host:port`."""
+    """Like `site_of_host`, from `host:port`."""
     kept = len(authority) <= MAX_HOST + 6
     return _site_of_authority(authority) if kept else _site_of_authority.__wrapped__(authority)
 
@@ -261,7 +260,7 @@ def _site_of_authority(authority: str) -> str:
 
 
 def site_of(href: str) -> str:
-    """The site an absolute address belongs to: what limits, cookies and queues are kept for."""
+    """The site of an absolute URL: limits, cookies and queues are kept per site."""
     return site_of_authority(authority_of(href))
 
 
@@ -279,7 +278,7 @@ def shape_of(href: str) -> str:
 
 
 def looks_endless(href: str, *, max_segments: int) -> bool:
-    """True for paths that a loop made: too deep, or the same run of segments three times in a row."""
+    """True for paths that a loop made: too deep, or with the same run of segments three times in a row."""
     path = href.partition("://")[2].partition("?")[0]
     segments = path.split("/")[1:]
     if len(segments) > max_segments:

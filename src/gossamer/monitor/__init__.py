@@ -1,1 +1,2 @@
-"""Events become counts, progress and logs. No stage imports this room, and it draws nothing: the command line does."""
+"""Turns events into counts, progress and logs. No stage imports this package, and it draws nothing: the command line
+does."""

@@ -1,8 +1,7 @@
-"""What is amiss in a project: each alert looks at a few numbers of a `Situation`. Pure; project/alert_readings.py reads
-them.
+"""The rules of alerts: each checks a few numbers of a `Situation`. Pure; project/alert_readings.py reads the numbers.
 
-A part of the situation that is None is not known: its alerts stay as they are, and after a while `figures` says so,
-for the absence of data is not a good sign. What follows from a store that is away is not told beside it.
+A part of the situation that is None is unknown: its alerts stay as they are, and after a while `figures` reports that,
+because missing data is not a good sign. Consequences of an unavailable store are not reported beside it.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from ..units import many, size, span
 from .alerts import Findings
 
 ALL_SITES = ""  # the subject of an alert about the project as a whole
-COVERED = 0.9  # share of its window that samples must span before a slope means something
-LEAST_SHARE = 0.1  # of failures; fewer are no spike, however few there were before
+COVERED = 0.9  # share of its window that samples must span before a slope is meaningful
+LEAST_SHARE = 0.1  # of failures; a smaller share is no spike, however rare failures were before
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """Requests that brought what was asked for, and those that failed."""
+    """Requests that succeeded, and requests that failed."""
 
     good: int = 0
     bad: int = 0
@@ -37,7 +36,7 @@ class Traffic(msgspec.Struct, frozen=True):
 
 
 class JobReading(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that runs. `ready` pages may be fetched now; nothing has come of the job for `idle` seconds."""
+    """A running job. `ready` pages may be fetched now; the job has made no progress for `idle` seconds."""
 
     job: str
     ready: int
@@ -53,7 +52,7 @@ class PoolReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QualityReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares of faultless items of a spider: of today, and of the days before."""
+    """Shares of faultless items of a spider: today, and on the days before."""
 
     spider: str
     score: float
@@ -70,13 +69,13 @@ class BudgetReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleReading(msgspec.Struct, frozen=True, kw_only=True):
-    """`late` seconds have passed since a tick that nobody has decided about."""
+    """`late` seconds have passed since an undecided tick."""
 
     schedule: str
     late: float = 0.0
-    trouble: str = ""  # why its last run could not be begun
+    trouble: str = ""  # why its last run could not begin
     last_job: str = ""
-    outcome: str = ""  # of its last run, in words, where that gave nothing
+    outcome: str = ""  # of its last run, in words, if that yielded nothing
 
 
 class LoginReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +85,7 @@ class LoginReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpoolReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Results that wait on the disks of one machine. `in_hand`: a process is alive that will store them."""
+    """Results that wait on the disks of one machine. `in_hand`: a living process will store them."""
 
     host: str
     results: int
@@ -97,9 +96,9 @@ class SpoolReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers that rules look at; None where they are not known."""
+    """The numbers that rules check; None if unknown."""
 
-    stores: Mapping[str, str] = {}  # which of state, records and archive is in trouble, and the trouble
+    stores: Mapping[str, str] = {}  # the failing ones among state, records and archive, with the error
     samples: tuple[Sample, ...] | None = None  # of the queue, the newest last
     jobs: tuple[JobReading, ...] | None = None
     living: int | None = None  # workers
@@ -107,7 +106,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     traffic: Mapping[str, Traffic] | None = None  # by site in the window of `success`; "" is all of them
     errors: Mapping[str, tuple[Traffic, Traffic]] | None = None  # by site: in the window of `errors`, and before it
     dead: int | None = None  # pages given up in the window of `dead-letters`
-    figures_age: float | None = None  # seconds since the last figure, while pages are under way
+    figures_age: float | None = None  # seconds since the last figure, while pages are in flight
     pools: tuple[PoolReading, ...] | None = None
     quality: tuple[QualityReading, ...] | None = None
     budgets: tuple[BudgetReading, ...] | None = None
@@ -115,14 +114,14 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     callbacks: int | None = None  # given up in the window of `callbacks`
     logins: tuple[LoginReading, ...] | None = None
     spools: tuple[SpoolReading, ...] | None = None
-    unread: Mapping[str, str] = {}  # parts that could not be read though their store is there, and why
+    unread: Mapping[str, str] = {}  # parts that could not be read though their store answers, and why
 
 
 Rule = Callable[[Situation, AlertTerms], Findings | None]
 
 
 def findings(situation: Situation, terms: Mapping[str, AlertTerms]) -> dict[str, Findings | None]:
-    """What is amiss, by alert and subject; None where it is not known."""
+    """What is wrong, by alert and subject; None if unknown."""
     return {
         name: None if any(store in situation.stores for store in NEEDS.get(name, ())) else RULES[name](situation, own)
         for name, own in terms.items()
@@ -133,7 +132,7 @@ def findings(situation: Situation, terms: Mapping[str, AlertTerms]) -> dict[str,
 
 
 def backlog(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """More pages are found than are worked off: the queue grew by the share `threshold` in the window."""
+    """Pages are found faster than they are fetched: the queue grew by the share `threshold` in the window."""
     if not situation.samples:
         return None
     now = situation.samples[-1]
@@ -145,13 +144,13 @@ def backlog(situation: Situation, terms: AlertTerms) -> Findings | None:
     if now.open < max(1, terms.minimum) or slope * covered < terms.threshold * now.open:
         return {}
     done = (now.settled - recent[0].settled) / covered
-    pace = f"Those known now need {span(now.open / done)} at {done * 60:,.0f} a minute." if done else "Nothing is done."
+    pace = f"The known ones need {span(now.open / done)} at {done * 60:,.0f} a minute." if done else "Nothing is done."
     words = f"{many(now.open, 'page')} are open, {slope * 60:,.0f} more every minute than are worked off. {pace}"
     return {ALL_SITES: Finding(round(slope * 60, 2), words)}
 
 
 def _slope(samples: list[Sample]) -> float:
-    """Pages that are open, more with every second, by least squares."""
+    """How many open pages are added per second, by least squares."""
     middle = sum(one.at for one in samples) / len(samples)
     mean = sum(one.open for one in samples) / len(samples)
     spread = sum((one.at - middle) ** 2 for one in samples)
@@ -159,19 +158,19 @@ def _slope(samples: list[Sample]) -> float:
 
 
 def stalled(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """Pages of a job may be fetched, and nothing has come of it for the window."""
+    """Pages of a job may be fetched, but it has made no progress for the window."""
     if situation.jobs is None:
         return None
     why = " No worker is alive: start one (gossamer worker)." if situation.living == 0 else ""
     return {
-        one.job: Finding(one.idle, f"Nothing came of it for {span(one.idle)}, and {one.ready:,} pages are ready.{why}")
+        one.job: Finding(one.idle, f"No progress for {span(one.idle)}, and {one.ready:,} pages are ready.{why}")
         for one in situation.jobs
         if one.ready > terms.minimum and one.idle >= terms.window.total_seconds()
     }
 
 
 def workers(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """`threshold` workers or more gave no sign of life; or fewer than `minimum` are alive."""
+    """`threshold` or more workers sent no heartbeat; or fewer than `minimum` are alive."""
     if situation.living is None:
         return None
     gone = len(situation.missing)
@@ -188,7 +187,7 @@ def workers(situation: Situation, terms: AlertTerms) -> Findings | None:
 
 
 def success(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """Of `minimum` requests or more in the window, less than the share `threshold` brought what was asked for."""
+    """Of at least `minimum` requests in the window, less than the share `threshold` succeeded."""
     if situation.traffic is None:
         return None
     return {
@@ -202,13 +201,13 @@ def success(situation: Situation, terms: AlertTerms) -> Findings | None:
 
 
 def errors(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """A site fails `threshold` times as often as it did over the day before, with `minimum` failures or more."""
+    """A site fails `threshold` times as often as on the day before, with at least `minimum` failures."""
     if situation.errors is None:
         return None
     found = {}
     for site, (now, past) in situation.errors.items():
         if past.total < max(1, terms.minimum):
-            continue  # without a past there is nothing to compare with; `success` looks at it
+            continue  # without a past there is nothing to compare with; `success` covers it
         if now.bad >= max(1, terms.minimum) and now.failed >= max(LEAST_SHARE, past.failed * terms.threshold):
             before = f"over the day before it was {past.failed:.1%}"
             words = f"{now.failed:.0%} of {many(now.total, 'request')} failed in the last {_window(terms)}; {before}."
@@ -217,7 +216,7 @@ def errors(situation: Situation, terms: AlertTerms) -> Findings | None:
 
 
 def dead_letters(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """`threshold` pages or more were given up in the window."""
+    """`threshold` or more pages were given up in the window."""
     if situation.dead is None:
         return None
     if situation.dead < max(1, terms.threshold):
@@ -227,16 +226,16 @@ def dead_letters(situation: Situation, terms: AlertTerms) -> Findings | None:
 
 
 def figures(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """Pages are under way, and no figure came for `threshold` seconds; or a part of the situation cannot be read."""
+    """Pages are in flight, but no figure came for `threshold` seconds; or a part of the situation cannot be read."""
     found = {part: Finding(0.0, f"It cannot be read: {why}") for part, why in situation.unread.items()}
     if situation.figures_age is not None and situation.figures_age >= terms.threshold:
-        words = f"Pages are under way, and nothing of them was stored for {span(situation.figures_age)}."
+        words = f"Pages are in flight, but no result was stored for {span(situation.figures_age)}."
         found[ALL_SITES] = Finding(round(situation.figures_age), words)
     return found
 
 
 def quality(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """Of `minimum` items or more, a smaller share is faultless today than in the window before, by `threshold`."""
+    """Of at least `minimum` items, a smaller share is faultless today than in the window before, by `threshold`."""
     if situation.quality is None:
         return None
     return {
@@ -281,22 +280,22 @@ def budget(situation: Situation, terms: AlertTerms) -> Findings | None:
 
 
 def schedules(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """A run is late by `threshold` seconds, could not be begun, or gave nothing."""
+    """A run is late by `threshold` seconds, could not begin, or yielded nothing."""
     if situation.schedules is None:
         return None
     found = {}
     for one in situation.schedules:
         if one.trouble:
-            found[one.schedule] = Finding(one.late, f"Its run could not be begun: {one.trouble}")
+            found[one.schedule] = Finding(one.late, f"Its run could not begin: {one.trouble}")
         elif one.late >= terms.threshold > 0:
             found[one.schedule] = Finding(round(one.late), f"Its run is late by {span(one.late)}.")
         elif one.outcome:
-            found[one.schedule] = Finding(0.0, f"Its last run, {one.last_job}, came to nothing. {one.outcome}")
+            found[one.schedule] = Finding(0.0, f"Its last run, {one.last_job}, yielded nothing. {one.outcome}")
     return found
 
 
 def callbacks(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """`minimum` callbacks or more were given up in the window."""
+    """`minimum` or more callbacks were given up in the window."""
     if situation.callbacks is None:
         return None
     if situation.callbacks < max(1, terms.minimum):
@@ -306,7 +305,7 @@ def callbacks(situation: Situation, terms: AlertTerms) -> Findings | None:
 
 
 def logins(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """`minimum` logins of a session or more failed in a row."""
+    """`minimum` or more logins of a session failed in a row."""
     if situation.logins is None:
         return None
     return {
@@ -321,7 +320,7 @@ def stores(situation: Situation, terms: AlertTerms) -> Findings | None:
 
 
 def spool(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """Results wait on a disk where no process is alive to store them, or fill the share `threshold` of its room."""
+    """Results wait on a disk without a living process to store them, or fill the share `threshold` of its space."""
     if situation.spools is None:
         return None
     found = {}
@@ -331,7 +330,7 @@ def spool(situation: Situation, terms: AlertTerms) -> Findings | None:
         if one.full or share >= terms.threshold > 0:
             found[one.host] = Finding(share, f"{held}, which is nearly full: when it is, nothing is fetched there.")
         elif one.results and not one.in_hand:
-            found[one.host] = Finding(share, f"{held}, and no worker is at work there: gossamer spool drain.")
+            found[one.host] = Finding(share, f"{held}, and no worker runs there: gossamer spool drain.")
     return found
 
 
@@ -352,13 +351,13 @@ RULES: dict[str, Rule] = {
     "spool": spool,
     "figures": figures,
 }
-# What follows from a store that is away. Nothing but `stores` is known without the state.
+# Alerts that depend on a store. Without the state, only `stores` is known.
 NEEDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((name for name in RULES if name != "stores"), ("state",)),
     **dict.fromkeys(("success", "errors", "dead-letters", "quality", "figures"), ("state", "records")),
     **dict.fromkeys(
         ("stalled", "backlog"), ("state", "records", "archive")
-    ),  # where results have no room, nothing is fetched
+    ),  # if results have no room, nothing is fetched
 }
 
 

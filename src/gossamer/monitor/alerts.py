@@ -1,15 +1,16 @@
-"""How alerts change, and who is told: inactive, pending, firing, resolved. Pure; alert_rules.py finds what is amiss.
+"""How alerts change, and who is notified: inactive, pending, firing, resolved. Pure; alert_rules.py finds what is
+wrong.
 
-    inactive -> pending    its cause is there
-    pending  -> firing     and was there for all of `for`; this is told
-    pending  -> inactive   it is gone before that
-    firing   -> resolved   it is gone for all of `keep_for`; this is told, where the firing was
-    resolved -> pending    it is there again
+    inactive -> pending    its cause appeared
+    pending  -> firing     the cause lasted for all of `for`; a message is sent
+    pending  -> inactive   the cause went away before that
+    firing   -> resolved   the cause has been gone for all of `keep_for`; a message is sent, if the firing was reported
+    resolved -> pending    the cause is back
     resolved -> inactive   after a day
 
-Where nobody knows whether a cause is there, an alert stays as it is. All that is told of one alert at one time is one
-message for each channel; more of the same alert waits for GROUP. What a silence covers is told when the silence ends,
-if it fires by then; that it is over is told also during a silence, where its beginning was.
+If it is unknown whether a cause exists, an alert stays as it is. All news of one alert at one time is one message per
+channel; further news of the same alert waits for GROUP. What a silence covers is reported when the silence ends, if it
+still fires; that it was resolved is reported even during a silence, if its beginning was.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def look(
     channels: Mapping[str, ChannelTable],
     now: float,
 ) -> AlertStep:
-    """What one look comes to. `terms` are those of the alerts that are switched on. Findings that are None, or missing,
-    are not known."""
+    """Evaluate the alerts once. `terms` are those of the enabled alerts. Findings that are None, or missing, are
+    unknown."""
     standings = {one.key: one for one in known}
     changes: list[AlertChange] = []
     for alert in {*terms, *(one.alert for one in known)}:
@@ -93,10 +94,10 @@ def look(
 def advance(
     before: Standing | None, finding: Finding | None, terms: AlertTerms, now: float, *, alert: str, subject: str
 ) -> Standing | None:
-    """Where an alert about a subject stands now; None: it is inactive. `finding` None: nothing is amiss."""
+    """The new standing of an alert for a subject; None: it is inactive. `finding` None: nothing is wrong."""
     state = before.state if before is not None else AlertState.INACTIVE
     if before is not None and state is AlertState.RESOLVED and before.untold:
-        return before  # first it is told that it was over
+        return before  # first it must be reported that it was over
     if finding is None:
         if before is None or state is AlertState.PENDING:
             return None
@@ -124,7 +125,7 @@ def tell(
     channels: Mapping[str, ChannelTable],
     now: float,
 ) -> tuple[list[Standing], list[Notice]]:
-    """The messages about one alert that are due, and the standings that they hold, as told."""
+    """The due messages about one alert, and the standings they report, marked as told."""
     last = max((one.told_at for one in standings if one.told_at is not None), default=None)
     if last is not None and last <= now < last + GROUP.total_seconds():
         return [], []
@@ -144,7 +145,7 @@ def tell(
 
 
 def wants(channel: ChannelTable, alert: str, severity: Severity, state: AlertState) -> bool:
-    """Is the channel told of this?"""
+    """Does the channel want this message?"""
     return (
         severity.reaches(Severity(channel.severity))
         and (state is not AlertState.RESOLVED or channel.resolved)
@@ -189,7 +190,7 @@ def _notices(news: list[Standing], channels: Mapping[str, ChannelTable], now: fl
 
 
 def _notice_id(channel: str, news: Iterable[Standing]) -> str:
-    """The same for the same news, whoever works it out."""
+    """The same for the same news, whichever process computes it."""
     digest = blake2b(channel.encode(), digest_size=16)
     for one in news:
         digest.update(f"\0{one.alert}\0{one.subject}\0{one.state}\0{one.since!r}\0{one.told_at!r}".encode())
@@ -197,7 +198,7 @@ def _notice_id(channel: str, news: Iterable[Standing]) -> str:
 
 
 def _subjects(alert: str, found: Findings, known: Iterable[Standing]) -> list[str]:
-    """Those that have a standing, then new ones for as long as there is room. So a flood of sites costs no more."""
+    """The subjects that have a standing, then new ones while there is room, so that a flood of sites costs no more."""
     own = [one for one in known if one.alert == alert]
     room = MOST_SUBJECTS - sum(one.state in _ACTIVE for one in own)
     old = [one.subject for one in own]
@@ -222,7 +223,7 @@ def _is_silenced(one: Standing, silences: Sequence[Silence], now: float) -> bool
 
 
 def _is_due_again(one: Standing, terms: AlertTerms, now: float) -> bool:
-    """Not while its cause is gone, and it is only kept."""
+    """False while its cause is gone and it is only kept."""
     if terms.repeat is None or one.told_at is None or one.clear_since is not None:
         return False
     return now - one.told_at >= terms.repeat.total_seconds()

@@ -1,4 +1,4 @@
-"""What this process did so far, counted from events: for the summary of a crawl and for the logs."""
+"""What this process has done so far, counted from events: for the summary of a crawl and for the logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..clock import Clock
 from ..model import events
 
 ADDED = ("pages", "items", "changed", "bytes", "retries", "blocked", "tokens", "faults", "gone")
-MOST_REASONS = 50  # that are counted apart, and that one process tells another
+MOST_REASONS = 50  # counted separately, and sent from one process to another
 LONGEST_TROUBLE = 2_000  # characters
 RATE_SPAN = 10.0  # seconds over which the current rate is taken
 
@@ -29,11 +29,11 @@ class EventCounts:
         self.blocked = 0
         self.tokens = 0.0
         self.reasons: Counter[str] = Counter()  # why pages were buried
-        self.item_drops: Counter[str] = Counter()  # items that pipeline steps left out, by step and reason
+        self.item_drops: Counter[str] = Counter()  # items dropped by pipeline steps, by step and reason
         self.faults = 0
         self.gone = 0
         self.seconds: Counter[str] = Counter()  # per stage, for items per second
-        self.stage_items: Counter[str] = Counter()  # pages that were fetched, items that were parsed and stored
+        self.stage_items: Counter[str] = Counter()  # pages fetched, items parsed and stored
         self.last_trouble = ""
         self._marks: list[tuple[float, int]] = [(self.began, 0)]
 
@@ -73,7 +73,7 @@ class EventCounts:
                 self.last_trouble = event.message
 
     def told(self) -> bytes:
-        """What can be added to the counts of another process."""
+        """The counts, for another process to add to its own."""
         numbers = {name: getattr(self, name) for name in ADDED}
         reasons = dict(self.reasons.most_common(MOST_REASONS))
         drops = dict(self.item_drops.most_common(MOST_REASONS))
@@ -81,7 +81,7 @@ class EventCounts:
         return msgspec.json.encode({**numbers, "reasons": reasons, "item_drops": drops, "last_trouble": trouble})
 
     def add(self, told: bytes) -> None:
-        """Add what another process has `told`."""
+        """Add the counts that another process has `told`."""
         counts = msgspec.json.decode(told)
         for name in ADDED:
             setattr(self, name, getattr(self, name) + counts[name])
@@ -94,7 +94,7 @@ class EventCounts:
         return max(1e-9, self._clock.monotonic() - self.began)
 
     def rate(self) -> float:
-        """Pages per second over the last ten seconds. Called regularly, it keeps its own marks."""
+        """Pages per second over the last ten seconds. Must be called regularly: it keeps its own marks."""
         now = self._clock.monotonic()
         self._marks.append((now, self.pages))
         while len(self._marks) > 2 and now - self._marks[1][0] >= RATE_SPAN:

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, for every event and for every line that a spider logs, plus a summary every
+"""Structured logs: one JSON object per line, for every event and every line that a spider logs, plus a summary every
 few seconds."""
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..units import visible_json
 from .counts import EventCounts
 
 SUMMARY_EVERY = 10.0  # seconds
-MOMENTS = ("at", "due")  # fields that are points in time; the other numbers are counts, sizes and seconds
+MOMENTS = ("at", "due")  # fields that are points in time; other numbers are counts, sizes and seconds
 
-SPIDERS = "gossamer.spider"  # the logger above those of all spiders: parse/page_context.py
-LONGEST_LINE = 10_000  # characters that a spider logs at once
+SPIDERS = "gossamer.spider"  # the parent logger of all spiders: parse/page_context.py
+LONGEST_LINE = 10_000  # characters of one line of a spider
 
 _LEVELS = {
     "ScheduleFailed": "error",
@@ -39,7 +39,7 @@ _LEVELS = {
 
 
 class JsonLog:
-    """An EventSink that writes every event as it comes, and a summary with pages and items per second now and then."""
+    """An EventSink that writes every event as it comes, and periodically a summary with pages and items per second."""
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self._stream = stream
@@ -47,7 +47,7 @@ class JsonLog:
         self._counts = EventCounts(clock)
         self._summed_up = clock.monotonic()
         self._items_then = 0
-        self._closed = False  # the reader of the log has gone
+        self._closed = False  # the reader of the log is gone
 
     def emit(self, event: events.Event) -> None:
         self._counts.emit(event)
@@ -60,7 +60,7 @@ class JsonLog:
 
     @contextmanager
     def hearing_spiders(self) -> Iterator[None]:
-        """For the time of the block, what spiders log (`self.log`) is among the lines, from level info on."""
+        """Inside the block, lines that spiders log (`self.log`) are included, from level info on."""
         logger, handler = logging.getLogger(SPIDERS), _SpiderLines(self)
         before = logger.level
         logger.addHandler(handler)
@@ -75,7 +75,7 @@ class JsonLog:
     def line_of_spider(self, record: logging.LogRecord) -> None:
         try:
             message = record.getMessage()
-        except Exception:  # its arguments do not fit its text; that must not end the callback
+        except Exception:  # its arguments do not fit its format; that must not end the callback
             message = f"{record.msg} {record.args!r}"
         if record.exc_info:
             message = f"{message}\n{logging.Formatter().formatException(record.exc_info)}"
@@ -89,7 +89,7 @@ class JsonLog:
         self._write({"level": record.levelname.lower(), "event": "Logged", "at": iso(record.created), **told})
 
     def summary(self) -> None:
-        """Write what this process did so far, and how fast."""
+        """Write what this process has done so far, and how fast."""
         counts, now = self._counts, self._clock.monotonic()
         span = max(now - self._summed_up, 1e-9)
         self._write(
@@ -122,12 +122,12 @@ class JsonLog:
             return
         try:
             text = msgspec.json.encode(line).decode()
-        except UnicodeEncodeError:  # half a character, from a spider or a page; as an escape it can be written
+        except UnicodeEncodeError:  # a lone surrogate, from a spider or a page; as an escape it can be written
             text = json.dumps(line)
         try:
             self._stream.write(visible_json(text) + "\n")
             self._stream.flush()
-        except BrokenPipeError:  # the reader has gone; that does not fail a crawl
+        except BrokenPipeError:  # the reader is gone; that does not fail a crawl
             self._closed = True
 
 

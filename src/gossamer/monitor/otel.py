@@ -1,8 +1,8 @@
-"""Traces by OpenTelemetry: a span for each attempt that is sampled, with its lease, robots.txt, fetch, parsing and
-storing below it. Needs `gossamer[otel]`, which is imported only where traces are switched on.
+"""OpenTelemetry traces: a span for each sampled attempt, with its lease, robots.txt, fetch, parsing and storing below
+it. Needs `gossamer[otel]`, which is imported only if traces are enabled.
 
-Spans go out by OTLP over HTTP from a thread of the SDK, some at a time. How it fails: a collector that does not answer
-costs the spans, never a page. Addresses go without their queries, headers and bodies not at all.
+A thread of the SDK sends spans in batches by OTLP over HTTP. How it fails: if the collector does not answer, spans are
+lost, never a page. URLs are sent without their queries, headers and bodies not at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NANO = 1_000_000_000
 async def open_tracer(
     settings: Settings, worker: str, version: str, exporter: Any = None
 ) -> AsyncIterator[Tracer | None]:
-    """The tracer of this process; None where traces are off. `exporter` is one of OpenTelemetry, for tests. Raises
+    """The tracer of this process; None if traces are off. `exporter` is an OpenTelemetry exporter, for tests. Raises
     MissingExtra."""
     if not settings.otel.enabled:
         yield None
@@ -53,7 +53,7 @@ async def open_tracer(
 
 
 class OtelTracer:
-    """Fulfils `Tracer`. `sample` is the share of attempts that are traced."""
+    """Fulfils `Tracer`. `sample` is the share of attempts that is traced."""
 
     def __init__(self, tracer: Any, sample: float) -> None:  # Any: the package is an extra
         self._tracer = tracer
@@ -85,7 +85,7 @@ class OtelTrace:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        # An error's words may hold an address with its query: the type alone is told.
+        # An error message may contain a URL with its query: only the type is recorded.
         with self._tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False) as span:
             try:
                 yield

@@ -16,7 +16,7 @@ RATE_SPAN = 8.0  # seconds
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a job has come. `eta` covers the pages that are known; links that are still to be found come on top."""
+    """The progress of a job. `eta` covers the known pages; links that are still to be found come on top."""
 
     total: int
     done: int
@@ -30,7 +30,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speedometer:
-    """Turns the counts of a job, seen again and again, into a rate and an estimate. Remembers the last seconds."""
+    """Computes a rate and an estimate from repeated counts of a job. Remembers the last seconds."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -73,7 +73,7 @@ def describe(progress: JobProgress) -> str:
 
 
 def short_duration(duration: timedelta | None) -> str:
-    """`0:42`, `12:05`, `3:10:00`, `2 days`; a dash when it is not known."""
+    """`0:42`, `12:05`, `3:10:00`, `2 days`; a dash if unknown."""
     if duration is None:
         return "-"
     seconds = int(duration.total_seconds() + 0.5)

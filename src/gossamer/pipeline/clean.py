@@ -1,9 +1,9 @@
-"""The cleaning step: spaces, line ends and characters of every text in an item. It drops nothing and changes no
+"""The cleaning step: spaces, line breaks and characters of every text in an item. It drops nothing and changes no
 structure.
 
-Every text is stripped and brought to NFC; lone surrogates and NUL become U+FFFD; odd spaces (no-break, thin, tabs)
-become plain ones. In a text of one line runs of spaces become one; in a text of several lines the lines and their
-indentation stay, trailing spaces go, and more than one empty line in a row becomes one.
+Every text is stripped and normalised to NFC; lone surrogates and NUL become U+FFFD; odd spaces (no-break, thin, tabs)
+become plain ones. In a text of one line, runs of spaces become one; in a text of several lines, the lines and their
+indentation stay, trailing spaces are removed, and several empty lines in a row become one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from ..model.item import AnyItem, safe_text
 
 _ItemT = TypeVar("_ItemT", bound=AnyItem)
-# Looking for single characters is far cheaper than a regular expression over a long text.
+# Searching for single characters is far cheaper than a regular expression over a long text.
 _LINE_ENDS = ("\r\n", "\r", "\u2028", "\u2029")
 _ODD_ASCII = "\x0b\x0c\x1c\x1d\x1e\x1f"
 _ODD = "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
@@ -27,8 +27,8 @@ _EMPTY_LINES = re.compile(r"\n{3,}")
 
 
 def clean_text(text: str) -> str:
-    """The cleaned text; the same object when it was clean."""
-    # Of all that is replaced below, nothing is printable but a plain space.
+    """The cleaned text; the same object if it was clean."""
+    # Of all that is replaced below, only a plain space is printable.
     if text.isprintable() and "  " not in text and text[:1] != " " and text[-1:] != " ":
         return text if text.isascii() or unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
     text = safe_text(text).strip()
@@ -52,13 +52,13 @@ def clean_text(text: str) -> str:
 
 
 def clean(item: _ItemT) -> _ItemT:
-    """The item with every text in it cleaned; the same object when all were clean."""
+    """The item with every text in it cleaned; the same object if all were clean."""
     cleaned: _ItemT = _clean_value(item)
     return cleaned
 
 
 def _clean_value(value: Any) -> Any:
-    """Clean any value that an item may hold. A changed container is a new one; the spider's own stays as it is."""
+    """Clean any value that an item may hold. A changed container is a copy; the spider's own stays as it is."""
     if isinstance(value, str):
         # What other HTML parsers give is a text of a class of their own.
         return value if isinstance(value, Enum) else clean_text(str.__str__(value))
@@ -97,8 +97,8 @@ def _clean_struct(item: msgspec.Struct) -> msgspec.Struct:
 
 
 def _are_clean(texts: list[str]) -> bool:
-    """Told of all of them together, which takes less time than one by one. Texts that hold a bar beside a space are
-    among those that get a closer look."""
+    """Checks all of them together, which is faster than one by one. Texts with a bar beside a space get a closer look
+    too."""
     joined = f"|{'|'.join(texts)}|"
     return (
         joined.isprintable()

@@ -1,7 +1,7 @@
 """The inspector: applies the rules of quality_rules.py to the items of a page and counts the faults for the score.
 
-It asks the store one thing only: the earlier data of records that have a price. How it fails: a rule of the user's own
-that raises fails the page with ParseFailed, as any step does.
+It reads only one thing from the store: the earlier data of records that have a price. How it fails: a user's rule that
+raises fails the page with ParseFailed, as any step does.
 """
 
 from __future__ import annotations
@@ -20,35 +20,36 @@ from ..process.signals import is_cancellation
 from ..settings.tables import Quality
 from .quality_rules import PRICES, Fault, Rule, faults_of, fill_of, own_faults, values_of
 
-# One item as it was looked at: its type, its fields, which of them are filled, its faults, and the habits it completed.
+# One inspected item: its type, its fields, which of them are filled, its faults, and the habits it completed.
 _Look: TypeAlias = tuple[str, tuple[str, ...], tuple[bool, ...], Sequence[Fault], Sequence[str]]
 Latest: TypeAlias = Callable[[Sequence[RecordIdentity]], Awaitable[dict[RecordIdentity, str]]]
 
 WHOLE = "*"  # as a field: the item as a whole; as a type: the pages of a spider
 USUAL = "usual"  # the "rule" of a tally that says: by that day the field was nearly always filled
 NO_ITEMS = "no-items"
-MOST_FIELDS = 200  # fields of one type that are counted; a dict may have a new key in every item
-ENOUGH = 50  # items that make a habit
+MOST_FIELDS = 200  # per type; a dict may have a new key in every item
+ENOUGH = 50  # items that establish a habit
 RECENT = 30  # last items that show whether a habit is broken
 FEWEST = 10  # of those, before it is judged
-MOST_ALIKE = 256  # kinds of pages with one item and no fault whose tallies are kept
+MOST_ALIKE = 256  # kinds of pages with one faultless item whose tallies are cached
 
 
 class Habits:
-    """Which fields are nearly always filled, as the tallies of earlier days (`USUAL`) or the first items of today show.
+    """Which fields are nearly always filled, according to tallies of earlier days (`USUAL`) or the first items of
+    today.
 
-    A product without a price is no fault; when most of the last products have none, something is wrong. What was once
-    a habit stays one for as long as the days are remembered: a layout that changes must not become the new habit.
+    A product without a price is no fault; if most recent products have none, something is wrong. An established habit
+    stays one as long as the days are remembered: a layout change must not become the new habit.
     """
 
     def __init__(self, share: float | None, counted: Iterable[Tally] = (), *, strict: bool = False) -> None:
         self._share = share
-        self._strict = strict  # one empty value breaks a habit; used for pages that were held back for such a value
+        self._strict = strict  # one empty value breaks a habit; for pages that were held back because of such a value
         self._usual = {(one.type, one.field) for one in counted if one.rule == USUAL}
         self._watched: dict[str, dict[str, _Habit]] = {}  # by type and field
 
     def broken(self, type: str, field: str) -> bool:
-        """True when the field was nearly always filled and is empty in most of the last items."""
+        """Was the field nearly always filled, and is it empty in most of the last items?"""
         if self._share is None or (type, field) not in self._usual:
             return False
         if self._strict:
@@ -93,7 +94,7 @@ class _Habit:
         self.recent: deque[bool] = deque(maxlen=RECENT)
 
     def count(self, filled: bool, share: float | None) -> bool:
-        """Count one of the first values. True when they have become a habit with it."""
+        """Count one of the first values. True if it completes a habit."""
         self.checked += 1
         self.filled += filled
         return self.checked == ENOUGH and share is not None and self.filled >= share * ENOUGH
@@ -106,11 +107,11 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     fine: int = 0  # items without a fault
     faulty: int = 0
-    empty: bool = False  # no items, and that is a fault
+    empty: bool = False  # no items, which is a fault here
 
 
 class Inspector:
-    """The inspector of one spider in one process. Without `latest` no price is compared with the one before."""
+    """The inspector of one spider in one process. Without `latest`, prices are not compared with earlier ones."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class Inspector:
         self._rules = tuple((str(getattr(rule, "__name__", type(rule).__name__)), rule) for rule in rules)
         self._habits = habits or Habits(terms.usual)
         self._latest = latest if terms.price_jump is not None else None
-        # By day, callback, type, fields and which of them are filled: the tallies of a page with one item and no fault.
+        # By day, callback, type, fields and which of them are filled: the tallies of a page with one faultless item.
         self._alike: dict[tuple[str, str, str, tuple[str, ...], tuple[bool, ...]], tuple[Tally, ...]] = {}
         self.has_user_code = bool(self._rules)
 
@@ -149,10 +150,10 @@ class Inspector:
             looks.append((identity[0], fields, filled, found, habits.note(identity[0], fields, filled)))
             faults += found
             faulty += bool(found)
-        # A page without items whose callback nearly always found some, and lately finds none.
+        # A page without items, if its callback nearly always found some and recently finds none.
         empty = bool(kind) and not items and habits.broken(WHOLE, kind)
         if empty:
-            faults.append(Fault(WHOLE, NO_ITEMS, f"no items, as on most pages of {kind} of late"))
+            faults.append(Fault(WHOLE, NO_ITEMS, f"no items, as on most recent pages of {kind}"))
         usual = habits.note(WHOLE, (kind,), (bool(items),)) if kind else []
         return Inspection(
             tallies=self._tallies(day, kind, looks, usual, empty),
@@ -165,8 +166,8 @@ class Inspector:
     def _tallies(
         self, day: str, kind: str, looks: Sequence[_Look], usual: Sequence[str], empty: bool
     ) -> tuple[Tally, ...]:
-        """Most pages have one item, with nothing amiss and the same fields filled as before: then the tallies are the
-        very ones of that page, and a batch of them is summed up at once."""
+        """Most pages have one faultless item with the same fields filled as before: they share the same tally objects,
+        so that a batch is summed up at once."""
         alike = None
         if len(looks) == 1 and not usual:
             type, fields, filled, found, completed = looks[0]
@@ -221,7 +222,7 @@ class Inspector:
 
 
 def failure_in(what: str, error: BaseException) -> ParseFailed:
-    """The failure of a page in which the user's own code raised; its detail is the traceback."""
+    """The failure of a page in which the user's code raised; its detail is the traceback."""
     told = "".join(traceback.format_exception_only(error)).strip().rpartition("\n")[2]
     return ParseFailed(
         safe_text(f"{what}: {told[:500]}"), detail=safe_text("".join(traceback.format_exception(error)))[-20_000:]

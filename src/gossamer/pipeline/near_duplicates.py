@@ -4,10 +4,10 @@
         pipeline = [NearDuplicates("text")]
 
 Texts are compared by a fingerprint of 64 bits made of their runs of three words (simhash): nearly the same words in
-nearly the same order give nearly the same bits. A text of fewer than eight words says too little for that: it counts
-as the same only if it is equal, character by character. An item is compared with others, never with itself: an item
-whose key was seen before passes. The step remembers the last `remembers` items of its process and forgets the oldest;
-it does not ask other workers.
+nearly the same order give nearly the same bits. A text of fewer than eight words is too short for that: it counts as
+the same only if it is equal. An item is compared with others, never with itself: an item whose key was seen before
+passes. The step remembers the last `remembers` items of its process and forgets the oldest; it does not ask other
+workers.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ _SHORTEST = 8  # words; shorter texts must be equal
 
 
 class NearDuplicates:
-    """A pipeline step. `field` names the text that is compared; `distance` (0 to 3) is how many of the 64 bits may
-    differ.
-    """
+    """A pipeline step. `field` names the text to compare; `distance` (0 to 3) is how many of the 64 bits may differ."""
 
     def __init__(self, field: str, *, distance: int = 3, remembers: int = 100_000) -> None:
         if not 0 <= distance < _BANDS:
@@ -79,7 +77,7 @@ class NearDuplicates:
 
 
 def simhash(text: str) -> int:
-    """A fingerprint of 64 bits: texts that are nearly the same share nearly all of them."""
+    """A fingerprint of 64 bits: texts that are nearly the same share nearly all bits."""
     words = _WORD.findall(text[:_LONGEST].lower())
     if len(words) < _SHORTEST:
         return _hash(text)

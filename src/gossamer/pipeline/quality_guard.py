@@ -1,11 +1,11 @@
 """The quality guard: when too many of the last items are faulty, no more records of the spider are stored.
 
-A site that changes its layout turns good records into rubbish, page after page. A spider that demands a minimum of
-quality stops storing when the share of faultless items among the last ones falls below it. The pages themselves are
-kept: they wait among the dead letters (reason "quality"), and are parsed again from the archive when the spider has
-been mended. When the pages get better by themselves, the guard opens again.
+A site that changes its layout turns good records into rubbish, page after page. A spider with a quality minimum stops
+storing when the share of faultless items among the last ones falls below it. The pages are kept: they wait among the
+dead letters (reason "quality"), and are parsed again from the archive when the spider has been fixed. If the pages get
+better by themselves, the guard opens again.
 
-Each process has a guard of its own for each job; a new guard is open and has counted nothing.
+Each process has one guard per job; a new guard is open and has counted nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GuardChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QualityGuard:
-    """Watches one spider. `minimum` is the demanded share of faultless items (0 to 1); None never closes the guard."""
+    """Watches one spider. `minimum` is the required share of faultless items (0 to 1); None never closes the guard."""
 
     def __init__(self, spider: str, minimum: float | None, window: int, *, keeps_pages: bool = True) -> None:
         self._spider = spider
@@ -58,7 +58,7 @@ class QualityGuard:
         shares = f"{self.score:.0%} of the last items of {self._spider} are without faults"
         pages = "the raw pages wait" if self._keeps_pages else "pages will be fetched again (store.keep_pages is off)"
         message = (
-            f"Only {shares}, and {self._minimum:.0%} are demanded. Nothing more is stored; {pages}. Mend the"
+            f"Only {shares}; {self._minimum:.0%} are required. Nothing more is stored; {pages}. Fix the"
             f" spider, then: {REPLAY}; and: {REPARSE}"
             if self.closed
             else f"{shares}: records are stored again. For what waits: {REPLAY}"
@@ -70,13 +70,13 @@ class QualityGuard:
     def refusal(self, url: str) -> str:
         """The message of the dead letter for a page that the closed guard holds back."""
         return (
-            f"{url} is not stored: only {self.score:.0%} of the last items of {self._spider} are without faults. Mend"
+            f"{url} is not stored: only {self.score:.0%} of the last items of {self._spider} are without faults. Fix"
             f" the spider, then: {REPLAY}"
         )
 
 
 def _spread(fine: int, faulty: int, most: int) -> list[bool]:
-    """The items of one page, the faulty ones evenly among the others. Of a page with more than `most` items, `most` are
+    """The items of one page, with the faulty ones spread evenly. Of a page with more than `most` items, `most` are
     counted, with the same share of faulty ones."""
     count = fine + faulty
     if count > most:

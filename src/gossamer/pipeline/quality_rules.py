@@ -1,11 +1,11 @@
-"""Quality rules: what is wrong with an item that is complete and well typed, and still cannot be right.
+"""Quality rules: what is wrong with an item that is complete and well typed, but still cannot be right.
 
-Built in: a title that is missing, a price that is not positive, beyond a ceiling, or far from the one that the record
-had before, a rating out of range, a currency without a price, debris of a wrong encoding or of a template, and a field
-that was nearly always filled and suddenly is empty most of the time. Rules of the user's own are plain functions.
+Built in: a missing title; a price that is not positive, above a ceiling, or far from the record's earlier one; a rating
+out of range; a currency without a price; debris of a wrong encoding or of a template; and a field that was nearly
+always filled and suddenly is mostly empty. The user's own rules are plain functions.
 
 A fault does not stop an item: it is counted, `gossamer why` shows it, and it lowers the score (quality_guard.py decides
-when a score is too low). Everything here is pure; what a record looked like before is handed in.
+when a score is too low). Everything here is pure; the earlier data of a record is passed in.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ PRICES = frozenset({"price", "sale_price", "regular_price", "list_price"})
 RATINGS = frozenset({"rating", "rating_value", "average_rating", "stars"})
 CURRENCIES = frozenset({"currency", "price_currency"})
 
-# Characters of UTF-8 that were read as Latin-1 or Windows-1252 show up in these pairs, hardly ever in real text.
+# UTF-8 that was read as Latin-1 or Windows-1252 shows up as these pairs, which are very rare in real text.
 _DEBRIS = re.compile(
     r"\ufffd|Ã[\u0080-\u00bf‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€[\u0080-\u00bf™œ\u009d¦“”˜]|Â[\u00a0-\u00bf]"
     r"|&(?:amp;)+(?:[a-z]{2,8}|#\d{1,6});|\[object Object\]"
 )
-_ESCAPED = re.compile(r"&(?:amp|nbsp|quot|#39|#x27);")  # faulty in a text, right in HTML
-_TEMPLATE = re.compile(r"\s*(?:\{\{[^{}\n]{0,80}\}\}|\$\{[^{}\n]{0,80}\})\s*")  # faulty where it is all there is
+_ESCAPED = re.compile(r"&(?:amp|nbsp|quot|#39|#x27);")  # a fault in text, correct in HTML
+_TEMPLATE = re.compile(r"\s*(?:\{\{[^{}\n]{0,80}\}\}|\$\{[^{}\n]{0,80}\})\s*")  # a fault if it is the whole text
 _NOTHINGS = frozenset({"undefined", "null", "nan"})
 _LONGEST_NOTHING = max(map(len, _NOTHINGS))
 _DEBRIS_BEGINS = re.compile("[\ufffdÃâÂ]")
-_BEFORE_NUMBERS = frozenset("+-._nNiIsS")  # what a number may begin with beside a digit: sign, point, NaN, infinity
-_LOOKED_AT = 20_000  # characters of a text in which debris is searched
+_BEFORE_NUMBERS = frozenset("+-._nNiIsS")  # what a number may begin with besides a digit: sign, point, NaN, infinity
+_LOOKED_AT = 20_000  # characters of a text that are searched for debris
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One thing that is wrong with an item. `field` "*" means the item as a whole."""
+    """One fault of an item. `field` "*" means the item as a whole."""
 
     field: str
     rule: str
@@ -76,7 +76,7 @@ def fill_of(values: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[bool, ...
 
 
 def price_of(values: Mapping[str, Any]) -> Money | None:
-    """The price of an item or of its stored data; None without a price that can be read."""
+    """The price of an item or of its stored data; None without a readable price."""
     return _money(values.get("price"), values)
 
 
@@ -88,8 +88,8 @@ def faults_of(
     before: Mapping[str, Any] | None = None,
     broken: Broken = lambda type, field: False,
 ) -> list[Fault]:
-    """The faults that the built-in rules find. `values` are those of the item, where they are known already; `before`
-    is the stored data of the same record."""
+    """The faults that the built-in rules find. `values` are the item's, if known already; `before` is the stored data
+    of the same record."""
     if values is None:
         values = values_of(item)
     found: list[Fault] = []
@@ -106,14 +106,14 @@ def faults_of(
             if debris:
                 found.append(Fault(field, "debris", f"{field} holds {debris!r}"))
         elif not is_filled(value) and broken(type_name(item), field) and not any(one.field == field for one in found):
-            found.append(Fault(field, "unusually-empty", f"{field} is empty, as in most items of late"))
+            found.append(Fault(field, "unusually-empty", f"{field} is empty, as in most recent items"))
     return found
 
 
 @lru_cache(maxsize=1024)
 def _meanings(fields: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Which fields are titles, which are prices, and whether others have a meaning too. Most items have the same fields
-    as the one before."""
+    """Which fields are titles, which are prices, and whether others have a meaning too. Cached, because most items have
+    the same fields as the one before."""
     return (
         tuple(field for field in fields if field in TITLES),
         tuple(field for field in fields if field in PRICES),
@@ -134,7 +134,7 @@ def _price_faults(
         money = _money(values[field], values)
         if money is None:
             if isinstance(values[field], str) and values[field]:
-                yield Fault(field, "price-unreadable", f"{field} is {values[field]!r:.60}, which holds no amount")
+                yield Fault(field, "price-unreadable", f"{field} is {values[field]!r:.60}, which is not an amount")
         elif not money.amount.is_finite() or money.amount <= 0:
             yield Fault(field, "price-not-positive", f"{field} is {money}")
         elif terms.price_ceiling is not None and money.amount > _exactly(terms.price_ceiling):
@@ -153,7 +153,7 @@ def _jump(now: Money, before: Money | None, factor: float) -> Iterator[Fault]:
         return
     ratio = float(now.amount / before.amount)
     if ratio >= factor or ratio <= 1 / factor:
-        yield Fault("price", "price-jump", f"price is {now}, and was {before} before")
+        yield Fault("price", "price-jump", f"price is {now}, but was {before} before")
 
 
 def _other_faults(values: Mapping[str, Any], terms: Quality) -> Iterator[Fault]:
@@ -170,7 +170,7 @@ def _other_faults(values: Mapping[str, Any], terms: Quality) -> Iterator[Fault]:
 def _debris_in(text: str) -> str:
     if len(text) <= _LONGEST_NOTHING and text.lower() in _NOTHINGS:
         return text
-    # To find a character is far cheaper than to ask a regular expression.
+    # Finding a character is far cheaper than a regular expression.
     entity = "&" in text and ";" in text
     suspect = entity or "[object" in text or (not text.isascii() and _DEBRIS_BEGINS.search(text) is not None)
     match = _DEBRIS.search(text, 0, _LOOKED_AT) if suspect else None
@@ -186,7 +186,7 @@ def _number(value: object) -> Decimal | None:
         return None
     text = str(value).strip()
     if not text or not (text[0].isdecimal() or text[0] in _BEFORE_NUMBERS):
-        return None  # to let Decimal find that out takes longer
+        return None  # faster than letting Decimal fail
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -212,9 +212,8 @@ def _money(value: object, values: Mapping[str, Any]) -> Money | None:
 
 
 def own_faults(rules: Iterable[tuple[str, Rule]], item: AnyItem, page: object) -> Iterator[Fault]:
-    """The faults that the user's rules find. Raises ParseFailed when a rule returns anything else, and what a rule
-    raises.
-    """
+    """The faults that the user's rules find. Raises ParseFailed if a rule returns anything else, and whatever a rule
+    raises."""
     for name, rule in rules:
         given = rule(item, page)
         if given is None or given is True or given == "":

@@ -1,9 +1,9 @@
 """`Pipeline`: turns the items that a spider yields into records. Steps in order: clean, validate, the spider's own,
 validate again if there were any, deduplicate, inspect (inspection.py).
 
-How it fails: an item that lacks required fields, or a step that raises, is a ParseFailed for the whole page. A step
-may also drop an item, with a reason; the rest of the page goes on. How it recovers: nothing is stored before all
-items of the page are through, so the page can simply be parsed again.
+How it fails: an item without required fields, or a step that raises, is a ParseFailed for the whole page. A step may
+also drop an item, with a reason; the rest of the page goes on. How it recovers: nothing is stored before all items of
+the page have passed, so the page can simply be parsed again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Step: TypeAlias = Callable[..., Any]  # (item, page) -> item | Drop | None, plai
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):
-    """An item that was left out: by which step, and why."""
+    """A dropped item: by which step, and why."""
 
     step: str
     reason: str
@@ -52,7 +52,7 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
 
 
 class Piped(msgspec.Struct, frozen=True):
-    """The records of one page that are to be stored, and the items that were left out."""
+    """The records of one page to store, and the dropped items."""
 
     records: list[Record]
     dropped: list[Dropped]
@@ -60,7 +60,7 @@ class Piped(msgspec.Struct, frozen=True):
     schemas: tuple[ItemSchema, ...] = ()
 
     def remarks(self) -> str:
-        """One line about dropped items and faults; empty when there were none."""
+        """One line about dropped items and faults; empty if there were none."""
         if not self.dropped and not self.inspection.faults:
             return ""
         told = [
@@ -89,7 +89,7 @@ class Pipeline:
         self._steps = tuple((_name_of(step), step) for step in steps)
         self._inspector = inspector
         self._cleans = cleans
-        # Are there steps or rules that are not ours, so that nobody knows how long they take?
+        # Are there user-defined steps or rules, which may take any time?
         self.has_user_code = bool(steps) or (inspector is not None and inspector.has_user_code)
 
     async def run(
@@ -103,9 +103,9 @@ class Pipeline:
         new: bool = False,
     ) -> Piped:
         """Pass the items of one page through all steps. `now` is when they were scraped. The items of a `new` page have
-        no earlier records to be compared with.
+        no earlier records to compare with.
 
-        Raises ParseFailed, and BackendUnavailable where the inspector asks the store.
+        Raises ParseFailed, and BackendUnavailable if the inspector asks the store.
         """
         dropped: list[Dropped] = []
         kept: list[AnyItem] = []
@@ -159,7 +159,7 @@ class Pipeline:
                 what = f"The pipeline step {name} failed on an item ({type_name(item)}) of {page.url}"
                 raise failure_in(what, error) from error
             if result is None or isinstance(result, Drop):
-                reason = result.reason if result is not None else "the step gave nothing back"
+                reason = result.reason if result is not None else "the step returned nothing"
                 dropped.append(Dropped(name, reason, type_name(item)))
                 return None
             if not isinstance(result, Item | dict):

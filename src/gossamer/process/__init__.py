@@ -1,1 +1,1 @@
-"""A child process that is watched: supervisor, signals, limits."""
+"""Watched child processes: supervisor, signals, limits."""

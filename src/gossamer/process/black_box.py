@@ -1,10 +1,10 @@
-"""What a process shares with the supervisor that watches it: the black box, and what else it inherits. And what the
-processes of one crawl share with each other: the crew.
+"""What a process shares with its supervisor: the black box, and what else it inherits. And what the processes of one
+crawl share with each other: the crew.
 
-What it does: the black box is a small piece of memory that both share. The process notes in it which page's code runs
-just now; after its death the supervisor reads it. How it fails: a process that inherited no box, or cannot open it,
-goes on without. How it recovers: nothing in it is needed for that; a box that says nothing costs an explanation, no
-page. This module imports nothing of ours: the process that watches stays small.
+What it does: the black box is a small piece of shared memory. The process notes in it which page's code is running;
+after its death the supervisor reads it. How it fails: a process that inherited no box, or cannot open it, goes on
+without one. How it recovers: nothing depends on the box; an empty box costs an explanation, not a page. This module
+imports nothing of ours, so that the watching process stays small.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ BOX_VARIABLE = "_GOSSAMER_BOX"
 MARGIN = timedelta(seconds=10)  # of silence, beyond the time that the code of a page may take
 
 _SIZE = 4096
-_HEAD = struct.Struct("=d??")  # seconds of silence that are allowed (0: any), ended in order, began
+_HEAD = struct.Struct("=d??")  # allowed seconds of silence (0: any), ended in order, began
 _TEXT = struct.Struct("=H")
 _PAGE, _FATE, _LONGEST = 64, 2112, 1900
-_REPORT = 1 << 16  # bytes for the report of one process of a crew, its length included
+_REPORT = 1 << 16  # bytes for the report of one process of a crew, including its length
 
 
 class BlackBox:
@@ -39,7 +39,7 @@ class BlackBox:
 
     @classmethod
     def new(cls, fate: str = "") -> BlackBox:
-        """An empty box for the next process. `fate` is what became of the last one. Raises OSError."""
+        """An empty box for the next process. `fate` is what happened to the last one. Raises OSError."""
         with tempfile.TemporaryFile() as file:
             file.truncate(_SIZE)
             box = cls(os.dup(file.fileno()))
@@ -60,7 +60,7 @@ class BlackBox:
         self._memory[_PAGE : _PAGE + 2] = b"\0\0"
 
     def begin(self, parse_timeout: timedelta) -> None:
-        """Work begins: a silence that is longer than any page may take is a hang."""
+        """Work begins: a silence longer than any page may take is a hang."""
         silence = parse_timeout + MARGIN
         self._memory[: _HEAD.size] = _HEAD.pack(silence.total_seconds(), False, True)
 
@@ -69,14 +69,14 @@ class BlackBox:
         self._memory[: _HEAD.size] = _HEAD.pack(0.0, False, self.began)
 
     def end(self) -> None:
-        """The process ends in order: what comes is no crash."""
+        """The process ends in order: this is no crash."""
         self._memory[: _HEAD.size] = _HEAD.pack(0.0, True, self.began)
 
     # -- by the supervisor -------------------------------------------------------------------------------------
 
     @property
     def silence(self) -> float | None:
-        """Seconds after which a silent process hangs; None while it may be silent."""
+        """Seconds after which a silent process counts as hung; None while it may be silent."""
         return self._head()[0] or None
 
     @property
@@ -89,12 +89,12 @@ class BlackBox:
 
     @property
     def page(self) -> str:
-        """The page whose code did not come to its end; empty when all did."""
+        """The page whose code did not finish; empty if all did."""
         return self._read(_PAGE)
 
     @property
     def fate(self) -> str:
-        """What became of the process before this one; empty for the first one."""
+        """What happened to the previous process; empty for the first one."""
         return self._read(_FATE)
 
     def _head(self) -> tuple[float, bool, bool]:
@@ -111,17 +111,17 @@ class BlackBox:
 
 
 class Crew:
-    """What the processes of one `gossamer crawl --processes N` share: a piece of memory with the id of the job and what
-    each has to report at its end.
+    """What the processes of one `gossamer crawl --processes N` share: memory with the id of the job and the final
+    report of each.
 
-    The first one (rank 0) opens the job and speaks for all; the others help. A helper holds a lock for as long as it
-    lives, which nobody can forget to give back: the first one sees by it when the last helper is gone.
+    The first one (rank 0) opens the job and speaks for all; the others help. A helper holds a lock as long as it lives,
+    which the system releases at its death: by it the first one sees when the last helper is gone.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.rank = 0  # of this process
-        self._file = os.memfd_create("crew")  # forked processes inherit it, programs do not
+        self._file = os.memfd_create("crew")  # forked processes inherit it, executed programs do not
 
     @property
     def helps(self) -> bool:
@@ -133,15 +133,15 @@ class Crew:
         return self._read(0).decode()
 
     def begin(self, job: str) -> None:
-        """By the first one: there is something to help with."""
+        """Called by the first one: there is a job to help with."""
         self._write(0, job.encode())
 
     def join(self) -> None:
-        """By a helper, before it begins."""
+        """Called by a helper, before it begins."""
         fcntl.lockf(self._file, fcntl.LOCK_SH)
 
     def has_helpers(self) -> bool:
-        """By the first one: is a helper still at work?"""
+        """Called by the first one: is a helper still at work?"""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -150,11 +150,11 @@ class Crew:
         return False
 
     def report(self, words: bytes) -> None:
-        """By a helper, at its end."""
+        """Called by a helper, at its end."""
         self._write(self.rank, words)
 
     def reports(self) -> list[bytes]:
-        """What the helpers reported that came to their end. One that was killed says nothing."""
+        """The reports of helpers that finished. A killed one leaves none."""
         return [words for rank in range(1, self.size) if (words := self._read(rank))]
 
     def _write(self, place: int, words: bytes) -> None:
@@ -166,15 +166,15 @@ class Crew:
 
 
 class Parent:
-    """What this process has inherited from its supervisor. There is one of these, as a process has one parent."""
+    """What this process has inherited from its supervisor. There is one instance, as a process has one parent."""
 
     def __init__(self) -> None:
         self.box: BlackBox | None = None
-        self.pulse: int | None = None  # our end of the supervisor's pipe, in a process that was forked
+        self.pulse: int | None = None  # our end of the supervisor's pipe, in a forked process
         self.crew: Crew | None = None  # the processes that share a crawl with this one
 
     def inherit_box(self) -> None:
-        """Take the box that the supervisor handed to this program. The children of this process have none."""
+        """Take the box that the supervisor passed to this program. Children of this process do not get it."""
         text = os.environ.pop(BOX_VARIABLE, "")
         with suppress(OSError, ValueError):
             if text:
@@ -183,7 +183,7 @@ class Parent:
 
     @contextmanager
     def at_work(self, parse_timeout: timedelta) -> Iterator[None]:
-        """Pages are worked on in this block, each for no longer than `parse_timeout`: a longer silence is a hang."""
+        """Pages are worked on in this block, each for at most `parse_timeout`: a longer silence is a hang."""
         if self.box is not None:
             self.box.begin(parse_timeout)
         try:

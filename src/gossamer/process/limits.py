@@ -1,7 +1,7 @@
-"""How many files a process may have open, and how to tell that this was the trouble.
+"""How many files a process may have open, and how to tell that this limit caused an error.
 
-Sockets count as files. A process that has used up its share fails wherever it opens the next one, and what fails there
-speaks of other things: a database that cannot be opened, a server that cannot be reached.
+Sockets count as files. A process at its limit fails wherever it opens the next one, and the error speaks of other
+things: a database that cannot be opened, a server that cannot be reached.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ USED_UP = (errno.EMFILE, errno.ENFILE)
 
 
 def allowed() -> int | None:
-    """How many files this process may have open; None: no bound."""
+    """How many files this process may have open; None: unlimited."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def are_used_up() -> bool:
-    """Can this process open no file just now? For errors of libraries that do not say why they failed."""
+    """Is this process unable to open a file now? For errors of libraries that do not say why they failed."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
@@ -29,7 +29,7 @@ def are_used_up() -> bool:
 
 
 def were_used_up(error: BaseException | None) -> bool:
-    """Does the error, or what it came from, say so?"""
+    """Does the error, or one of its causes, say so?"""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, OSError) and error.errno in USED_UP:

@@ -3,7 +3,7 @@
 
 What it does: forks before anything heavy is loaded, watches the child, and ends as the child ends, with the same exit
 code or signal. How it fails: a child that dies before it begins to work, or SPURIOUS times in a row with no page's code
-running, is not replaced. How it recovers: as every supervisor (supervisor.py).
+running, is not replaced. How it recovers: like every supervisor (supervisor.py).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .supervisor import HEEDED, PR_SET_PDEATHSIG, ChildSlot, Death, Start, Super
 
 ON_PURPOSE = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE))
 WATCHED = ("crawl", "worker")  # commands that work through pages
-SHOWN_AGAIN = b"\r\x1b[2K\x1b[?25h"  # clears a progress line that nobody continues, and shows the cursor
+SHOWN_AGAIN = b"\r\x1b[2K\x1b[?25h"  # clears an abandoned progress line, and shows the cursor
 SPURIOUS = 3  # deaths of an only child in a row that no page explains
 MOST_PROCESSES = 64
 
 
 class _LoneSupervisor(Supervisor):
-    """Of one child, which stands for this process, and of its helpers, which end with it. A child is followed only when
-    it died at work, and not on purpose."""
+    """Supervises one child, which stands for this process, and its helpers, which end with it. A child is replaced only
+    if it died at work, and not on purpose."""
 
     _hands_on_sigint = True
 
@@ -47,9 +47,9 @@ class _LoneSupervisor(Supervisor):
         slot.unexplained = 0 if death.page else slot.unexplained + 1
         fate = f"{death.words} in the code for {death.page}" if death.page else death.words
         if slot.unexplained > SPURIOUS:
-            self._tell(f"The process {fate}, {slot.unexplained} times in a row. That is no page's doing.")
+            self._tell(f"The process {fate}, {slot.unexplained} times in a row. No page is to blame.")
             return False
-        slot.fate = f"The process {fate}. Another one goes on; the pages in hand are tried apart from the others."
+        slot.fate = f"The process {fate}. Another one goes on; the pages it had in hand are tried apart from others."
         return True
 
     def _close(self, slot: ChildSlot, death: Death) -> None:
@@ -61,7 +61,7 @@ class _LoneSupervisor(Supervisor):
 
 
 def is_watched(arguments: list[str]) -> bool:
-    """Whether the command works through pages in this process. Children of a supervisor have theirs."""
+    """Does the command work on pages in this process? Children of a supervisor have theirs."""
     verb = next((word for word in arguments if not word.startswith("-")), "")
     supervises = verb == "worker" and any(word.startswith("--processes") for word in arguments)
     return (
@@ -70,12 +70,12 @@ def is_watched(arguments: list[str]) -> bool:
         and not supervises
         and "--help" not in arguments
         and PULSE_VARIABLE not in os.environ
-        and threading.active_count() == 1  # a fork has but one
+        and threading.active_count() == 1  # a fork has only one thread
     )
 
 
 def processes_of(arguments: list[str]) -> int:
-    """How many processes a crawl is to have; 1 for what makes no sense: the command itself says so."""
+    """How many processes a crawl is to have; 1 for invalid input: the command itself reports it."""
     for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
         if word == "--processes" or word.startswith("--processes="):
             return process_count(word.partition("=")[2] or following) or 1
@@ -83,15 +83,14 @@ def processes_of(arguments: list[str]) -> int:
 
 
 def process_count(text: str) -> int | None:
-    """A number of processes as it is typed: 1 to 64, or `auto` for as many as there are cores; None for anything
-    else."""
+    """A number of processes as typed: 1 to 64, or `auto` for the number of cores; None for anything else."""
     if text == "auto":
         return min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
     return int(text) if text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_PROCESSES else None
 
 
 def run_watched(command: Callable[[], None], processes: int = 1) -> None:
-    """Run `command` in a child, again if need be, and in helpers beside it. Returns in the children alone; this process
+    """Run `command` in a child, again if need be, and in helpers beside it. Returns only in the children; this process
     ends as the first one did."""
     PARENT.crew = Crew(processes) if processes > 1 else None
     starts: list[Start] = [fork, *(partial(_fork_helper, rank) for rank in range(1, processes))]
@@ -115,11 +114,11 @@ def _fork_helper(rank: int, box: BlackBox, pipe: int) -> tuple[int, Callable[[],
 
 
 def fork(box: BlackBox, pipe: int) -> tuple[int, Callable[[], int | None]]:
-    """Start a copy of this process; it dies with this one. The signals of HEEDED stay blocked here, not in the copy."""
+    """Start a copy of this process; it dies with this one. The signals in HEEDED stay blocked here, not in the copy."""
     parent = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Between the fork and the moment at which both know what to do, signals wait.
+    # Between the fork and the moment at which both have their handlers, signals wait.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
     try:
         pid = os.fork()
@@ -148,9 +147,9 @@ def _say(words: str) -> None:
 
 
 def end_like(code: int) -> NoReturn:
-    """End this process with that exit code, or by that signal when it is negative. Ctrl-C always ends it with 130.
+    """End this process with that exit code, or by that signal if it is negative. Ctrl-C always ends it with 130.
 
-    At once: there is nothing to tidy up here, and a further signal must not change what is said.
+    At once: there is nothing to clean up here, and a further signal must not change the result.
     """
     if code < 0 and -code != signal.SIGINT:
         with suppress(OSError, ValueError):  # SIGKILL needs no handler

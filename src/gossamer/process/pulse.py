@@ -1,4 +1,4 @@
-"""The child's side of being watched: a sign of life every second, and the knowledge whether the supervisor lives."""
+"""The child's side of supervision: a sign of life every second, and noticing when the supervisor is gone."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .black_box import PARENT, PULSE_VARIABLE
 from .supervisor import PR_SET_PDEATHSIG, SILENCE
 
 PULSE = timedelta(seconds=1)
-TOUCH = timedelta(seconds=5)  # between two signs of life in a file
+TOUCH = timedelta(seconds=5)  # between two updates of the file
 
 
 @asynccontextmanager
 async def alive(file: Path | None) -> AsyncIterator[None]:
-    """Touch the file for the time of the block, as long as the event loop turns: for probes of containers, which start
-    no process of ours to look at it. None: no file. Raises OSError where it cannot be written."""
+    """Touch the file during the block, as long as the event loop runs: for container probes that start no process of
+    ours. None: no file. Raises OSError if it cannot be written."""
     if file is None:
         yield
         return
@@ -51,9 +51,9 @@ def _touch(file: Path) -> None:
 
 
 class Pulse:
-    """The end of the supervisor's pipe that is ours.
+    """Our end of the supervisor's pipe.
 
-    A process that `dies_with_parent` leaves it to the parent to notice when it hangs; others end themselves.
+    A process that `dies_with_parent` leaves it to the parent to notice a hang; others end themselves.
     """
 
     def __init__(self, pipe: int, *, dies_with_parent: bool = False) -> None:
@@ -69,7 +69,7 @@ class Pulse:
     def inherited(cls) -> Pulse | None:
         """The pulse of a program that a supervisor has started; None in any other.
 
-        To be called once: the children of this process have no supervisor.
+        Call it once: children of this process have no supervisor.
         """
         text = os.environ.pop(PULSE_VARIABLE, "")
         if not text:
@@ -77,7 +77,7 @@ class Pulse:
         PARENT.inherit_box()
         os.set_inheritable(int(text), False)
         if sys.platform == "linux":
-            # The pipe says the same within a second; this also holds while the loop does not turn.
+            # The pipe says the same within a second; this also works while the loop is blocked.
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         return cls(int(text))
 
@@ -85,9 +85,9 @@ class Pulse:
     async def beating(
         self, orphaned: Callable[[], None] = lambda: None, *, silence: timedelta = SILENCE
     ) -> AsyncIterator[None]:
-        """Beat for the time of the block. `orphaned` is called, every second, once the supervisor is gone.
+        """Beat during the block. `orphaned` is called, every second, once the supervisor is gone.
 
-        `silence` is how long the supervisor bears without a sign of life.
+        `silence` is how long the supervisor tolerates without a sign of life.
         """
         task = asyncio.create_task(self._beat(orphaned, 2 * silence), name="pulse")
         try:
@@ -102,8 +102,7 @@ class Pulse:
     async def _beat(self, orphaned: Callable[[], None], silence: timedelta) -> None:
         while True:
             if not self._dies_with_parent:
-                # Should the loop stop turning and no supervisor be left to notice, the process says where it hangs, and
-                # ends.
+                # If the loop stops and no supervisor is left to notice, the process prints where it hangs, and ends.
                 faulthandler.dump_traceback_later(silence.total_seconds(), exit=True)
             try:
                 os.write(self._pipe, b".")

@@ -1,5 +1,5 @@
-"""How work is stopped: SIGINT and SIGTERM to commands that finish what they have in hand, signals to processes of ours,
-and cancellation of tasks."""
+"""How work is stopped: SIGINT and SIGTERM for commands that finish the pages in hand, signals to our own processes, and
+cancellation of tasks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .supervisor import ECHO
 def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     """Signal a process that may have ended just now.
 
-    (`send_signal` of the process looks whether it has, and then takes the exit code away from the task that waits for
-    it. Here, for an instant, the number could be that of a new process: numbers are given again only after all others.)
+    (The process's own `send_signal` polls first, and may take the exit code away from the task that waits for it. Here,
+    for an instant, the pid could belong to a new process: pids are reused only after all others.)
     """
     if process.returncode is None:
         with suppress(ProcessLookupError):
@@ -27,7 +27,7 @@ def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
 def stopping(drain: Callable[[], None]) -> Iterator[None]:
     """SIGINT and SIGTERM call `drain`. A further one, later than ECHO, ends the process.
 
-    The echo: `timeout` signals its command and then the command's whole group; a terminal signals all of a group at
+    The echo: `timeout` signals its command and then the command's whole group; a terminal signals a whole group at
     once, and its first process passes the signal on.
     """
     loop = asyncio.get_running_loop()
@@ -56,9 +56,9 @@ def stopping(drain: Callable[[], None]) -> Iterator[None]:
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """True when the running task is being cancelled; False when it merely awaited something that was.
+    """Is the running task being cancelled? False if it merely awaited something that was.
 
-    The code of users may raise a CancelledError as well, and must not stop anything by it.
+    Users' code may raise CancelledError as well, and must not stop anything by it.
     """
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

@@ -1,16 +1,16 @@
 """The supervisor: child processes that are watched, replaced when they die or hang, and stopped together.
 
-What it does: starts the children, hands on the signals it gets, and starts another child when one dies. Every child
-writes a byte to a pipe of its own each second, from its event loop (pulse.py); one that is silent for too long hangs
-and is killed. Shared memory (black_box.py) names the page whose code killed a child.
-`gossamer worker --processes 4` and `gossamer up` have several children, each a program of its own; `gossamer worker`
-has one, and `gossamer crawl` one or a crew, which are forks (lone_child.py).
-How it fails: a child that says that the project is misconfigured ends them all; one that cannot even be started is
-tried again, like one that died, and the others go on.
+What it does: starts the children, passes on the signals it gets, and starts another child when one dies. Every child
+writes a byte to its own pipe each second, from its event loop (pulse.py); one that is silent for too long hangs and is
+killed. Shared memory (black_box.py) names the page whose code killed a child.
+`gossamer worker --processes 4` and `gossamer up` have several children, each a separate program; `gossamer worker` has
+one, and `gossamer crawl` one or a crew, which are forks (lone_child.py).
+How it fails: a child that exits because the project is misconfigured ends them all; one that cannot even be started is
+retried, like one that died, and the others go on.
 How it recovers: a child that was killed loses nothing, because its leases come back; the page that killed it gets one
 delivery closer to the dead letters each time. No child outlives the supervisor: Linux signals it at once, the pipe says
 the same within a second, and a child that hangs by then ends itself.
-This module imports next to nothing, so that the fork is cheap and the process that watches stays small.
+This module imports next to nothing, so that the fork is cheap and the watching process stays small.
 """
 
 from __future__ import annotations
@@ -28,38 +28,39 @@ from typing import TYPE_CHECKING, NamedTuple
 from .black_box import BOX_VARIABLE, MARGIN, PULSE_VARIABLE, BlackBox
 
 if TYPE_CHECKING:
-    from ..clock import Backoff  # a value of the callers: clock imports asyncio
+    from ..clock import Backoff  # only for callers' types: clock imports asyncio
 
-TICK = 1.0  # seconds between two looks at the children
+TICK = 1.0  # seconds between two checks of the children
 ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
-LAST_WORD = timedelta(seconds=2)  # that a child has to end after a second signal
-SILENCE = timedelta(seconds=30)  # a child that is silent for so long hangs
-GRACE = timedelta(seconds=20)  # for closing the stores, after the time that pages in hand have
-HEALTHY = timedelta(seconds=60)  # a child that lived so long did not die of how it starts
+LAST_WORD = timedelta(seconds=2)  # how long a child has to end after a second signal
+SILENCE = timedelta(seconds=30)  # a child that is silent for this long hangs
+GRACE = timedelta(seconds=20)  # for closing the stores, after the time for pages in hand
+HEALTHY = timedelta(seconds=60)  # a child that lived this long did not die of a failed start
 
 MISCONFIGURED = 2  # exit code of a child that would fail in the same way again
-DRAINED = 3  # exit code of a child that somebody wanted to be gone: it is not followed by another
+DRAINED = 3  # exit code of a child that was asked to go: it is not replaced
 HEEDED = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1
 
-# Starts a process that inherits the box and the pipe: its pid (0 in a forked child), and its exit code once it has one.
+# Starts a process that inherits the box and the pipe: returns its pid (0 in a forked child), and a poll for its exit
+# code.
 Start = Callable[[BlackBox, int], tuple[int, Callable[[], int | None]]]
 
 
 def silence_under(parse_timeout: timedelta) -> timedelta:
-    """How long a child may be silent whose pages may take `parse_timeout`."""
+    """How long a child may be silent if a page may take `parse_timeout`."""
     return max(SILENCE, parse_timeout + MARGIN)
 
 
 class Death(NamedTuple):
-    """How a child ended. `page` is the one whose code ran then; empty when none did."""
+    """How a child ended. `page` is the page whose code was running; empty if none was."""
 
     pid: int
     code: int  # negative for a signal
     hung: bool
     page: str
     began: bool  # to work
-    in_order: bool  # it said beforehand that it ends
+    in_order: bool  # it announced its end
     lived: timedelta
 
     @property
@@ -73,13 +74,13 @@ class Death(NamedTuple):
 
 
 class Child:
-    """A process under way, and the end of its pipe that is ours."""
+    """A running process, and our end of its pipe."""
 
     def __init__(self, pid: int, poll: Callable[[], int | None], pulse: int, box: BlackBox) -> None:
         self.pid = pid
         self.pulse = pulse
         self.box = box
-        self.is_listening = True  # to a pipe that the child has not closed
+        self.is_listening = True  # the child has not closed its end of the pipe
         self.hung = False
         self._poll = poll
         self._silent = 0.0
@@ -90,12 +91,12 @@ class Child:
         felt = b""
         with suppress(BlockingIOError):
             felt = os.read(self.pulse, 4096)
-            self.is_listening = bool(felt)  # it closes its end when it dies, and a moment later it can be waited for
+            self.is_listening = bool(felt)  # its end closes when it dies; a moment later its exit code is available
         self._silent = 0.0 if felt else self._silent + elapsed
         self.hung = self.hung or (allowed is not None and self._silent >= allowed)
 
     def signal(self, number: int) -> None:
-        with suppress(ProcessLookupError):  # not waited for yet, so the number is still its own
+        with suppress(ProcessLookupError):  # not reaped yet, so the pid is still its own
             os.kill(self.pid, number)
 
     def ended(self) -> Death | None:
@@ -112,10 +113,10 @@ class Child:
 
 
 class ChildSlot:
-    """Room for one child: the children that follow each other in it are started in the same way.
+    """A slot for one child and its successors, which are all started in the same way.
 
     `silence` is how long one may be silent; None: as long as its black box says. `drain_within` is how long the pages
-    in hand may take when all stop; None: as long as they like.
+    in hand may take when all stop; None: unlimited.
     """
 
     def __init__(
@@ -133,14 +134,14 @@ class ChildSlot:
         self.child: Child | None = None
         self.start_at = 0.0
         self.kill_at = float("inf")
-        self.deaths = 0  # one soon after the other
+        self.deaths = 0  # in quick succession
         self.unexplained = 0  # deaths in a row with no page's code running
-        self.fate = ""  # what the next child hears about the last
-        self.is_spare = False  # one of those whose number can be changed
-        self.retires = False  # its child ends in its own time, and none follows
+        self.fate = ""  # what happened to the last child, for the next one
+        self.is_spare = False  # counts towards `resize`
+        self.retires = False  # its child may drain without a time limit, and is not replaced
 
     def retire(self) -> None:
-        """Let the child drain, however long that takes; none follows it."""
+        """Let the child drain, however long that takes; it is not replaced."""
         self.retires = True
         if self.child is not None:
             self.child.signal(signal.SIGTERM)
@@ -148,7 +149,8 @@ class ChildSlot:
     def pause_after(self, death: Death | None, backoff: Backoff | None) -> timedelta:
         """The pause before the next child; without a `death` the last one could not be started.
 
-        It begins anew when the last child lived well, or died of a page: that is handed out a few times only.
+        It starts again at the shortest if the last child lived long, or was killed by a page, which is delivered only
+        a few times.
         """
         anew = death is not None and (bool(death.page) or death.lived >= HEALTHY)
         self.deaths = 1 if anew else self.deaths + 1
@@ -156,14 +158,14 @@ class ChildSlot:
 
 
 class Supervisor:
-    """Fills the slots with children, until it is stopped. `tell` gets a line for each turn of events.
+    """Fills the slots with children, until it is stopped. `tell` is called with a line for each incident.
 
-    A dead child is followed by another after a pause of `backoff`. Without one it is followed at once, and a child that
-    cannot be started raises OSError. A child that ends with 0 is not followed when `until_idle`: it has nothing to do.
-    `spare` makes slots beside the given ones; `resize` says how many.
+    A dead child is replaced after a pause of `backoff`. Without one it is replaced at once, and a child that cannot be
+    started raises OSError. With `until_idle`, a child that exits with 0 is not replaced: it has nothing to do. `spare`
+    makes slots besides the given ones; `resize` says how many.
     """
 
-    _hands_on_sigint = False  # as SIGTERM: a program that is still starting ends without a word
+    _hands_on_sigint = False  # it becomes SIGTERM, on which a program that is still starting ends silently
 
     def __init__(
         self,
@@ -182,7 +184,7 @@ class Supervisor:
         self._until_idle = until_idle
         self._stopping = False
         self._heeded_at: float | None = None  # the first signal
-        self._unstartable = ""  # why the last child could not be started: said once for all slots
+        self._unstartable = ""  # why the last child could not be started: reported once for all slots
         self._wakes, self._wake = os.pipe()
         self._tick = min([TICK, *(slot.silence / 4 for slot in slots if slot.silence is not None)])
         self._looked_at = time.monotonic()
@@ -193,9 +195,9 @@ class Supervisor:
         return {child.pid for child in self._children()}
 
     def run(self) -> int | None:
-        """Until SIGINT or SIGTERM, or until no slot needs a child any more; return the exit code.
+        """Run until SIGINT or SIGTERM, or until no slot needs a child any more; return the exit code.
 
-        Returns None in a child that was forked: its work is still to be done.
+        Returns None in a forked child: its work is still to be done.
         """
         with self._heeding():
             try:
@@ -210,20 +212,20 @@ class Supervisor:
                     self._look()
                 return self.code
             finally:
-                for child in self._children():  # none, unless a fault of ours ends this
+                for child in self._children():  # none, unless a bug of ours ends this
                     child.signal(signal.SIGKILL)
                 wakes, wake, self._wake = self._wakes, self._wake, -1
                 os.close(wakes)
                 os.close(wake)
 
     def resize(self, spares: int) -> None:
-        """Have that many spare children from now on. Those that are too many drain, the youngest first. May be called
-        by any thread."""
+        """Have that many spare children from now on. Surplus ones drain, the youngest first. May be called from any
+        thread."""
         self._spares = spares
         self._wake_up()
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Let the children drain. Those that take too long are killed."""
+        """Let the children drain. Children that take too long are killed."""
         draining: list[Child | None] = []
         if not self._stopping:
             self._stopping = True
@@ -237,13 +239,13 @@ class Supervisor:
         self._wake_up()
 
     def _wake_up(self) -> None:
-        with suppress(OSError):  # nobody runs it any more
+        with suppress(OSError):  # `run` has ended
             os.write(self._wake, b".")
 
     # -- children ----------------------------------------------------------------------------------------------
 
     def _fit(self) -> None:
-        """Make the spare slots as many as are wanted."""
+        """Adjust the number of spare slots."""
         if self._spare is None or self._stopping:
             return
         spares = [slot for slot in self._slots if slot.is_spare and not slot.retires]
@@ -255,9 +257,9 @@ class Supervisor:
             slot.retire()
 
     def _fill(self, slot: ChildSlot) -> bool:
-        """Start a child. False in the child itself, when it is a fork."""
+        """Start a child. False in the child itself, if it is a fork."""
         try:
-            with ExitStack() as unused:  # closed when no child comes of it
+            with ExitStack() as unused:  # closed if no child is started
                 box = BlackBox.new(slot.fate)
                 unused.callback(box.close)
                 pulse, theirs = os.pipe()  # neither is inherited by accident
@@ -270,10 +272,10 @@ class Supervisor:
             if pid == 0:
                 os.close(pulse)
                 self._forget_siblings()
-                self._heeded_at = None  # a signal that came just before was meant for the parent, which hands it on
+                self._heeded_at = None  # a signal that came just before was for the parent, which passes it on
                 return False
             os.close(theirs)
-        except OSError as error:  # no memory, no process or file to be had: the children that live are well
+        except OSError as error:  # no memory, process or file available: the living children are fine
             if self._backoff is None:
                 raise
             self._tell_unstartable(slot, error)
@@ -287,7 +289,7 @@ class Supervisor:
         return True
 
     def _forget_siblings(self) -> None:
-        """In a forked child: the other children are the parent's."""
+        """In a forked child: the other children belong to the parent."""
         for slot in self._slots:
             if slot.child is not None:
                 slot.child.box.close()
@@ -295,7 +297,7 @@ class Supervisor:
                 slot.child = None
 
     def _wait(self) -> None:
-        """Until a child gives a sign of life or closes its pipe, a slot needs a child, or the tick is over."""
+        """Wait until a child beats or closes its pipe, a slot needs a child, or the tick is over."""
         pipes = [child.pulse for child in self._children() if child.is_listening]
         timeout = self._tick if len(pipes) == len(self._children()) else 0.01
         starts = [slot.start_at - time.monotonic() for slot in self._slots if slot.child is None]
@@ -303,8 +305,8 @@ class Supervisor:
             os.read(self._wakes, 4096)
 
     def _look(self) -> None:
-        """See which children have died or hang."""
-        # A long time between two looks is not counted as silence: then this process was stopped, and did not listen.
+        """Check which children have died or hang."""
+        # A long time between two checks is not counted as silence: then this process itself was stopped.
         now = time.monotonic()
         elapsed, self._looked_at = min(now - self._looked_at, self._tick), now
         for slot in [slot for slot in self._slots if slot.child is not None]:
@@ -321,14 +323,12 @@ class Supervisor:
                 child.signal(signal.SIGKILL)
 
     def _follows(self, slot: ChildSlot, death: Death) -> bool:
-        """Whether another child takes the place of a dead one."""
+        """Is the dead child to be replaced?"""
         if death.code == 0 and self._until_idle:
             return False
         if death.code == DRAINED:
             self._spares -= slot.is_spare
-            self._tell(
-                f"{slot.name.capitalize()} {death.pid} was asked to drain and has ended; no other takes its place."
-            )
+            self._tell(f"{slot.name.capitalize()} {death.pid} was asked to drain and has ended; it is not replaced.")
             return False
         if death.code == MISCONFIGURED:
             self.code = 1  # the child has said why
@@ -347,7 +347,7 @@ class Supervisor:
     def _tell_unstartable(self, slot: ChildSlot, error: OSError) -> None:
         if str(error) != self._unstartable:
             self._unstartable = str(error)
-            self._tell(f"A {slot.name} could not be started: {error}. It is tried again, with growing pauses.")
+            self._tell(f"A {slot.name} could not be started: {error}. It is retried, with growing pauses.")
 
     def _children(self) -> list[Child]:
         return [slot.child for slot in self._slots if slot.child is not None]
@@ -368,7 +368,7 @@ class Supervisor:
                 signal.signal(number, signal.SIG_IGN if heeded else handler)  # type: ignore[arg-type]
 
     def _heed(self, number: int, _: object) -> None:
-        """Hand it on. Children on which a second signal has no effect either are killed."""
+        """Pass the signal on. Children that ignore a second signal too are killed."""
         now = time.monotonic()
         if self._heeded_at is None:
             self._heeded_at = now
@@ -380,10 +380,10 @@ class Supervisor:
 
 
 def spawn(command: Sequence[str], *, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> Start:
-    """Start a program. It finds what it inherits by `PARENT` and `Pulse.inherited`."""
+    """Start a program. It gets what it inherits through `PARENT` and `Pulse.inherited`."""
 
     def start(box: BlackBox, pipe: int) -> tuple[int, Callable[[], int | None]]:
-        import subprocess  # not needed for a fork, and not small
+        import subprocess  # not needed for a fork, and slow to import
 
         process = subprocess.Popen(  # noqa: S603  # our own command
             command,

@@ -1,14 +1,14 @@
 """Is this the page, or a block in its place? Pure functions over one response; the signs are a table.
 
-What it does: `judge` says None for a page, and a `Block` for a refusal, a challenge, a captcha, a login wall, a page
-that its scripts have yet to make, or a page that lost most of its size. It solves nothing.
-How it fails: it does not; whatever the bytes are, an answer comes. Where it is unsure it says None, because a block
-that goes unseen gives a page without data, which the spider notices, and a page taken for a block costs money.
-How fast: every page passes here. An ordinary page is known by a calm title and a handful of links, and is never read
-as a whole; only what looks odd is read, and reading stops as soon as there is enough text for a real page. No body
-takes long, however hostile: what is read has an end, and no pattern walks over the same bytes again and again.
+What it does: `judge` returns None for a page, and a `Block` for a refusal, a challenge, a captcha, a login wall, a page
+that its scripts have yet to fill, or a page that lost most of its size. It solves nothing.
+How it fails: never; any bytes get an answer. In doubt it returns None, because an unseen block gives a page without
+data, which the spider notices, while a page taken for a block costs money.
+How fast: every page passes here. An ordinary page is recognised by a calm title and a handful of links, and never read
+as a whole; only odd-looking pages are read, and reading stops as soon as there is enough text for a real page. No body
+takes long, however hostile: reading is bounded, and no pattern scans the same bytes repeatedly.
 
-Only HTML is read. Of anything else, JSON and images say, the status alone counts.
+Only HTML is read. For anything else, such as JSON and images, only the status counts.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from . import block_signs as table
 from .block_signs import CURE_OF, LOGIN, SHELL, SHRUNK, STATUSES, Signature
 
 LINKS_OF_A_PAGE = 5  # with a calm title and this many links it is a page
-GLANCE = 4 * 1024  # bytes in which they are looked for at first
-TITLE_WITHIN = 8 * 1024  # bytes in which a title is looked for at first
-LONGEST_WALL = 3500  # characters to read; what has more is a page, whatever its markup says
-LONGEST_HINTED = 1500  # the same where its words speak, or several hints together
+GLANCE = 4 * 1024  # bytes searched for links first
+TITLE_WITHIN = 8 * 1024  # bytes searched for a title first
+LONGEST_WALL = 3500  # characters of text; anything longer is a page, whatever its markup says
+LONGEST_HINTED = 1500  # the same if its words, or several hints together, tell
 LONGEST_LOGIN = 800
 LONGEST_SHELL = 200
 BAREST_SHELL = 40  # without an empty root and without a word about scripts
 LONGEST_STUB = 2048  # bytes
-MOST_PIECES = 2000  # scripts, styles and comments; what has more is taken for a page
+MOST_PIECES = 2000  # scripts, styles and comments; anything with more is taken for a page
 MOST_READ = 256 * 1024  # bytes between them; the same
-MOST_ASIDE = 2 * LONGEST_WALL  # bytes of all <noscript> together
+MOST_ASIDE = 2 * LONGEST_WALL  # bytes of all <noscript> elements together
 MARKUP_ENDS = 32 * 1024  # bytes of markup that are searched from the beginning, and as many from the end
 SHRUNK_TO = 8  # a page of less than an eighth of its usual size is suspicious ...
-SHRUNK_FROM = 8 * 1024  # ... where it usually has at least these bytes
+SHRUNK_FROM = 8 * 1024  # ... if it usually has at least this many bytes
 
 _REFUSING = frozenset(STATUSES) | {405, 406, 449}  # these count as a hint
-_SILENT = frozenset({404, 410})  # the page is gone: what its body says is no wall
+_SILENT = frozenset({404, 410})  # the page is gone: its body is no wall
 _WIDGETS = ("reCAPTCHA", "hCaptcha", "Turnstile", "GeeTest", "Arkose")
 
 _SIGNS_BY_HEADER: dict[str, list[tuple[Signature, re.Pattern[bytes]]]] = {}
@@ -65,11 +65,11 @@ _REFRESH = re.compile(rb"""<meta\b[^<>]{0,200}http-equiv\s{0,20}=\s{0,20}["']?re
 _LEAVING = re.compile(rb"""location(?:\.href)?\s{0,20}=|location\.(?:replace|assign)\s{0,20}\(""")
 _TITLE = re.compile(rb"<title[^>]{0,300}>([^<]{0,500})")
 _MACHINERY = re.compile(rb"<(?:script|form|input|i?frame)\b")
-_NUMBERED = re.compile(rb"&#0*(\d{1,8})\d*")  # a character by its number; the last one has seven digits
+_NUMBERED = re.compile(rb"&#0*(\d{1,8})\d*")  # a character reference by number; the largest has seven digits
 
 
 class Block(msgspec.Struct, frozen=True):
-    """What came instead of the page. `words` is one line for a person; `cure` is what may help."""
+    """What came instead of the page. `words` is one line for people; `cure` is what may help."""
 
     kind: str
     words: str
@@ -77,10 +77,10 @@ class Block(msgspec.Struct, frozen=True):
 
 
 def judge(response: Response, *, usual_size: int | None = None, rendered: bool = False) -> Block | None:
-    """None when this is the page, or an honest failure that no other route would heal.
+    """None if this is the page, or a genuine failure that no other route would fix.
 
-    `usual_size` is how many bytes this page, or the pages of its site, had before. `rendered` tells that scripts ran:
-    an empty shell is then simply an empty page. Redirects are not judged here.
+    `usual_size` is how many bytes this page, or the pages of its site, had before. `rendered`: scripts ran, so an empty
+    shell is simply an empty page. Redirects are not judged here.
     """
     status, body = response.status, response.body
     told = _by_headers(response.headers, status)
@@ -89,7 +89,7 @@ def judge(response: Response, *, usual_size: int | None = None, rendered: bool =
     if status < 200 or 300 <= status < 400 or status in _SILENT:
         return None
     if status == 401 and "www-authenticate" in response.headers:
-        return None  # a password that is missing: no other route helps
+        return None  # a missing password: no other route helps
     fine = status < 300
     if body and _is_html(response.headers.get("content-type"), body):
         shrunk = fine and usual_size is not None and _has_shrunk(len(body), usual_size)
@@ -99,7 +99,7 @@ def judge(response: Response, *, usual_size: int | None = None, rendered: bool =
         if found is not None:
             return found
         if shrunk and usual_size is not None and not _is_stub(body[:MARKUP_ENDS].lower()):
-            return Block(SHRUNK, f"{len(body):,} bytes where {usual_size:,} are usual", CURE_OF[SHRUNK])
+            return Block(SHRUNK, f"{len(body):,} bytes instead of the usual {usual_size:,}", CURE_OF[SHRUNK])
     if told is not None:
         return _block(told, status)
     if status in STATUSES:
@@ -109,17 +109,17 @@ def judge(response: Response, *, usual_size: int | None = None, rendered: bool =
 
 
 def judge_redirect(url: str, to: str) -> Block | None:
-    """A login wall, where a page that is none sends its visitor to a login page; None for any other redirect.
+    """A login wall if an ordinary page redirects to a login page; None for any other redirect.
 
-    The target's path says that it is one. Who asks for a login page, or is sent from one to the next, meets no wall.
+    The target's path tells. A request for a login page, or a redirect from one to the next, meets no wall.
     """
     if table.LOGIN_REDIRECT.search(_path_of(to)) is None or table.LOGIN_PATH.search(_path_of(url)) is not None:
         return None
-    return Block(LOGIN, f"it sends its visitor to a login page: {to}", CURE_OF[LOGIN])
+    return Block(LOGIN, f"it redirects to a login page: {to}", CURE_OF[LOGIN])
 
 
 def _by_headers(headers: Headers, status: int) -> Signature | None:
-    """The sign that a header gives. Hints of headers stand on ordinary answers too: they need a refusal."""
+    """The sign in the headers. Hints in headers also occur in ordinary responses: they need a refusal."""
     if not headers.has_any(_SIGNS_BY_HEADER):
         return None
     for name, signs in _SIGNS_BY_HEADER.items():
@@ -145,7 +145,7 @@ def _has_shrunk(size: int, usual: int) -> bool:
 
 
 def _looks_ordinary(body: bytes) -> bool:
-    """A calm title and a handful of links? Told from a few kilobytes."""
+    """A calm title and a handful of links? Decided from a few kilobytes."""
     return _is_calm(_title_of(body)) and _has_links(body)
 
 
@@ -157,12 +157,12 @@ def _title_of(body: bytes) -> bytes:
 
 
 def _is_calm(title: bytes) -> bool:
-    """Does it use no word that walls use?"""
+    """Is it free of words that walls use?"""
     return table.HOT_WORDS.isdisjoint(title.split()) and (title.isascii() or not table.HOT_PARTS.search(title))
 
 
 def _has_links(body: bytes) -> bool:
-    """Looked for first where most pages have done with their scripts, then on top, then in the rest."""
+    """Search first where most pages are past their scripts, then at the top, then in the rest."""
     third = len(body) // 3
     top = min(GLANCE, third)
     missing = LINKS_OF_A_PAGE
@@ -183,13 +183,13 @@ class _Reading(msgspec.Struct, frozen=True, kw_only=True):
     title: bytes
     text: bytes
     aside: bytes  # what <noscript> says
-    markup: bytes  # tags and scripts; of very long ones both ends
+    markup: bytes  # tags and scripts; of very long ones only both ends
     scripts: int
-    things: bool  # something to look at: pictures, frames, forms, tables
+    things: bool  # visible content: pictures, frames, forms, tables
 
     @property
     def is_short(self) -> bool:
-        """Short as walls are: little to read, and hardly a link."""
+        """Short as walls are: little text, and hardly a link."""
         return len(self.text) <= LONGEST_HINTED and not _has_links(self.markup)
 
 
@@ -199,7 +199,7 @@ def _read(response: Response, *, rendered: bool, told: Signature | None) -> Bloc
     body = response.body.lower()
     title = _title_of(body)
     if fine and title and _is_calm(title) and len(body) <= MOST_READ and not _MACHINERY.search(body):
-        return None  # a small page of words: walls and shells have scripts or forms, or a title that tells
+        return None  # a small page of words: walls and shells have scripts or forms, or a telling title
     page = _reading_of(body)
     if page is None:
         return None
@@ -215,14 +215,14 @@ def _read(response: Response, *, rendered: bool, told: Signature | None) -> Bloc
     if _is_login(response, page):
         return Block(LOGIN, f"a page that only asks to log in (status {status})", CURE_OF[LOGIN])
     if fine and not rendered and _is_bare(page):
-        return Block(SHELL, f"{page.scripts} scripts and next to nothing to read", CURE_OF[SHELL])
+        return Block(SHELL, f"{page.scripts} scripts and almost no text", CURE_OF[SHELL])
     return None
 
 
 def _reading_of(body: bytes) -> _Reading | None:
-    """Walk from script to script to the end; None when there is more text in between than a wall ever has.
+    """Walk from script to script to the end; None if there is more text in between than a wall ever has.
 
-    Linear, whatever is not closed.
+    Linear, even if elements are never closed.
     """
     words: list[bytes] = []
     asides: list[bytes] = []
@@ -279,7 +279,7 @@ def _ends_of(markup: bytes) -> bytes:
 
 def _plain(text: bytes) -> bytes:
     if b"&" in text:
-        text = _NUMBERED.sub(rb"&#\1", text)  # Python refuses to read thousands of digits
+        text = _NUMBERED.sub(rb"&#\1", text)  # Python refuses to parse thousands of digits
         text = html.unescape(text.decode(errors="replace")).lower().encode(errors="replace")
     return b" ".join(text.replace(b"\xe2\x80\x99", b"'").replace(b"\xc2\xa0", b" ").split())
 
@@ -291,12 +291,12 @@ def _signs_in(page: _Reading) -> list[Signature]:
 
 @cache
 def _signs() -> tuple[tuple[Signature, tuple[Callable[[bytes], object], ...]], ...]:
-    """The table of pages with its patterns compiled: most crawls never need it."""
+    """The table of pages with compiled patterns: most crawls never need it."""
     return tuple((sign, tuple(re.compile(one, re.S).search for one in sign.patterns)) for sign in table.PAGES)
 
 
 def _by_hints(found: list[Signature], page: _Reading, status: int, told: Signature | None) -> Block | None:
-    """Two hints are a sign; a refusing status is one, and so is a header."""
+    """Two hints make a sign; a hint with a refusing status or a header does too."""
     refusing = status in _REFUSING
     if len(page.text) > LONGEST_HINTED or not (refusing or page.is_short):
         return None
@@ -314,7 +314,7 @@ def _is_login(response: Response, page: _Reading) -> bool:
     if response.status >= 300 and response.status not in (401, 403):
         return False
     if len(page.text) > LONGEST_LOGIN or (response.status < 300 and table.LOGIN_PATH.search(_path_of(response.url))):
-        return False  # who asks for the login page gets it: that is no wall
+        return False  # a request for the login page gets it: that is no wall
     named = table.LOGIN_TITLE.search(page.title) is not None
     if table.LOGIN_FIELD.search(page.markup):
         return named or table.LOGIN_TEXT.search(page.text) is not None
@@ -338,7 +338,7 @@ def _has_empty_root(page: _Reading, body: bytes) -> bool:
 
 
 def _brings_data(markup: bytes) -> bool:
-    """Does a thing that people look for stand soon after the beginning of data for machines?"""
+    """Does machine-readable data soon name a thing that people look for?"""
     begun = [found.end() for found in table.DATA_BEGINS.finditer(markup)]
     for thing in table.DATA_OF_A_THING.finditer(markup) if begun else ():
         before = bisect_right(begun, thing.start())
@@ -348,7 +348,7 @@ def _brings_data(markup: bytes) -> bool:
 
 
 def _is_bare(page: _Reading) -> bool:
-    """Scripts, nothing to read, and nothing to look at either."""
+    """Scripts, but no text and no visible content."""
     if not page.scripts or len(page.text) > LONGEST_SHELL or _is_stub(page.markup) or _brings_data(page.markup):
         return False
     if table.NEEDS_SCRIPTS.search(page.aside):
@@ -357,7 +357,7 @@ def _is_bare(page: _Reading) -> bool:
 
 
 def _is_stub(markup: bytes) -> bool:
-    """A page that only sends its visitor on. Long pages mention `location` for other reasons."""
+    """A page that only redirects its visitor. Long pages mention `location` for other reasons."""
     return _REFRESH.search(markup) is not None or (len(markup) < LONGEST_STUB and _LEAVING.search(markup) is not None)
 
 

@@ -1,6 +1,6 @@
-"""What routes cost, and the hard bounds on it: tokens are taken before a request leaves, what was not used comes back.
+"""What routes cost, and the hard limits on it: tokens are taken before a request leaves, unused ones are returned.
 
-A worker that dies in between leaves its tokens taken: no bound is ever passed, and one may be reached a little early.
+If a worker dies in between, its tokens stay taken: no limit is ever exceeded, but one may be reached a little early.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ..errors import BudgetSpent
 from ..model.route import Route
 from .contract import Bound, BudgetBook
 
-LONGEST_WAIT = timedelta(minutes=30)  # of a page whose budget is spent, before it is tried again
+LONGEST_WAIT = timedelta(minutes=30)  # for a page whose budget is spent, before it is tried again
 JOB_WAIT = timedelta(minutes=10)
-FOR_CHANGE = timedelta(seconds=5)  # how long a page waits for tokens that others give back
+FOR_CHANGE = timedelta(seconds=5)  # how long a page waits for tokens that others return
 ASK_AGAIN = timedelta(milliseconds=200)
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that may be spent; None means no bound."""
+    """Tokens that may be spent; None means no limit."""
 
     job: float | None = None
     day: float | None = None
@@ -33,7 +33,7 @@ _NO_BUDGETS = Budgets()
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """Tokens that were taken for one request, and from which budgets."""
+    """Tokens taken for one request, and from which budgets."""
 
     route: Route
     taken: float
@@ -41,18 +41,18 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 def yesterday(clock: Clock) -> str:
-    """The day before today, as budgets are named. What was taken before midnight may come back after it."""
+    """The day before today, in the names of budgets. Tokens taken before midnight may be returned after it."""
     return (datetime.fromtimestamp(clock.now(), UTC) - timedelta(days=1)).date().isoformat()
 
 
 def bounds_for(budgets: Budgets, *, job: str, site: str, day: str) -> list[Bound]:
-    """The bounds that a request of the job to the site must keep on that day."""
+    """The limits for a request of the job to the site on that day."""
     named = ((f"job/{job}", budgets.job), (f"day/{day}", budgets.day), (f"domain/{day}/{site}", budgets.domain))
     return [Bound(name, limit) for name, limit in named if limit is not None]
 
 
 class BudgetKeeper:
-    """Takes and gives back tokens for one job. `budgets_for(site)` says what may be spent there."""
+    """Takes and returns tokens for one job. `budgets_for(site)` says what may be spent there."""
 
     def __init__(
         self, book: BudgetBook, job: str, budgets_for: Callable[[str], Budgets], clock: Clock, *, max_body: int
@@ -64,22 +64,22 @@ class BudgetKeeper:
         self._max_body = max_body
 
     async def pay(self, site: str, route: Route) -> Receipt:
-        """Take what one request may cost at most. Raises BudgetSpent."""
+        """Take the most that one request may cost. Raises BudgetSpent."""
         bounds = self._bounds(site)
         most = route.cost(self._max_body)
         if not bounds or most == 0:
             return Receipt(route, most, ())
         deadline = self._clock.monotonic() + FOR_CHANGE.total_seconds()
         while (empty := await self._book.take(most, bounds)) is not None:
-            # Where bytes are paid for, much more is taken than most pages cost, and comes back in a moment.
+            # If bytes are paid for, much more is taken than most pages cost, and is returned in a moment.
             if route.price_per_gb == 0 or self._clock.monotonic() >= deadline:
                 raise self._spent(empty, next(bound.limit for bound in bounds if bound.budget == empty), route)
             await self._clock.sleep(ASK_AGAIN.total_seconds())
         return Receipt(route, most, tuple(bound.budget for bound in bounds))
 
     async def settle(self, receipt: Receipt, received: int | None, charged: float | None = None) -> float:
-        """The request is over: return what it cost. `received` None means that it never left; `charged` is what the
-        vendor says. A vendor that charges more than the route's price is written down as it is, beyond any bound."""
+        """The request is over: return its cost. `received` None means that it never left; `charged` is what the vendor
+        reports. If a vendor charges more than the route's price, that is recorded, even beyond a limit."""
         if received is None:
             cost = 0.0
         elif charged is not None:
@@ -104,7 +104,7 @@ class BudgetKeeper:
     def _spent(self, budget: str, limit: float, route: Route) -> BudgetSpent:
         kind = budget.partition("/")[0]
         words = {
-            "job": f"The budget of this job ({limit:g} credits, router.budget_job) is spent; with more it goes on",
+            "job": f"The budget of this job ({limit:g} credits, router.budget_job) is spent; raise it to go on",
             "day": f"The budget of this day ({limit:g} credits, router.budget_day) is spent",
             "domain": f"The budget of this domain for the day ({limit:g} credits, router.budget_domain) is spent",
         }[kind]

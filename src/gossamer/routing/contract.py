@@ -1,9 +1,9 @@
 """What all workers share about routes: what was learned about each site, and what was spent. Two contracts.
 
 Every verb is atomic. Times are those of the backend's shared clock.
-How they fail: BackendUnavailable; where a server is asked, it is then not known whether it happened.
-How they recover: ask again. What was learned twice is refused the second time; what was taken twice makes a bound be
-reached early. It is never passed.
+How they fail: BackendUnavailable; with a server, it is then unknown whether the call took effect.
+How they recover: call again. Learning something twice is refused the second time; taking tokens twice makes a limit be
+reached early. It is never exceeded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-MOST_PATTERNS = 64  # of one site; then what was learned first is forgotten
+MOST_PATTERNS = 64  # per site; beyond that the oldest are forgotten
 
 
 class LearnedRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class LearnedRoute(msgspec.Struct, frozen=True, kw_only=True):
     none.
 
     `route` is where the next page begins. `recheck_at` is when a cheaper one may be tried again; `patience` (seconds)
-    is how long the wait after that will be if it fails again.
+    is the wait after that, if it fails again.
     """
 
     site: str
@@ -31,23 +31,23 @@ class LearnedRoute(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int = 0
     recheck_at: float = 0.0
     patience: float = 0.0
-    pattern: str = ""  # "": all pages of the site that have no row of their own
+    pattern: str = ""  # "": all pages of the site without a row for their pattern
 
 
 class RouteBook(Protocol):
     """Learned routes. Bounded by the number of sites that ever blocked, and MOST_PATTERNS of each."""
 
     async def learned(self, site: str) -> list[LearnedRoute]:
-        """What is known of the site, by pattern."""
+        """The learned routes of the site, by pattern."""
         ...
 
     async def learn(self, learned: LearnedRoute, *, instead_of: LearnedRoute | None) -> bool:
-        """Write it down if what is known of that pattern of the site is still `instead_of`; True when it was. Of many
-        workers that saw the same block one wins, and exactly one gets to try a cheaper route again."""
+        """Store it if the row of that pattern is still `instead_of`; True if it was. Of many workers that saw the same
+        block one wins, and exactly one gets to try a cheaper route again."""
         ...
 
     async def learned_routes(self, limit: int = 1000) -> list[LearnedRoute]:
-        """What was learned last comes first."""
+        """Learned routes, the latest first."""
         ...
 
     async def forget(self, site: str | None = None) -> int:
@@ -56,28 +56,28 @@ class RouteBook(Protocol):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """How many tokens may be spent from one budget in all. Its name says what for: `job/3`, `day/2026-11-15`."""
+    """The limit of one budget, in tokens. Its name says what it is for: `job/3`, `day/2026-11-15`."""
 
     budget: str
     limit: float
 
 
 class BudgetBook(Protocol):
-    """Tokens that were spent, by budget. A hard bound: whatever workers do at the same moment, it is never passed."""
+    """Spent tokens, by budget. A hard limit: whatever workers do at the same moment, it is never exceeded."""
 
     async def take(self, tokens: float, bounds: Sequence[Bound]) -> str | None:
-        """Take tokens from all the budgets or from none. None when they were taken, else the name of the first budget
-        that has too few left. Nothing (0) can always be taken. Raises ValueError for what is no amount."""
+        """Take tokens from all the budgets or from none. None if they were taken, else the name of the first budget
+        with too few left. 0 can always be taken. Raises ValueError for an invalid amount."""
         ...
 
     async def give_back(self, tokens: float, budgets: Sequence[str]) -> None:
-        """Return what was taken and not used. Never below zero; a budget that was forgotten stays so."""
+        """Return unused tokens. Never goes below zero; a deleted budget stays deleted."""
         ...
 
     async def spent(self) -> dict[str, float]:
-        """Every budget and what was taken from it, by name."""
+        """Every budget with its spent tokens, by name."""
         ...
 
     async def forget_budgets(self, before: str) -> int:
-        """Drop budgets of days (`day/...`, `domain/DAY/...`) before the day given as `2026-11-15`; return how many."""
+        """Delete budgets of days (`day/...`, `domain/DAY/...`) before the given day, `2026-11-15`; return how many."""
         ...

@@ -1,9 +1,9 @@
-"""Which route a page should take, and what is learned from how it went. Pure: the router does what is decided here.
+"""Which route a page should take, and what is learned from the result. Pure: the router acts on it.
 
 A ladder is a list of routes from cheap to dear. A page begins at the rung that was learned for pages like it
-(patterns.py), at first the cheapest. Blocked there, it climbs at once, rung by rung; the rung on which it gets through
-is where the next pages of that pattern begin. After a while one page is sent a rung lower, to see whether that is
-enough again: when it is, they have come down; when it is not, the next such try comes after twice the time.
+(patterns.py), at first the cheapest. If it is blocked there, it climbs at once, rung by rung; the rung on which it gets
+through is where the next pages of that pattern begin. After a while one page tries a rung lower: if that is enough
+again, the pattern comes down; if not, the next such attempt comes after twice the time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUILT_IN = (DIRECT, Route(name=BROWSER, transport=BROWSER, price=5.0))
 
 
 class RouteTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for one site. `ladder` is never empty; `learns` is False where a person has decided."""
+    """The routing terms of one site. `ladder` is never empty; `learns` is False if a person has decided."""
 
     ladder: tuple[Route, ...] = (DIRECT,)
     learns: bool = True
@@ -35,12 +35,12 @@ class RouteTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def first_rung(terms: RouteTerms) -> RouteTerms:
-    """The terms of what is fetched by the first rung alone."""
+    """The terms for what may use only the first rung."""
     return msgspec.structs.replace(terms, ladder=terms.ladder[:1], learns=False)
 
 
 class RoutePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The rungs that one page may take, in that order. `probes`: the first is a cheaper one, tried again."""
+    """The rungs that one page may take, in that order. `probes`: the first is a cheaper one that is tried again."""
 
     rungs: tuple[Route, ...]
     probes: bool = False
@@ -55,7 +55,7 @@ def routes_of(
     vendors: Sequence[str],
     own_transports: Sequence[str] = (),
 ) -> dict[str, Route]:
-    """Every route by name, the built-in ones included. Raises Misconfigured for a table that leads nowhere."""
+    """Every route by name, including the built-in ones. Raises Misconfigured for an invalid table."""
     routes = {route.name: route for route in BUILT_IN}
     for name, table in tables.items():
         _check_table(name, table, pools, vendors, (*TRANSPORTS, *own_transports))
@@ -82,14 +82,14 @@ def _check_table(
         return Misconfigured(f"Route {name!r} ([routes.{name}]): {words}")
 
     if name in (EASY, HARD) or (name in TRANSPORTS and name != table.transport):
-        raise refuse("that name has a meaning of its own; choose another.")
+        raise refuse("that name is reserved; choose another.")
     if table.transport not in transports:
-        raise refuse(f"transport = {table.transport!r} is none of {', '.join(transports)}.")
+        raise refuse(f"transport = {table.transport!r} must be one of {', '.join(transports)}.")
     if table.pool and table.pool not in pools:
         raise refuse(f"there is no pool [proxies.{table.pool}]. {_known(pools)}")
     if table.transport == MANAGED:
         if table.vendor not in vendors:
-            raise refuse(f"vendor = {table.vendor!r} is no [managed] table. {_known(vendors)}")
+            raise refuse(f"vendor = {table.vendor!r} is not a [managed] table. {_known(vendors)}")
         if table.pool:
             raise refuse("a managed API chooses its own exits; leave out pool.")
     elif table.vendor:
@@ -103,15 +103,15 @@ def _check_table(
 
 
 def _known(names: Mapping[str, object] | Sequence[str]) -> str:
-    return f"There is {', '.join(names)}." if names else "There is none yet."
+    return f"Known: {', '.join(names)}." if names else "There is none yet."
 
 
 def ladder_of(
     names: Sequence[str], routes: Mapping[str, Route], written: Sequence[str], where: str
 ) -> tuple[Route, ...]:
-    """The named rungs; without names `direct` and what is `written` in the settings, cheapest first.
+    """The named rungs; without names, `direct` and the routes `written` in the settings, cheapest first.
 
-    Raises Misconfigured for a name that is no route."""
+    Raises Misconfigured for an unknown route."""
     if not names:
         rungs = [DIRECT, *(routes[name] for name in written if name != DIRECT.name)]
         if DIRECT.name in written:
@@ -119,14 +119,14 @@ def ladder_of(
         return tuple(sorted(rungs, key=lambda rung: (rung.price, rung.price_per_gb)))
     for name in names:
         if name not in routes:
-            raise Misconfigured(f"{where}: there is no route {name!r}. There is {', '.join(routes)}.")
+            raise Misconfigured(f"{where}: there is no route {name!r}. Known: {', '.join(routes)}.")
     return tuple(routes[name] for name in dict.fromkeys(names))
 
 
 def chosen_by_hand(
     rule: str, ladder: tuple[Route, ...], routes: Mapping[str, Route], pools: Mapping[str, ProxyPool]
 ) -> tuple[Route, ...]:
-    """The rungs that `route = ...` of a domain leaves: easy, hard, or one that is always taken.
+    """The rungs that `route = ...` of a domain leaves: easy, hard, or one route that is always taken.
 
     Raises Misconfigured."""
     if rule == EASY:
@@ -135,7 +135,7 @@ def chosen_by_hand(
         first = next((place for place, rung in enumerate(ladder) if _is_hard(rung, pools)), len(ladder) - 1)
         return ladder[first:]
     if rule not in routes:
-        raise Misconfigured(f"route = {rule!r} is neither easy nor hard nor a route. There is {', '.join(routes)}.")
+        raise Misconfigured(f"route = {rule!r} is neither easy nor hard nor a route. Known: {', '.join(routes)}.")
     return (routes[rule],)
 
 
@@ -146,25 +146,25 @@ def _is_hard(rung: Route, pools: Mapping[str, ProxyPool]) -> bool:
 def wished(
     ladder: tuple[Route, ...], routes: Mapping[str, Route], *, fetcher: str | None, pool: str | None
 ) -> tuple[Route, ...]:
-    """The rungs that are left when the spider wants a fetcher (a route, or a kind of transport) or a pool.
+    """The rungs that are left if the spider names a fetcher (a route, or a kind of transport) or a pool.
 
-    Raises Misconfigured when there is no such thing."""
+    Raises Misconfigured if there is no such route or pool."""
     rungs = ladder
     if fetcher is not None:
         rungs = tuple(rung for rung in ladder if rung.transport == fetcher)
         if not rungs and fetcher not in routes:
-            raise Misconfigured(f"There is no route {fetcher!r}. There is {', '.join(routes)}.")
+            raise Misconfigured(f"There is no route {fetcher!r}. Known: {', '.join(routes)}.")
         if not rungs or fetcher not in TRANSPORTS:
             rungs = (routes[fetcher],)
             if rungs[0] in BUILT_IN and all(rung.pool is not None for rung in ladder if rung.transport != MANAGED):
-                # Where every rung leaves through a pool, nothing leaves directly because a page is to be rendered.
+                # If every rung leaves through a pool, rendering a page must not leave directly.
                 pooled = next((rung.pool for rung in ladder if rung.pool is not None), None)
                 rungs = rungs if pooled is None else (_through(rungs[0], pooled),)
     if pool is not None:
         own = tuple(rung for rung in rungs if rung.pool == pool)
         rungs = own or tuple(_through(rung, pool) for rung in rungs if rung.transport != MANAGED)[:1]
         if not rungs:
-            raise Misconfigured(f"proxy_pool = {pool!r} cannot be used with a managed API, which has exits of its own.")
+            raise Misconfigured(f"proxy_pool = {pool!r} cannot be used with a managed API, which has its own exits.")
     return rungs
 
 
@@ -186,21 +186,21 @@ def plan(terms: RouteTerms, learned: LearnedRoute | None, *, may_probe: bool = F
 
 
 def wants_probe(terms: RouteTerms, learned: LearnedRoute | None, now: float) -> bool:
-    """Is it time to see whether a cheaper rung is enough again?"""
+    """Is it time to check whether a cheaper rung is enough again?"""
     if learned is None or not terms.learns or now < learned.recheck_at:
         return False
     return (terms.place_of(learned.route) or 0) > 0
 
 
 def claim(terms: RouteTerms, learned: LearnedRoute, now: float) -> LearnedRoute:
-    """What is known of a site while one page tries a cheaper rung, and afterwards if that fails: the next such try
-    comes after twice the time."""
+    """The row while one page tries a cheaper rung, and afterwards if that fails: the next such attempt comes after
+    twice the time."""
     patience = min(max(learned.patience, terms.recheck) * 2, terms.max_recheck)
     return msgspec.structs.replace(learned, recheck_at=now + patience, patience=patience)
 
 
 def handed_over(terms: RouteTerms, chosen: RoutePlan, route: str) -> RoutePlan:
-    """The plan of a page that had climbed to `route` when it was handed over, or had to wait: it goes on there."""
+    """The plan of a page that had climbed to `route` when it was handed over, or had to wait: it continues there."""
     place = terms.place_of(route)
     if place is None or terms.ladder[place] not in chosen.rungs:
         return chosen  # the ladder has changed, or the site is known to need more by now
@@ -208,10 +208,10 @@ def handed_over(terms: RouteTerms, chosen: RoutePlan, route: str) -> RoutePlan:
 
 
 def next_rung(rungs: Sequence[Route], blocked: int, reason: str) -> int | None:
-    """The rung to climb to from the one that was blocked; None when no rung could help.
+    """The rung to climb to from the one that was blocked; None if no rung could help.
 
-    A shell is filled by scripts: only a route that runs them can help. A site that shows a challenge may let other
-    visitors pass.
+    Scripts fill a shell: only a route that runs them can help. A site that shows a challenge may let other visitors
+    pass.
     """
     for place in range(blocked + 1, len(rungs)):
         if reason != "shell" or rungs[place].renders:
@@ -229,8 +229,7 @@ def after_climb(
     now: float,
     pattern: str = "",
 ) -> LearnedRoute | None:
-    """What is known of pages of a pattern when one got through on `route` after it was blocked below. None: nothing
-    new."""
+    """The row for a pattern after a page got through on `route` and was blocked below. None: nothing new."""
     place = terms.place_of(route.name)
     if not terms.learns or place is None:
         return None
@@ -250,7 +249,7 @@ def after_climb(
 
 
 def after_probe(terms: RouteTerms, learned: LearnedRoute, route: Route, now: float) -> LearnedRoute:
-    """The cheaper rung was enough: the site has come down, and may come down further."""
+    """The cheaper rung was enough: the pattern comes down, and may come down further."""
     return LearnedRoute(
         site=learned.site,
         pattern=learned.pattern,

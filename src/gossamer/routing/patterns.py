@@ -1,7 +1,7 @@
-"""Which pages of a site are alike, as far as routes go, and what is known of a page from those that are. Pure.
+"""Which pages of a site are alike for routing, and what is known of a page from similar ones. Pure.
 
-What is learned is learned by pattern: that product pages are made by scripts says nothing of the site's images and
-feeds. A pattern is the host, the first folder and the kind of file; names and numbers below are one.
+Routes are learned by pattern: that scripts fill product pages says nothing about the site's images and feeds. A pattern
+is the host, the first folder and the file type; names and numbers below that are wildcards.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from .contract import LearnedRoute
 
-AGREED = 3  # patterns that must need a dearer route before those that were never seen begin there, too
+AGREED = 3  # patterns that must need a dearer route before unseen ones begin there too
 LONGEST = 200  # characters of a pattern
 PAGES = frozenset(
     {"", "html", "htm", "xhtml", "shtml", "php", "php5", "asp", "aspx", "jsp", "jspx", "do", "cfm", "cgi"}
 )
-OF_SCRIPTS = ("shell", "shrunk")  # blocks that are about how a page is made, not about who asks
+OF_SCRIPTS = ("shell", "shrunk")  # blocks that depend on how a page is made, not on the visitor
 
 _NUMBERS = re.compile(r"\d+")
 _ENDING = re.compile(r"\.([a-z0-9]{1,5})$")
@@ -36,13 +36,14 @@ def pattern_of(url: str) -> str:
 
 
 def kind_of(pattern: str) -> str:
-    """The ending of the files of a pattern; "" for pages without one."""
+    """The file extension of a pattern; "" for pages without one."""
     name = pattern.partition("?")[0].rpartition("/")[2]
     return name.rpartition(".")[2] if "." in name else ""
 
 
 def known_for(rows: Sequence[LearnedRoute], pattern: str) -> LearnedRoute | None:
-    """What is known of a page of that pattern: its own row, else that of the whole site if it holds for such a file."""
+    """What is known of a page of that pattern: its own row, else that of the whole site if it applies to such a
+    file."""
     whole = None
     for row in rows:
         if row.pattern == pattern:
@@ -55,5 +56,5 @@ def known_for(rows: Sequence[LearnedRoute], pattern: str) -> LearnedRoute | None
 
 
 def agree(rows: Sequence[LearnedRoute], route: str) -> bool:
-    """Do enough patterns of a site need this route to say that all of the site does?"""
+    """Do enough patterns of a site need this route to conclude that the whole site does?"""
     return not any(not row.pattern for row in rows) and sum(row.route == route for row in rows) >= AGREED

@@ -1,12 +1,12 @@
 """From a task to the cheapest route that lets its page through.
 
 `Router` is shared by all pages of a job in one process. A `PageRoute` is the route of one page: which rung of the
-ladder it is on, through which exit it leaves, what it costs, and what its fate teaches.
+ladder it is on, through which exit it leaves, what it costs, and what its result teaches.
 
-What it does: plans the rungs that a page may take (ladder.py decides), takes an exit where the route has a pool, pays
-for each request, and notes how it went, so that all workers profit.
-How it fails: RouteFailed when nothing can leave just now; Misconfigured for a wish that no route can fulfil.
-How it recovers: what was learned is in the shared state. While that is away, pages go by what was known last.
+What it does: plans the rungs that a page may take (ladder.py decides), takes an exit if the route has a pool, pays for
+each request, and records the result, so that all workers profit.
+How it fails: RouteFailed if no request can leave at the moment; Misconfigured if no route fits the task.
+How it recovers: learned routes are in the shared state. While that does not answer, the last known ones count.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from .proxies.pools import Pools
 from .site_memory import SiteMemory, remember
 
 LATE_TRIES = 2  # a page that failed this often begins a rung higher: silence may be a block too
-EXITS_AT_MOST = 3  # tries through a pool for one page, one after the other
+EXITS_AT_MOST = 3  # attempts through a pool for one page, one after the other
 
 
 class SessionJars(Protocol):
-    """The cookies of sessions with a name: the same by every route and through every exit."""
+    """The cookies of named sessions: the same for every route and every exit."""
 
     def jar(self, session: str) -> CookieJar: ...
 
@@ -59,7 +59,7 @@ class SessionJars(Protocol):
 
 
 class RouteNotServed(Exception):
-    """This worker does not serve the route; the task belongs into that lane."""
+    """This worker does not serve the route; the task belongs in that lane."""
 
     def __init__(self, lane: str) -> None:
         super().__init__(lane)
@@ -67,8 +67,8 @@ class RouteNotServed(Exception):
 
 
 class Router:
-    """One per job and process. Without `exits` a route through a pool cannot be taken, without a `book` nothing is
-    learned, and without a `budget` nothing is paid. `for_files`: what is fetched is no page and needs no browser."""
+    """One per job and process. Without `exits`, routes through a pool cannot be used; without a `book`, nothing is
+    learned; without a `budget`, nothing is paid. `for_files`: files are fetched, which need no browser."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Router:
         self._jars: OrderedDict[tuple[str, str, str], CookieJar] = OrderedDict()
 
     async def begin(self, task: Task) -> PageRoute:
-        """Plan the route of a task. Raises Misconfigured for a wish that cannot be fulfilled, BackendUnavailable."""
+        """Plan the route of a task. Raises Misconfigured if no route fits, BackendUnavailable."""
         terms = self.terms_for(task.site)
         handed = task.fetcher is not None and task.fetcher.startswith(LANE_ONLY)
         fetcher = None if handed else task.fetcher
@@ -135,8 +135,8 @@ class Router:
         return self._serves is None or route.transport in self._serves or route.name in self._serves
 
     def jar_for(self, route: Route, exit: Exit | None, session: str | None, apart: str = "") -> CookieJar:
-        """The cookies of one identity: a visitor that comes from elsewhere, or looks different, is another one, unless
-        it has a name. Requests that are kept `apart` are visitors of their own."""
+        """The cookies of one identity: a visitor with another exit or another look is a different one, unless it has a
+        name. Requests that are kept `apart` are separate visitors."""
         if session is not None and self.sessions is not None:
             return self.sessions.jar(session)
         key = (route.name, exit.identity if exit is not None else "", session or apart)
@@ -148,7 +148,7 @@ class Router:
 
 
 class PageRoute:
-    """One page's route over the ladder, rung by rung. `cost` is what the present attempt has cost so far."""
+    """One page's route over the ladder, rung by rung. `cost` is what the current attempt has cost so far."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class PageRoute:
         wished: bool = False,
         pattern: str = "",
     ) -> None:
-        self._pattern = pattern  # of pages like this one; "": where the ladder has one rung, nothing is learned
+        self._pattern = pattern  # of similar pages; "": the ladder has one rung, and nothing is learned
         self._router = router
         self._memory = router.memory
         self._wished = wished  # the spider chose the rungs
@@ -170,19 +170,19 @@ class PageRoute:
         self._plan = chosen
         self._learned = learned
         self._take_rung(0)
-        self._blocked: list[tuple[Route, str]] = []  # rungs that were tried in vain, and why
+        self._blocked: list[tuple[Route, str]] = []  # rungs that were blocked, and why
         self._avoid: frozenset[str] = frozenset()  # exits that failed for this page
-        self._exits_tried = 0  # on the present rung; a pool may have one exit only, so names do not count
+        self._exits_tried = 0  # on the current rung; a pool may have only one exit, so names do not count
         self._receipts: list[Receipt] = []
-        self._received: list[int] = []  # bytes that came for each receipt
-        self._gates: list[Gate | None] = []  # of the request that each receipt is for
-        self._bytes = 0  # of the present attempt
-        self.exit: Exit | None = None  # of the present attempt
+        self._received: list[int] = []  # bytes received for each receipt
+        self._gates: list[Gate | None] = []  # of the request for each receipt
+        self._bytes = 0  # of the current attempt
+        self.exit: Exit | None = None  # of the current attempt
         self.cost = 0.0
 
     def _take_rung(self, place: int) -> None:
         self._place = place
-        self.route: Route = self._plan.rungs[place]  # the present rung
+        self.route: Route = self._plan.rungs[place]  # the current rung
 
     @property
     def is_top(self) -> bool:
@@ -190,12 +190,12 @@ class PageRoute:
 
     @property
     def lane(self) -> str | None:
-        """Where the page should wait if it cannot go on just now: it need not be blocked below once more."""
+        """Where the page should wait if it cannot go on now, so that it is not blocked below once more."""
         climbed = self._place > 0 and not self._wished and self.route.name in self._router.routes
         return LANE_ONLY + self.route.name if climbed else None
 
     async def open(self) -> OpenRoute:
-        """Make the present rung ready for requests. Raises RouteNotServed, AllExitsRest, MissingExtra, Misconfigured,
+        """Prepare the current rung for requests. Raises RouteNotServed, AllExitsRest, MissingExtra, Misconfigured,
         NoRoute."""
         router, route, task = self._router, self.route, self._task
         if not router.serves(route):
@@ -210,7 +210,7 @@ class PageRoute:
         wishes = task.wishes()
         if route.pool is not None:
             if router.exits is None:
-                raise NoRoute(f"{task.site} is reached through the proxy pool {route.pool}, which is not at hand here.")
+                raise NoRoute(f"{task.site} is reached through proxy pool {route.pool}, which is not available here.")
             self.exit = await router.exits.take(
                 route.pool,
                 site=task.site,
@@ -234,8 +234,7 @@ class PageRoute:
     # -- what it costs ---------------------------------------------------------------------------------------------
 
     def paid(self, before_send: BeforeSend) -> BeforeSend:
-        """What is awaited before every request of the present attempt: the tokens are taken first, then it gets its
-        gate."""
+        """Wraps `before_send` for the current attempt: the tokens are taken first, then the request gets its gate."""
         budget = self._router.budget
         if budget is None:
             return before_send
@@ -259,7 +258,7 @@ class PageRoute:
             self._received[-1] += received
 
     async def settle_cost(self, response: Response | None) -> None:
-        """The present attempt is over, well or not: what it cost is known now."""
+        """The current attempt is over, well or not: settle its cost."""
         receipts, self._receipts = self._receipts, []
         received, self._received = self._received, []
         gates, self._gates = self._gates, []
@@ -270,7 +269,7 @@ class PageRoute:
         for number, (receipt, size, gate) in enumerate(zip(receipts, received, gates, strict=True)):
             last = number == len(receipts) - 1
             charged = response.cost if response is not None and last else None
-            left = gate is None or gate.is_out  # what waited at its gate in vain costs nothing
+            left = gate is None or gate.is_out  # a request that never passed its gate costs nothing
             self.cost += await self._settle(budget, receipt, size if left else None, charged)
 
     async def _settle(
@@ -279,13 +278,13 @@ class PageRoute:
         try:
             return await budget.settle(receipt, received, charged)
         except BackendUnavailable:
-            # What was taken too much stays taken. A page that is here is worth more than a few tokens.
+            # Tokens taken in excess stay taken. The page is worth more than a few tokens.
             return receipt.route.cost(received) if received is not None else 0.0
 
     # -- how it went -----------------------------------------------------------------------------------------------
 
     async def passed(self, response: Response, *, teaches: bool = True) -> None:
-        """A response came that is no block. Only a page teaches something: an error is one on every rung."""
+        """A response came that is no block. Only a page teaches something: an error is the same on every rung."""
         self.served(response)
         if not teaches or not (response.status < 300 or response.status == 304):
             return
@@ -312,20 +311,20 @@ class PageRoute:
                 await memory.generalise(risen, self._terms.ladder[: self._terms.place_of(route.name)])
 
     def served(self, response: Response) -> None:
-        """The exit, if there is one, did what it should."""
+        """The exit, if there is one, worked."""
         self._report(ExitOutcome.OK, response)
 
     def banned(self, words: str, response: Response) -> None:
         """The site refuses this visitor: the exit, if there is one, should rest.
 
-        Where no page of the site ever got through by this route, and a dearer one is left, the site dislikes this kind
-        of exit. Other sites may like it well: it is not held against this one.
+        If no page of the site ever got through by this route, and a dearer one is left, the site dislikes this kind of
+        exit. Other sites may accept it, so it does not count against this exit.
         """
         disliked = not self.is_top and not self._memory.was_let_through(self._task.site, self.route)
         self._report(ExitOutcome.OK if disliked else ExitOutcome.BANNED, response, words)
 
     def exit_failed(self, words: str) -> None:
-        """The exit refused, hung up or is not there."""
+        """The exit refused, hung up or is unreachable."""
         self._report(ExitOutcome.FAILED, None, words)
 
     def _report(self, outcome: ExitOutcome, response: Response | None, words: str = "") -> None:
@@ -351,13 +350,13 @@ class PageRoute:
             self._blocked.append((self._terms.ladder[place - 1], "blocked before"))
 
     def begin_higher(self) -> None:
-        """Skip the first rung, for a page that failed there again and again. That it gets through proves nothing."""
+        """Skip the first rung, for a page that failed there repeatedly. Getting through then proves nothing."""
         self._take_rung(min(1, len(self._plan.rungs) - 1))
 
     async def climb(self, reason: str) -> bool:
-        """The present rung does not do. True when a higher one may help, and the page is on it now.
+        """The current rung is blocked. True if a higher one may help, and the page is on it now.
 
-        One page of a pattern climbs at a time; those that are blocked meanwhile wait, and go where it got through.
+        One page of a pattern climbs at a time; others that are blocked meanwhile wait, and go where it got through.
         """
         memory, site = self._memory, self._task.site
         self._blocked.append((self.route, reason))
@@ -376,7 +375,7 @@ class PageRoute:
         return True
 
     def another_exit(self) -> bool:
-        """True when the same rung may be tried once more, through another exit if there is one."""
+        """True if the same rung may be tried once more, through another exit if there is one."""
         if self.exit is None:
             return False
         self._avoid |= {self.exit.name}
@@ -384,14 +383,14 @@ class PageRoute:
         return self._exits_tried < EXITS_AT_MOST
 
     def close(self) -> None:
-        """The page needs no more attempts now: pages that waited for what it finds go on."""
+        """The page needs no more attempts for now: pages that waited for its result go on."""
         self._memory.end_climb(self._pattern, self)
 
 
 def lanes_of(
     serves: frozenset[str] | None, routes: Mapping[str, Route], ladder: Sequence[Route]
 ) -> frozenset[str] | None:
-    """The lanes from which a worker takes tasks that serves those routes or kinds of transport; None: from all.
+    """The lanes from which a worker that serves those routes or kinds of transport takes tasks; None: from all.
 
     Tasks that leave the route to the router wait in the lane "": a worker that serves the first rung begins with them.
     """

@@ -1,9 +1,9 @@
 """What one process remembers of sites and routes while it fetches their pages. Bounded, and lost with the process.
 
-What every worker should know of a site (which route its pages need, by pattern) is in the shared `RouteBook`; here it
-is read through, for a few seconds at a time. The rest is hints that each process gathers for itself: which routes let
-pages through, how large pages of a kind usually are, which page of a pattern is climbing the ladder just now.
-How it fails: BackendUnavailable when nothing is known of a site yet. Else it goes on with what was known last.
+What every worker should know of a site (the route of its pages, by pattern) is in the shared `RouteBook`, which is
+cached here for a few seconds. The rest is hints that each process gathers itself: which routes let pages through, how
+large pages of a kind usually are, which page of a pattern is climbing the ladder.
+How it fails: BackendUnavailable if nothing is known of a site yet. Otherwise it goes on with what was known last.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..model.route import Route
 from .contract import LearnedRoute, RouteBook
 from .patterns import agree, known_for
 
-FRESH = timedelta(seconds=3)  # how long what was read from the book is trusted
-CLIMB_WITHIN = timedelta(seconds=60)  # how long pages wait for what the climbing page of their site finds
-MEMORY = 20_000  # sites and pages that are remembered at most, each
+FRESH = timedelta(seconds=3)  # how long rows read from the book are cached
+CLIMB_WITHIN = timedelta(seconds=60)  # how long pages wait for the climbing page of their pattern
+MEMORY = 20_000  # sites and pages remembered at most, each
 ROUTE_FAULTS = 3  # failures of a route for one page before the page is to blame
 USUAL_AFTER = 20  # pages of a kind before their usual size is known
 
@@ -49,8 +49,8 @@ class SiteMemory:
     # -- which route pages need --------------------------------------------------------------------------------
 
     async def learned(self, site: str, pattern: str) -> LearnedRoute | None:
-        """What was learned about pages of that pattern; a few seconds old at most, older only while the state is
-        away."""
+        """What was learned about pages of that pattern; at most a few seconds old, older only while the state does not
+        answer."""
         return known_for(await self._rows(site), pattern)
 
     async def _rows(self, site: str) -> list[LearnedRoute]:
@@ -70,16 +70,16 @@ class SiteMemory:
         return found
 
     async def learn(self, learned: LearnedRoute, *, instead_of: LearnedRoute | None) -> bool:
-        """Write it into the book; False when another worker was faster."""
+        """Write it into the book; False if another worker was faster."""
         if self._book is None:
             return False
         won = await self._book.learn(learned, instead_of=instead_of)
-        self._learned.pop(learned.site, None)  # it is read anew
+        self._learned.pop(learned.site, None)  # it is read again
         return won
 
     async def generalise(self, learned: LearnedRoute, cheaper: Sequence[Route]) -> None:
-        """Pages that were never seen begin where several patterns of their site do, unless a page of the site got
-        through by a cheaper route."""
+        """Let unseen pages begin where several patterns of their site do, unless a page of the site got through by a
+        cheaper route."""
         if any(self.was_let_through(learned.site, route) for route in cheaper):
             return
         if agree(await self._rows(learned.site), learned.route):
@@ -88,8 +88,7 @@ class SiteMemory:
     # -- one page of a pattern climbs for all --------------------------------------------------------------------
 
     async def wait_for_climb(self, pattern: str, but: object = None) -> bool:
-        """Where another page of the pattern is climbing the ladder just now, wait for what it finds. False when no
-        page is."""
+        """If another page of the pattern is climbing the ladder, wait for its result. False if none is."""
         climbing = self._climbing.get(pattern)
         if climbing is None or climbing[0] is but:
             return False
@@ -120,7 +119,7 @@ class SiteMemory:
         return (site, route.name) in self._passed
 
     def is_proven(self, pattern: str, route: Route) -> bool:
-        """A page climbed past `route`: is that enough to say that pages of its pattern need a dearer one? Where some
+        """A page climbed past `route`: is that enough to conclude that pages of its pattern need a dearer one? If some
         got through there before, it takes two: a single page may be an exception."""
         key = (pattern, route.name)
         climbs = self._climbs.get(key)
@@ -130,8 +129,8 @@ class SiteMemory:
         return climbs + 1 >= 2
 
     def is_the_page(self, fingerprint: bytes, route: Route) -> bool:
-        """The route failed for this page again. True when it works for other pages: then the page is to blame, and
-        the attempt counts."""
+        """The route failed for this page again. True if it works for other pages: then the page is to blame, and the
+        attempt counts."""
         count, since = self._faults.get(fingerprint, (0, self._clock.monotonic()))
         remember(self._faults, fingerprint, (count + 1, since))
         return count + 1 >= ROUTE_FAULTS and self._passed_at.get(route.name, float("-inf")) >= since
@@ -144,12 +143,12 @@ class SiteMemory:
     def note_size(self, site: str, kind: str, size: int) -> None:
         count, mean = self._sizes.get((site, kind), (0, 0.0))
         count += 1
-        # The mean of their logarithms: one page of 10 MB must not make all others look small.
+        # The mean of logarithms: one page of 10 MB must not make all others look small.
         remember(self._sizes, (site, kind), (count, mean + (log(max(size, 1)) - mean) / min(count, 50)))
 
 
 def remember(memory: OrderedDict, key: object, value: object) -> None:  # type: ignore[type-arg]  # any kind of memory
-    """Put it into a memory of at most MEMORY entries; the one that was used least recently goes."""
+    """Put it into a cache of at most MEMORY entries; the least recently used one is dropped."""
     memory[key] = value
     memory.move_to_end(key)
     while len(memory) > MEMORY:

@@ -1,10 +1,10 @@
-"""What the state may make this machine run. On a server, many can write it; their word must not start programs here.
+"""What the state may make this machine run. Many can write a state on a server; they must not start programs here.
 
-What it does: a command, or a file outside of the project's folder, is used for a job only when one of these vouches
-for it: our own settings, which have the same schedule or spider; the project's key (`fleet.key`), with which the job
-was sealed; a state in a file, which nobody else can write (settings/trust.py); or `fleet.allow_commands`.
-With a key, every job must bear its seal: it binds the job's name to its spider, its source and its other terms of the
-schedule. A schedule that `gossamer schedule add` entered bears one as well; those of gossamer.toml need none.
+What it does: a command, or a file outside the project's folder, is used for a job only if one of these vouches for it:
+our own settings, which have the same schedule or spider; the project's key (`fleet.key`), with which the job was
+sealed; a state in a file, which no other user can write (settings/trust.py); or `fleet.allow_commands`. With a key,
+every job must carry its seal, which binds the job's name to its spider, its source and the other terms of its schedule.
+A schedule added by `gossamer schedule add` carries one as well; those of gossamer.toml need none.
 How it fails: Misconfigured, before anything is run. How it recovers: the job waits for a worker that may run it.
 """
 
@@ -24,17 +24,17 @@ from .definition import schedules_of
 from .sources import CommandSource, FileSource, source_of
 from .sources.kinds import program
 
-# What a run is measured by runs nothing; arguments are sealed where there are any, so that older seals hold.
+# Expectations run nothing; arguments are sealed only if there are any, so that older seals stay valid.
 _UNSEALED = ("seal", "expected", "arguments")
 _SEALED = tuple(name for name in SCHEDULED if name not in _UNSEALED)
 _REMEDY = (
-    f"Write the schedule into the {FILE_NAME} of the worker, or set fleet.key on all machines; where everybody who can "
-    "write to the state is trusted, fleet.allow_commands = true does as well."
+    f"Write the schedule into the {FILE_NAME} of the worker, or set fleet.key on all machines; if everyone who can "
+    "write to the state is trusted, you can set fleet.allow_commands = true instead."
 )
 
 
 def sealed_terms(settings: Settings, job: str, terms: JobTerms) -> JobTerms:
-    """The terms of a job of that name, with the seal of the project's key if it has one."""
+    """The terms of a job of that name, with the seal of the project's key, if there is one."""
     return msgspec.structs.replace(terms, seal=_seal(settings, "job", _of_job(job, terms)))
 
 
@@ -43,7 +43,7 @@ def sealed_schedule(settings: Settings, schedule: Schedule) -> Schedule:
 
 
 def demand_own_job(settings: Settings, job: str, terms: JobTerms) -> None:
-    """Raises Misconfigured unless somebody vouches for all that a job of that name would run here."""
+    """Raise Misconfigured unless all that a job of that name would run here is vouched for."""
     if settings.fleet.key:
         _demand_seal(f"Job {job}", terms.seal, _seal(settings, "job", _of_job(job, terms)))
         return
@@ -55,23 +55,23 @@ def demand_own_job(settings: Settings, job: str, terms: JobTerms) -> None:
     if isinstance(source, CommandSource):
         raise Misconfigured(f"Its source is a command ({program(source.argv)}) that only the state names. {_REMEDY}")
     if isinstance(source, FileSource) and not _is_inside(settings, source.path):
-        raise Misconfigured(f"Its source is a file outside of {settings.root} that only the state names. {_REMEDY}")
+        raise Misconfigured(f"Its source is a file outside {settings.root} that only the state names. {_REMEDY}")
 
 
 def demand_own_schedule(settings: Settings, schedule: Schedule) -> None:
-    """Raises Misconfigured when the project has a key, and the schedule is neither in its file nor sealed with it."""
+    """Raise Misconfigured if the project has a key, and the schedule is neither in its file nor sealed with it."""
     if settings.fleet.key and schedule != schedules_of(settings.schedules).get(schedule.name):
         expected = _seal(settings, "schedule", _of_schedule(schedule))
         _demand_seal(f"Schedule {schedule.name}", schedule.seal, expected)
 
 
 def demand_own_spider(settings: Settings, file: str, ref: str) -> None:
-    """Raises Misconfigured for the file of a spider that a shared state names, when it is not in the project's folder
-    and our own settings do not name it."""
+    """Raise Misconfigured if a shared state names a spider's file that is outside the project's folder, and our own
+    settings do not name it."""
     named = {table.spider for table in settings.schedules.values()}
     if settings.shares_state and not _is_inside(settings, file) and ref not in named:
         raise Misconfigured(
-            f"The spider {ref} is a file outside of {settings.root}. A state on a server may name files inside of it "
+            f"The spider {ref} is a file outside {settings.root}. A state on a server may name files inside it "
             f"only: move it there, or write the schedule into {FILE_NAME}."
         )
 
@@ -99,6 +99,6 @@ def _seal(settings: Settings, kind: str, content: list[Any]) -> str:
 def _demand_seal(what: str, seal: str, expected: str) -> None:
     if not hmac.compare_digest(seal.encode(), expected.encode()):
         raise Misconfigured(
-            f"{what} does not bear the seal of the project's key (fleet.key): it is older than the key, or somebody "
-            "without it has changed it. Remove it, and begin or add it again."
+            f"{what} does not carry the seal of the project's key (fleet.key): it is older than the key, or was "
+            "changed by someone without the key. Remove it, and start or add it again."
         )

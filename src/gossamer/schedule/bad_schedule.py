@@ -1,4 +1,4 @@
-"""Why a schedule cannot be. The same complaint is told to a user who wrote a table and to one who typed flags."""
+"""Errors in schedules. The same message serves a user who wrote a table and one who typed flags."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..errors import Misconfigured
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key of a schedule's table within a message; with a value, an example of what may be written."""
+    """A key of a schedule's table within a message; with a value, an example to write."""
 
     name: str
     value: str | int | bool | tuple[str, ...] | None = None
 
 
 class BadSchedule(Misconfigured):
-    """A schedule that cannot be. `where` names it, `key` is the key that is wrong ("" when it is not one alone), and
-    `parts` are the message."""
+    """An invalid schedule. `where` names it, `key` is the wrong key ("" if it is not a single one), and `parts` form
+    the message."""
 
     def __init__(self, where: str, key: str, *parts: str | Key) -> None:
         self.where = where
@@ -48,7 +48,7 @@ def in_toml(key: Key) -> str:
 
 
 def listed(names: Iterable[str], between: str = ", ") -> list[str | Key]:
-    """Keys with words between them, as parts of a message."""
+    """Keys with `between` between them, as parts of a message."""
     parts: list[str | Key] = []
     for name in names:
         parts += [between, Key(name)] if parts else [Key(name)]

@@ -1,16 +1,16 @@
 """How often a page changes, learned from the times we checked it. Pure: values in, values out.
 
-Changes are taken as random events with a rate of their own per page. A check tells one thing only: it changed since the
-last one, or it did not; five changes in between look like one. So changes divided by time is too low for pages that
-change often. What is found here is the rate under which the checks are most likely, drawn towards what is usual in the
-schedule, and the less so the more checks there are. Nothing is undefined: a page that never changed, or that changed
-at every check, has a rate like any other.
+Changes are modelled as random events, with a rate per page. A check tells only whether the page changed since the last
+one; five changes in between look like one. So dividing changes by time underestimates pages that change often. This
+module finds the rate under which the checks are most likely, drawn towards the usual rate of the schedule; the more
+checks there are, the weaker the pull. The rate is always defined, also for a page that never changed, or that changed
+at every check.
 
-Why this one: `python -m bench.recrawl` crawls the same simulated pages with it, with plain division and with the
+Why this estimator: `python -m bench.recrawl` crawls the same simulated pages with it, with plain division and with the
 estimator of Cho and Garcia-Molina for evenly spaced checks. Both leave more copies out of date: after one or two checks
-they believe in pages that never change.
+they conclude that a page never changes.
 
-Fails: never. Clocks that jump back teach nothing. Recovers: the past fades, so a page with new habits is learned again.
+Fails: never. Clocks that jump back teach nothing. Recovers: the past fades, so new habits of a page are learned.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from collections.abc import Iterable
 
 import msgspec
 
-MEMORY = 100  # checks; older ones count for ever less
+MEMORY = 100  # checks; older ones count less and less
 SLOWEST = 1e-11  # changes per second: one in 3,000 years
 FASTEST = 1.0
-SPREAD = 2.5  # of the logarithm: two pages in three are within e**2.5 (12 times) of the middle of their schedule
-USUAL = 1 / (10 * 86_400)  # where nothing at all is known: a change in ten days
-_USUAL_WEIGHT = 5  # pages it takes to outweigh it
-_STEPS = 30  # of bisection: the rate is right to a ten-millionth
+SPREAD = 2.5  # of the logarithm: two pages in three are within a factor of e**2.5 (12) of the median of their schedule
+USUAL = 1 / (10 * 86_400)  # the rate if nothing is known: one change in ten days
+_USUAL_WEIGHT = 5  # the number of pages that outweighs it
+_STEPS = 30  # of bisection: the rate is exact to a ten-millionth
 _KEPT = 1 - 1 / MEMORY
 _DAY = 86_400.0
-_ANYWHERE = 12 * 3600.0  # seconds by which the last time zone ends its day after UTC
+_ANYWHERE = 12 * 3600.0  # seconds after UTC at which the last time zone ends its day
 
 
 class Rhythm(msgspec.Struct, frozen=True, kw_only=True):
     """What is remembered of one page. Times are seconds of the clock; the counts are for people.
 
-    The last four are what the estimate is made of, and fade: they are sums over the stretches between two checks.
+    The estimate is made from the last four fields, which fade: they are sums over the intervals between two checks.
     """
 
     first: float
     last: float
     changed: float | None = None  # the last check that found a change
-    checks: int = 0  # the first fetch does not count: there is nothing to compare it with
+    checks: int = 0  # without the first fetch, which has nothing to compare with
     changes: int = 0
-    false_alarms: int = 0  # announced changes that were none
+    false_alarms: int = 0  # announced changes that were not found
     alarms: int = 0  # announced changes that were found
-    found: float = 0.0  # stretches with a change at an unknown moment
+    found: float = 0.0  # intervals with a change at an unknown moment
     found_time: float = 0.0  # and their length
-    dated: float = 0.0  # changes whose moment is known
-    quiet_time: float = 0.0  # time in which surely nothing changed
+    dated: float = 0.0  # changes at a known moment
+    quiet_time: float = 0.0  # time in which certainly nothing changed
 
     @property
     def believes(self) -> bool:
-        """Whether an announced change (a newer `lastmod` in the sitemap) is worth anything on this page."""
+        """Can an announced change (a newer `lastmod` in the sitemap) be trusted on this page?"""
         return self.false_alarms <= self.alarms + 1
 
 
@@ -63,7 +63,7 @@ class Prior(msgspec.Struct, frozen=True):
 
 
 class Sums(msgspec.Struct, frozen=True):
-    """The rates of the pages of a schedule that were checked at least once. Sums can be added up."""
+    """The rates of the pages of a schedule that were checked at least once, as sums that can be added."""
 
     pages: int = 0
     logarithms: float = 0.0
@@ -79,16 +79,17 @@ def sums_of(rates: Iterable[float]) -> Sums:
 
 
 def prior_of(sums: Sums) -> Prior:
-    """What a page of this schedule may be expected to do. With no pages it is `USUAL`, and it leaves that slowly."""
+    """What a page of this schedule is expected to do. Without pages it is `USUAL`, and moves away from it slowly."""
     total = sums.logarithms + _USUAL_WEIGHT * math.log(USUAL)
     return Prior(_within(math.exp(total / (sums.pages + _USUAL_WEIGHT))))
 
 
 def seen(rhythm: Rhythm | None, at: float, *, changed: bool, announced: float | None = None) -> Rhythm:
-    """The rhythm after a fetch of the page. After the first one, of None, nothing is known: `changed` means nothing.
+    """The rhythm after a fetch of the page. After the first fetch (`rhythm` None) nothing is known: `changed` is
+    ignored.
 
-    `announced` is the moment of a change that was known beforehand, as a sitemap's `lastmod` that is newer than the
-    fetch before. It must be given then: a fetch that waits for the change says less about the rate than one that does
+    `announced` is the moment of a change that was known beforehand, such as a `lastmod` in a sitemap newer than the
+    fetch before. It must be passed then: a fetch that waited for the change says less about the rate than one that did
     not. A fetch that is not later than the last one teaches nothing.
     """
     if rhythm is None:
@@ -100,8 +101,8 @@ def seen(rhythm: Rhythm | None, at: float, *, changed: bool, announced: float | 
     undated = changed and announced is None
     quiet = 0.0 if undated else stretch
     if dated and announced is not None:
-        # Whether it changed again after that is not known, so that time is left out. A site that always says "just
-        # now" is measured by plain division then: too low for pages that change often, but never without bounds.
+        # Whether it changed again after that is unknown, so that time is left out. A site that always says "just now"
+        # is thereby measured by plain division: too low for pages that change often, but bounded.
         quiet = min(max(announced - rhythm.last, 0.0), stretch)
     return Rhythm(
         first=rhythm.first,
@@ -119,29 +120,29 @@ def seen(rhythm: Rhythm | None, at: float, *, changed: bool, announced: float | 
 
 
 def current_after(lastmod: float) -> float:
-    """A copy that was fetched at this moment or later holds the change that a site dates with `lastmod`.
+    """A copy fetched at this moment or later includes the change that a site dates with `lastmod`.
 
-    Midnight is a day without a time, as good as always: the change may have come at any moment of it, in any zone.
+    Midnight nearly always means a day without a time: the change may have come at any moment of it, in any zone.
     """
     return lastmod + (_DAY + _ANYWHERE if lastmod % _DAY == 0 else 0.0)
 
 
 def announced_since(fetched_at: float, lastmod: float | None) -> float | None:
-    """The moment of a change that a site has announced, when it is later than our copy."""
+    """The moment of a change that the site has announced, if it is later than our copy."""
     return lastmod if lastmod is not None and lastmod > fetched_at else None
 
 
 def rate(rhythm: Rhythm | None, prior: Prior) -> float:
     """Changes per second: the most likely rate, between `SLOWEST` and `FASTEST`.
 
-    More changes in the same stretches give a greater rate, more quiet time a smaller one. A page that was fetched
-    once, or never (None), does what is usual.
+    More changes in the same intervals give a higher rate, more quiet time a lower one. A page that was fetched once, or
+    never (None), gets the usual rate.
     """
     middle = math.log(_within(prior.middle))
     if rhythm is None or not rhythm.checks:
         return _within(prior.middle)
-    # Of stretches that ended with a change only the number and the mean length are kept. That is exact where they are
-    # equally long, and good where they differ by some times.
+    # For intervals that ended with a change only the count and the mean length are kept. That is exact if they are
+    # equally long, and good if they differ by a few times.
     mean = rhythm.found_time / rhythm.found if rhythm.found > 0 else 0.0
     low, high = math.log(SLOWEST), math.log(FASTEST)
     for _ in range(_STEPS):
@@ -154,11 +155,11 @@ def rate(rhythm: Rhythm | None, prior: Prior) -> float:
 
 
 def _pull(logarithm: float, mean: float, rhythm: Rhythm, middle: float) -> float:
-    """The slope of the likelihood over the logarithm of the rate. It only ever falls, so there is one rate without."""
+    """The slope of the likelihood over the logarithm of the rate. It decreases monotonically, so it has one zero."""
     guess = math.exp(logarithm)
     pull = rhythm.dated - guess * rhythm.quiet_time - (logarithm - middle) / (SPREAD * SPREAD)
     expected = guess * mean
-    if rhythm.found > 0 and expected < 700:  # beyond that e**x is no number, and the term is nothing
+    if rhythm.found > 0 and expected < 700:  # beyond that e**x overflows, and the term vanishes
         pull += rhythm.found * (expected / math.expm1(expected) if expected > 0 else 1.0)
     return pull
 

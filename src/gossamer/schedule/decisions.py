@@ -1,15 +1,15 @@
-"""What becomes of a schedule now. Pure: where it stands, the time and whether a run of it goes on come in; a step comes
-out. Which moments are due is decided in schedule/triggers.py.
+"""What to do about a schedule now. Pure: its progress, the time and whether a run is going come in; a step comes out.
+Which moments are due is decided in schedule/triggers.py.
 
-    look(progress, trigger, now)               rest, take a step, or something is due
-    judge(progress, due, now, running=...)     what becomes of the tick that is due
-    on_overlap(policy, running)                what a tick does while the run before it goes on
-    run_now(progress)                          a run besides the ticks
-    failed(progress, now, why)                 a run could not be begun; it is tried again, with growing pauses
+    look(progress, trigger, now)               rest, take a step, or a tick is due
+    judge(progress, due, now, running=...)     what to do about the tick that is due
+    on_overlap(policy, running)                what a tick does while the previous run is going
+    run_now(progress)                          a run outside the ticks
+    failed(progress, now, why)                 a run could not begin; it is retried, with growing pauses
     budget_of(per_day, ...)                    the fetches that one run may spend
 
 A tick is decided once: `last_due` moves on in the same step that begins its run, lets it wait or skips it. A tick whose
-run could not be begun is not decided: it is tried again, and by then a later one may have taken its place.
+run could not begin is not decided: it is retried, and by then a later one may have taken its place.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ..clock import Backoff
 from ..model.schedule import Overlap, ScheduleProgress
 from .triggers import Decision, Fire, Over, Trigger, Wait, decide
 
-BACKOFF = Backoff(first=timedelta(seconds=5), longest=timedelta(minutes=5))  # of a run that could not be begun
-JOB_LOOK = timedelta(seconds=1)  # how often a run that waits looks whether the one before has ended
+BACKOFF = Backoff(first=timedelta(seconds=5), longest=timedelta(minutes=5))  # for a run that could not begin
+JOB_LOOK = timedelta(seconds=1)  # how often a waiting run checks whether the previous one has ended
 LONGEST_TROUBLE = 500  # characters
 
-MISSED = "missed"  # why a tick was skipped: a later one was due already when it could have run
+MISSED = "missed"  # the reason of a skipped tick: a later one was already due when it could have run
 
 _DAY_MS = 86_400_000
 
@@ -39,24 +39,24 @@ class TickOutcome(StrEnum):
     SKIPPED = "skipped"
     QUEUED = "queued"
     FAILED = "failed"
-    NOTED = "noted"  # no tick: the clock was wrong, and what is remembered is put right
+    NOTED = "noted"  # no tick: a clock was wrong, and the stored progress is corrected
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """Nothing to do before `until`; None: never, as long as the schedule stays as it is."""
+    """Nothing to do before `until`; None: never, unless the schedule changes."""
 
     until: float | None
 
 
 class Due(msgspec.Struct, frozen=True):
-    """A tick is due, or (None) there is one that waits for the run before it. So many before it were missed."""
+    """A tick is due, or (None) one waits for the run before it. `missed` ticks before it were missed."""
 
     tick: float | None
     missed: int = 0
 
 
 class Step(msgspec.Struct, frozen=True):
-    """The schedule stands at `after` from now on, and no run begins. `why` is a word or a sentence."""
+    """The schedule's progress becomes `after`, and no run begins. `why` is a word or a sentence."""
 
     after: ScheduleProgress
     outcome: TickOutcome
@@ -65,8 +65,8 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """The run of the tick `due` is to begin; then the schedule stands at `after`. It ends the job `replaces`. So many
-    ticks before it were missed."""
+    """The run of the tick `due` is to begin; then the schedule's progress is `after`. It ends the job `replaces`.
+    `missed` ticks before it were missed."""
 
     after: ScheduleProgress
     due: float
@@ -75,7 +75,7 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 def look(progress: ScheduleProgress, trigger: Trigger, now: float) -> Rest | Step | Due:
-    """What is to be done about a schedule. Whether a run of it goes on matters only when something is due."""
+    """What to do about a schedule. Whether one of its runs is going matters only if something is due."""
     if progress.withdrawn_at is not None:
         return Rest(None)
     if not progress.paused and _pauses(progress, now):
@@ -96,7 +96,7 @@ def look(progress: ScheduleProgress, trigger: Trigger, now: float) -> Rest | Ste
 
 
 def decided(progress: ScheduleProgress, trigger: Trigger, now: float) -> Decision:
-    """What its trigger says to where it stands."""
+    """What the trigger says, given the progress."""
     return decide(
         trigger,
         first=progress.created_at,
@@ -108,22 +108,22 @@ def decided(progress: ScheduleProgress, trigger: Trigger, now: float) -> Decisio
 
 
 def _pauses(progress: ScheduleProgress, now: float) -> bool:
-    """Whether it is too early to try again. A moment that no pause reaches comes from a clock that was wrong."""
+    """Is it too early to retry? A time beyond the longest pause was set by a wrong clock."""
     return progress.retry_at is not None and now < progress.retry_at <= now + BACKOFF.longest.total_seconds()
 
 
 def judge(progress: ScheduleProgress, due: Due, now: float, *, running: str) -> Rest | Step | Begin:
-    """What becomes of what is due, while the job `running` of this schedule goes on; "": none does."""
+    """What to do about a due tick, while the job `running` of this schedule is going; "": none is."""
     waiting = progress.waiting_due
     if waiting is not None and not running:
-        return Begin(_begun(progress), waiting)  # a newer tick is looked at after it
+        return Begin(_begun(progress), waiting)  # a newer tick is handled after it
     if due.tick is None:
         return Rest(now + JOB_LOOK.total_seconds())
     if due.missed:
         progress = msgspec.structs.replace(progress, skipped=progress.skipped + due.missed, skip_reason=MISSED)
     match on_overlap(progress.schedule.overlap, bool(running), waiting=waiting is not None):
         case None | Overlap.REPLACE:
-            passed_over = 0 if waiting is None else 1  # its overlap was changed while a tick waited
+            passed_over = 0 if waiting is None else 1  # `overlap` was changed while a tick waited
             after = _begun(progress, last_due=due.tick, skipped=progress.skipped + passed_over)
             return Begin(after, due.tick, replaces=running, missed=due.missed)
         case Overlap.QUEUE:
@@ -136,7 +136,7 @@ def judge(progress: ScheduleProgress, due: Due, now: float, *, running: str) -> 
 
 
 def on_overlap(policy: Overlap, running: bool, *, waiting: bool = False) -> Overlap | None:
-    """What a tick does when the run before it still goes on, or waits; None when nothing is in the way.
+    """What a tick does if the previous run is still going, or waits; None if it may run.
 
     At most one run waits: a further one is skipped.
     """
@@ -146,19 +146,19 @@ def on_overlap(policy: Overlap, running: bool, *, waiting: bool = False) -> Over
 
 
 def run_now(progress: ScheduleProgress) -> ScheduleProgress:
-    """Where it stands when a run besides its ticks has begun. What is due stays due."""
+    """The progress after a run outside the ticks has begun. Due ticks stay due."""
     return msgspec.structs.replace(progress, runs=progress.runs + 1)
 
 
 def skipped(progress: ScheduleProgress, due: float, why: str) -> Step:
-    """The tick `due` does not run, and nothing waits any more."""
+    """Skip the tick `due`; none waits any more."""
     last_due = progress.last_due if due == progress.waiting_due else due
     after = _decided(progress, last_due=last_due, skipped=progress.skipped + 1, skip_reason=why, waiting_due=None)
     return Step(after, TickOutcome.SKIPPED, due, why)
 
 
 def failed(progress: ScheduleProgress, due: float, now: float, why: str) -> Step:
-    """The run of the tick `due` could not be begun: when it is tried again."""
+    """The run of the tick `due` could not begin: set when to retry."""
     failures = progress.failures + 1
     words = why if len(why) <= LONGEST_TROUBLE else f"{why[: LONGEST_TROUBLE - 3]}..."
     retry_at = round(now + BACKOFF.pause(failures).total_seconds(), 3)
@@ -173,19 +173,19 @@ def _begun(progress: ScheduleProgress, **changes: float) -> ScheduleProgress:
 def _decided(progress: ScheduleProgress, **changes: float | str | None) -> ScheduleProgress:
     due = changes.get("last_due", progress.last_due)
     if isinstance(due, float | int) and due != progress.last_due:
-        changes["since"] = None  # ticks count from the one that was decided about
+        changes["since"] = None  # ticks count from the one just decided
         newest = max(progress.newest_due or 0.0, progress.last_due or 0.0)
         changes["newest_due"] = newest if newest > due else None
     return msgspec.structs.replace(progress, **{"failures": 0, "retry_at": None, "trouble": "", **changes})
 
 
 def budget_of(per_day: int, *, due: float, now: float, since: float | None, following: float | None) -> int:
-    """How many fetches the run of the tick `due` may spend, of `per_day`; 0 when it is too early for one.
+    """How many fetches the run of the tick `due` may spend, out of `per_day`; 0 if it is too early for one.
 
-    It is the share of the time since the run before it, which was for the moment `since`. When that is later than `due`
-    (somebody began a run by hand), nothing is left. For a first run it is the time to the tick that follows, and a day
-    where there is none; so it is when `since` comes from a clock that was ahead. It is a day at most: what was not
-    spent is not saved up. The shares of all runs of a day add up to the day's budget, however many there are.
+    Its share is that of the time since the previous run, which was for the moment `since`. If that is later than `due`
+    (a run was started by hand), nothing is left. For a first run, or if `since` was set by a clock that was ahead, it
+    is the time to the following tick, or a day if there is none. The time counts as a day at most: unspent fetches are
+    not saved up. The shares of all runs of a day add up to the day's budget, however many there are.
     """
     end = round(due * 1000)
     if since is not None and due <= since <= now:

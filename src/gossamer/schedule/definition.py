@@ -1,10 +1,10 @@
 """Schedules as users define them: a table in gossamer.toml, or the flags of `gossamer schedule add`. Pure.
 
-`schedule_of` reads a table. `changes_of` compares all tables with the book of schedules: a table that is new or changed
-is entered; a schedule whose table is missing is withdrawn: it rests, and what it had come to is kept for a week. While
-a fleet is upgraded, schedulers with the old and the new file may lead by turns, and a schedule that only one of them
-knows must not lose its history with every turn. When it is back, it goes on as after a time without a scheduler. What
-was added at run time stays as it is.
+`schedule_of` reads a table. `changes_of` compares all tables with the stored schedules: a new or changed table is
+stored; a schedule whose table is missing is withdrawn: it rests, and its progress is kept for a week. While a fleet is
+upgraded, schedulers with the old and the new file may lead in turn, and a schedule that only one of them knows must not
+lose its history each time. When its table is back, it goes on as after a time without a scheduler. Schedules added at
+run time stay as they are.
 
 How it fails: Misconfigured, which names the schedule and the key, and says what to write instead. Nothing is fetched or
 loaded here: whether the spider exists is found out when a run begins.
@@ -34,14 +34,14 @@ from .windows import parse_windows
 
 LONGEST_NAME = 100  # characters
 FROM_FILE = "file"
-WITHDRAWN_FOR = timedelta(days=7)  # then a schedule that gossamer.toml does not name any more is forgotten
+WITHDRAWN_FOR = timedelta(days=7)  # after this a schedule that gossamer.toml no longer names is deleted
 
 _TRIGGERS = {"every": "every ", "cron": "cron ", "at": "at "}
 _WHEN = (Key("every", "6h"), ", ", Key("cron", "0 3 * * *"), ", ", Key("at", "2027-01-31T12:00"))
 
 
 def schedules_of(tables: Mapping[str, ScheduleTable]) -> dict[str, Schedule]:
-    """All schedules of gossamer.toml, by name. Raises Misconfigured for the first that is none."""
+    """All schedules of gossamer.toml, by name. Raises Misconfigured for the first invalid one."""
     return {name: schedule_of(name, table) for name, table in tables.items()}
 
 
@@ -71,7 +71,7 @@ def schedule_of(name: str, table: ScheduleTable) -> Schedule:
 
 
 class BookChange(msgspec.Struct, frozen=True):
-    """What is to be written in place of `before` (None: a new one). None: it is to be forgotten."""
+    """Write `after` in place of `before` (None: a new one). `after` None: delete it."""
 
     before: ScheduleProgress | None
     after: ScheduleProgress | None
@@ -80,7 +80,7 @@ class BookChange(msgspec.Struct, frozen=True):
 def changes_of(
     wanted: Mapping[str, Schedule], known: Mapping[str, ScheduleProgress], unreadable: Collection[str], now: float
 ) -> list[BookChange]:
-    """All that is to be written for the book to follow the file. A name that cannot be read is left alone."""
+    """The changes that make the stored schedules follow the file. Unreadable ones are left alone."""
     changes = []
     for name, schedule in wanted.items():
         there = known.get(name)
@@ -107,14 +107,12 @@ def unused(wanted: Mapping[str, Schedule], known: Mapping[str, ScheduleProgress]
 def _check_name(name: str) -> None:
     if not name or name != name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
         raise Misconfigured(
-            f"{name[:LONGEST_NAME]!r} is no name for a schedule. Write 1 to {LONGEST_NAME} letters, digits and signs, "
-            "without blanks at its ends."
+            f"{name[:LONGEST_NAME]!r} is not a schedule name. Write 1 to {LONGEST_NAME} letters, digits and signs, "
+            "without leading or trailing blanks."
         )
     if name.startswith("#"):
-        raise Misconfigured(
-            f"{name!r} begins with a #, which marks what is no job in the books. Begin it with a letter."
-        )
-    if "://" in name:  # jobs are called as their schedule is, and a job that is called by an address crawls it
+        raise Misconfigured(f"{name!r} begins with #, which is reserved. Begin it with a letter.")
+    if "://" in name:  # jobs have the name of their schedule, and a job whose name is a URL crawls it
         raise Misconfigured(f"{name!r} is an address. Give the schedule a name, and write the address as its spider.")
 
 
@@ -143,7 +141,7 @@ def _arguments(words: tuple[str, ...], where: str) -> tuple[str, ...]:
 def _trigger(table: ScheduleTable, where: str) -> str:
     given = {key: text for key in _TRIGGERS if (text := getattr(table, key)) is not None}
     if len(given) != 1:
-        said = ["it has ", *listed(given, " and ")] if given else ["it says nowhere when it is due"]
+        said = ["it has ", *listed(given, " and ")] if given else ["it does not say when it is due"]
         raise BadSchedule(where, "", *said, ". Write one of ", *_WHEN, ".")
     ((key, text),) = given.items()
     written = " ".join(text.split())
@@ -156,7 +154,7 @@ def _trigger(table: ScheduleTable, where: str) -> str:
 
 
 def _culprit(key: str, zone: str) -> str:
-    """`zone`, when that is what cannot be read; else the key itself."""
+    """`zone` if that is the part that cannot be read; else the key itself."""
     try:
         parse_trigger("every 1h", zone)
     except Misconfigured:
@@ -171,7 +169,7 @@ def _source(table: ScheduleTable, where: str) -> str:
 
 
 def _windows(table: ScheduleTable, where: str) -> str:
-    """The windows with their zone: a later reader has this text alone."""
+    """The windows with their zone, so that the text can be read on its own."""
     text = table.windows.strip()
     if not text:
         return ""
@@ -196,7 +194,7 @@ def _overlap(text: str, where: str) -> Overlap:
 def _kind(table: ScheduleTable, where: str) -> str:
     text = table.kind
     if text and not text.isidentifier():
-        _refuse(where, "kind", f"{text!r} is no callback. Write the name of a method of the spider, or leave it out.")
+        _refuse(where, "kind", f"{text!r} is not a callback. Name a method of the spider, or leave it out.")
     if text and not _source(table, where):
         _refuse(where, "kind", "goes with a source: the spider's own start names its callbacks itself. Leave it out.")
     return text
@@ -216,7 +214,7 @@ def _intervals(table: ScheduleTable, where: str) -> tuple[timedelta | None, time
             example = Key("budget", 1000)
             raise _bad(where, key, "goes with a budget only. Add ", example, " (fetches a day), or leave it out.")
     if shortest is not None and longest is not None and shortest > longest:
-        raise _bad(where, "min_interval", "is longer than ", Key("max_interval"), "; exchange them.")
+        raise _bad(where, "min_interval", "is longer than ", Key("max_interval"), "; swap them.")
     return shortest, longest
 
 
@@ -229,7 +227,7 @@ def _expected(table: ScheduleTable, where: str) -> Expectations:
 
 def _one_or_more(key: str, value: int | None, where: str) -> int | None:
     if value is not None and value < 1:
-        _refuse(where, key, "must be 1 or more; left out it means no limit.")
+        _refuse(where, key, "must be 1 or more; leave it out for no limit.")
     return value
 
 

@@ -1,14 +1,14 @@
 """`Scheduler`: begins the runs of schedules when they are due. It never scrapes, and reads no source.
 
-What it does: of any number of schedulers one leads (leadership.py). It brings the schedules of gossamer.toml into the
-book (definition.py), looks about every second what is due (decisions.py), and decides about each tick in one step of
-the book, together with the job that it begins.
-How it fails: a spider that cannot be loaded, a schedule that cannot be read, even a fault of our own while looking at
-one schedule is the trouble of that schedule alone. It is reported, and tried again with pauses. A state that does not
-answer is waited for. What a leader writes after its term is refused.
+What it does: of any number of schedulers one leads (leadership.py). It stores the schedules of gossamer.toml
+(definition.py), checks about every second what is due (decisions.py), and settles each tick in one step, together with
+the job that it begins.
+How it fails: a spider that cannot be loaded, an unreadable schedule, even a bug of ours that one schedule triggers is
+the trouble of that schedule alone. It is reported, and retried with pauses. While the state does not answer, the
+scheduler waits. What a leader writes after its term is refused.
 How it recovers: the next leader finds every schedule where it was left; a tick that was missed runs once.
 
-The code of spiders runs in threads of this process (spider_loader.py): a slow spider delays its own run and no other.
+Spiders' code runs in threads of this process (spider_loader.py): a slow spider delays its own run and no other.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from .runs import opening_with, share_of
 from .spider_loader import Loaded, SpiderLoader
 from .triggers import is_past, parse_trigger
 
-LOOK = timedelta(seconds=1)  # between two looks, unless something is due before
-SOON = timedelta(milliseconds=10)  # after a look that changed something
-TROUBLED = timedelta(seconds=5)  # after a look that nobody foresaw the end of
-LEFT_ALONE = timedelta(minutes=5)  # a schedule at which a look ended so
-CLOCK_BACK = timedelta(minutes=1)  # a clock that is put back by more makes all schedules be looked at anew
-AT_ONCE = 100  # steps under way at a time
+LOOK = timedelta(seconds=1)  # between two checks, unless a tick is due earlier
+SOON = timedelta(milliseconds=10)  # after a check that changed something
+TROUBLED = timedelta(seconds=5)  # after a check that raised an unexpected error
+LEFT_ALONE = timedelta(minutes=5)  # how long a schedule rests after an unexpected error
+CLOCK_BACK = timedelta(minutes=1)  # if the clock is put back by more, all schedules are checked anew
+AT_ONCE = 100  # concurrent steps
 
 _read_trigger = lru_cache(maxsize=10_000)(parse_trigger)
 
@@ -47,8 +47,8 @@ _read_trigger = lru_cache(maxsize=10_000)(parse_trigger)
 class Scheduler:
     """Leads, or waits for its turn to lead, until it is drained.
 
-    `name` differs from that of every other scheduler. `forget_old_runs` takes the name of a schedule one of whose runs
-    was just replaced. Raises Misconfigured when a schedule of gossamer.toml cannot be read.
+    `name` must be unique among schedulers. `forget_old_runs` is called with the name of a schedule after one of its
+    runs was replaced. Raises Misconfigured if a schedule of gossamer.toml cannot be read.
     """
 
     def __init__(
@@ -73,32 +73,32 @@ class Scheduler:
         self._lead = Lead(state.ticks, clock, events, name)
         self._known = KnownSchedules(state.schedules, state.ticks)
         self._loader = loader or SpiderLoader(settings)
-        self._rests: dict[str, tuple[int, float]] = {}  # by schedule: at this version, nothing before this moment
-        self._latest = -math.inf  # that the clock has shown
-        self._told: dict[str, set[str]] = {}  # what was said about a schedule, or ("") about the backend
+        self._rests: dict[str, tuple[int, float]] = {}  # by schedule: version, and nothing is due before this time
+        self._latest = -math.inf  # the latest time the clock has shown
+        self._told: dict[str, set[str]] = {}  # messages already sent about a schedule, or ("") about the backend
         self._draining = asyncio.Event()
 
     @property
     def leads(self) -> bool:
-        """As far as it knows."""
+        """Does it lead, as far as it knows?"""
         return self._lead.held
 
     @property
     def is_loading(self) -> bool:
-        """Does a run that is due wait for its spider to be loaded?"""
+        """Is a due run waiting for its spider to be loaded?"""
         return self._loader.busy
 
     @property
     def lead(self) -> Lead:
-        """For what else the leader does."""
+        """The lead, for the other duties of a leader."""
         return self._lead
 
     def drain(self) -> None:
-        """Begin nothing more; `run` returns when the look that is under way is over."""
+        """Begin nothing more; `run` returns after the current check."""
         self._draining.set()
 
     async def run(self) -> None:
-        """Until it is drained. Then the next one may lead at once."""
+        """Run until drained. Then the next scheduler may lead at once."""
         staying = asyncio.create_task(self._lead.stay(self._draining, self._tell_of))
         try:
             while not self._draining.is_set():
@@ -108,13 +108,13 @@ class Scheduler:
                         await self._draining.wait()
         finally:
             self._draining.set()
-            await staying  # not cancelled: a request that is under way could take the lead after we have resigned
+            await staying  # not cancelled: a request in flight could take the lead after we have resigned
             await self.resign()
 
     async def turn(self) -> timedelta:
-        """One look: lead if nobody else does, and do what is due. Returns how long nothing will be due.
+        """One check: lead if no other scheduler does, and do what is due. Returns how long nothing will be due.
 
-        Whatever is in the way is told, once; nothing is raised for it.
+        Problems are reported, once; nothing is raised for them.
         """
         try:
             pause = await self._decide_all() if await self._lead.keep() else LOOK
@@ -125,7 +125,7 @@ class Scheduler:
         except Transient as error:
             self._tell_of(error)
             return LOOK
-        except Exception as error:  # a fault of ours: the other schedules of the next look may be spared by it
+        except Exception as error:  # a bug of ours: the next check may still serve the other schedules
             self._known.doubt()
             self._tell_of(error)
             return TROUBLED
@@ -133,10 +133,10 @@ class Scheduler:
         return pause
 
     async def resign(self) -> None:
-        """Let the next one lead. Does nothing when this one does not."""
+        """Let the next scheduler lead. Does nothing if this one does not lead."""
         await self._lead.resign()
 
-    # -- one look ----------------------------------------------------------------------------------------------
+    # -- one check ---------------------------------------------------------------------------------------------
 
     async def _decide_all(self) -> timedelta:
         await self._known.refresh()
@@ -161,7 +161,7 @@ class Scheduler:
         return max(SOON, min(LOOK, timedelta(seconds=min(coming - now, LOOK.total_seconds()))))
 
     def _look(self, progress: ScheduleProgress, now: float) -> Step | Due | None:
-        """None while there is nothing to do; when that will be over is remembered, for looking costs time."""
+        """What is due; None if nothing is. Caches until when, because checking costs time."""
         name = progress.schedule.name
         version, until = self._rests.get(name, (-1, 0.0))
         if version == progress.version and now < until:
@@ -172,7 +172,7 @@ class Scheduler:
             found = look(progress, trigger, now)
             if found == Rest(None) and self._is_news(progress, is_past(trigger, last_due=progress.last_due, now=now)):
                 self._tell_past(progress)
-        except Misconfigured as error:  # it was written by another version of Gossamer, say
+        except Misconfigured as error:  # another version of Gossamer wrote it, say
             self._tell(name, f"Schedule {name} is left alone. {error}")
             found = Rest(None)
         except Exception as error:
@@ -187,7 +187,7 @@ class Scheduler:
         self._rests[progress.schedule.name] = (progress.version, math.inf if until is None else until)
 
     def _leave_alone(self, progress: ScheduleProgress, error: Exception, now: float) -> None:
-        """A look at this one failed in a way that nobody foresaw. The others go on."""
+        """A check of this schedule failed unexpectedly. The others go on."""
         name = progress.schedule.name
         self._tell(name, f"Schedule {name} is left alone for {_minutes(LEFT_ALONE)}: {_words(error)}")
         self._rest(progress, now + LEFT_ALONE.total_seconds())
@@ -195,12 +195,12 @@ class Scheduler:
     async def _judged(
         self, due: Iterable[tuple[ScheduleProgress, Due]], now: float
     ) -> list[tuple[ScheduleProgress, Step | Begin]]:
-        """What becomes of all that is due. Which jobs run is asked once for all of it."""
+        """Judge all that is due. The running jobs are read once for all."""
         judged: list[tuple[ScheduleProgress, Step | Begin]] = []
         going: dict[str, str] | None = None
         for progress, found in due:
             if going is None:
-                # By name: a job that somebody else began under this name is in the way as well.
+                # By name: a job that was started by other means under this name is in the way as well.
                 going = {job.name: job.id for job in await self._jobs.running_jobs()}
             verdict = judge(progress, found, now, running=going.get(progress.schedule.name, ""))
             if isinstance(verdict, Rest):
@@ -212,8 +212,8 @@ class Scheduler:
     # -- acting ------------------------------------------------------------------------------------------------
 
     async def _take(self, steps: list[tuple[ScheduleProgress, Step | Begin]], now: float) -> int:
-        """Enter all steps in the book; return how many were. Raises LeaseLost and Transient when one was refused; the
-        others are entered."""
+        """Settle all steps; return how many were stored. Raises LeaseLost and Transient if one was refused; the others
+        are stored."""
         loaded = await self._loader.load(
             progress.schedule.spider for progress, step in steps if isinstance(step, Begin)
         )
@@ -235,7 +235,7 @@ class Scheduler:
     async def _settle(
         self, progress: ScheduleProgress, step: Step | Begin, now: float, loaded: dict[str, Loaded]
     ) -> bool:
-        """False when nothing came of it: then the next look sees why."""
+        """False if it was not stored: then the next check sees why."""
         opening: tuple[str, JobTerms] | None = None
         replaces = ""
         if isinstance(step, Begin):
@@ -245,20 +245,20 @@ class Scheduler:
             replaces = step.replaces
             step, opening = await self._opened(progress, step, now, loaded[progress.schedule.spider])
         settled = await self._ticks.settle(self._lead.term, progress, step.after, opening, replaces=replaces)
-        if settled is None:  # somebody has changed the schedule, or begun a run
+        if settled is None:  # the schedule was changed, or a run was begun, meanwhile
             self._known.doubt()
             self._rest(progress, now + LOOK.total_seconds())
             return False
         self._known.enter(settled.progress)
         self._report(step, settled, now)
-        if replaces and settled.job is not None:  # where each run replaces the one before, no run ever ends by itself
+        if replaces and settled.job is not None:  # if each run replaces the previous one, no run ever ends by itself
             await self._forget_old_runs(settled.job.name)
         return True
 
     async def _opened(
         self, progress: ScheduleProgress, begin: Begin, now: float, loaded: Loaded
     ) -> tuple[Step | Begin, tuple[str, JobTerms] | None]:
-        """The job to begin, or the step that is taken instead. Raises Transient."""
+        """The job to begin, or the step to take instead. Raises Transient."""
         share = await share_of(self._jobs, progress, begin.due, now)
         if share == 0:
             return skipped(progress, begin.due, "budget"), None
@@ -266,7 +266,7 @@ class Scheduler:
             if isinstance(loaded, BaseException):
                 raise loaded
             return begin, opening_with(loaded, self._settings, progress.schedule, begin.due, budget=share)
-        except (Exception, SystemExit) as error:  # a spider's own code may raise anything
+        except (Exception, SystemExit) as error:  # a spider's code may raise anything
             return failed(progress, begin.due, now, _words(error)), None
 
     def _report(self, step: Step | Begin, settled: Settled, now: float) -> None:
@@ -290,8 +290,8 @@ class Scheduler:
     # -- gossamer.toml -----------------------------------------------------------------------------------------
 
     async def _follow_file(self) -> None:
-        """Make the book agree with gossamer.toml. What is refused, because somebody was faster, is seen the next time.
-        Raises LeaseLost and Transient."""
+        """Make the stored schedules agree with gossamer.toml. A write that is refused, because another process was
+        faster, is retried at the next check. Raises LeaseLost and Transient."""
         known = self._known
         for name in unused(self._wanted, known.schedules):
             self._tell(
@@ -321,17 +321,17 @@ class Scheduler:
             return
         self._known.doubt()
 
-    # -- small things ------------------------------------------------------------------------------------------
+    # -- reports and caches ------------------------------------------------------------------------------------
 
     def _tell(self, matter: str, words: str) -> None:
-        """The same words about the same thing are said once."""
+        """Report the same message about the same subject only once."""
         said = self._told.setdefault(matter, set())
         if words not in said:
             said.add(words)
             self._events.emit(Trouble(at=self._clock.now(), stage="schedules", message=words))
 
     def _is_news(self, progress: ScheduleProgress, past: bool) -> bool:
-        """A moment that was past already when this scheduler read it, and nobody has run it by hand."""
+        """Was its moment already past when this scheduler read it, and was it never run by hand?"""
         return past and not progress.runs and progress.created_at >= self._began
 
     def _tell_past(self, progress: ScheduleProgress) -> None:
@@ -339,7 +339,7 @@ class Scheduler:
         if progress.withdrawn_at is None:
             self._tell(
                 name,
-                f"Schedule {name} does not run: its moment was past when it was read. Write another one, or begin a "
+                f"Schedule {name} does not run: its moment was past when it was read. Write another one, or start a "
                 f"run now: gossamer schedule run {name}",
             )
 
@@ -347,7 +347,7 @@ class Scheduler:
         self._tell("", _words(error))
 
     def _forget_what_is_gone(self, now: float) -> None:
-        """Memory goes with the schedules that are there. After a clock that was put back, all are looked at anew."""
+        """Forget schedules that no longer exist. If the clock was put back, all schedules are checked anew."""
         if now < self._latest - CLOCK_BACK.total_seconds():
             self._rests.clear()
             self._latest = now
@@ -360,38 +360,38 @@ class Scheduler:
 
 
 class KnownSchedules:
-    """The book of schedules as its leader knows it: read when somebody else has changed it, and kept up with what the
-    leader writes itself. So a look at a thousand schedules of which none is due costs one small question."""
+    """The leader's cache of the stored schedules: read again when another process has changed them, and updated with
+    the leader's own writes. So a check of a thousand schedules of which none is due costs one small request."""
 
     def __init__(self, book: ScheduleBook, ticks: TickBook) -> None:
         self._book = book
         self._ticks = ticks
-        self._changes = -1  # the changes that are known here; each is one of somebody
+        self._changes = -1  # how many changes are included here
         self.schedules: dict[str, ScheduleProgress] = {}
         self.unreadable: list[UnreadableSchedule] = []
 
     async def refresh(self) -> None:
-        """Know it as it is now. Raises Transient."""
+        """Read the schedules if they have changed. Raises Transient."""
         changes = await self._ticks.changes()
         if changes == self._changes:
             return
-        found = await self._book.everything()  # after the count: what is changed in between is seen the next time
+        found = await self._book.everything()  # after the count: a change in between is seen the next time
         self.schedules = {one.schedule.name: one for one in found if isinstance(one, ScheduleProgress)}
         self.unreadable = [one for one in found if isinstance(one, UnreadableSchedule)]
         self._changes = changes
 
     def enter(self, progress: ScheduleProgress) -> None:
-        """The leader has written this."""
+        """Note what the leader has written."""
         self.schedules[progress.schedule.name] = progress
         self._changes += 1
 
     def forget(self, name: str) -> None:
-        """The leader has removed this."""
+        """Note what the leader has removed."""
         self.schedules.pop(name, None)
         self._changes += 1
 
     def doubt(self) -> None:
-        """Something was not as it is known here: read it all the next time."""
+        """Something did not match the cache: read everything the next time."""
         self._changes = -1
 
 

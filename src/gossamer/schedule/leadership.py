@@ -1,10 +1,10 @@
-"""`Lead`: of any number of schedulers one leads. Whether this one does, and that it goes on.
+"""`Lead`: of any number of schedulers one leads. Whether this one does, and how it stays the leader.
 
-What it does: it asks for the lead and renews it in time, in a task of its own, so that nothing else a leader does can
-cost it the lead. With each answer it learns the time of the backend's clock.
-How it fails: Transient, when the state does not answer. A leader that was silent for TERM leads no more, whether it
+What it does: requests the lead and renews it in time, in its own task, so that nothing else a leader does can cost it
+the lead. Each answer also gives the time of the backend's clock.
+How it fails: Transient, if the state does not answer. A leader that was silent for TERM no longer leads, whether it
 knows that or not: what it writes then is refused.
-How it recovers: it asks again; when the leader dies, another one leads within TERM and a second.
+How it recovers: it asks again; if the leader dies, another one leads within TERM and a second.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..model.events import EventSink, Leading
 from ..model.schedule import Term
 from .contract import TickBook
 
-TERM = timedelta(seconds=6)  # by the backend's clock; a leader that is silent for longer leads no more
+TERM = timedelta(seconds=6)  # by the backend's clock; a leader that is silent for longer no longer leads
 RENEW = timedelta(seconds=2)
 
 
 class Lead:
-    """The lead of the scheduler `name`, which must be another one for each."""
+    """The lead of the scheduler `name`, which must be unique."""
 
     def __init__(
         self, ticks: TickBook, clock: Clock, events: EventSink, name: str, *, renew: timedelta = RENEW
@@ -42,18 +42,18 @@ class Lead:
 
     @property
     def held(self) -> bool:
-        """As far as it knows."""
+        """Is it held, as far as this process knows?"""
         return self._term is not None
 
     @property
     def term(self) -> Term:
-        """Raises LeaseLost."""
+        """The current term. Raises LeaseLost."""
         if self._term is None:
-            raise LeaseLost(f"{self._name} does not lead the schedulers any more; nothing was changed.")
+            raise LeaseLost(f"{self._name} no longer leads the schedulers; nothing was changed.")
         return self._term
 
     async def keep(self) -> bool:
-        """Become the leader, or go on being it. False while another one is. Raises Transient."""
+        """Become the leader, or stay it. False while another one leads. Raises Transient."""
         async with self._asking:
             asked_at = self._clock.monotonic()
             if self._term is not None and asked_at - self._renewed_at < self._renew:
@@ -71,7 +71,7 @@ class Lead:
             return True
 
     async def stay(self, end: asyncio.Event, tell: Callable[[Exception], None]) -> None:
-        """Renew it for as long as it is held, until `end`."""
+        """Renew it as long as it is held, until `end`."""
         while not end.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._renew):
@@ -79,17 +79,17 @@ class Lead:
             if self.held and not end.is_set():
                 try:
                     await self.keep()
-                except Exception as error:  # whatever it is, it must not end the scheduler
+                except Exception as error:  # no error may end the scheduler
                     tell(error)
 
     def lose(self) -> None:
-        """It is over, somebody has told."""
+        """The backend said that the term is over."""
         term, self._term = self._term, None
         if term is not None:
             self._events.emit(Leading(at=self._clock.now(), leader=self._name, leads=False, term=term.token))
 
     async def resign(self) -> None:
-        """Let the next one lead at once. Does nothing when this one does not."""
+        """Let the next scheduler lead at once. Does nothing if this one does not lead."""
         async with self._asking:
             term = self._term
             if term is not None:

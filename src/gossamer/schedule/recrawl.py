@@ -1,20 +1,20 @@
-"""Which pages a run fetches again, when its schedule has a budget. Pure: no clock is read, nothing is stored.
+"""Which pages a run fetches again, if its schedule has a budget. Pure: no clock is read, nothing is stored.
 
 The aim is freshness: the share of time in which our copy of a page is what the site shows, averaged over all pages.
 A page that changes at random with a rate r and is fetched every t seconds is fresh for a share of (1 - e**-rt) / rt.
-A budget is best spent when one fetch more would bring the same everywhere, so the pages are taken by what a fetch of
-them brings (`gain`). The outcome is not what one would guess: pages that change more often are fetched more often, up
-to a point. Beyond it a copy would be out of date so soon that the fetch is better spent on others.
+A budget is best spent when one more fetch would gain the same everywhere, so pages are ranked by the `gain` of a fetch.
+The result is counter-intuitive: pages that change more often are fetched more often, up to a point. Beyond it a copy
+would be out of date so soon that the fetch is better spent on others.
 
-Bounds come before the gain: no page is fetched again within the shortest interval, and one is due after the longest,
-whatever it brings. The budget comes before the longest interval: it is never exceeded, and pages that have waited
-longest go first. `python -m bench.recrawl` measures how near this comes to the best that is possible.
+Bounds take precedence over the gain: no page is fetched again within the shortest interval, and every page is due after
+the longest, whatever its gain. The budget takes precedence over the longest interval: it is never exceeded, and pages
+that have waited longest go first. `python -m bench.recrawl` measures how close this comes to the optimum.
 
-`PageChoice` hears of all pages of a source, and names those that the budget is best spent on. Of each page it keeps 58
-bytes, and not its address: a source may list millions.
+`PageChoice` collects all pages of a source, and chooses those on which the budget is best spent. It keeps 58 bytes per
+page, and not its URL: a source may list millions.
 
 Fails: bounds that cannot be kept raise ValueError. Everything else has an answer: no pages, no budget, pages that never
-change, pages that change all the time, pages that nobody knows.
+change, pages that change all the time, unknown pages.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ import msgspec
 
 from .change_rate import Prior, Rhythm, announced_since, current_after, prior_of, rate, sums_of
 
-NEVER = -math.inf  # the last fetch of a page that we have no copy of
+NEVER = -math.inf  # the last fetch of a page without a copy
 FINGERPRINT = 16  # bytes
-SAMPLE = 10_000  # pages that tell what is usual
+SAMPLE = 10_000  # pages from which the usual rate is estimated
 _STALE, _SAME = 1, 2
 
 Id = TypeVar("Id")
@@ -49,9 +49,9 @@ class RecrawlBounds(msgspec.Struct, frozen=True):
 
 
 class KnownPage(msgspec.Struct, Generic[Id], frozen=True, gc=False):
-    """What the choice goes by: a page's rate of changes per second, and when we fetched it (or `NEVER`).
+    """The facts for the choice: a page's changes per second, and when we fetched it (or `NEVER`).
 
-    `stale` means that our copy is out of date for certain, because the site announced a newer one.
+    `stale` means that our copy is certainly out of date, because the site announced a newer one.
     """
 
     id: Id
@@ -61,17 +61,17 @@ class KnownPage(msgspec.Struct, Generic[Id], frozen=True, gc=False):
 
 
 class PageChoice:
-    """What is known of the pages of a source."""
+    """The pages of a source, with what is known of each."""
 
     def __init__(self, *, only_changed: bool = False) -> None:
-        """`only_changed`: a site that says a page has not changed is believed, until the longest interval is over."""
+        """`only_changed`: trust a site that says a page has not changed, until the longest interval is over."""
         self._only_changed = only_changed
         self._names = bytearray()
         self._fetched = array("d")
         self._found, self._found_time = array("d"), array("d")
         self._dated, self._quiet_time = array("d"), array("d")
-        self._checked = array("B")  # whether the four before mean anything
-        self._says = array("B")  # what the site says of it
+        self._checked = array("B")  # whether the four arrays before it are set
+        self._says = array("B")  # what the site says about the page
 
     def __len__(self) -> int:
         return len(self._fetched)
@@ -79,7 +79,7 @@ class PageChoice:
     def note(
         self, fingerprint: bytes, rhythm: Rhythm | None, fetched: float | None, lastmod: float | None = None
     ) -> None:
-        """A page. `fetched` is when our copy was, None without one. The fingerprint has 16 bytes."""
+        """Add a page. `fetched` is when our copy was fetched, None without one. The fingerprint has 16 bytes."""
         self._names += fingerprint
         self._fetched.append(NEVER if fetched is None else fetched)
         checked = rhythm is not None and rhythm.checks > 0
@@ -91,7 +91,7 @@ class PageChoice:
         self._says.append(self._said(rhythm, fetched, lastmod))
 
     def choose(self, now: float, bounds: RecrawlBounds, budget: int) -> set[bytes]:
-        """The fingerprints of the pages to fetch now, `budget` at most. It takes some microseconds for each page."""
+        """The fingerprints of the pages to fetch now, at most `budget`. Takes a few microseconds per page."""
         limit = budget
         while True:
             places = due(self._pages(now, bounds), now, bounds, limit)
@@ -121,7 +121,7 @@ class PageChoice:
             yield KnownPage(place, own, fetched, says == _STALE)
 
     def _prior(self) -> Prior:
-        """What is usual here, by a sample of the pages that were checked."""
+        """The usual rate, from a sample of the pages that were checked."""
         checked = sum(self._checked)
         step = max(math.ceil(checked / SAMPLE), 1)
         places = [place for place, known in enumerate(self._checked) if known][::step] if checked else []
@@ -142,7 +142,8 @@ class PageChoice:
 
 
 def gain(rate: float, elapsed: float) -> float:
-    """The seconds of freshness that a fetch brings, when every fetch of it comes so long after the one before.
+    """The seconds of freshness that a fetch gains, if every fetch of the page comes `elapsed` seconds after the
+    previous.
 
     It grows with the time, up to 1 / rate: the mean time until the next change.
     """
@@ -157,11 +158,11 @@ def gain(rate: float, elapsed: float) -> float:
 def due(
     pages: Iterable[KnownPage[Id]], now: float, bounds: RecrawlBounds, limit: int, *, price: float = 0.0
 ) -> list[Id]:
-    """The pages to fetch now, `limit` at most.
+    """The pages to fetch now, at most `limit`.
 
-    First those that waited longer than the longest interval, the longest wait first: a page without a copy, before all.
-    Then those that bring at least the price (seconds of freshness), the greatest gain first. Its cost is one pass;
-    memory is that of `limit`.
+    First those that waited longer than the longest interval, the longest wait first; pages without a copy come before
+    all. Then those that gain at least the price (seconds of freshness), the greatest gain first. Takes one pass, and
+    memory for `limit` pages.
     """
     if limit <= 0:
         return []
@@ -184,7 +185,7 @@ def _takers(
             continue
         if page.stale:
             worth = 1 / rate if rate > 0 else math.inf
-        # A gain is less than r * t * t / 2 and less than 1 / r: most pages are passed over without asking further.
+        # A gain is less than r * t * t / 2 and less than 1 / r: most pages are ruled out without computing it.
         elif rate * elapsed * elapsed <= twice or rate * price >= 1:
             continue
         else:

@@ -1,7 +1,7 @@
-"""The job that a run of a schedule becomes: its spider is found, its terms are written down. Nothing is opened here.
+"""The job of a run of a schedule: finds its spider and derives its terms. Nothing is opened here.
 
-How it fails: Misconfigured when there is no such spider, its file does not load, or it has no such callback. Whatever a
-spider's own code raises comes through. How it recovers: files are read anew each time, once they have changed.
+How it fails: Misconfigured if there is no such spider, its file does not load, or it has no such callback. Whatever the
+spider's own code raises passes through. How it recovers: files are read again once they have changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def opening_of(
 ) -> tuple[str, JobTerms]:
     """The name and the terms of the job for the tick `due`, as `TickBook.settle` and `ScheduleBook.begin` take them.
 
-    `budget` is what this run may spend. Raises Misconfigured, and what the spider's own code raises.
+    `budget` is what this run may spend. Raises Misconfigured, and whatever the spider's own code raises.
     """
     spider = (spiders or Spiders(settings)).find(schedule.spider)
     return opening_with(spider, settings, schedule, due, budget=budget)
@@ -38,13 +38,13 @@ def opening_of(
 def opening_with(
     spider: Spider, settings: Settings, schedule: Schedule, due: float, *, budget: int | None = None
 ) -> tuple[str, JobTerms]:
-    """As `opening_of`, with the spider at hand. Raises Misconfigured when it has no such callback, and when
-    nobody vouches for the schedule."""
+    """Like `opening_of`, for a loaded spider. Raises Misconfigured if it has no such callback, or if nothing vouches
+    for the schedule."""
     demand_own_schedule(settings, schedule)
     _check_kind(spider, schedule.kind)
     arguments = checked_arguments(type(spider), written_arguments(schedule.arguments))
     usual = job_terms(settings, with_arguments(spider, arguments))
-    # A budget is a limit as well: what pages link to counts, and so does what is chosen again after a crash.
+    # A budget is a limit as well: it covers pages found by links, and pages chosen again after a crash.
     own = usual.limit if schedule.limit is None else schedule.limit
     limits = [limit for limit in (own, budget) if limit is not None]
     terms = msgspec.structs.replace(
@@ -71,9 +71,9 @@ def opening_with(
 async def share_of(
     jobs: JobBook, progress: ScheduleProgress, due: float, now: float, *, by_hand: bool = False
 ) -> int | None:
-    """What a run for the moment `due` may spend of its schedule's budget; None when it has none. Raises Transient.
+    """What a run for the moment `due` may spend of its schedule's budget; None without a budget. Raises Transient.
 
-    The first run, when it is begun `by_hand`, gets the share of a usual time between two ticks, however near one is.
+    A first run started `by_hand` gets the share of a usual interval between two ticks, however near one is.
     """
     schedule = progress.schedule
     if schedule.budget is None:

@@ -1,11 +1,11 @@
-"""Where the spiders of due runs are loaded. Their code runs beside the event loop, and nothing waits for it for long.
+"""Loads the spiders of due runs. Their code runs beside the event loop, and nothing waits for it for long.
 
 What it does: `Spiders` finds a spider, recipe or site by its name. `SpiderLoader` does that in a thread, for one name
-after the other. When a file or a constructor takes longer than PATIENCE, another thread goes on with the rest, and the
-slow spider is asked for again at the next look.
-How it fails: what a spider's code raises is the answer to the request for that spider. Code that is not done within
-DEADLINE is an error, which says at which line it is.
-How it recovers: code that hangs cannot be ended. Its thread is left behind and does not keep the process from ending.
+after the other. If a file or a constructor takes longer than PATIENCE, another thread goes on with the rest, and the
+slow spider is requested again at the next check.
+How it fails: what a spider's code raises is returned as the result for that spider. Code that is not done within
+DEADLINE is an error, which names the line it is at.
+How it recovers: code that hangs cannot be killed. Its thread is left behind and does not keep the process from ending.
 As long as it lives, no other thread runs the same file or constructor; when it has ended, that is tried again.
 """
 
@@ -36,10 +36,10 @@ Loaded = Spider | BaseException  # a spider, or why there is none
 
 
 class Spiders:
-    """The spiders of a project as they are now: the folder is read once, however many are asked for.
+    """The spiders of a project as they are now: the folder is read once, however many are requested.
 
-    `refuse` is asked before code of the project runs: with the file that is to be loaded, or the name of the spider
-    that is to be loaded. Where it says why that must not be, it does not run.
+    `refuse` is called before code of the project runs, with the file or the name of the spider to be loaded. If it
+    returns a reason, the code does not run.
     """
 
     def __init__(self, settings: Settings, refuse: Callable[[Path | str], str] = lambda code: "") -> None:
@@ -48,7 +48,7 @@ class Spiders:
         self._catalogue: SpiderCatalogue | None = None
 
     def find(self, ref: str) -> Spider:
-        """The spider, recipe or site of that name. Raises Misconfigured, and what its constructor raises."""
+        """The spider, recipe or site of that name. Raises Misconfigured, and whatever its constructor raises."""
         if "://" in ref:
             return SiteSpider([ref])
         spider = self._from_file(ref) if is_file_ref(ref) else self._from_folder(ref)
@@ -79,12 +79,12 @@ class SpiderLoader:
         self._settings = settings
         self._patience = patience.total_seconds()
         self._deadline = deadline.total_seconds()
-        self._loaded: dict[str, tuple[float, Loaded]] = {}  # with the moment at which it was loaded
+        self._loaded: dict[str, tuple[float, Loaded]] = {}  # with the time at which it was loaded
         self._left: list[_LoaderThread] = []  # threads that were overtaken
         self._news = asyncio.Event()
 
     async def load(self, refs: Iterable[str]) -> dict[str, Loaded]:
-        """What came of each. One that is missing is still being loaded: ask again."""
+        """The result for each. A missing one is still being loaded: call again."""
         wanted = dict.fromkeys(refs)
         if not wanted:
             return {}
@@ -105,7 +105,7 @@ class SpiderLoader:
 
     @property
     def busy(self) -> bool:
-        """Is a spider still being loaded that was asked for?"""
+        """Is a requested spider still being loaded?"""
         return any(thread.is_alive() for thread in self._left)
 
     def _start(self, rest: deque[str]) -> _LoaderThread:
@@ -115,22 +115,22 @@ class SpiderLoader:
         return thread
 
     def enter(self, ref: str, loaded: Loaded) -> None:
-        """For its threads, by way of the loop."""
+        """Called by its threads, through the event loop."""
         self._loaded[ref] = (time.monotonic(), loaded)
         self._news.set()
 
     def end(self, thread: _LoaderThread) -> None:
-        """As `enter`: the thread has nothing left to do, and all that it loaded is entered."""
+        """Like `enter`: the thread has nothing left to do, and all that it loaded has been entered."""
         thread.done = True
         self._news.set()
 
 
 class _Overtaken(BaseException):
-    """Ends a thread whose work another one does already. Not an Exception: no code on the way may catch it."""
+    """Ends a thread whose work another one has taken over. Not an Exception, so that no code catches it on the way."""
 
 
 class _LoaderThread(threading.Thread):
-    """A thread that takes names from `rest` and loads these spiders, but runs nothing that one of `others` hangs in."""
+    """A thread that takes names from `rest` and loads these spiders, but runs no code that one of `others` hangs in."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class _LoaderThread(threading.Thread):
         self._overtaken = False
         self._ref = ""
         self._avoided = -math.inf  # when the youngest code began that is left to another thread
-        self.code: Path | str = ""  # what runs: a file, or the constructor of the spider of that name
+        self.code: Path | str = ""  # the running code: a file, or the constructor of the spider of that name
         self.began = time.monotonic()
         self.done = False
 
@@ -163,8 +163,8 @@ class _LoaderThread(threading.Thread):
         self._tell(self._loader.end, self)
 
     def overtake(self) -> bool:
-        """Leave the thread alone with the code that it runs. When that is a file, another one tries the spider again.
-        False when the thread has nothing to do any more."""
+        """Leave the thread alone with the code that it runs. If that is a file, another thread tries the spider again.
+        False if the thread has nothing left to do."""
         with self._lock:
             if not self._ref:
                 return False
@@ -196,15 +196,15 @@ class _LoaderThread(threading.Thread):
             loaded = spiders.find(self._ref)
         except _Overtaken:
             raise
-        except BaseException as error:  # a spider's own code may raise anything, SystemExit too
+        except BaseException as error:  # a spider's code may raise anything, even SystemExit
             loaded = error
             if time.monotonic() - self._avoided < self._deadline:
-                return  # it may be in what still runs
+                return  # it may depend on the code that still runs
         if time.monotonic() - self.began < self._deadline:
             self._tell(self._loader.enter, self._ref, loaded)
 
     def _refuse(self, code: Path | str) -> str:
-        """Fulfils what `Spiders` asks before it runs code."""
+        """Called by `Spiders` before it runs code."""
         code = code.resolve() if isinstance(code, Path) else code
         with self._lock:
             if self._overtaken:
@@ -217,5 +217,5 @@ class _LoaderThread(threading.Thread):
         return ""
 
     def _tell(self, listener: Callable[..., None], *words: object) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+        with suppress(RuntimeError):  # the loop has ended, and no caller waits any more
             self._loop.call_soon_threadsafe(listener, *words)

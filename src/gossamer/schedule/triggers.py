@@ -5,14 +5,14 @@
     is_past(trigger, last_due, now)           whether its only moment went by without a run
     parse_trigger(text), describe(trigger)    people write and read: `every 15m`, `0 3 * * *`, `at 2027-01-31T12:00`
 
-Moments are seconds since the epoch, whole milliseconds, so that a store which keeps those keeps them exactly.
-Cron is read by cronsim: typed, without dependencies, days combined as Debian's cron does, rare dates found quickly.
+Moments are seconds since the epoch in whole milliseconds, so that any store keeps them exactly.
+Cron is read by cronsim: typed, without dependencies, combines days as Debian's cron does, finds rare dates quickly.
 
-Clocks that change: a cron that names hours keeps them. A tick inside a gap runs at the first moment after it, once for
-all ticks of the gap; a tick inside a fold runs in its first pass only. A cron that runs in every hour goes by real
-time: it is not silent for an hour in a fold, and makes nothing up after a gap.
+Clock changes: a cron that names hours keeps them. A tick inside a gap runs at the first moment after it, once for all
+ticks of the gap; a tick inside a fold runs in its first pass only. A cron that runs in every hour follows real time: it
+is not silent for an hour in a fold, and makes nothing up after a gap.
 
-Fails: text that is no trigger, or one that would never be due, raises Misconfigured with what to write instead.
+Fails: an invalid trigger, or one that would never be due, raises Misconfigured with what to write instead.
 Recovers: missed ticks run once (the latest of them); a clock that was wrong is described at `decide`.
 """
 
@@ -30,9 +30,9 @@ from ..errors import Misconfigured
 from ..units import TooLong, parse_duration
 from .zones import first_moment_of, moments_of, offset_at, read_zone, wall_at
 
-FORGIVEN = 3600.0  # seconds; a clock put back by less repeats no tick and is simply waited out
-MOST_COUNTED = 1000  # ticks that were missed
-LATE = 86400.0  # seconds; a single moment that was missed by less when its schedule was made, is made up for
+FORGIVEN = 3600.0  # seconds; if a clock is put back by less, no tick is repeated and the difference is waited out
+MOST_COUNTED = 1000  # missed ticks
+LATE = 86400.0  # seconds; a single moment that was missed by less when its schedule was made still runs
 SHORTEST_INTERVAL = timedelta(seconds=1)
 LONGEST_INTERVAL = timedelta(days=3660)  # ten years and some
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # calendars end in 9999; nothing is due near that
@@ -56,26 +56,26 @@ _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-# All that a date can be comes round within the fifty years that are searched from here.
+# Every possible date occurs within the fifty years that are searched from here.
 _LEAP_YEAR = datetime(2000, 1, 1)
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 class Every(msgspec.Struct, frozen=True, tag="every"):
-    """Due at `first`, and then every `seconds`. It does not drift."""
+    """Due at `first`, and then every `seconds`, without drift."""
 
     seconds: float
 
 
 class Cron(msgspec.Struct, frozen=True, tag="cron"):
-    """Five fields, read on the wall clock of a zone."""
+    """Five fields, for the wall clock of a zone."""
 
     text: str
     zone: str = "UTC"
 
 
 class Once(msgspec.Struct, frozen=True, tag="once"):
-    """A single moment. The zone is only for showing it."""
+    """A single moment. The zone is only for display."""
 
     at: float
     zone: str = "UTC"
@@ -85,8 +85,8 @@ Trigger = Every | Cron | Once
 
 
 class Fire(msgspec.Struct, frozen=True):
-    """Start the run of the tick `due`, and remember `due` as the new `last_due`. So many ticks before it were missed;
-    more than MOST_COUNTED are not told apart."""
+    """Start the run of the tick `due`, and remember `due` as the new `last_due`. `missed` ticks before it were missed,
+    counted up to MOST_COUNTED."""
 
     due: float
     missed: int = 0
@@ -107,10 +107,10 @@ Decision = Fire | Wait | Over
 
 
 def next_due(trigger: Trigger, after: float, *, first: float) -> float | None:
-    """The first due moment strictly after `after`, and not before `first`; None when there is none any more.
+    """The first due moment strictly after `after`, and not before `first`; None if there is none.
 
     `first` is when the schedule was made. Intervals are counted from it and are due at it. A single moment may be up to
-    a day older: who writes it into a file may be slower than it.
+    a day older, because writing it into a file may take longer than expected.
     """
     return _next(trigger, after, first, floor=first)
 
@@ -124,21 +124,21 @@ def decide(
     since: float | None = None,
     newest: float | None = None,
 ) -> Decision:
-    """What to do now, when the last tick that was decided about was `last_due` (None: none was).
+    """What to do now, if the last tick that was decided was `last_due` (None: none was).
 
-    With `since`, only ticks after that moment count. It is forgotten with the next tick that is decided about.
+    With `since`, only ticks after that moment count. It is cleared with the next tick that is decided.
 
-    Ticks that were missed run once: the latest of them fires, the others are skipped. So does a clock that jumps
-    forward. After a clock that jumps back, ticks up to `last_due` do not fire again. That alone would silence the
-    schedule for a year, if the clock was a year ahead when it last fired. Therefore, when this would skip a tick that
-    is more than an hour away, the remembered moment is not believed: the answer is to wait for the first tick after
-    now, and to remember now as `since`. So a schedule is silent for at most an hour and one tick beyond its usual
-    pause. A `first` that is more than an hour ahead is not believed either.
+    Ticks that were missed run once: the latest of them fires, the others are skipped. The same after a clock jumps
+    forward. After a clock jumps back, ticks up to `last_due` do not fire again. That alone would silence the schedule
+    for a year, if the clock was a year ahead when it last fired. Therefore, if this would skip a tick that is more than
+    an hour away, the remembered moment is not trusted: the result is to wait for the first tick after now, and to
+    remember now as `since`. So a schedule is silent for at most an hour and one tick beyond its usual pause. A `first`
+    that is more than an hour ahead is not trusted either.
 
-    It may as well be the clock of now that is wrong. Therefore `last_due` is kept beside `since`: as soon as it is not
-    more than an hour ahead any more, that tick and all before it count as decided again. When ticks fire while the
-    clock is behind, `last_due` goes back with it. Then `newest` is the newest tick that ever was decided about, which
-    holds once the clock has come to it.
+    The current clock may be the wrong one instead. Therefore `last_due` is kept beside `since`: as soon as it is no
+    more than an hour ahead, that tick and all before it count as decided again. If ticks fire while the clock is
+    behind, `last_due` goes back with it. Then `newest` is the newest tick ever decided, which counts once the clock has
+    reached it.
     """
     floor = first if first <= now + FORGIVEN else 0.0
     mark = _mark(trigger, first, last_due, since, now)
@@ -161,12 +161,12 @@ def decide(
 
 
 def is_past(trigger: Trigger, *, last_due: float | None, now: float) -> bool:
-    """Whether its only moment went by without a decision about it."""
+    """Did its only moment pass without being decided?"""
     return isinstance(trigger, Once) and trigger.at <= now and trigger.at != last_due
 
 
 def _mark(trigger: Trigger, first: float, last_due: float | None, since: float | None, now: float) -> float | None:
-    """Ticks up to this moment are decided about, or do not count."""
+    """Ticks up to this moment are decided, or do not count."""
     if isinstance(trigger, Once) and since is not None and since == first:
         since = None  # both were set when the trigger was changed; a single moment may be late for that
         last_due = last_due if last_due == trigger.at else None
@@ -176,17 +176,17 @@ def _mark(trigger: Trigger, first: float, last_due: float | None, since: float |
 
 
 def _is_ahead(trigger: Trigger, first: float, floor: float, last_due: float | None, now: float) -> bool:
-    """Whether what is remembered comes from a clock that was ahead, and would silence the schedule for long."""
+    """Was the remembered moment set by a clock that was ahead, so that it would silence the schedule for long?"""
     if last_due is None:
         return floor != first
     if last_due <= now + FORGIVEN:
-        return False  # nearly always; spares a search
+        return False  # nearly always; saves a search
     skipped = _next(trigger, now + FORGIVEN, first, floor)
     return skipped is not None and skipped < last_due
 
 
 def _latest(trigger: Trigger, due: float, now: float, first: float, floor: float) -> float:
-    """The last due moment up to `now`; `due` is one of those. Halves the span, so a long absence costs little."""
+    """The last due moment up to `now`; `due` is one of those. Bisects, so a long absence costs little."""
     end = now  # nothing is due after `end` and up to `now`
     while end - due > 0.5:  # ticks are a second apart, or more
         middle = (due + end) / 2
@@ -199,7 +199,7 @@ def _latest(trigger: Trigger, due: float, now: float, first: float, floor: float
 
 
 def _count(trigger: Trigger, due: float, end: float, first: float, floor: float) -> int:
-    """Ticks from `due`, which is one, to before `end`; MOST_COUNTED at most."""
+    """Ticks from `due`, which is one, to before `end`; at most MOST_COUNTED."""
     count, at = 0, due
     while at < end and count < MOST_COUNTED:
         count += 1
@@ -209,7 +209,7 @@ def _count(trigger: Trigger, due: float, end: float, first: float, floor: float)
 
 
 def _next(trigger: Trigger, after: float, first: float, floor: float) -> float | None:
-    """As `next_due`, but intervals are counted from `first` to both sides, and nothing before `floor` is due."""
+    """Like `next_due`, but intervals are counted from `first` in both directions, and nothing before `floor` is due."""
     if isinstance(trigger, Once):
         floor -= LATE
     after = max(after, math.nextafter(_whole_ms(floor), -math.inf))
@@ -234,13 +234,13 @@ def _next_interval(seconds: float, after: float, first: float) -> float:
 
 
 def _next_cron(text: str, zone: tzinfo, after: float) -> float | None:
-    # Begin where the clock will stand after the next fold: what it shows then is shown a second time.
+    # Begin where the clock will be after the next fold: what it shows then is shown a second time.
     offset = min(offset_at(after, zone), offset_at(after + _DAY, zone))
     start = datetime.fromtimestamp(math.ceil(after) - 1, UTC).replace(tzinfo=None) + offset
     cron = read_cron(text, start)
     runs_every_hour = len(cron.hours) == 24
     best: float | None = None
-    for wall in cron:  # ends when no day fits for fifty years
+    for wall in cron:  # ends if no day fits for fifty years
         moments = moments_of(wall, zone) if runs_every_hour else (first_moment_of(wall, zone),)
         if best is not None and first_moment_of(wall, zone) >= best:
             return best  # from here on, every tick is later
@@ -253,7 +253,7 @@ def _next_cron(text: str, zone: tzinfo, after: float) -> float | None:
 
 
 def read_cron(text: str, start: datetime) -> CronSim:
-    """The wall times after `start` that five fields name. Raises Misconfigured with what is allowed."""
+    """The wall times after `start` that match the five fields. Raises Misconfigured with what is allowed."""
     fields = text.split()
     if len(fields) != len(_ALLOWED):
         raise Misconfigured(
@@ -312,7 +312,7 @@ def parse_trigger(text: str, zone: str = "UTC") -> Trigger:
 
 
 def _hint(text: str) -> str:
-    """What was probably meant, when the word in front is all that is missing."""
+    """What was probably meant, if only the word in front is missing."""
     for word, read in (("every", parse_duration), ("at", datetime.fromisoformat)):
         try:
             read(text.strip())
@@ -368,7 +368,7 @@ def describe(trigger: Trigger) -> str:
             return f"every {_spell(seconds)}"
         case Cron(text, zone):
             said = read_cron(text, _LEAP_YEAR).explain()
-            said = said.replace(" day of month and on ", " day of month or on ")  # one of the two is enough
+            said = said.replace(" day of month and on ", " day of month or on ")  # either is enough
             said = re.sub(r"\b(\d*)([123])th\b", _ordinal, f"{said[:1].lower()}{said[1:]}")
             return f"{said}, {zone} (cron {text})"
         case Once(at, zone):

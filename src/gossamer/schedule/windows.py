@@ -3,13 +3,13 @@
     22:00-06:00 Europe/Berlin                 every night
     Mon-Fri 20:00-06:00 America/New_York      a window over midnight belongs to the day on which it begins
     Sat,Sun                                   whole days
-    Mon-Fri 20:00-06:00; Sat,Sun              several; they may overlap, and then are one
+    Mon-Fri 20:00-06:00; Sat,Sun              several; overlapping ones are merged
 
-Opening is included, closing is not. No windows at all means: always open. When clocks change, a window may be an hour
-longer or shorter. One that lies wholly inside a gap does not take place on that day; one inside a fold takes place in
-the first pass. A window that is open closes, and one that is closed opens, whatever the clocks do.
+The opening time is included, the closing time is not. No windows means: always open. When clocks change, a window
+may be an hour longer or shorter. One that lies entirely inside a gap does not open on that day; one inside a fold
+opens in the first pass. An open window always closes, and a closed one opens, whatever the clocks do.
 
-Fails: text that is no window raises Misconfigured with what to write instead.
+Fails: an invalid window raises Misconfigured with what to write instead.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ _LONGEST_TEXT = 2000
 _TIMES = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})")
 _DAY_LIST = re.compile(r"[a-z]{3,9}(?:[-,][a-z]{3,9}){0,13}", re.IGNORECASE)
 _ALLOWED = "Write it like 22:00-06:00 Europe/Berlin, Mon-Fri 20:00-06:00 or Sat,Sun; separate several by a semicolon."
-_FURTHEST = 35  # days to look ahead; windows repeat weekly, and a change of clocks can take one of them away
+_FURTHEST = 35  # days to look ahead; windows repeat weekly, and a clock change can remove one of them
 
 
 class Window(msgspec.Struct, frozen=True):
-    """On these days (0 is Monday), from one minute of the day to another; an end before the start is the next day's."""
+    """On these days (0 is Monday), from one minute of the day to another; an end before the start is on the next
+    day."""
 
     days: tuple[int, ...]
     start: int
@@ -48,7 +49,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def parse_windows(text: str, zone: str = "UTC") -> tuple[Window, ...]:
-    """Read windows. One zone in the text holds for all of them, `zone` when there is none. Raises Misconfigured."""
+    """Read windows. One zone in the text applies to all of them, `zone` if there is none. Raises Misconfigured."""
     read_zone(zone)
     parts = [part for part in text[: _LONGEST_TEXT + 1].split(";") if part.strip()]
     if not parts:
@@ -64,7 +65,7 @@ def parse_windows(text: str, zone: str = "UTC") -> tuple[Window, ...]:
 
 
 def _parse_window(text: str) -> Window:
-    """One window; its zone is empty when it names none."""
+    """One window; its zone is empty if it names none."""
     words = re.sub(r"\s*([-,])\s*", r"\1", text.strip()).split()
     days: tuple[int, ...] | None = None
     if _DAY_LIST.fullmatch(words[0]) and _day(words[0][:3]) is not None:
@@ -74,7 +75,7 @@ def _parse_window(text: str) -> Window:
         times = _parse_times(words.pop(0))
     zone = words.pop(0) if words else ""
     if days is not None and zone and _DAY_LIST.fullmatch(zone) and _day(zone[:3]) is not None:
-        raise Misconfigured(f"{text.strip()!r}: days have a comma between them, and no blank. Write it like Sat,Sun.")
+        raise Misconfigured(f"{text.strip()!r}: separate days by a comma without a blank, like Sat,Sun.")
     if words or (days is None and times is None):
         raise Misconfigured(f"{text.strip()!r} is not a window. {_ALLOWED}")
     if zone:
@@ -128,12 +129,12 @@ def _clock(minute: int) -> str:
 
 
 def is_open(windows: Sequence[Window], now: float) -> bool:
-    """Whether any of the windows is open; True when there are none."""
+    """Is any of the windows open? True without windows."""
     return not windows or _last_closing(windows, now) is not None
 
 
 def opens_at(windows: Sequence[Window], now: float) -> float | None:
-    """The next moment at which one is open: now when one is. None when none opens within five weeks."""
+    """The next moment at which one is open: now if one is. None if none opens within five weeks."""
     if is_open(windows, now):
         return now
     coming = (
@@ -143,7 +144,7 @@ def opens_at(windows: Sequence[Window], now: float) -> float | None:
 
 
 def closes_at(windows: Sequence[Window], now: float) -> float | None:
-    """The moment at which all are closed: now when they are. None when that is not within five weeks."""
+    """The moment at which all are closed: now if they are. None if that is not within five weeks."""
     closing = now
     while windows and closing - now < _FURTHEST * 86400.0:
         later = _last_closing(windows, closing)
@@ -154,16 +155,16 @@ def closes_at(windows: Sequence[Window], now: float) -> float | None:
 
 
 def _last_closing(windows: Sequence[Window], now: float) -> float | None:
-    """When the last of the windows that are open now closes; None when none is open."""
+    """When the last of the currently open windows closes; None if none is open."""
     ends = (end for window in windows for start, end in _openings(window, now, 1) if start <= now < end)
     return max(ends, default=None)
 
 
 def _openings(window: Window, now: float, days: int) -> Iterator[tuple[float, float]]:
-    """From opening to closing, in their order: those that begin from two days before `now` to `days` after it."""
+    """Openings and closings in order: those that begin from two days before `now` to `days` after it."""
     zone = read_zone(window.zone)
     today = wall_at(now, zone).replace(hour=0, minute=0, second=0, microsecond=0)
-    # Counted on the wall clock, so that it closes when the clock shows what was written.
+    # Counted on the wall clock, so that it closes when the clock shows the written time.
     length = timedelta(minutes=(window.end - window.start) % _DAY_MINUTES or _DAY_MINUTES)
     for step in range(-2, days + 1):
         day = today + timedelta(days=step)

@@ -4,7 +4,7 @@ Moments are seconds since the epoch. A wall time is a datetime without a zone. T
 (clocks go forward) a wall time is never shown, in a fold (clocks go back) it is shown twice. Nothing here reads the
 present time. The only thing read is the table of zones, each zone once.
 
-Fails: a name that is no zone raises Misconfigured with the name that was probably meant.
+Fails: an unknown zone raises Misconfigured with the name that was probably meant.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read_zone(name: str) -> tzinfo:
 
 @lru_cache(maxsize=1)
 def _zone_names() -> frozenset[str]:
-    # Two of them name no place: what they mean differs from machine to machine.
+    # Two of them are no places: their meaning differs between machines.
     return frozenset(available_timezones() - {"localtime", "Factory"})
 
 
@@ -55,12 +55,12 @@ def _near_zone(name: str) -> str | None:
 
 
 def wall_at(moment: float, zone: tzinfo) -> datetime:
-    """What the clock on the wall shows at a moment."""
+    """The local time at a moment."""
     return datetime.fromtimestamp(moment, zone).replace(tzinfo=None, fold=0)
 
 
 def offset_at(moment: float, zone: tzinfo) -> timedelta:
-    """How far the clock on the wall is ahead of UTC at a moment."""
+    """How far local time is ahead of UTC at a moment."""
     return _offset(datetime.fromtimestamp(moment, zone))
 
 
@@ -92,7 +92,7 @@ def first_moment_of(wall: datetime, zone: tzinfo) -> float:
 
 
 def _readings(wall: datetime, zone: tzinfo) -> tuple[timedelta, timedelta]:
-    """The offsets that hold before and after the change of clocks at `wall`; the same twice when there is none."""
+    """The offsets before and after the clock change at `wall`; equal if there is none."""
     local = wall.replace(tzinfo=zone, fold=0)
     return _offset(local), _offset(local.replace(fold=1))
 

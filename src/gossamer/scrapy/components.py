@@ -1,8 +1,9 @@
-"""The parts of a Scrapy project that are built with a crawler: middlewares, pipelines, extensions; and that crawler.
+"""The components of a Scrapy project that are built with a crawler: middlewares, pipelines, extensions; and that
+crawler.
 
-What is there: settings, signals, stats, the spider. What is not: an engine; the one here can close the spider, and
-says what to do instead when it is asked for more.
-How it fails: NotConfigured leaves a part out, as in Scrapy; anything else it raises is an error of the project.
+It has settings, signals, stats and the spider. It has no real engine; the one here can download for the user's code and
+close the spider, and says what to do instead when more is asked of it.
+How it fails: NotConfigured leaves a component out, as in Scrapy; any other exception is an error of the project.
 """
 
 from __future__ import annotations
@@ -48,29 +49,29 @@ class PageStats(MemoryStatsCollector):
 
     def inc_value(self, key: str, count: int = 1, start: int = 0, spider: object = None) -> None:
         super().inc_value(key, count, start)
-        own = not key.startswith(_CORE)  # the job has these in its own counts
+        own = not key.startswith(_CORE)  # the job counts these itself
         if own and counted_here() and isinstance(count, int) and 0 < len(key) <= LONGEST_NAME:
             Stats().add(key, count)
 
 
 class ProjectCrawler(Crawler):
-    """What `from_crawler` is handed."""
+    """The crawler that `from_crawler` receives."""
 
     def __init__(self, spidercls: type[scrapy.Spider], settings: Settings, end: End | None = None) -> None:
         super().__init__(spidercls, settings)
         self.stats = PageStats(self)
         self.closing = Closing(self.settings, end)
-        self.engine: Any = Engine(self.closing)  # Any: it is none of Scrapy's
+        self.engine: Any = Engine(self.closing)  # Any: it is not Scrapy's
         self.logformatter = build_from_crawler(load_object(self.settings["LOG_FORMATTER"]), self)
         self.request_fingerprinter = build_from_crawler(load_object(self.settings["REQUEST_FINGERPRINTER_CLASS"]), self)
 
     async def tell(self, signal: object, **named: Any) -> None:
-        """Send a signal, and wait for handlers that are coroutines."""
+        """Send a signal, and await handlers that are coroutines."""
         for receiver, given in self.signals.send_catch_log(signal, spider=self.spider, **named):
             await settled(given, getattr(receiver, "__qualname__", "a signal handler"))
 
     async def idle(self) -> bool:
-        """Tell that nothing is left to do. True when somebody wants to wait for more."""
+        """Send `spider_idle`. True if a handler wants to wait for more."""
         waits = False
         for receiver, given in self.signals.send_catch_log(
             signals.spider_idle, spider=self.spider, dont_log=(DontCloseSpider, CloseSpider)
@@ -84,7 +85,7 @@ class ProjectCrawler(Crawler):
         return waits
 
     def unsent(self) -> list[str]:
-        """Signals that parts of the project listen to and that are never sent here."""
+        """Signals that components of the project listen to and that are never sent here."""
         return [
             name
             for name, signal in vars(signals).items()
@@ -93,13 +94,13 @@ class ProjectCrawler(Crawler):
 
 
 def component_names(settings: Settings, setting: str) -> list[Any]:
-    """The parts that the user has listed, in order, without those of Scrapy's that Gossamer replaces."""
+    """The components that the user has listed, in order, without those of Scrapy that Gossamer replaces."""
     listed = build_component_list(settings.getdict(setting))
     return [one for one in listed if not _name(one).startswith(REPLACED)]
 
 
 def built(crawler: ProjectCrawler, setting: str) -> list[Any]:
-    """The parts that a setting lists, without those that need what is not here. Raises Misconfigured."""
+    """The components that a setting lists, without those that cannot work here. Raises Misconfigured."""
     made = []
     for one in component_names(crawler.settings, setting):
         try:
@@ -116,18 +117,19 @@ def built(crawler: ProjectCrawler, setting: str) -> list[Any]:
 
 
 def unfit(cls: object) -> str | None:
-    """Why a part of a project cannot work here, in words that follow its name."""
+    """Why a component cannot work here, in words that follow its name."""
     home = sys.modules.get(getattr(cls, "__module__", ""))
     known = vars(home) if home is not None else {}
     for name in sorted(words_of(cls) & known.keys()):
         module = getattr(known.get(name), "__module__", None) or getattr(known.get(name), "__name__", "")
         if str(module).startswith(REACTOR_ONLY):
-            return f"uses {name} of Twisted, whose reactor does not run here, and is left out"
+            return f"uses Twisted's {name}, whose reactor does not run here, and is left out"
     return None
 
 
 def unfit_parts(settings: Settings) -> dict[str, str]:
-    """The parts that are left out, by name, with the reason. One that cannot be loaded is told of when it is built."""
+    """The components that are left out, by name, with the reason. One that cannot be loaded is reported when it is
+    built."""
     found = {}
     for setting in PARTS:
         for one in component_names(settings, setting):
@@ -141,7 +143,7 @@ def unfit_parts(settings: Settings) -> dict[str, str]:
 
 
 def words_of(cls: object) -> set[str]:
-    """The names and texts in the code of a class: what it speaks of."""
+    """The names and texts in the code of a class."""
     found: set[str] = set()
     for base in users_classes(cls):
         for value in vars(base).values():
@@ -151,7 +153,7 @@ def words_of(cls: object) -> set[str]:
 
 
 def users_classes(cls: object) -> list[type]:
-    """The classes that it is made of, without Scrapy's own."""
+    """Its base classes, without Scrapy's own."""
     return [base for base in getattr(cls, "__mro__", ()) if base.__module__.partition(".")[0] not in _NOT_USERS]
 
 
@@ -172,7 +174,7 @@ def _name(one: Any) -> str:
 
 
 def call(method: Callable[..., Any], *given: Any, spider: scrapy.Spider, **named: Any) -> Any:
-    """Call a method of a part, with the spider where it takes one, as most of those that are written do."""
+    """Call a method of a component, with the spider if it takes one, as most do."""
     if _takes_spider(getattr(method, "__func__", method)):
         named["spider"] = spider
     return method(*given, **named)
@@ -180,13 +182,13 @@ def call(method: Callable[..., Any], *given: Any, spider: scrapy.Spider, **named
 
 @lru_cache(maxsize=1024)
 def _takes_spider(function: Callable[..., Any]) -> bool:
-    of_scrapy = function.__module__.startswith("scrapy.")  # there the argument is going away
+    of_scrapy = function.__module__.startswith("scrapy.")  # Scrapy is removing the argument from its own methods
     return not of_scrapy and "spider" in signature(function).parameters
 
 
 async def settled(given: Any, what: str) -> Any:
-    """What a part gave, when it has come: of a coroutine its result, of a Deferred that has fired its value. Raises
-    ParseFailed for a Deferred that waits for a reactor, which never runs here."""
+    """The result of a component: of a coroutine its result, of a Deferred that has fired its value. Raises ParseFailed
+    for a Deferred that waits for a reactor, which never runs here."""
     if isinstance(given, Awaitable) and not isinstance(given, Deferred):
         return await given
     if not isinstance(given, Deferred):
@@ -198,14 +200,14 @@ async def settled(given: Any, what: str) -> Any:
         failures[0].raiseException()
     if not values:
         raise ParseFailed(
-            f"{what} gave a Deferred that waits for Twisted's reactor, and none runs here. Make it a coroutine, with "
-            f"async def."
+            f"{what} returned a Deferred that waits for Twisted's reactor, which does not run here. Make it a "
+            f"coroutine, with async def."
         )
     return values[0]
 
 
 async def open_all(parts: Iterable[Any], spider: scrapy.Spider, verb: str) -> None:
-    """Call `open_spider` or `close_spider` of those that have it."""
+    """Call `open_spider` or `close_spider` of the components that have it."""
     for part in parts:
         method = getattr(part, verb, None)
         if method is not None:

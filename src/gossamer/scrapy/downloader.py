@@ -1,10 +1,10 @@
 """DOWNLOADER_MIDDLEWARES of a Scrapy project, as an extension around each request for a page.
 
-What it does: `process_request` may change headers or answer itself, `process_response` may change the answer,
-`process_exception` hears of failures. The request that they see has its meta; what they write there is for each other,
-and not for the callback.
-How it fails: a request in place of an answer means: again, later. One for another address, or by a proxy of their own,
-is refused. IgnoreRequest gives the page up.
+What it does: `process_request` may change headers or respond itself, `process_response` may change the response,
+`process_exception` receives failures. The request that they see has its meta; what they write there reaches other
+middlewares, not the callback.
+How it fails: a request in place of a response means: retry later. One for another URL, or with a proxy set by the
+middleware, is refused. IgnoreRequest gives the page up.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _answered(given: Any, part: object, asked: scrapy.Request) -> ScrapyResponse
     if isinstance(given, scrapy.Request) and given.url == asked.url:
         raise FetchFailed(f"{name} wants {asked.url} once more.")
     what = f"a request for {given.url}" if isinstance(given, scrapy.Request) else f"a {type(given).__name__}"
-    raise ExtensionFailed(f"{name} gave {what} in place of {asked.url}. Yield a request for it in a callback.")
+    raise ExtensionFailed(f"{name} returned {what} in place of {asked.url}. Yield a request for it in a callback.")
 
 
 def _changed(request: FetchRequest, asked: scrapy.Request) -> FetchRequest:
@@ -117,7 +117,7 @@ def _changed(request: FetchRequest, asked: scrapy.Request) -> FetchRequest:
 
 
 def _ours(answer: ScrapyResponse, sent: Response | None) -> Response:
-    """An answer that a middleware made or changed; what it cost is that of the request that was sent, if any was."""
+    """A response that a middleware made or changed; its cost is that of the request that was sent, if any."""
     pairs = [
         (name.decode("latin-1"), value.decode("utf-8", "replace"))
         for name, values in answer.headers.items()

@@ -1,8 +1,8 @@
 """When a spider ends its job before the queue is empty: CloseSpider, `crawler.engine.close_spider`, CLOSESPIDER_*.
 
-What it does: notes the first reason, and asks the job to end: pages in hand are finished, by all workers, and no others
-are begun. Items, errors and time are counted by each process for itself; pages by the job (`crawl.limit`).
-How it fails: a state that does not answer is told in the log, and asked again with the next page.
+What it does: notes the first reason, and asks the job to end: all workers finish the pages in hand and begin no others.
+Each process counts its own items, errors and time; the job counts pages (`crawl.limit`).
+How it fails: if the state does not answer, that is logged, and it is asked again with the next page.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..errors import Transient
 
 log = logging.getLogger("gossamer.scrapy")
 End = Callable[[str], Awaitable[object]]
-USUAL = "cancelled"  # the reason of somebody who names none, as in Scrapy
+USUAL = "cancelled"  # the reason if none is given, as in Scrapy
 AGAIN = 5.0  # seconds, after a state that did not answer
 
 
 class Closing:
-    """Of one job in one process. `end` ends the job; None where there is none: in `gossamer check`, in a replay."""
+    """For one job in one process. `end` ends the job; None if there is none: in `gossamer check`, in a replay."""
 
     def __init__(self, settings: Settings, end: End | None) -> None:
         self._end = end
@@ -34,7 +34,7 @@ class Closing:
         self._items = self._errors = self._without = 0
         self._told = False
         self._watches: list[asyncio.Task[None]] = []
-        self.reason = ""  # "": nobody has asked
+        self.reason = ""  # "": not requested
 
     def ask(self, reason: str) -> None:
         self.reason = self.reason or reason or USUAL
@@ -56,7 +56,7 @@ class Closing:
             self.ask("closespider_errorcount")
 
     async def settle(self) -> bool:
-        """End the job, if somebody has asked for it. False when the state does not answer: the next page asks again."""
+        """End the job, if that was requested. False if the state does not answer: the next page asks again."""
         if not self.reason or self._told or self._end is None:
             return True
         try:
@@ -68,7 +68,7 @@ class Closing:
         return True
 
     def open(self) -> None:
-        """Begin to watch the clock, where the settings name a time."""
+        """Begin to watch the clock, if the settings name a time."""
         if self._seconds > 0:
             self._watches.append(asyncio.create_task(self._watch_time(), name="CLOSESPIDER_TIMEOUT"))
         if self._seconds_without > 0:

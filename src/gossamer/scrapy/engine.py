@@ -1,8 +1,8 @@
-"""In place of Scrapy's engine: it downloads for code that waits for an answer, and closes the spider.
+"""Replaces Scrapy's engine: downloads for code that waits for a response, and closes the spider.
 
-What it downloads by the way (inline requests, files and images of media pipelines) keeps to the pace, robots.txt and
-routes as pages do, and is not queued: a page that is tried again downloads again.
-How it fails: what could not be had is an exception as Scrapy has it; verbs that are not here say what to do instead.
+Such downloads (inline requests, files and images of media pipelines) follow the pace, robots.txt and routes as pages
+do, and are not queued: a page that is retried downloads again.
+How it fails: a failed download raises the exception that Scrapy would; missing methods say what to do instead.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from .early_end import USUAL, Closing
 from .responses import made_response, network_error
 
 NO_PAGE = (
-    "crawler.engine.download: {url} was asked for where no page of a crawl is in hand. Callbacks and pipelines of a "
+    "crawler.engine.download: {url} was requested outside the processing of a page. Callbacks and pipelines of a "
     "crawl can do so; a reparse makes no requests."
 )
 
 
 class Engine:
-    """What `crawler.engine` is. `queued` makes our request of one of Scrapy's."""
+    """The object at `crawler.engine`. `queued` converts a Scrapy request to ours."""
 
     def __init__(self, closing: Closing) -> None:
         self._closing = closing
         self.queued: Callable[[scrapy.Request], Request] | None = None
         self._asked: list[scrapy.Request] = []
-        self.missed = 0  # downloads that were asked for where none can be made
+        self.missed = 0  # downloads that were requested where none can be made
 
     async def download_async(self, request: scrapy.Request) -> Response:
-        """The answer, whatever its status. Raises IgnoreRequest, and Twisted's errors of connections."""
+        """The response, whatever its status. Raises IgnoreRequest, and Twisted's connection errors."""
         ask = ask_here()
         if ask is None or self.queued is None:
             self.missed += 1
@@ -55,11 +55,11 @@ class Engine:
         return deferred_from_coro(self.download_async(request))
 
     def crawl(self, request: scrapy.Request) -> None:
-        """Queue a request: with the page whose code asks for it, or at once where the spider is idle."""
+        """Queue a request: with the page whose code makes it, or at once if the spider is idle."""
         self._asked.append(request)
 
     def taken(self) -> list[scrapy.Request]:
-        """What is to be queued; each once."""
+        """The requests to be queued; each is returned once."""
         asked, self._asked = self._asked, []
         return asked
 
@@ -72,6 +72,6 @@ class Engine:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise ParseFailed(
-            f"crawler.engine.{name} is not there: Gossamer's queue and fetcher work in its place. Yield a request "
-            f"instead, with a callback that goes on."
+            f"crawler.engine.{name} does not exist: Gossamer's queue and fetcher replace it. Yield a request "
+            f"instead, with a callback that continues."
         )

@@ -1,8 +1,8 @@
-"""FEEDS of a Scrapy project: written by Scrapy's own exporter, of the records that the job has stored.
+"""FEEDS of a Scrapy project: written by Scrapy's own exporter, from the records that the job has stored.
 
-A feed is written once, by a `gossamer crawl` that sees the end of the job: items of all workers are in it, each once,
-whatever was killed in between. Fields stand in the order of their names where FEEDS (or FEED_EXPORT_FIELDS) names none.
-How it fails: a feed that cannot be written is told in the log, as in Scrapy; the records are in the store.
+A feed is written once, by a `gossamer crawl` that sees the end of the job: it has the items of all workers, each once,
+even if workers were killed. Fields are in alphabetical order unless FEEDS (or FEED_EXPORT_FIELDS) names them.
+How it fails: a feed that cannot be written is logged, as in Scrapy; the records are in the store.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def feed_fault(crawler: Crawler) -> str:
 
 
 async def write_feeds(crawler: Crawler, records: AsyncIterator[StoredRecord]) -> int:
-    """Write the records to every feed; how many there were."""
+    """Write the records to every feed; return how many there were."""
     spider, count = crawler.spider, 0
     assert spider is not None
     exporter = FeedExporter(crawler)
@@ -48,7 +48,7 @@ async def write_feeds(crawler: Crawler, records: AsyncIterator[StoredRecord]) ->
 
 
 def _item(record: StoredRecord, cls: Any) -> Any:  # Any: a class of items, of any kind
-    """The item again where feeds choose by class, else its fields."""
+    """The item again if feeds select by class, else its fields."""
     if cls is None:
         return record.data
     return cls(record.data) if issubclass(cls, Item | dict) else cls(**record.data)

@@ -1,7 +1,7 @@
-"""Items of Scrapy's as records of ours: their values as JSON has them, their type, and their key.
+"""Scrapy items as our records: their values as JSON, their type, and their key.
 
-The key is made of the fields that GOSSAMER_ITEM_KEYS names; else it is the address of the page, and the place on it of
-the second item and those after it. So no item replaces another, and a page with one item has that item's history.
+The key consists of the fields that GOSSAMER_ITEM_KEYS names; else it is the URL of the page, plus the position from the
+second item on. So no item replaces another, and a page with one item has that item's history.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .settings_table import KEYS, item_key_fields
 
 
 class ScrapyItem(KeyedDict):
-    """An item, beside the object that it was made of."""
+    """An item, together with the object it was made from."""
 
     __slots__ = ("item", "place", "response")
 
@@ -34,8 +34,8 @@ class ScrapyItem(KeyedDict):
 
 
 def item_of(item: Any, spider: str, settings: ScrapySettings, place: str, response: Response | None) -> ScrapyItem:
-    """The item as it is stored. `place` is its key where none is named. A dict, which has no class to speak of, is of
-    the type of its spider: dicts of two spiders for one page are different things. Raises ParseFailed."""
+    """The item as it is stored. `place` is its key if none is named. A dict, which has no class, gets the type of its
+    spider: dicts of two spiders for one page are different things. Raises ParseFailed."""
     kind = spider if type(item) is dict else type(item).__name__
     values = {str(name): plain(value) for name, value in ItemAdapter(item).asdict().items()}
     key = _key(values, item_key_fields(settings, kind), kind) or place
@@ -53,7 +53,7 @@ def _key(values: Mapping[str, Any], fields: tuple[str, ...], kind: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The value as Scrapy's own exports write it: bytes as text, any group as a list."""
+    """The value as Scrapy's own exports write it: bytes as text, any collection as a list."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""A Scrapy project on disk: what scrapy.cfg names, its settings, and the spiders in its modules.
+"""A Scrapy project on disk: the settings module named in scrapy.cfg, and the spiders in its modules.
 
-How it fails: a module that does not load is reported with its line, and hides no other.
+How it fails: a module that does not load is reported with its line, and does not hide others.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def project_spiders(root: Path, refuse: Refuse) -> tuple[list[SpiderSpec], list[
 
 
 def project_settings(root: Path, refuse: Refuse = lambda path: "") -> Settings:
-    """The settings of the project in `root`, or Scrapy's own where there is none. Raises Misconfigured, and what the
+    """The settings of the project in `root`, or Scrapy's own if there is none. Raises Misconfigured, and whatever the
     settings module raises."""
     settings = Settings()
     module = os.environ.get(MODULE) or _named_module(root / CONFIG)
     if module:
         make_importable(root)
-        package = root / module.partition(".")[0]  # its own code runs before that of the settings
+        package = root / module.partition(".")[0]  # the package's own code runs before the settings
         if why := _unfit(package / "__init__.py", lambda path: "") or _unfit(_origin(module), refuse):
             raise Misconfigured(why)
         settings.setmodule(module, priority="project")
@@ -105,7 +105,7 @@ def _modules(name: str, file: Path, refuse: Refuse) -> Iterator[ModuleType | Bro
         module = importlib.import_module(name)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a module may raise anything, SystemExit too
+    except BaseException as error:  # a module may raise anything, even SystemExit
         yield broken_file(path, error)
         return
     yield module
@@ -114,7 +114,7 @@ def _modules(name: str, file: Path, refuse: Refuse) -> Iterator[ModuleType | Bro
 
 
 def _origin(module: str) -> Path | None:
-    """The file of a module, before it is loaded. Raises ImportError, and what the packages above it raise."""
+    """The file of a module, before it is loaded. Raises ImportError, and whatever the packages above it raise."""
     spec = find_spec(module)
     return Path(spec.origin) if spec is not None and spec.origin and spec.has_location else None
 

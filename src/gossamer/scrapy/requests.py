@@ -1,7 +1,7 @@
-"""Scrapy's requests as ours, and back: what a callback yields is queued, and `response.request` is made of it again.
+"""Converts Scrapy's requests to ours and back: what a callback yields is queued, and `response.request` is rebuilt.
 
-Callbacks travel by name, `meta` and `cb_kwargs` as JSON in the data of the request. What cannot be queued is refused
-with the line that yielded it: ParseFailed.
+Callbacks travel by name, `meta` and `cb_kwargs` as JSON in the data of the request. A request that cannot be queued is
+refused with the line that yielded it: ParseFailed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .values import NotQueueable, read, written
 REDIRECTS = (301, 302, 303, 307, 308)
 ERRORS = tuple(range(400, 600))
 META, CB_KWARGS, REQUEST = "meta", "cb_kwargs", "request"  # the keys of the data of a queued request
-ITEMS = "items"  # ... and of one of start(): items that came before it
-VISITED = "visited"  # ... and of one that redirects led to: [[address, status], ...]
+ITEMS = "items"  # ... and of a request of start(): items that came before it
+VISITED = "visited"  # ... and of a redirect target: [[URL, status], ...]
 _OF_REDIRECTS = ("redirect_times", "redirect_urls", "redirect_reasons")
-# What Scrapy's own middlewares write into meta, and we know from elsewhere.
+# Keys that Scrapy's own middlewares write into meta, and we know from elsewhere.
 _OF_SCRAPY = (
     "depth", "download_slot", "download_latency", "download_timeout", "redirect_ttl", "is_start_request",
     "_auth_proxy", "verbatim_url", *_OF_REDIRECTS,
 )  # fmt: skip
-_LONGEST_BODY = 64 * 1024  # of a request that its own response can show
+_LONGEST_BODY = 64 * 1024  # of a request, kept for `response.request`
 
 
 class RequestTerms:
-    """What holds for all requests of one spider. `pool_of` finds the pool of proxies that has an address."""
+    """The terms of all requests of one spider. `pool_of` finds the pool that contains a proxy's address."""
 
     def __init__(self, spider: scrapy.Spider, session: str | None, pool_of: Callable[[str], str | None]) -> None:
         self.spider = spider
@@ -59,19 +59,20 @@ class RequestTerms:
         return self._login if anywhere or url_is_from_any_domain(request.url, self._login_domains) else None
 
     def may_have(self, status: int, meta: Mapping[str, Any]) -> bool:
-        """May a callback have a page of that status?"""
+        """May a callback get a page of that status?"""
         if 200 <= status < 300 or meta.get("handle_httpstatus_all"):
             return True
         own = meta.get("handle_httpstatus_list")
         return status in (self._allowed if own is None else own)
 
     def statuses_for(self, meta: Mapping[str, Any]) -> tuple[int, ...]:
-        """The errors and redirects that a request wants as they are, beyond the errors that all of them want."""
+        """The errors and redirects that a request wants passed to its callback, beyond the errors that all of them
+        want."""
         if meta.get("handle_httpstatus_all"):
             return (*REDIRECTS, *ERRORS)
         unfollowed = REDIRECTS if meta.get("dont_redirect") or not self._follows else ()
         own = meta.get("handle_httpstatus_list")
-        # Media pipelines have a list there that can only be asked what is in it.
+        # Media pipelines have an object there that supports only `in`.
         allowed = self._allowed.intersection(REDIRECTS) if own is None else own
         listed = {code for code in (*REDIRECTS, *ERRORS) if code in allowed}
         return tuple(sorted({*unfollowed, *listed}))
@@ -94,8 +95,8 @@ def queued(
     inline: bool = False,
     items: Sequence[Any] = (),
 ) -> Request:
-    """The request for the queue. `place` is the line that gave it. One that is made `inline`, by code that waits for
-    the answer, has no callback. `items` are stored with its page. Raises ParseFailed."""
+    """The request for the queue. `place` is the line that yielded it. An `inline` request, made by code that waits for
+    the response, has no callback. `items` are stored with its page. Raises ParseFailed."""
     meta = request.meta
     pool = _pool_of(request, terms, place)
     timeout = meta.get("download_timeout")
@@ -128,14 +129,14 @@ def queued(
 
 
 def restored(page: Page, spider: scrapy.Spider) -> scrapy.Request:
-    """The request that led to a page, as its callback may ask for it. Raises ParseFailed."""
+    """The request that led to a page, for its callback. Raises ParseFailed."""
     return request_of(page.requested_url, page.data, spider, kind=page.kind, depth=page.depth)
 
 
 def request_of(
     url: str, data: Mapping[str, Any], spider: scrapy.Spider, *, kind: str = DEFAULT_KIND, depth: int | None = None
 ) -> scrapy.Request:
-    """A request of Scrapy's, made of the data that was queued with it. Raises ParseFailed."""
+    """Rebuild a Scrapy request from the data that was queued with it. Raises ParseFailed."""
     told = data.get(REQUEST) or {}
     try:
         meta, cb_kwargs = read(data.get(META) or {}), read(data.get(CB_KWARGS) or {})
@@ -165,12 +166,12 @@ def request_of(
 
 
 def redirected(data: Mapping[str, Any], url: str, status: int) -> dict[str, Any]:
-    """The data of the request that takes the place of one for `url`."""
+    """The data of the request that follows a redirect from `url`."""
     return {**data, VISITED: [*data.get(VISITED, ()), [url, status]]}
 
 
 def mark_of(data: Mapping[str, Any], kind: str) -> str:
-    """What tells requests for one address apart; "" of a plain one. Items without a key of their own need it."""
+    """What tells requests for one URL apart; "" for a plain one. Items without their own key need it."""
     told = data.get(REQUEST) or {}
     parts = [told.get("method", ""), told.get("body", "")]
     if told.get("dont_filter"):
@@ -181,7 +182,7 @@ def mark_of(data: Mapping[str, Any], kind: str) -> str:
 
 
 def start_items(data: Mapping[str, Any]) -> list[Any]:
-    """The items that start() gave before a request. Raises ParseFailed."""
+    """The items that start() yielded before a request. Raises ParseFailed."""
     try:
         return [read(one) for one in data.get(ITEMS, ())]
     except NotQueueable as error:
@@ -203,7 +204,7 @@ def _data(request: scrapy.Request, place: str, items: Sequence[Any]) -> dict[str
 
 
 def _told(request: scrapy.Request) -> dict[str, Any]:
-    """What `response.request` shows beside address, callback and meta, where it is not the usual."""
+    """What `response.request` shows besides URL, callback and meta, if it is not the default."""
     body = request.body if len(request.body) <= _LONGEST_BODY else b""
     told = {
         "method": "" if request.method == "GET" else request.method,
@@ -234,8 +235,8 @@ def _name_of(
     where = f"{code.co_filename}, line {code.co_firstlineno}" if code is not None else place
     what = "a lambda" if name == "<lambda>" else name or type(method).__name__
     raise refusal(
-        f"the {role} of the request for {request.url:.200} is {what}, and no method of the spider {spider.name}. A "
-        f"queue can name methods only: write def {role}(self, ...) in the class, and pass values in cb_kwargs",
+        f"the {role} of the request for {request.url:.200} is {what}, not a method of the spider {spider.name}. A "
+        f"queue can only name methods: write def {role}(self, ...) in the class, and pass values in cb_kwargs",
         where,
     )
 
@@ -266,9 +267,9 @@ def _pool_of(request: scrapy.Request, terms: RequestTerms, place: str) -> str | 
     if not address:
         return None
     pool = terms.pool_of(str(address))
-    if pool is None:  # going there without it would show who is asking
+    if pool is None:  # leaving without it would reveal who is asking
         raise refusal(
-            f"the request for {request.url:.200} names a proxy in meta that is in no pool. Write it into "
+            f"the request for {request.url:.200} names a proxy in meta that is not in a pool. Add it to "
             f"gossamer.toml: [proxies.NAME] with urls = [...]",
             place,
         )

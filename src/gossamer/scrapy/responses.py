@@ -1,4 +1,4 @@
-"""Our pages as Scrapy's responses, and our failures as those that an errback expects."""
+"""Our pages as Scrapy's responses, and our failures in the form that an errback expects."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..parse.failure import Failure
 from ..parse.page import Page
 from .requests import request_of, restored
 
-_UNPACKED = frozenset({"content-encoding", "transfer-encoding"})  # of a body that is as it came from the wire
+_UNPACKED = frozenset({"content-encoding", "transfer-encoding"})  # they no longer hold for a decoded body
 
 
 def _error(name: str, of_twisted: type[Exception]) -> type[Exception]:
-    """Newer versions of Scrapy have errors of their own. Errbacks look for these or, as long before, for Twisted's."""
+    """Newer versions of Scrapy raise errors of their own. Errbacks check for these or, as before, for Twisted's."""
     own = getattr(exceptions, name, None)
     return of_twisted if own is None else type(name, (own, of_twisted), {})
 
@@ -38,7 +38,7 @@ _ERRORS: dict[str, type[Exception]] = {
 
 
 def response_of(page: Page, spider: scrapy.Spider) -> Response:
-    """The page as Scrapy's callbacks have it. Raises ParseFailed."""
+    """The page as Scrapy's callbacks receive it. Raises ParseFailed."""
     return made_response(page.url, page.status, page.headers, page.body, restored(page, spider))
 
 
@@ -57,7 +57,7 @@ def network_error(reason: str, message: str) -> Exception:
 
 
 def failure_of(failure: Failure, spider: scrapy.Spider) -> TwistedFailure:
-    """What an errback is handed: `failure.value` by Scrapy's and Twisted's classes, and `failure.request`."""
+    """What an errback receives: `failure.value` with Scrapy's and Twisted's classes, and `failure.request`."""
     if failure.page is not None and failure.status is not None and failure.status >= 300:
         response = response_of(failure.page, spider)
         error: Exception = HttpError(response, "Ignoring non-200 response")

@@ -1,7 +1,7 @@
 """One page through a Scrapy spider: middlewares, callback, middlewares; then its items through the pipelines.
 
-How it fails: whatever a callback or a middleware raises fails the page, which is then tried again or becomes a dead
-letter with its traceback. In Scrapy the items before the exception would be kept.
+How it fails: any exception of a callback or a middleware fails the page, which is then retried or becomes a dead letter
+with its traceback. Scrapy would keep the items before the exception.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..errors import ParseFailed
 from ..pipeline.steps import Drop
 from .components import ProjectCrawler, call, settled
 
-Places = dict[int, str]  # by identity of a request: the line that gave it
+Places = dict[int, str]  # by identity of a request: the line that yielded it
 
 
 async def collected(given: Any, what: str, places: Places, into: list[Any] | None = None) -> list[Any]:
-    """Everything that a callback gives, in order, whatever it is; also in `into`, when it raises in the middle."""
+    """Everything that a callback returns or yields, in order; also in `into`, if it raises midway."""
     given = await settled(given, what)
     found: list[Any] = [] if into is None else into
     if isinstance(given, AsyncIterable):
@@ -65,7 +65,7 @@ class SpiderMiddlewares:
         return self._crawler.spider
 
     async def scrape(self, callback: Any, response: Response, what: str, places: Places) -> list[Any]:
-        """What the callback gives for the response, with all that the middlewares make of it."""
+        """What the callback yields for the response, as the middlewares pass it on."""
         kwargs = response.request.cb_kwargs if response.request is not None else {}
         found: list[Any] = []
         try:
@@ -73,7 +73,7 @@ class SpiderMiddlewares:
                 if hasattr(part, "process_spider_input"):
                     call(part.process_spider_input, spider=self._spider, response=response)
             await collected(callback(response, **kwargs), what, places, found)
-        except CloseSpider as error:  # what it gave before counts
+        except CloseSpider as error:  # what it yielded before counts
             self._crawler.closing.ask(error.reason)
         except Exception as error:
             found = await self._recovered(error, response)
@@ -141,7 +141,7 @@ class ItemPipelines:
         self._crawler = crawler
 
     async def process(self, item: Any, response: Response | None) -> Any:
-        """The item as the last pipeline gives it, or why it is dropped."""
+        """The item as the last pipeline returns it, or why it is dropped."""
         crawler = self._crawler
         assert crawler.spider is not None
         for part in self.parts:
@@ -154,7 +154,7 @@ class ItemPipelines:
                 await crawler.tell(signals.item_dropped, item=item, response=response, exception=dropped)
                 return Drop(f"{name}: {dropped}")
             if not ItemAdapter.is_item(given):
-                raise ParseFailed(f"{name}.process_item gave a {type(given).__name__}, and no item. Return the item.")
+                raise ParseFailed(f"{name}.process_item returned a {type(given).__name__}, not an item.")
             item = given
         crawler.closing.count_item()
         await crawler.tell(signals.item_scraped, item=item, response=response)

@@ -1,8 +1,8 @@
-"""Scrapy's settings in our terms: what becomes an attribute of the spider, what a setting of the job, and what has no
+"""Scrapy's settings in our terms: which become attributes of the spider, which settings of the job, and which have no
 effect.
 
-Only what the project sets itself counts, in settings.py or custom_settings: where it is silent our defaults hold, also
-where Scrapy's are others. What gossamer.toml, the environment or the command line say goes before it.
+Only settings of the project itself count, in settings.py or custom_settings: otherwise our defaults apply, even where
+Scrapy's differ. gossamer.toml, the environment and the command line take precedence.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ..settings import Settings
 from ..units import Size
 from .components import component_names, unfit_parts
 
-KEYS = "GOSSAMER_ITEM_KEYS"  # the fields that make two items the same: a name, a list, or a dict by class
+KEYS = "GOSSAMER_ITEM_KEYS"  # the fields that identify an item: a name, a list, or a dict by class
 SESSION = "GOSSAMER_SESSION"  # the name of the session of all requests; False: none
 
-# Settings of the job: our key, and how its value is made.
+# Settings of the job: our key, and how its value is derived.
 JOB_SETTINGS: dict[str, tuple[str, Callable[[ScrapySettings, str], Any]]] = {
     "CONCURRENT_REQUESTS": ("crawl.concurrency", lambda s, name: max(s.getint(name), 1)),
     "DOWNLOAD_TIMEOUT": ("fetch.total_timeout", lambda s, name: timedelta(seconds=s.getfloat(name))),
@@ -35,18 +35,18 @@ JOB_SETTINGS: dict[str, tuple[str, Callable[[ScrapySettings, str], Any]]] = {
     "USER_AGENT": ("fetch.user_agent", lambda s, name: str(s.get(name))),
 }
 
-# What has no effect, and what does instead.
+# Settings without effect, and what to use instead.
 IGNORED = {
     "ADDONS": "Set what they set by hand.",
     "AUTOTHROTTLE_ENABLED": "The pace is DOWNLOAD_DELAY, else politeness.rate; Retry-After and 429 slow a site down.",
     "DEPTH_PRIORITY": "Give requests a priority.",
     "DOWNLOAD_HANDLERS": 'meta={"playwright": True} asks for the browser route; see docs/routes.md for others.',
     "DOWNLOAD_SLOTS": 'Write [domains."..."] tables with rate and concurrency.',
-    "DUPEFILTER_CLASS": "The queue knows every address of the job; [urls] says which are the same.",
-    "HTTPCACHE_ENABLED": "Pages are in the archive; `gossamer crawl NAME --replay` answers from there.",
+    "DUPEFILTER_CLASS": "The queue knows every URL of the job; [urls] says which are the same.",
+    "HTTPCACHE_ENABLED": "Pages are in the archive; `gossamer crawl NAME --replay` reads from there.",
     "JOBDIR": "Every crawl can be stopped and goes on.",
     "LOG_FILE": "`gossamer crawl --json-logs` writes to stderr.",
-    "METAREFRESH_ENABLED": "A page that sends visitors on by a tag is a page; follow its link.",
+    "METAREFRESH_ENABLED": "A page with a refresh tag is parsed like any other; follow its link.",
     "SCHEDULER": "The queue of the project takes its place.",
     "SCHEDULER_DISK_QUEUE": "The queue of the project takes its place.",
     "SCHEDULER_MEMORY_QUEUE": "The queue of the project takes its place.",
@@ -56,7 +56,7 @@ IGNORED = {
 
 
 def is_set(settings: ScrapySettings, name: str) -> bool:
-    """Does the project say something about it, and not only Scrapy's defaults?"""
+    """Does the project itself set it?"""
     return (settings.getpriority(name) or 0) > SETTINGS_PRIORITIES["default"] and settings.get(name) is not None
 
 
@@ -87,7 +87,7 @@ def attributes_of(cls: type[scrapy.Spider], settings: ScrapySettings) -> dict[st
 
 
 def adjusted(ours: Settings, settings: ScrapySettings) -> Settings:
-    """Our settings, with what Scrapy's say about the job where nobody has said it in ours."""
+    """Our settings, with Scrapy's for the job where ours are not set."""
     for name, (key, made) in JOB_SETTINGS.items():
         if key in ours.origins or not is_set(settings, name):
             continue
@@ -99,7 +99,7 @@ def adjusted(ours: Settings, settings: ScrapySettings) -> Settings:
 
 
 def remarks_of(settings: ScrapySettings) -> list[str]:
-    """One sentence for each setting and part of the project that has no effect."""
+    """One sentence for each setting and component of the project that has no effect."""
     told = [
         f"Scrapy setting {name} has no effect. {advice}"
         for name, advice in IGNORED.items()
@@ -123,5 +123,5 @@ def item_key_fields(settings: ScrapySettings, kind: str) -> tuple[str, ...]:
 
 
 def uses_own_parts(settings: ScrapySettings) -> bool:
-    """Does anything of the project's stand around its requests?"""
+    """Does the project have its own code around its requests?"""
     return bool(component_names(settings, "DOWNLOADER_MIDDLEWARES")) or not settings.getbool("COOKIES_ENABLED")

@@ -1,8 +1,8 @@
-"""A spider class of Scrapy's as one of ours. Around each of its callbacks stands what turns our page into Scrapy's
-response, and Scrapy's requests and items into ours.
+"""A Scrapy spider class as one of ours. Each of its callbacks is wrapped: our page becomes Scrapy's response, and
+Scrapy's requests and items become ours.
 
-A Scrapy spider and its crawler are made once for each job and process. Pipelines and extensions are opened where
-results are stored, in crawls and reparses; `gossamer check` and `test` show what callbacks give, and run none of them.
+A Scrapy spider and its crawler are made once per job and process. Pipelines and extensions are opened where results are
+stored, in crawls and reparses; `gossamer check` and `test` show what callbacks yield, and run none of them.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from .scraping import ItemPipelines, Places, SpiderMiddlewares, collected
 from .settings_table import SESSION, adjusted, attributes_of, remarks_of, uses_own_parts
 
 VISITOR = "visitor"  # the session of spiders that log in
-UNSENT = "Something of the project listens to the signal %s, which is never sent here."
+UNSENT = "A component of the project listens to the signal %s, which is never sent here."
 _OF_SCRAPY = ("_callback", "_errback", "_parse_sitemap")  # callbacks that Scrapy's own spider classes name
 _SIGNS_OF_VISITORS = frozenset({"FormRequest", "from_response", "cookiejar", "cookies"})
-_NOT_HEARD = ("parse", "quality")  # failures of our own, of which Scrapy tells no errback
+_NOT_HEARD = ("parse", "quality")  # failures of our own, for which Scrapy calls no errback
 
 
 class Made:
-    """The objects that one job has of a Scrapy spider."""
+    """The objects of a Scrapy spider for one job."""
 
     def __init__(
         self, cls: type[scrapy.Spider], settings: ScrapySettings, arguments: dict[str, Any], end: End | None
@@ -72,10 +72,10 @@ class Made:
 
 
 class ScrapySpider(Spider):
-    """Base of the classes that stand for spiders of Scrapy's."""
+    """Base of the classes that stand for Scrapy spiders."""
 
     name = "scrapy"
-    clean = False  # items are stored as the pipelines of the project leave them
+    clean = False  # items are stored as the project's pipelines leave them
     scrapy_class: ClassVar[type[scrapy.Spider]]
     scrapy_settings: ClassVar[ScrapySettings]
     _takes_any_argument = True
@@ -128,13 +128,9 @@ class ScrapySpider(Spider):
             told += filter(None, [feed_fault(self._made.crawler)])
         proxies = [name for name in ("http_proxy", "https_proxy") if os.environ.get(name)]
         if proxies and self.scrapy_settings.getbool("HTTPPROXY_ENABLED"):
-            told.append(
-                f"The proxy in {' and '.join(proxies)} is not used. Write it into gossamer.toml: [proxies.NAME]."
-            )
+            told.append(f"The proxy in {' and '.join(proxies)} is not used. Add it to gossamer.toml: [proxies.NAME].")
         if "twisted.internet.reactor" in sys.modules:
-            told.append(
-                "Something has loaded Twisted's reactor, which does not run here: what waits for it never comes."
-            )
+            told.append("Twisted's reactor is loaded but does not run here: code that waits for it never continues.")
         return told
 
     # -- its life --------------------------------------------------------------------------------------------------
@@ -192,7 +188,7 @@ class ScrapySpider(Spider):
     async def _first_requests(self) -> AsyncIterator[Request]:
         what = f"{self.scrapy_class.__name__}.start"
         entries = self._objects().middlewares.start()
-        items: list[Any] = []  # they go with the next request, and are stored with its page
+        items: list[Any] = []  # they travel with the next request, and are stored with its page
         while True:
             try:
                 entry = await anext(entries)
@@ -200,11 +196,11 @@ class ScrapySpider(Spider):
                     items.append(entry)
                     continue
                 if not isinstance(entry, scrapy.Request):
-                    raise refusal(f"it gave {entry!r:.100}; it may give requests and items", what)
+                    raise refusal(f"it yielded {entry!r:.100}; it may yield requests and items", what)
                 request, items = queued(entry, self._request_terms(), what, seed=True, items=items), []
             except StopAsyncIteration:
                 if items:
-                    words = "it gave an item after its last request: give items first, they are stored with a page"
+                    words = "it yielded an item after its last request: yield items first, they are stored with a page"
                     raise Misconfigured(f"Spider {self.name} cannot start: {refusal(words, what)}") from None
                 return
             except CloseSpider as error:
@@ -236,18 +232,18 @@ class ScrapySpider(Spider):
         else:
             response = response_of(argument, made.spider)
             if not self._request_terms().may_have(argument.status, response.meta):
-                return []  # a redirect that was not to be followed, and that nobody asked for
+                return []  # an unwanted redirect that was not to be followed
             await made.crawler.tell(signals.response_received, response=response, request=response.request)
             callback = made.spider._parse if name == DEFAULT_KIND else getattr(made.spider, name)
             made.crawler.closing.count_page()
             try:
                 entries = await made.middlewares.scrape(callback, response, what, places)
             except Exception:
-                await made.crawler.closing.settle()  # there were too many errors, perhaps
+                await made.crawler.closing.settle()  # there may have been too many errors
                 raise
         await made.crawler.closing.settle()
         entries += made.crawler.engine.taken()
-        entries = [*entries, *start_items(argument.data)]  # behind those of the page, whose keys stay what they were
+        entries = [*entries, *start_items(argument.data)]  # after those of the page, whose keys stay what they were
         return self._ours(entries, argument, response, what, places)
 
     def _ours(
@@ -266,19 +262,19 @@ class ScrapySpider(Spider):
                 found.append(item_of(entry, self.name, settings, place, response))
             elif entry is not None:
                 raise refusal(
-                    f"it gave a {type(entry).__name__} ({entry!r:.80}); items and requests are possible", what
+                    f"it yielded a {type(entry).__name__} ({entry!r:.80}); it may yield items and requests", what
                 )
         return found
 
     async def item_pipelines(self, item: ScrapyItem, page: Page) -> ScrapyItem | Drop:
-        """The step in which the pipelines of the project run, where they are open."""
+        """The step in which the project's pipelines run, if they are open."""
         made = self._made
         if made is None or made.pipelines is None:
             return item
         engine = made.crawler.engine
         before = engine.missed
         passed = await made.pipelines.process(item.item, item.response)
-        if engine.missed > before:  # a media pipeline takes it for a file that is not there: the item would lose it
+        if engine.missed > before:  # a media pipeline takes it for a missing file: the item would lose it
             raise ParseFailed(NO_PAGE.format(url="a file of an item"))
         await made.crawler.closing.settle()
         return (
@@ -317,7 +313,7 @@ def adapted(cls: type[scrapy.Spider], settings: ScrapySettings) -> type[ScrapySp
 
 
 def _callbacks(cls: type[scrapy.Spider]) -> tuple[str, ...]:
-    """The methods that may parse pages: those of the user's classes, and the few that Scrapy's own classes name."""
+    """The methods that may parse pages: those of the user's classes, and the few in Scrapy's own classes."""
     own = {
         name
         for base in users_classes(cls)
@@ -335,8 +331,8 @@ def _source(cls: type) -> str:
 
 
 def _session_of(cls: type, settings: ScrapySettings) -> str | None:
-    """The session of all requests. Scrapy has one jar of cookies for all; in a fleet that is a session, which is worth
-    its price where somebody logs in or sends cookies, as the code of the spider shows."""
+    """The session of all requests. Scrapy has one cookie jar for all; in a fleet that is a session, which is worth its
+    cost only if the spider's code logs in or sends cookies."""
     named = settings.get(SESSION)
     if named is not None:
         return str(named) if isinstance(named, str) else VISITOR if named else None
@@ -350,7 +346,7 @@ def _urls(given: Any) -> Sequence[str]:
 
 
 def _domains(given: Any, start: Sequence[str]) -> Sequence[str] | str:
-    """Where links may lead: everywhere without `allowed_domains`, as in Scrapy. Start pages are always fetched."""
+    """Where links may lead: anywhere without `allowed_domains`, as in Scrapy. Start pages are always fetched."""
     if not given:
         return "*"
     listed = [given] if isinstance(given, str) else list(given)

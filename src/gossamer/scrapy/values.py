@@ -1,8 +1,8 @@
-"""What `meta` and `cb_kwargs` hold, as JSON and back. Queued requests outlive the process, so that live objects cannot
+"""The values in `meta` and `cb_kwargs`, as JSON and back. Queued requests outlive the process, so live objects cannot
 travel.
 
 Texts, numbers, lists and dicts are JSON already. Tuples, sets, bytes, dates, Decimal and items (Scrapy's own and data
-classes) are written with their type. Items are made of classes that the project has loaded, and of nothing else.
+classes) are written with their type. Only classes that the project has loaded are used to rebuild items.
 How it fails: NotQueueable for anything else, with the place of the value.
 """
 
@@ -39,18 +39,18 @@ _GROUPS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "frozens
 
 
 class NotQueueable(ValueError):
-    """A value that no queue can hold."""
+    """A value that cannot be queued."""
 
 
 def written(value: Any, place: str, depth: int = 0) -> Any:
-    """The value as JSON can hold it. Raises NotQueueable."""
+    """The value in a form that JSON can hold. Raises NotQueueable."""
     if depth > _DEEPEST:
         raise NotQueueable(f"{place} is nested too deeply")
     if value is None or isinstance(value, str | bool | int):
         return value if type(value) in (str, bool, int) or value is None else _plain(value)
     if isinstance(value, float):
         if not isfinite(value):
-            raise NotQueueable(f"{place} is {value!r}, which JSON does not have")
+            raise NotQueueable(f"{place} is {value!r}, which JSON cannot represent")
         return float(value)
     if type(value) is list:
         return [written(one, f"{place}[{index}]", depth + 1) for index, one in enumerate(value)]
@@ -70,7 +70,7 @@ def written(value: Any, place: str, depth: int = 0) -> Any:
 
 
 def read(value: Any) -> Any:
-    """The value that was written. Raises NotQueueable for a class that is not there any more."""
+    """The value that was written. Raises NotQueueable for a class that no longer exists."""
     if isinstance(value, list):
         return [read(one) for one in value]
     if not isinstance(value, dict):
@@ -89,7 +89,7 @@ def read(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Of a subclass (an enumeration's text, say) what it stands for."""
+    """The plain value of a subclass, such as a text of an enumeration."""
     return str.__str__(value) if isinstance(value, str) else int(value)
 
 
@@ -105,7 +105,7 @@ def _dict(value: Mapping[Any, Any], place: str, depth: int) -> Any:
 def _item(value: object, fields: dict[str, Any], place: str, depth: int) -> Any:
     cls = type(value)
     if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls:
-        raise NotQueueable(f"{place} is a {cls.__qualname__}, a class that no other process finds")
+        raise NotQueueable(f"{place} is a {cls.__qualname__}, a class that other processes cannot import")
     return {TYPE: f"{cls.__module__}:{cls.__qualname__}", VALUE: _dict(fields, place, depth + 1)}
 
 
@@ -114,4 +114,4 @@ def _item_class(name: str) -> Any:
     found = getattr(sys.modules.get(module), attribute, None)
     if isinstance(found, type) and (issubclass(found, Item) or dataclasses.is_dataclass(found)):
         return found
-    raise NotQueueable(f"the class {name} of an item is not there (any more)")
+    raise NotQueueable(f"the class {name} of an item cannot be found (any more)")

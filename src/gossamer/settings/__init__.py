@@ -1,7 +1,7 @@
 """Settings: defaults, then gossamer.toml (found upwards), then GOSSAMER_* variables, then flags. Typed, frozen.
 
-tables.py lists what can be set, reader.py reads it, effective.py derives what holds for a site, a spider and a job.
-`Settings` is passed whole to project/ only; everything else gets the part that concerns it.
+tables.py lists what can be set, reader.py reads it, effective.py derives what applies to a site, a spider and a job.
+Only project/ gets the whole `Settings`; every other package gets the part that concerns it.
 """
 
 from .reader import COMMAND_LINE, ENV_PREFIX, FILE_NAME, NAMED_TABLES, find_file, keys_of, known_keys, load

@@ -1,7 +1,6 @@
-"""[alerts.NAME] and [channels.NAME]: when somebody is told of what, and how; and what can be wrong with a table.
+"""[alerts.NAME] and [channels.NAME]: which alerts notify whom, and how; and checks of these tables.
 
-What each alert looks at is said in monitor/alert_rules.py; where the usual terms of an alert are left as they are, its
-table need not be written.
+monitor/alert_rules.py says what each alert checks. An alert with its usual terms needs no table.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ STARTTLS, TLS, PLAIN = SECURITY = ("starttls", "tls", "plain")
 
 
 class AlertTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[alerts.NAME]: the terms of one alert. None: what is usual for it."""
+    """[alerts.NAME]: the terms of one alert. None: its usual value."""
 
     enabled: bool = True
     severity: str | None = None  # info, warning or critical
-    wait: timedelta | None = msgspec.field(default=None, name="for")  # it must be so for this long before it is told
-    keep_for: timedelta = timedelta(minutes=5)  # it goes on for this long after its cause is gone
-    repeat: timedelta | None = timedelta(hours=12)  # it is told again after this; None: once
+    wait: timedelta | None = msgspec.field(default=None, name="for")  # it must last this long before it fires
+    keep_for: timedelta = timedelta(minutes=5)  # it goes on firing for this long after its cause is gone
+    repeat: timedelta | None = timedelta(hours=12)  # the message is repeated after this; None: never
     threshold: float | None = None
     window: timedelta | None = None
     minimum: int | None = None
 
 
 class ChannelTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[channels.NAME]: a way to tell people or programs. ${NAME} in `url` and `password` is a secret."""
+    """[channels.NAME]: a way to notify people or programs. ${NAME} in `url` and `password` is a secret."""
 
     kind: str = ""  # webhook, slack, email or apprise
-    url: Secret = Secret("")  # not of email
+    url: Secret = Secret("")  # not for email
     alerts: tuple[str, ...] = ()  # names or patterns; empty: all
-    severity: str = Severity.INFO.value  # the least that is told here
-    resolved: bool = True  # also when it is over
+    severity: str = Severity.INFO.value  # the lowest severity that is sent here
+    resolved: bool = True  # also send a message when an alert is resolved
     allow_private: bool = False  # may it be in a private network?
 
     # email
@@ -53,7 +52,7 @@ class ChannelTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def terms_of(alerts: Mapping[str, AlertTable]) -> dict[str, AlertTerms]:
-    """The alerts that are switched on, and what holds for each."""
+    """The enabled alerts with their terms."""
     found = {}
     for name, usual in USUAL.items():
         table = alerts.get(name, AlertTable())
@@ -77,7 +76,7 @@ def alert_faults(alerts: Mapping[str, AlertTable], channels: Mapping[str, Channe
         if table.severity is not None and table.severity not in list(Severity):
             yield f"{key}.severity", f"must be {_one_of(Severity)}."
         if table.repeat is not None and table.repeat < timedelta(minutes=1):
-            yield f"{key}.repeat", "must be 1m or more; none tells it once."
+            yield f"{key}.repeat", "must be 1m or more; none sends the message once."
         if table.threshold is not None and not 0 <= table.threshold < 1e12:
             yield f"{key}.threshold", "must be 0 or more."
         if table.window is not None and not timedelta(minutes=1) <= table.window <= timedelta(days=30):
@@ -112,7 +111,7 @@ def _channel_faults(channel: ChannelTable) -> Iterator[tuple[str, str]]:
     if channel.password and not channel.user:
         yield "user", "is needed beside a password."
     if channel.password and channel.security == PLAIN and not channel.allow_private:
-        yield "security", "a password does not go over the open internet without encryption: write starttls or tls."
+        yield "security", "a password must not cross the internet without encryption: write starttls or tls."
     for address in (channel.sender, *channel.to):
         if not address.isascii() or not address.isprintable() or address.count("@") != 1 or " " in address:
             yield "to" if address in channel.to else "sender", "write plain addresses: watch@shop.example."

@@ -1,5 +1,5 @@
-"""The effective settings: what holds for this site, this spider and this job. Scope, pace, retries, limits, routes,
-budgets, quality, the terms of a job. Derived, never opened; what is written wrongly about routes is found here."""
+"""The effective settings for a site, a spider and a job: scope, pace, retries, limits, routes, budgets, quality, the
+terms of a job. Pure derivation, nothing is opened; mistakes in the settings of routes are found here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ..units import Rate, parse_rate
 from . import COMMAND_LINE, Settings
 
 WHEN_SPENT = ("wait", "bury")
-SITES_REMEMBERED = 20_000  # what holds for a site is worked out once, while it is one of these
+SITES_REMEMBERED = 20_000  # the effective settings of this many sites are cached
 
 
 def url_rules(settings: Settings) -> UrlRules:
@@ -54,7 +54,8 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def scope_of(settings: Settings, job: Job, spider: Spider, sites: set[str]) -> Scope:
-    """The same for every worker of the job. `sites` are those of the seeds; the set may grow while seeds are read."""
+    """The scope, the same for every worker of the job. `sites` are those of the seeds; the set may grow while seeds are
+    read."""
     crawl = settings.crawl
     return Scope(
         sites=sites if spider.allowed_domains is None else spider.allowed_sites(()),
@@ -65,7 +66,7 @@ def scope_of(settings: Settings, job: Job, spider: Spider, sites: set[str]) -> S
 
 
 def is_flagged(settings: Settings, key: str) -> bool:
-    """Was it given on the command line? That goes before everything else."""
+    """Was it given on the command line? That takes precedence over everything else."""
     return settings.origins.get(key) == COMMAND_LINE
 
 
@@ -99,7 +100,7 @@ def manners_of(spider: Spider) -> Manners:
 
 
 def expectations(settings: Settings, spider: Spider) -> Expectations:
-    """What a run of the spider must come to: the command line, else the spider, else the settings. Raises
+    """What a run of the spider must reach: by the command line, else the spider, else the settings. Raises
     Misconfigured."""
     names = Expectations.__struct_fields__
     flags = {name: getattr(settings.expect, name) for name in names if is_flagged(settings, f"expect.{name}")}
@@ -111,15 +112,16 @@ def expectations(settings: Settings, spider: Spider) -> Expectations:
 
 
 def coverage_of(spider: Spider, source: str = "") -> str:
-    """Which records a run of the spider stands for, as a digest of spider, arguments and source. What its own start
-    gives is known when that was read (`Job.start`)."""
+    """The records that a run of the spider stands for, as a digest of spider, arguments and source. The spider's own
+    seeds are known once they were read (`Job.start`)."""
     arguments = getattr(spider, "arguments", None) or {}
     packed = msgspec.json.encode([spider.name, dict(arguments), source], order="deterministic")
     return blake2b(packed, digest_size=12).hexdigest()
 
 
 def site_terms(settings: Settings, spider: Spider | Manners | None) -> Callable[[str], SiteTerms]:
-    """Terms for a site: the command line, else its own table in the settings, else the spider, else the settings."""
+    """Terms for a site: from the command line, else its own table in the settings, else the spider, else the
+    settings."""
     politeness = settings.politeness
     rate, burst, concurrency = politeness.rate, politeness.burst, politeness.concurrency
     flagged = is_flagged(settings, "politeness.rate")
@@ -149,8 +151,8 @@ def _spider_rate(spider: Spider | Manners) -> Rate:
 
 
 def slower_rate(settings: Settings, spider: Spider | None, wished: str | None) -> str | None:
-    """The rate that somebody wishes who is not the owner, where it is slower than the usual one; else that of the
-    spider, if it has one. Raises ValueError."""
+    """The rate that a client wishes for, if it is slower than the usual one; else the spider's own, if it has one.
+    Raises ValueError."""
     own = spider.rate if spider is not None else None
     usual = (settings.politeness.rate if own is None else parse_rate(own)).interval
     asked = parse_rate(wished).interval if wished is not None else None
@@ -158,7 +160,7 @@ def slower_rate(settings: Settings, spider: Spider | None, wished: str | None) -
 
 
 def robots_rule(settings: Settings, spider: Spider) -> Callable[[str], bool]:
-    """Is robots.txt obeyed on a site? Its own table says so, else the spider, else the settings."""
+    """Is robots.txt obeyed on a site? Its own table decides, else the spider, else the settings."""
     usual = settings.politeness.robots if spider.robots is None else spider.robots
 
     @lru_cache(maxsize=SITES_REMEMBERED)
@@ -190,8 +192,8 @@ def retry_terms(settings: Settings) -> Callable[[str], RetryTerms]:
 
 
 def header_defaults(settings: Settings, spider: Spider | None) -> Callable[[str], Pairs]:
-    """The headers of every request to a site: of the settings, of its own table, of the spider, the later ones going
-    before. Raises Misconfigured."""
+    """The headers of every request to a site: from the settings, its own table and the spider; later ones win. Raises
+    Misconfigured."""
     own = _headers(spider.headers, f"Spider {spider.name}: headers", headers_of) if spider is not None else ()
 
     def headers(site: str) -> Pairs:
@@ -201,7 +203,7 @@ def header_defaults(settings: Settings, spider: Spider | None) -> Callable[[str]
         return tuple({name.lower(): (name, value) for name, value in found + own}.values())
 
     for domain in ("", *settings.domains):
-        headers(domain)  # a wrong one is reported now
+        headers(domain)  # report a wrong one now
     return lru_cache(maxsize=SITES_REMEMBERED)(headers)
 
 
@@ -217,7 +219,7 @@ def _of_settings(headers: Mapping[str, str]) -> Pairs:
 
 
 def secrets_of(settings: Settings) -> Reveal:
-    """What looks secrets up: in the environment, else in the folder that the setting `secrets` names."""
+    """Looks up secrets: in the environment, else in the folder that the setting `secrets` names."""
     folder = settings.root / settings.secrets if settings.secrets else None
 
     def reveal(name: str) -> str:
@@ -238,7 +240,7 @@ def secrets_of(settings: Settings) -> Reveal:
 
 
 class Routing(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings say about routes."""
+    """The settings of routes."""
 
     routes: Mapping[str, Route]
     ladder: tuple[Route, ...]
@@ -248,10 +250,10 @@ class Routing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def routing_of(settings: Settings) -> Routing:
-    """What the settings say about routes. Raises Misconfigured for a route, a rung or a budget that leads nowhere."""
+    """Derive the routing. Raises Misconfigured for a route, a ladder entry or a budget that cannot work."""
     router, pools = settings.router, settings.proxies
     if router.when_spent not in WHEN_SPENT:
-        raise Misconfigured(f"Setting router.when_spent: {router.when_spent!r} is none of {', '.join(WHEN_SPENT)}.")
+        raise Misconfigured(f"Setting router.when_spent: {router.when_spent!r} must be one of {', '.join(WHEN_SPENT)}.")
     routes = routes_of(settings.routes, pools, tuple(settings.managed), tuple(settings.transports))
     written = tuple(settings.routes)
     ladder = ladder_of(router.ladder, routes, written, "Setting router.ladder")
@@ -284,7 +286,7 @@ def routing_of(settings: Settings) -> Routing:
         return settings.fetch.detect_blocks if own is None else own
 
     for domain in settings.domains:
-        terms(domain)  # a wrong name is reported now, not when the first page of that domain comes
+        terms(domain)  # report a wrong name now, not when the first page of that domain comes
     _check_budgets(settings, ladder)
     return Routing(
         routes=routes,
@@ -296,7 +298,7 @@ def routing_of(settings: Settings) -> Routing:
 
 
 def _check_budgets(settings: Settings, ladder: tuple[Route, ...]) -> None:
-    """A budget that does not pay for one page would let everything wait for ever. Raises Misconfigured."""
+    """A budget that does not pay for one page would make everything wait for ever. Raises Misconfigured."""
     named = {f"router.{name}": getattr(settings.router, name) for name in ("budget_job", "budget_day", "budget_domain")}
     named |= {f"domains.{site}.budget": domain.budget for site, domain in settings.domains.items()}
     max_body = settings.fetch.max_body.bytes
@@ -304,7 +306,7 @@ def _check_budgets(settings: Settings, ladder: tuple[Route, ...]) -> None:
         if budget is None:
             continue
         if not isfinite(budget) or budget <= 0:
-            raise Misconfigured(f"Setting {name}: a budget is a number of credits above 0; none means no bound.")
+            raise Misconfigured(f"Setting {name}: a budget is a number of credits above 0; none means no limit.")
         for route in ladder:
             if route.cost(max_body) > budget:
                 raise Misconfigured(
@@ -318,7 +320,7 @@ def served(wanted: str, routing: Routing) -> frozenset[str]:
     names = frozenset(name.strip() for name in wanted.split(",") if name.strip())
     known = {*TRANSPORTS, *routing.routes}
     for name in sorted(names - known):
-        raise Misconfigured(f"There is no route {name!r} to serve. There is {', '.join(sorted(known))}.")
+        raise Misconfigured(f"There is no route {name!r} to serve. Known: {', '.join(sorted(known))}.")
     if not names:
         raise Misconfigured("Say which routes: --routes browser, or a list with commas.")
     return names
@@ -328,13 +330,13 @@ def minimum_quality(settings: Settings, spider: Spider) -> float | None:
     """The quality that a spider demands. Raises Misconfigured."""
     minimum = settings.quality.minimum if spider.min_quality is None else spider.min_quality
     if minimum is not None and not 0 < minimum <= 1:
-        raise Misconfigured(f"Spider {spider.name}: min_quality = {minimum!r} must be a share between 0 and 1, as 0.8.")
+        raise Misconfigured(f"Spider {spider.name}: min_quality = {minimum!r} must be a share from 0 to 1, like 0.8.")
     return minimum
 
 
 def local_hosts(urls: Sequence[str]) -> list[str]:
-    """Hosts among `urls` that are this machine or a private network by name: naming one is allowing it. And `host:port`
-    for a port that browsers refuse."""
+    """Hosts among `urls` that are this machine or in a private network: naming one allows it. Also `host:port` for a
+    port that browsers refuse."""
     from ipaddress import ip_address
 
     found: list[str] = []

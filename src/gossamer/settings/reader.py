@@ -1,4 +1,4 @@
-"""How settings are read, and where each came from. Unknown keys are errors with a suggestion."""
+"""Reads the settings, and records where each came from. Unknown keys are errors with a suggestion."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ FILE_NAME = "gossamer.toml"
 SCRAPY_FILE = "scrapy.cfg"
 ENV_PREFIX = "GOSSAMER_"
 MOST_OF_A_VALUE = 64 * 1024  # characters
-FROM_FILE = "_file"  # GOSSAMER_RECORDS_FILE names a file that holds the value, as orchestrators hand out secrets
+FROM_FILE = "_file"  # GOSSAMER_RECORDS_FILE names a file that holds the value, the way orchestrators provide secrets
 COMMAND_LINE = "command line"
-# Tables of which there may be many, each with a name: [domains."shop.example"]. The word stands for that name.
+# Families of named tables: [domains."shop.example"]. The word stands for the name in documentation.
 NAMED_TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "domains": ("domain", Domain),
     "proxies": ("pool", ProxyPool),
@@ -53,7 +53,7 @@ def _decode(kind: type, value: Any) -> Any:
         return parse_size(str(value))
     if kind is Secret:
         if not isinstance(value, str):
-            raise ValueError("write it as a text, in quotes")  # and do not repeat it
+            raise ValueError("write it as a text, in quotes")  # the message must not repeat the value
         return Secret(value)
     if kind is Path and isinstance(value, str):
         return Path(value)
@@ -61,7 +61,7 @@ def _decode(kind: type, value: Any) -> Any:
 
 
 def find_file(start: Path, name: str = FILE_NAME) -> Path | None:
-    """The nearest gossamer.toml, or file of that name, in `start` or above it."""
+    """The nearest gossamer.toml, or file of that name, in `start` or a folder above it."""
     for folder in (start, *start.parents):
         candidate = folder / name
         if candidate.is_file():
@@ -76,7 +76,7 @@ def load(
     flags: Mapping[str, Any] | None = None,
 ) -> Settings:
     """Read the settings as seen from the folder `start`. `flags` are dotted keys. Raises Misconfigured, also for a file
-    that somebody else could have written."""
+    that another user could have written."""
     here = (start or Path.cwd()).resolve()
     environ = os.environ if environ is None else environ
     file = find_file(here)
@@ -85,9 +85,9 @@ def load(
     if file is not None:
         demand_trust(file, file.parent)
         try:
-            table = tomllib.loads(file.read_text(encoding="utf-8-sig"))  # Windows editors write a mark in front
+            table = tomllib.loads(file.read_text(encoding="utf-8-sig"))  # Windows editors write a BOM
         except (OSError, ValueError) as error:
-            raise Misconfigured(f"{file} cannot be read: {error}. Mend that line and try again.") from error
+            raise Misconfigured(f"{file} cannot be read: {error}. Fix that line and try again.") from error
         for key, value in _flatten(table):
             _put(values, key, value, origins, str(file))
     for name, text in environ.items():
@@ -102,12 +102,12 @@ def load(
     root = file.parent if file else here
     if file is None and (foreign := find_file(here, SCRAPY_FILE)) is not None:
         demand_trust(foreign, foreign.parent)
-        root = foreign.parent  # a project of Scrapy's needs no gossamer.toml
+        root = foreign.parent  # a Scrapy project needs no gossamer.toml
     return _build(values, origins, root)
 
 
 def _read_secret(name: str, path: str) -> str:
-    """What is in the file that a variable names. Its content never shows."""
+    """Read the file that a variable names. Its content is never shown."""
     try:
         with Path(path).open(encoding="utf-8") as file:
             return file.read(MOST_OF_A_VALUE).strip()
@@ -156,7 +156,7 @@ def _check(settings: Settings) -> None:
         demand(getattr(settings.browser, name) >= 1, f"browser.{name}", "must be 1 or more.")
     demand(settings.fetch.max_body.bytes >= 1, "fetch.max_body", "must be 1 byte or more.")
     demand(settings.fetch.max_redirects >= 0, "fetch.max_redirects", "must be 0 or more.")
-    demand(settings.fetch.user_agent.isprintable(), "fetch.user_agent", "must be a text of one line.")
+    demand(settings.fetch.user_agent.isprintable(), "fetch.user_agent", "must be a single line of text.")
     for name in ("connect_timeout", "read_timeout", "total_timeout"):
         demand(getattr(settings.fetch, name).total_seconds() > 0, f"fetch.{name}", "must be more than 0.")
     demand(settings.files.max_size.bytes >= 1, "files.max_size", "must be 1 byte or more.")
@@ -231,7 +231,7 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
 
 @cache
 def known_keys() -> dict[str, Any]:
-    """Every dotted setting with its type; `domains.<domain>.x` stands for that setting of every domain."""
+    """Every dotted setting with its type; `domains.<domain>.x` stands for that setting of any domain."""
     keys: dict[str, Any] = {}
     for name, kind in get_type_hints(Settings).items():
         if name in ("root", "origins"):
@@ -248,12 +248,12 @@ def known_keys() -> dict[str, Any]:
 
 
 def keys_of(table: type[msgspec.Struct]) -> list[tuple[str, str]]:
-    """The fields of a table, each with its key in gossamer.toml, which may be a word that Python keeps for itself."""
+    """The fields of a table, each with its key in gossamer.toml, which may be a reserved word of Python."""
     return list(zip(table.__struct_fields__, table.__struct_encode_fields__, strict=True))
 
 
 def _put(values: dict[str, Any], key: str, value: Any, origins: dict[str, str], origin: str) -> None:
-    """Set a dotted key, refusing one that does not exist."""
+    """Set a dotted key; raise if it does not exist."""
     family, _, own = key.partition(".")
     if family in NAMED_TABLES and own:
         word, table = NAMED_TABLES[family]
@@ -287,8 +287,8 @@ def _without_quotes(name: str, table: Mapping[str, Any]) -> str:
 
 
 def _read_value(key: str, value: Any, origin: str, name: str) -> Any:
-    """The value of a known `key`, which messages call `name`. Durations are read here: msgspec has a notation of its
-    own for them, which is not ours. Dates of TOML become texts: which zone they are meant in is said elsewhere."""
+    """The value of a known `key`, which messages call `name`. Durations are read here, because msgspec's notation is
+    not ours. TOML dates become texts: their zone is decided elsewhere."""
     if isinstance(value, date):
         return value.isoformat()
     if "timedelta" in str(known_keys()[key]) and isinstance(value, str):
@@ -336,7 +336,7 @@ _WORDS = {"`int": "`a whole number", "`str": "`a text", "`bool": "`true or false
 
 
 def _in_words(message: str) -> str:
-    """What msgspec says, for people who write TOML: without its path, its quotes and its names of types."""
+    """Rephrase a message of msgspec for people who write TOML: without its path, its quotes and its type names."""
     text = re.sub(r" - at `[^`]*`$", "", message)
     for name, word in _WORDS.items():
         text = text.replace(name, word)
@@ -344,7 +344,7 @@ def _in_words(message: str) -> str:
 
 
 def _key_of(message: str, values: Mapping[str, Any]) -> str:
-    """The dotted key that msgspec complains about. It does not say which table of a family it is; we look."""
+    """The dotted key that msgspec complains about. msgspec does not name the table of a family; we search for it."""
     match = re.search(r"`\$\.([\w.\[\]]+)`", message)
     key = match[1] if match else ""
     family, dots, rest = key.partition("[...].")
@@ -358,17 +358,17 @@ def _key_of(message: str, values: Mapping[str, Any]) -> str:
     return key
 
 
-# Texts that look like numbers to the people who write them.
+# Texts that people may write as numbers.
 _EXAMPLES = {"every": "6h", "cron": "0 3 * * *", "at": "2027-01-31T12:00", "windows": "22:00-06:00", "rate": "5/s"}
 
 
 def _written(key: str, error: Exception) -> str:
-    """What to write instead, where a text was expected and its quotes are missing."""
+    """What to write instead, if a text was expected and its quotes are missing."""
     name = key.rpartition(".")[2]
     if name in _EXAMPLES and str(error).lower().startswith("expected"):
         return f' Write it like {name} = "{_EXAMPLES[name]}".'
     if str(error).startswith("Expected `str`, got `null`"):
-        return ' "none" lifts a limit, and this is no limit: docs/settings.md says what it takes.'
+        return ' "none" removes a limit, but this is not a limit: docs/settings.md says what it takes.'
     if str(error).startswith("Expected `array`, got `str`"):
         return f' Write it like {name} = ["...", "..."].'
     return " Write it in quotes." if "Expected `str" in str(error) else ""

@@ -1,4 +1,4 @@
-"""The tables of the HTTP API: [server], and the services of others that it may ask for clients of Firecrawl."""
+"""The tables of the HTTP API: [server], and the third-party services that it may call for clients of Firecrawl."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from ..units import Rate, Size
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for the HTTP API. Limits are those of each key; a key may have its own `rate` and `open_jobs`."""
+    """[server]: the HTTP API. Limits are per key; a key may have its own `rate` and `open_jobs`."""
 
     host: str = "127.0.0.1"
     port: int = 8420
-    hosts: tuple[str, ...] = ()  # names under which clients may ask for it, beside those of this machine
+    hosts: tuple[str, ...] = ()  # host names under which clients may reach it, besides those of this machine
     rate: Rate = Rate(timedelta(milliseconds=50))
     open_jobs: int = 100
-    crawl_limit: int | None = 100_000  # pages of a crawl that a key begins
+    crawl_limit: int | None = 100_000  # pages of a crawl that a key starts
     max_body: Size = Size(1024 * 1024)
-    max_stream: Size = Size(4 * 1024**3)  # of records in one answer
-    connections_per_address: int | None = 200  # that one client has open; a proxy before the server is one client
-    max_wait: timedelta = timedelta(seconds=120)  # that a request may wait for its page
+    max_stream: Size = Size(4 * 1024**3)  # of records in one response
+    connections_per_address: int | None = 200  # open, of one client; a proxy before the server is one client
+    max_wait: timedelta = timedelta(seconds=120)  # how long a request may wait for its page
     keep_jobs: timedelta = timedelta(days=7)  # after their end
     public_url: str = ""  # where clients reach it, for links in answers and callbacks: https://scrape.example
-    trusted_proxies: tuple[str, ...] = ()  # addresses or networks whose X-Forwarded-Proto and -Host are believed
-    sign_in_idle: timedelta = timedelta(hours=12)  # without a click, then a person at the dashboard is signed out
-    sign_in_limit: timedelta = timedelta(days=7)  # after which a person signs in again in any case
+    trusted_proxies: tuple[str, ...] = ()  # addresses or networks whose X-Forwarded-Proto and -Host are trusted
+    sign_in_idle: timedelta = timedelta(hours=12)  # idle time after which a user of the dashboard is signed out
+    sign_in_limit: timedelta = timedelta(days=7)  # after which a user must sign in again in any case
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,12 +37,12 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """[model]: a model behind the format `json`, by an API as OpenAI has it. Empty: there is none."""
+    """[model]: a model for the format `json`, through an OpenAI-compatible API. Empty: there is none."""
 
     url: str = ""  # https://api.example/v1
     name: str = ""  # of the model
-    secret: str = ""  # the name of the secret with the key of the API; "": it needs none
+    secret: str = ""  # the name of the secret with the API key; "": none is needed
     timeout: timedelta = timedelta(seconds=60)
-    max_chars: int = 40_000  # of a page that are sent
+    max_chars: int = 40_000  # characters of a page that are sent
     max_tokens: int = 4_000  # of an answer
-    at_once: int = 4  # questions, of one server
+    at_once: int = 4  # concurrent requests of one server

@@ -1,4 +1,4 @@
-"""Every setting there is: its table, its name, its type, its default. reader.py reads them."""
+"""Every setting: its table, its name, its type, its default. reader.py reads them."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ class Browser(msgspec.Struct, frozen=True, kw_only=True):
     browsers: int = 1
     contexts: int = 4  # pages at once in each browser
     recycle_pages: int = 200  # a browser is replaced after this many pages
-    recycle_memory: Size = Size(1024**3)  # or when its processes hold this much; at half as much again it is ended
-    page_memory: Size = Size(768 * 1024**2)  # a page that holds more is ended
+    recycle_memory: Size = Size(1024**3)  # or when its processes use this much; at half as much again it is killed
+    page_memory: Size = Size(768 * 1024**2)  # a page that uses more is closed
     page_timeout: timedelta = timedelta(seconds=45)
     settle: timedelta = timedelta(milliseconds=500)  # how long the network must be quiet
     block: tuple[str, ...] = ("image", "media", "font")  # resource types that are not loaded
 
 
 class Managed(msgspec.Struct, frozen=True, kw_only=True):
-    """[managed.NAME]: a scraping API of a vendor, described so that another one needs no code. Where a field of the
-    shape is left empty, the preset's value holds; fetch/managed/vendor.py checks the whole.
+    """[managed.NAME]: a vendor's scraping API, described so that a new one needs no code. An empty field takes the
+    value of the preset; fetch/managed/vendor.py checks the whole.
 
-    An answer's parts are named by `..._at`: `data.html` is a path in its JSON, `header:x-cost` one of its headers,
-    `http:status`, `http:body` and `http:headers` are those of the answer itself.
+    `..._at` names a part of a response: `data.html` is a path in its JSON, `header:x-cost` one of its headers;
+    `http:status`, `http:body` and `http:headers` are those of the response itself.
     """
 
-    preset: str = ""  # the vendor's shape: "scraperapi" or "finedata"; empty: all of it is written below
+    preset: str = ""  # the vendor's preset: "scraperapi" or "finedata"; empty: everything is set below
     url: str = ""  # where its API is
     key: Secret = Secret("")
     env: str = ""  # name of a variable with the key
-    secret: str = ""  # a file as in /run/secrets that holds the key
+    secret: str = ""  # a file like those in /run/secrets that holds the key
     allow_private: bool = False  # may the API and our callback address be in a private network?
 
-    # What is asked for
+    # What is requested
     mode: str = "sync"  # or "async": a job that is polled; "batch": many URLs in one job
     render: bool = False  # always let the vendor run the page's scripts
     residential: bool = False  # always leave through a home connection
-    country: str = ""  # the country to leave from, where the spider names none
+    country: str = ""  # the country to leave from, if the spider names none
     timeout: timedelta = timedelta(seconds=90)  # for one call of the API
-    deadline: timedelta = timedelta(minutes=10)  # for a job or a batch, from asking to the page
-    poll: timedelta = timedelta(seconds=2)  # between two looks at a job; grows to `max_poll`
+    deadline: timedelta = timedelta(minutes=10)  # for a job or a batch, from submission to the page
+    poll: timedelta = timedelta(seconds=2)  # between two polls of a job; grows to `max_poll`
     max_poll: timedelta = timedelta(seconds=30)
     batch_window: timedelta = timedelta(milliseconds=500)  # how long a batch waits for more URLs
     batch_size: int = 100
@@ -60,7 +60,7 @@ class Managed(msgspec.Struct, frozen=True, kw_only=True):
     callback_wait: timedelta = timedelta(minutes=1)  # without a callback for this long, the batch is polled
     max_answer: Size = Size(64 * 1024 * 1024)  # of a batch; longer ones are refused
 
-    # How it is asked
+    # The form of a request
     key_at: str = ""  # "query:api_key" or "header:x-api-key"
     key_prefix: str = ""  # before the key: "Bearer "
     method: str = ""  # GET or POST
@@ -71,9 +71,9 @@ class Managed(msgspec.Struct, frozen=True, kw_only=True):
     wait_for_param: str = ""  # the name for a CSS selector to wait for
     residential_param: str = ""
     country_param: str = ""
-    extra: tuple[Secret, ...] = ()  # name=value, sent with every page; secret, for a second token may be among them
+    extra: tuple[Secret, ...] = ()  # name=value, sent with every page; secret, because a second token may be among them
 
-    # Where things are in the answer
+    # Where things are in the response
     body_at: str = ""
     body_encoding: str = ""  # "text" or "base64"
     status_at: str = ""  # of the page
@@ -81,8 +81,8 @@ class Managed(msgspec.Struct, frozen=True, kw_only=True):
     headers_at: str = ""  # of the page
     cost_at: str = ""  # tokens
     error_at: str = ""  # words
-    vendor_statuses: tuple[int, ...] = ()  # of the answer: the API itself failed; empty: by the shape
-    failed_statuses: tuple[int, ...] = ()  # of the answer: the API could not get this page
+    vendor_statuses: tuple[int, ...] = ()  # of the response: the API itself failed; empty: those of the preset
+    failed_statuses: tuple[int, ...] = ()  # of the response: the API could not get this page
 
     # Jobs: mode = "async", and the states also for batches
     submit_path: str = ""
@@ -91,7 +91,7 @@ class Managed(msgspec.Struct, frozen=True, kw_only=True):
     state_at: str = ""
     done_states: tuple[str, ...] = ()
     failed_states: tuple[str, ...] = ()
-    result_at: str = ""  # within a job, the part that looks like the answer of mode = "sync"
+    result_at: str = ""  # within a job, the part that looks like the response of mode = "sync"
 
     # Batches: mode = "batch"
     batch_path: str = ""
@@ -115,14 +115,14 @@ class ProxyPool(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "datacenter"  # or "residential", which is rotated less often
     urls: tuple[Secret, ...] = ()  # http://user:password@host:port, https://..., socks5://...
     file: str = ""  # one address in each line, from the project's folder
-    env: str = ""  # name of a variable with addresses between commas, blanks or line ends
-    secret: str = ""  # a file as in /run/secrets, in the form of `file`
-    gateway: str = ""  # http://gate.example:8000: one address, the user name chooses the exit
+    env: str = ""  # name of a variable with addresses, separated by commas, blanks or line breaks
+    secret: str = ""  # a file like those in /run/secrets, in the format of `file`
+    gateway: str = ""  # http://gate.example:8000: one address, the user name selects the exit
     username: str = ""  # its template: "{user}-session-{session}[-country-{country}]"; [...] only with a country
     user: Secret = Secret("")
     password: Secret = Secret("")
     session: str = "task"  # a session of the gateway is for one "task", one "site" or one "key"
-    country: str = ""  # for pages that ask for none
+    country: str = ""  # for pages that name none
     stay: timedelta | None = None  # how long a site keeps its exit; none: 10 minutes if residential, else not at all
     cooldown: timedelta = timedelta(minutes=1)  # of an exit after its first ban; doubles with each further one
     max_cooldown: timedelta = timedelta(hours=1)
@@ -130,7 +130,7 @@ class ProxyPool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[routes.NAME]: one way to a page. `direct` and `browser` are there without being written down."""
+    """[routes.NAME]: one way to fetch a page. `direct` and `browser` exist without being listed."""
 
     transport: str = "http"  # or "profile", "browser", "managed"
     pool: str = ""  # the name of a [proxies] table; empty: no proxy
@@ -141,10 +141,10 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransportTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[transports.NAME]: a transport of your own, for [routes] that name it."""
+    """[transports.NAME]: your own transport, for [routes] that name it."""
 
     use: str = ""  # module:Class
-    options: tuple[str, ...] = ()  # name=value, given to the class
+    options: tuple[str, ...] = ()  # name=value, passed to the class
 
 
 class RouterTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,22 +161,20 @@ class RouterTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[schedules.NAME]: what is scraped again and again, or once; schedule/definition.py checks the whole.
-
-    None means: not written. Exactly one of `every`, `cron` and `at` is needed.
-    """
+    """[schedules.NAME]: what is scraped repeatedly, or once; schedule/definition.py checks the whole. None means: not
+    set. Exactly one of `every`, `cron` and `at` is needed."""
 
     spider: str = ""  # the name of a spider or a recipe, or a URL: a whole site
 
     # When
     every: str | None = None  # "6h"
     cron: str | None = None  # "0 3 * * *"
-    at: str | None = None  # "2027-01-31T12:00"; TOML's own dates do as well
-    zone: str = "UTC"  # of cron, of moments without an offset, and of windows that name none
+    at: str | None = None  # "2027-01-31T12:00"; TOML dates work too
+    zone: str = "UTC"  # for cron, and for moments and windows without a zone
     windows: str = ""  # when its pages may be fetched: "22:00-06:00 Europe/Berlin"
-    overlap: str = "skip"  # or "queue", "replace": when the run before is still going
+    overlap: str = "skip"  # or "queue", "replace": when the previous run is still going
 
-    # What: the keys of schedule/sources; none of them: the spider's own start
+    # What: the keys of schedule/sources; without any: the spider's own start
     urls: tuple[str, ...] | str | None = None
     file: str | None = None
     command: tuple[str, ...] | str | None = None
@@ -192,16 +190,16 @@ class ScheduleTable(msgspec.Struct, frozen=True, kw_only=True):
     max_urls: int | None = None
 
     # How
-    kind: str = ""  # the callback for addresses of the source; empty: parse
-    priority: int = 0  # of these addresses
-    min_age: timedelta | None = None  # a page that was fetched less than this ago is left out
+    kind: str = ""  # the callback for URLs of the source; empty: parse
+    priority: int = 0  # of these URLs
+    min_age: timedelta | None = None  # a page fetched less than this ago is left out
     limit: int | None = None  # pages of each run
-    budget: int | None = None  # fetches a day, spent where pages change most
+    budget: int | None = None  # fetches per day, spent where pages change most
     min_interval: timedelta | None = None  # between two fetches of one page, with a budget
     max_interval: timedelta | None = None
     arguments: tuple[str, ...] = ()  # of the spider: "category=lamps"
 
-    # What a run must come to; see Expect
+    # What a run must reach; see Expect
     min_records: int | None = None
     min_pages: int | None = None
     max_dead_share: float | None = None
@@ -219,7 +217,7 @@ class Crawl(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 32
     depth: int | None = None
     limit: int | None = None
-    sitemaps: bool = True  # for crawls without a spider, and spiders that ask: pages of their sites' sitemaps are seeds
+    sitemaps: bool = True  # for crawls without a spider, and spiders that ask: pages in their sites' sitemaps are seeds
     max_queued: int | None = 5_000_000
     max_urls_per_site: int | None = None
     max_urls_per_pattern: int | None = 200_000
@@ -238,7 +236,7 @@ class Politeness(msgspec.Struct, frozen=True, kw_only=True):
     rate: Rate = Rate(timedelta(milliseconds=500))
     burst: int = 1
     concurrency: int | None = 4
-    per_address: Rate = Rate(None)  # of all sites at one network address together
+    per_address: Rate = Rate(None)  # for all sites at one network address together
     robots: bool = True
     max_crawl_delay: timedelta = timedelta(minutes=5)
 
@@ -266,7 +264,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     rate_limited_cap: timedelta = timedelta(seconds=300)
     site_away: timedelta = timedelta(minutes=10)
     statuses: tuple[int, ...] = RETRY_STATUSES
-    unsafe: bool = False  # send a POST again when nobody knows whether it arrived
+    unsafe: bool = False  # repeat a POST when it is unknown whether it arrived
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -275,9 +273,9 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sessions(msgspec.Struct, frozen=True, kw_only=True):
-    keep: timedelta = timedelta(days=30)  # a session that was not used for this long is forgotten
+    keep: timedelta = timedelta(days=30)  # a session not used for this long is forgotten
     login_timeout: timedelta = timedelta(minutes=2)
-    login_tries: int = 3  # in a row that may fail; then pages are given up
+    login_tries: int = 3  # failures in a row after which pages are given up
     login_pause: timedelta = timedelta(seconds=5)  # after a failed login; doubles
 
 
@@ -285,12 +283,12 @@ class Urls(msgspec.Struct, frozen=True, kw_only=True):
     tracking: tuple[str, ...] = DEFAULT_TRACKING
     trailing_slash: str = "keep"
     sort_query: bool = True
-    identity_headers: tuple[str, ...] = ()  # that make two requests for one address different
+    identity_headers: tuple[str, ...] = ()  # headers that make two requests for one URL different
 
 
 class Store(msgspec.Struct, frozen=True, kw_only=True):
     keep_pages: bool = True
-    archive_limit: Size | None = None  # bytes of raw pages and files; then nothing is fetched
+    archive_limit: Size | None = None  # bytes of raw pages and files; beyond it nothing is fetched
     compression: int = 1
     min_rewrite_age: timedelta | None = None
     mark_gone: bool = True
@@ -300,54 +298,54 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """[files]: what spiders ask for with page.file and page.download."""
+    """[files]: files that spiders request with page.file and page.download."""
 
     max_size: Size = Size(1024 * 1024 * 1024)  # of one file; a larger one is refused
     timeout: timedelta = timedelta(hours=1)  # for one request of a file; what came by then is kept
-    parts: str = "gossamer-data/parts"  # where files are while they come, on this machine
+    parts: str = "gossamer-data/parts"  # where files are stored while they arrive, on this machine
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """Checks of what is stored. A spider's own `min_quality` goes before `minimum`."""
+    """Checks of what is stored. A spider's own `min_quality` takes precedence over `minimum`."""
 
-    minimum: float | None = None  # share of faultless items below which nothing is stored any more
+    minimum: float | None = None  # share of faultless items below which nothing more is stored
     window: int = 50  # the last items that count
-    usual: float | None = 0.95  # a field that is filled this often must not be empty
-    price_jump: float | None = 5.0  # times the price before, or a part of it
+    usual: float | None = 0.95  # a field filled this often must not be empty
+    price_jump: float | None = 5.0  # factor against the previous price, up or down
     price_ceiling: float | None = 10_000_000.0
     rating_max: float = 5.0
 
 
 class Expect(msgspec.Struct, frozen=True, kw_only=True):
-    """[expect]: what a run must come to for its outcome to be `done`. A spider's, recipe's or schedule's own value goes
-    before these."""
+    """[expect]: what a run must reach for its outcome to be `done`. The value of a spider, recipe or schedule takes
+    precedence."""
 
     min_records: int | None = None  # 0: it need not see any
     min_pages: int | None = None
-    max_dead_share: float | None = None  # of its pages that may end as dead letters
-    max_change: float | None = None  # of the number of records against the last run; 0.5: halved, or half more
+    max_dead_share: float | None = None  # of its pages that may become dead letters
+    max_change: float | None = None  # of the number of records since the last run; 0.5: halved, or half more
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     shards: int | None = None
-    key: Secret = Secret("")  # jobs and schedules must bear its seal
+    key: Secret = Secret("")  # jobs and schedules must carry its seal
     allow_commands: bool = False  # may the state alone name commands that workers run?
     alive: str = ""  # a file that workers, schedulers and servers touch while they live, for probes
 
 
 class Monitor(msgspec.Struct, frozen=True, kw_only=True):
-    domains: int = 50  # that have counters of their own; the others count together
+    domains: int = 50  # with counters of their own; the others count together
 
 
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     """[scaling]: how `gossamer up --autoscale` changes the number of workers."""
 
-    look: timedelta = timedelta(seconds=5)  # between two looks at what can be fetched
+    look: timedelta = timedelta(seconds=5)  # between two checks of what can be fetched
     calm: timedelta = timedelta(minutes=2)  # how long fewer workers must have been enough
 
 
 class CeleryTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[celery]: the app that `gossamer doctor` looks at."""
+    """[celery]: the app that `gossamer doctor` checks."""
 
     app: str = ""  # package.module:app
 
@@ -357,7 +355,7 @@ class Otel(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool = False
     endpoint: str = "http://127.0.0.1:4318"  # of a collector that takes OTLP over HTTP
-    sample: float = 0.01  # the share of attempts that are traced
+    sample: float = 0.01  # the share of attempts that is traced
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
@@ -373,21 +371,21 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     retry_statuses: tuple[int, ...] | None = None
     route: str | None = None  # "easy", "hard", or the name of a route that is always taken
     ladder: tuple[str, ...] | None = None
-    budget: float | None = None  # tokens for each day
+    budget: float | None = None  # tokens per day
     detect_blocks: bool | None = None
     windows: str | None = None  # when its pages may be fetched: "22:00-06:00 Europe/Berlin"
-    headers: dict[str, str] | None = None  # beside those of [fetch.headers], and before them
+    headers: dict[str, str] | None = None  # in addition to [fetch.headers], which they override
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one can set. `root` is the project folder: where gossamer.toml is, else the working directory."""
+    """All settings. `root` is the project folder: where gossamer.toml is, else the working directory."""
 
     project: str = ""
     state: str = "sqlite:///gossamer-data/state.db"
     records: str = "sqlite:///gossamer-data/records.db"
     archive: str = "folder:///gossamer-data/archive"
     spiders: str = "spiders"
-    secrets: str = ""  # a folder with a file for each secret, as /run/secrets
+    secrets: str = ""  # a folder with one file per secret, like /run/secrets
     crawl: Crawl = Crawl()
     politeness: Politeness = Politeness()
     fetch: Fetch = Fetch()
@@ -423,11 +421,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shares_state(self) -> bool:
-        """Is the state on a server, where others may write it, too? A file is our own: trust.py sees to that."""
+        """Is the state on a server, where others may write too? A file is our own: trust.py checks that."""
         return not self.state.startswith("sqlite:")
 
     def domain(self, site: str) -> Domain:
-        """The overrides for a site: the exact name, else the longest glob that matches, else none."""
+        """The overrides for a site: by exact name, else by the longest matching glob, else none."""
         exact = self.domains.get(site)
         if exact is not None:
             return exact
@@ -437,5 +435,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=8)
 def _globs(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that are patterns: of thousands of domains these are few, and only they need to be tried."""
+    """The names that are globs: few among thousands of domains, and only they need matching."""
     return tuple(name for name in names if any(sign in name for sign in "*?["))

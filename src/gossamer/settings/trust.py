@@ -1,11 +1,12 @@
-"""Whose project is this? Its settings, spiders and state decide which programs run here, so nobody else may write them.
+"""Whose project is this? Its settings, spiders and state decide which programs run here, so no other user may write
+them.
 
-What it does: `distrust` looks at the owner and the mode of files and folders. Ours are those of the user who runs this
-process and those of root. A folder that others may write is not ours, with a sticky bit neither: others may put a file
-into it before we do.
+What it does: `distrust` checks the owner and the mode of files and folders. Trusted owners are the user who runs this
+process and root. A folder that others may write is not trusted, even with a sticky bit: others may put a file into it
+before we do.
 How it fails: `demand_trust` raises Misconfigured, before anything of the project is read or run.
-How it recovers: the user mends owner and mode, or names the folders that are trusted all the same in GOSSAMER_TRUST:
-a variable, because a setting of the project could say it of itself.
+How it recovers: the user fixes owner and mode, or lists folders to trust in GOSSAMER_TRUST: a variable, because a
+setting could make the project trust itself.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from pathlib import Path
 
 from ..errors import Misconfigured
 
-TRUST = "GOSSAMER_TRUST"  # folders between colons; all that is below them is trusted
+TRUST = "GOSSAMER_TRUST"  # folders separated by colons; everything below them is trusted
 
 
 def demand_trust(*paths: Path) -> None:
-    """Raises Misconfigured when somebody else could have written one of them. What does not exist is fine."""
+    """Raise Misconfigured if another user could have written one of them. A path that does not exist is fine."""
     for path in paths:
         if fault := distrust(path):
             raise Misconfigured(fault)
 
 
 def distrust(path: Path) -> str:
-    """Why somebody else could have written it; empty when only we and root can, and when it does not exist."""
+    """Why another user could have written it; empty if only we and root can, or if it does not exist."""
     real = path.resolve()
     trusted = [Path(folder).resolve() for folder in os.environ.get(TRUST, "").split(os.pathsep) if folder]
     if any(real.is_relative_to(folder) for folder in trusted):
@@ -39,7 +40,7 @@ def distrust(path: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
-        return f"{path} cannot be looked at: {error.strerror}."
+        return f"{path} cannot be inspected: {error.strerror}."
     for status in (link, target):
         if status.st_uid not in (os.geteuid(), 0):
             return _told(path, real, f"belongs to {_user(status.st_uid)}")
@@ -53,13 +54,13 @@ def distrust(path: Path) -> str:
 def _told(path: Path, real: Path, fault: str) -> str:
     folder = real if real.is_dir() else real.parent
     return (
-        f"{path} {fault}, and what is in a project runs as you. If you trust all who can write there, set "
+        f"{path} {fault}, and a project's code runs as you. If you trust everyone who can write there, set "
         f"{TRUST}={folder}; else make it your own (chown, chmod go-w) or work in another folder."
     )
 
 
 def _is_private(gid: int) -> bool:
-    """Is it a group of one, as many systems give to each user? Then the group may write whatever its user may."""
+    """Is it a group of one, as many systems create for each user? Then it may write whatever its user may."""
     users = {_user(os.geteuid()), _user(0)}
     try:
         group = grp.getgrgid(gid)

@@ -1,9 +1,9 @@
-"""How many bytes the archive may hold. While it holds as many, nothing is fetched; nothing is deleted for it.
+"""The size limit of the archive. While it is reached, nothing is fetched; nothing is deleted automatically.
 
-How it is kept: the files of the archive are listed when a sink begins, and then again and again; pages that this
-process puts in meanwhile are counted at once, those of others at the next listing. So a fleet may pass the limit by
-what its workers have in hand, and by what they wrote since the last listing.
-How it fails: an archive that cannot be listed counts as it did before. How it recovers: `gossamer prune`, or a higher
+How it works: the files of the archive are listed when a sink begins, and then periodically; pages that this process
+writes in between are counted at once, those of others at the next listing. So a fleet may exceed the limit by what its
+workers have in hand and wrote since the last listing.
+How it fails: if the archive cannot be listed, the last size counts. How it recovers: `gossamer prune`, or a higher
 limit.
 """
 
@@ -36,7 +36,7 @@ class ArchiveQuota:
         return self._size + self._written >= self._limit
 
     def wrote(self, refs: Iterable[str]) -> None:
-        """This process has put these pages in."""
+        """Count pages that this process has written."""
         self._written += sum(int(length) for length in (ref.rpartition("+")[2] for ref in refs) if length.isdecimal())
         self._tell()
 
@@ -46,7 +46,7 @@ class ArchiveQuota:
         try:
             self._size = await self._archive.size()
         except GossamerError as error:
-            self._events.emit(Trouble(at=self._clock.now(), stage="archive", message=f"Its size is not known: {error}"))
+            self._events.emit(Trouble(at=self._clock.now(), stage="archive", message=f"Its size is unknown: {error}"))
             return
         self._written -= before
         self._tell()

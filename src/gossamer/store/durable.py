@@ -1,4 +1,4 @@
-"""Files that outlive a power cut."""
+"""Files that survive a power cut."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the folder's list of names to the disk: a new file survives a power cut only when its name was written."""
+    """Sync the folder itself: a new file survives a power cut only if its name has been written."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -21,7 +21,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears at `path` when all of it is on the disk. Other users cannot read it. Raises OSError."""
+    """A file that appears at `path` once all of it is on the disk. Other users cannot read it. Raises OSError."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.draft")
     try:
         with open(draft, "wb", opener=_private) as file:
@@ -30,7 +30,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         draft.replace(path)
     except BaseException:
-        with suppress(OSError):  # the error that is on its way says what is wrong
+        with suppress(OSError):  # the original error says what is wrong
             draft.unlink()
         raise
 

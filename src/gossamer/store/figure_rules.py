@@ -1,10 +1,10 @@
-"""The rules that every record store keeps alike about figures, decided without I/O: which rows there are, which of them
-are put together, and what is forgotten.
+"""The rules for figures that all record stores share, decided without I/O: which rows exist, which are merged, and what
+is deleted.
 
-Writers count into open sheets: one for each minute, and, where many write at once, for each of them. The sheets of
-minutes that are over are rolled up: into the row of their minute, and into the total. After a day the minutes become
-rows of ten minutes, which are forgotten after 30 days; the total keeps all. `rolled_up` is one step of that: what it
-returns is written in one commit, together with the removal of what went into it.
+Writers count into open sheets: one per minute, and per writer if there are many. The sheets of past minutes are rolled
+up: into the row of their minute, and into the total. After a day the minutes become rows of ten minutes, which are
+deleted after 30 days; the total keeps everything. `rolled_up` is one step of that: its result is written in one commit,
+together with the removal of what went into it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .contract import FigurePart, Measured
 TEN_MINUTES = 10 * MINUTE
 KEEP_MINUTES = 24 * 3600
 KEEP_TEN_MINUTES = 30 * 24 * 3600
-STAYS_OPEN = 2 * MINUTE  # how long after its minute a sheet is left to its writer: results come late
-DOMAINS = 50  # that have figures of their own in the total, unless the settings say otherwise
+STAYS_OPEN = 2 * MINUTE  # how long after its minute a sheet is left to its writer: results may be late
+DOMAINS = 50  # with their own figures in the total, unless the settings say otherwise
 ROLLED_AT_ONCE = 500  # sheets, and minutes, in one step
 
 Row = tuple[int, int]  # span and start
@@ -28,7 +28,7 @@ TOTAL: Row = (0, 0)
 
 
 class _Undivided(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures without domains and jobs, which are most of a row: what is not named here is passed over."""
+    """Figures without domains and jobs, which are most of a row: fields not listed here are skipped."""
 
     pages: dict[str, dict[str, int]] = {}
     latency: dict[str, Latency] = {}
@@ -54,7 +54,7 @@ def read_figures(text: str | bytes) -> Figures:
 
 
 def reader_of(part: FigurePart | None) -> Callable[[str], Figures]:
-    """How a row is read by somebody who needs that part of it alone."""
+    """How to decode a row if only that part is needed."""
     if part is None:
         return read_figures
     if part.domain is not None:
@@ -77,14 +77,14 @@ def _undivided(text: str) -> Figures:
 
 
 def _one_of(text: str, table: str, name: str) -> dict[str, DomainFigures]:
-    if msgspec.json.encode(name).decode() not in text:  # most rows: a search costs a hundredth of reading
+    if msgspec.json.encode(name).decode() not in text:  # most rows: a search costs a hundredth of decoding
         return {}
     found: dict[str, msgspec.Raw] = getattr(_DIVIDED.decode(text), table)
     return {name: _ONE.decode(found[name])} if name in found else {}
 
 
 def part_of(figures: Figures, part: FigurePart | None) -> Figures:
-    """The same of figures that were not stored as a row yet."""
+    """The same for figures that are not stored as a row yet."""
     return figures if part is None else reader_of(part)(figures_text(figures))
 
 
@@ -112,7 +112,8 @@ def rolled_up(
     now: float,
     most_domains: int,
 ) -> dict[Row, Figures]:
-    """What the rows of `rows_for` become; `held` is what they are. The total has counted the minutes already."""
+    """The new content of the rows of `rows_for`; `held` is the current one. The total has counted the minutes
+    already."""
     total = held.get(TOTAL, NOTHING)
     parts: dict[Row, list[Figures]] = {}
     for start, figures in sheets:
@@ -125,7 +126,7 @@ def rolled_up(
 
 
 def in_order(rows: Iterable[tuple[int, int, Figures]]) -> list[Measured]:
-    """Rows and sheets as they are read (span, start, figures), those of the same time together."""
+    """Rows and sheets as read (span, start, figures), merged by time."""
     parts: dict[tuple[int, int], list[Figures]] = {}
     for span, start, figures in rows:
         parts.setdefault((start, span), []).append(figures)

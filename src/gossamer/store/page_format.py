@@ -1,6 +1,6 @@
 """How a raw page is written, wherever it is kept: one line of JSON, then the body, then the screenshot if there is one;
-the archive compresses it. A body that came as gzip stays gzip: to pack it anew costs more CPU than all else that is
-stored of a page, and saves nothing."""
+the archive compresses it. A body that came as gzip stays gzip: compressing it again costs more CPU than all other
+storage of a page, and saves nothing."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ..model.page import Headers, Snapshot
 
 if TYPE_CHECKING:
     import zlib
-else:  # the same, and more than twice as fast; its types are not
+else:  # the same, and more than twice as fast; its types differ
     from zlib_ng import zlib_ng as zlib
 
-MAX_PAGE_BYTES = 512 * 1024 * 1024  # a frame that claims to unpack to more is not one of ours
+MAX_PAGE_BYTES = 512 * 1024 * 1024  # a frame that claims to decompress to more is not ours
 GZIP = "gzip"
-_GZIP_MEMBER = b"\x1f\x8b"  # how each begins
+_GZIP_MEMBER = b"\x1f\x8b"  # magic number of each member
 _GZIP_END = struct.Struct("<II")
 _SLICE = 64 * 1024
-_WRAP = -1  # level of zstd for what is packed already: a third of the time that level 3 takes, for half a percent more
+_WRAP = -1  # zstd level for data that is compressed already: a third of the time of level 3, for half a percent more
 
 
 class PagePacker:
-    """Makes the zstd frames of pages, at the level of zstd that is wanted for pages that came unpacked."""
+    """Makes the zstd frames of pages. `level` is for pages that came uncompressed."""
 
     def __init__(self, level: int) -> None:
         self._pack = zstandard.ZstdCompressor(level=level, write_checksum=True).compress
@@ -41,7 +41,7 @@ class PagePacker:
 
 
 def head_of(snapshot: Snapshot) -> dict[str, Any]:
-    """What is known of every page beside its body."""
+    """The facts of a page besides its body."""
     return {
         "url": snapshot.url,
         "requested_url": snapshot.requested_url,
@@ -56,7 +56,7 @@ def head_of(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def content_of(snapshot: Snapshot, packed: bytes = b"") -> bytes:
-    """The page before it is compressed, its body as gzip where that is given."""
+    """The page before compression, with its body as gzip if given."""
     head = head_of(snapshot)
     head["length"] = len(snapshot.body)
     body = packed or snapshot.body
@@ -69,20 +69,20 @@ def content_of(snapshot: Snapshot, packed: bytes = b"") -> bytes:
         head["screenshot"] = len(snapshot.screenshot)
     try:
         line = msgspec.json.encode(head)
-    except UnicodeEncodeError:  # header bytes that are not UTF-8 travel as lone surrogates; as escapes they survive
+    except UnicodeEncodeError:  # header bytes that are not UTF-8 become lone surrogates; as escapes they survive
         line = json.dumps(head).encode("ascii")
     return b"".join((line, b"\n", body, snapshot.screenshot, b"\n"))
 
 
 def _is_packed(body: bytes, packed: bytes) -> bool:
-    """Is that the body as gzip? It ends with the checksum and the length of what is in it. An extension that changed
-    the body on its way has left the other as it came."""
+    """Is that the body as gzip? It ends with the checksum and the length of its content. An extension may have changed
+    the body since it came."""
     return packed[-8:] == _GZIP_END.pack(zlib.crc32(body), len(body) & 0xFFFF_FFFF)
 
 
 def unpack_page(frame: bytes) -> Snapshot:
     """The page in one zstd frame. Raises ValueError, zstandard.ZstdError or msgspec.DecodeError for a damaged one."""
-    # The size stands in the frame's header; it is checked before that much memory is taken.
+    # The frame's header states the size; check it before that much memory is allocated.
     size = zstandard.get_frame_parameters(frame).content_size
     if size > MAX_PAGE_BYTES:
         raise ValueError(f"it claims to unpack to {size} bytes")
@@ -111,10 +111,10 @@ def _unpacked(body: bytes, packing: str, length: int) -> bytes:
         raise ValueError(f"its body is packed as {packing!r:.40}, {length} bytes long")
     inflated, at = bytearray(), 0
     try:
-        while body[at : at + 2] == _GZIP_MEMBER:  # as many as there are; what comes after them is padding
+        while body[at : at + 2] == _GZIP_MEMBER:  # all members; what follows them is padding
             member = zlib.decompressobj(31)
             while not member.eof:
-                # In slices: a member that ends leaves a copy of what is behind it, and a hostile body has thousands.
+                # In slices: each member that ends leaves a copy of the rest, and a hostile body has thousands.
                 piece = body[at : at + _SLICE]
                 inflated += member.decompress(piece, length - len(inflated) + 1)
                 at += len(piece) - len(member.unused_data)

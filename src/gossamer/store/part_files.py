@@ -1,14 +1,14 @@
-"""Files that are on their way: what has come of each, on this machine's disk, until all of it is in the archive.
+"""Part files: downloads in progress, on this machine's disk, until the whole file is in the archive.
 
     <folder>/<job>-<fingerprint>.part      the bytes so far; locked by the process that fetches them
-    <folder>/<job>-<fingerprint>.json      which version of the file they are of, and in which life of the machine they
-                                           were written
+    <folder>/<job>-<fingerprint>.json      the version of the file, and the boot of the machine in which they were
+                                           written
 
-A part outlives its process: whoever gets the task next on this machine goes on from where it ended. It does not outlive
-a restart of the machine, after which nobody knows which of its bytes have reached the disk. A worker that has lost its
-lease may still hold the lock; then the new one begins a part of its own, which nobody goes on with.
+A part outlives its process: the next worker with the task on this machine continues where it ended. It does not outlive
+a restart of the machine, after which it is unknown which of its bytes have reached the disk. A worker that has lost its
+lease may still hold the lock; then the new one begins a separate part, which is not continued later.
 
-How it fails: DiskFull. How it recovers: the part stays as it is; what nobody asked for in MAX_AGE is deleted.
+How it fails: DiskFull. How it recovers: the part stays as it is; parts not used for MAX_AGE are deleted.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ import msgspec
 from ..errors import DiskFull
 
 MAX_AGE = timedelta(days=7)
-BUFFER = 1024 * 1024  # bytes that gather before they are written, off the event loop
-SPARE = 64 * 1024 * 1024  # of the disk, which no file may take
+BUFFER = 1024 * 1024  # bytes gathered before they are written, off the event loop
+SPARE = 64 * 1024 * 1024  # of the disk, which no file may use
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class PartHead(msgspec.Struct, frozen=True, kw_only=True):
-    """The version of the file that a part is of. `total` is its size, where the server told."""
+    """The version of the file that a part belongs to. `total` is its size, if the server stated it."""
 
     etag: str = ""
     last_modified: str = ""
@@ -50,7 +50,7 @@ class PartHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FinishedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that came whole. `head` are its first bytes."""
+    """A complete file. `head` are its first bytes."""
 
     path: Path
     sha256: str
@@ -59,14 +59,14 @@ class FinishedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartFolder:
-    """The parts below one folder, which is made when the first file is asked for."""
+    """The part files in one folder, which is created for the first file."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._swept = False
 
     def open(self, job: str, fingerprint: bytes) -> Part:
-        """The part of that file: what there is of it, or an empty one. Blocks. Raises DiskFull."""
+        """The part of that file: an existing one, or an empty one. Blocks. Raises DiskFull."""
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._sweep()
@@ -92,14 +92,14 @@ class PartFolder:
 
 
 class Part:
-    """One file on its way. `size` counts what came, written or not."""
+    """One file in progress. `size` counts what came, written or not."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
         self._beside = path.with_suffix(".json")
         self._pending = bytearray()
-        self._turn = threading.Lock()  # a write may still be under way when the one who asked for it was cancelled
+        self._turn = threading.Lock()  # a write may still be running after its caller was cancelled
         self._closed = False
         self.head = _read_head(self._beside)
         self.size = os.fstat(descriptor).st_size
@@ -119,7 +119,7 @@ class Part:
         return os.pread(self._descriptor, 512, 0) or bytes(self._pending[:512])
 
     def restart(self) -> None:
-        """Forget what came."""
+        """Discard what came."""
         self._pending.clear()
         self.head, self.size = None, 0
         with suppress(FileNotFoundError):
@@ -127,7 +127,7 @@ class Part:
         os.ftruncate(self._descriptor, 0)
 
     def begin(self, head: PartHead) -> None:
-        """What comes next is of that version of the file. Raises DiskFull where it has no room."""
+        """Begin a new version of the file. Raises DiskFull if there is no room for it."""
         self.head = msgspec.structs.replace(head, boot=_boot())
         if head.total is not None:
             free = shutil.disk_usage(self._path.parent).free
@@ -149,7 +149,7 @@ class Part:
             await asyncio.to_thread(self.flush)
 
     def flush(self) -> None:
-        """Write out what has gathered. Blocks. Raises DiskFull."""
+        """Write out the buffer. Blocks. Raises DiskFull."""
         with self._turn:
             if self._closed:
                 return
@@ -164,7 +164,7 @@ class Part:
                 raise disk_error(error, self._path.parent) from error
 
     def finish(self) -> FinishedFile:
-        """All of it is here: written, and safe on the disk. Blocks. Raises DiskFull."""
+        """The file is complete: write and sync all of it. Blocks. Raises DiskFull."""
         self.flush()
         digest = sha256()
         try:
@@ -179,7 +179,7 @@ class Part:
         return FinishedFile(path=self._path, sha256=digest.hexdigest(), size=self.size, head=head)
 
     def close(self) -> None:
-        """Leave the part to whoever goes on with it. Blocks."""
+        """Leave the part to the next attempt. Blocks."""
         with suppress(DiskFull):  # what could not be written is fetched again
             self.flush()
         with self._turn:
@@ -190,14 +190,14 @@ class Part:
                 os.close(self._descriptor)
 
     def remove(self) -> None:
-        """The archive has the file, or nobody wants it."""
+        """The archive has the file, or it is not wanted any more."""
         for path in (self._path, self._beside):
             with suppress(FileNotFoundError):
                 path.unlink()
 
 
 def _locked(path: Path) -> int | None:
-    """The open file, locked; None where another process has it."""
+    """The open file, locked; None if another process has it."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -209,7 +209,7 @@ def _locked(path: Path) -> int | None:
             if os.stat(path).st_ino == os.fstat(descriptor).st_ino:
                 return descriptor
         except FileNotFoundError:
-            pass  # removed by the one who had it
+            pass  # removed by the process that had it
         os.close(descriptor)
 
 

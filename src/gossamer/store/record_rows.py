@@ -1,4 +1,4 @@
-"""The rows of a record store, in a form that no backend owns: what a move copies and a backup file holds
+"""The rows of a record store in a form independent of the backend: a move copies them, a backup file holds them
 (model/stream.py). A record comes with its history and sightings, a page with its attempts and archived visits."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .contract import Version
 
 
 class DumpedPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL that was tried. `facts` is None when it was never fetched."""
+    """A URL that was tried. `facts` is None if it was never fetched."""
 
     fingerprint: bytes
     url: str
@@ -26,8 +26,8 @@ class DumpedPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DumpedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record with its past versions, oldest first, and the jobs that saw it, each with the version it saw last.
-    `page` is the fingerprint of the page that gave it last."""
+    """A record with its past versions, oldest first, and the jobs that saw it, each with the version it last saw.
+    `page` is the fingerprint of the page that last gave it."""
 
     type: str
     site: str
@@ -49,7 +49,7 @@ class DumpedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DumpedSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """A shape of items, and when it was stored first."""
+    """A schema of items, and when it was first stored."""
 
     shape: ItemSchema
     first_stored: float

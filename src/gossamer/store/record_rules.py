@@ -1,9 +1,9 @@
-"""The rules that every record store keeps alike, decided without I/O: what a newly scraped record does to the one that
-is held, what two jobs saw differently, how cursors and stored data are read, how quality tallies add up.
+"""The rules that all record stores share, decided without I/O: what a newly scraped record does to the stored one, what
+two jobs saw differently, how cursors and stored data are read, how quality tallies add up.
 
-Two ways lead to a record. A visit brings what a page says now; of several visits the newest one stays, in whatever
-order they arrive. A reparse reads an archived visit again with a newer parser; it replaces what was made of that visit,
-and never what a newer visit brought. Saving the same thing twice changes nothing, whatever happened in between.
+A record can come in two ways. A visit brings what a page says now; of several visits the newest wins, in whatever order
+they arrive. A reparse reads an archived visit again with a newer parser; it replaces what was extracted from that
+visit, and never what a newer visit brought. Saving the same thing twice changes nothing, whatever happened in between.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 UNCHANGED = "unchanged"  # the outcome of an attempt that was answered with 304
 REPARSED = "reparsed"  # the outcome of an attempt that read an archived visit again
-UNPARSED = "unparsed"  # of one that tried to, and could not parse it
-REPEAT = "repeat after a lost lease"  # the reason of an attempt that made a page again which was done
-NO_PAGE = 0  # `Held.page` of a record that its page does not give any more
+UNPARSED = "unparsed"  # of one that tried to, and failed to parse it
+REPEAT = "repeat after a lost lease"  # the reason of an attempt that fetched a page again which was already done
+NO_PAGE = 0  # `Held.page` of a record that its page no longer gives
 
 
 class Verdict(Enum):
-    """What a newly scraped record does to the one that is held."""
+    """What a newly scraped record does to the stored one."""
 
     NEW = "new"
     CHANGED = "changed"
     CHECKED = "checked"  # same content, or too soon to rewrite: only the times move
-    LATE = "late"  # a newer scrape was here first
+    LATE = "late"  # a newer scrape was stored first
 
 
 class Held(msgspec.Struct):
     """What the store knows of a record while a batch is being decided. Mutable: it follows the batch.
 
-    `page` is the store's number of the page that gave it last.
+    `page` is the store's number of the page that last gave it.
     """
 
     number: int
@@ -67,12 +67,12 @@ class Held(msgspec.Struct):
 def receive(
     held: Held | None, record: Record, page: int, *, now: float, min_age: float, stale: bool = False
 ) -> tuple[Verdict, Held]:
-    """Decide about a record that `page` gave, and bring `held` up to date (a new one has the number 0).
+    """Decide about a record that `page` gave, and update `held` (a new one has the number 0).
 
     `min_age` (seconds) protects a version that is younger than that. `stale`: it was read from an archived visit, and
-    the page has been visited with success since (`is_stale`).
+    the page has been visited successfully since (`is_stale`).
     """
-    # A worker whose clock runs ahead must not freeze the record until everybody else's has caught up.
+    # A worker whose clock is ahead must not freeze the record until all other clocks have caught up.
     scraped_at = at = min(record.scraped_at, now)
     if record.reparsed_at is not None:
         at = max(scraped_at, min(record.reparsed_at, now))
@@ -97,22 +97,22 @@ def receive(
 
 
 def judge(held: Held | None, content_hash: bytes, scraped_at: float, min_age: float) -> Verdict:
-    """Decide what becomes of a visit's record. Whatever the order of arrival, the newest visit is the one that stays.
+    """Decide about a record of a visit. Whatever the order of arrival, the newest visit wins.
 
-    Two scrapes of the same instant that differ: the greater hash stays, so that two workers agree on the winner
-    and repeating a batch changes nothing. A record that was gone and is seen by a newer visit has changed.
+    Of two different scrapes of the same instant the greater hash wins, so that two workers agree and repeating a batch
+    changes nothing. A record that was gone and is seen by a newer visit has changed.
     """
     if held is None:
         return Verdict.NEW
     if scraped_at < held.last_checked:
         return Verdict.LATE
     if held.gone:
-        # The very visit that gave it before it was gone is no news.
+        # The very visit that gave it before it was gone is not news.
         return Verdict.CHANGED if scraped_at > held.last_checked else Verdict.LATE
     if content_hash == held.content_hash:
         return Verdict.CHECKED
     if scraped_at == held.last_checked and (content_hash < held.content_hash or held.last_changed > scraped_at):
-        return Verdict.LATE  # changed after it was scraped means: a reparse has replaced what this visit gave
+        return Verdict.LATE  # it changed after it was scraped: a reparse has replaced what this visit gave
     if 0 <= scraped_at - held.last_changed < min_age:
         return Verdict.CHECKED
     return Verdict.CHANGED
@@ -121,11 +121,11 @@ def judge(held: Held | None, content_hash: bytes, scraped_at: float, min_age: fl
 def judge_reparsed(
     held: Held, content_hash: bytes, scraped_at: float, at: float, *, same_page: bool, stale: bool = False
 ) -> Verdict:
-    """Decide what becomes of a record that a newer parser read at a time from an archived visit.
+    """Decide about a record that a newer parser read at the time `at` from an archived visit.
 
-    It wins over what was made of this visit before, also when the page was found unchanged since. It loses against a
-    newer visit of another page that gives the same record, and against one of this page (`stale`). What is gone stays
-    gone, unless the visit is newer than what is known of the record, or an earlier parser had overlooked it there.
+    It wins over what was extracted from this visit before, even if the page was found unchanged since. It loses against
+    a newer visit of another page that gives the same record, and against one of this page (`stale`). A record that is
+    gone stays gone, unless the visit is newer than what is known of it, or an earlier parser had missed it there.
     """
     if held.last_changed > at:
         return Verdict.LATE  # by a newer reparse, or because it is gone since
@@ -138,22 +138,22 @@ def judge_reparsed(
 
 
 def version_seen(held: Held, content_hash: bytes) -> int:
-    """The version that a job saw when it scraped this content, after `receive`; 0 when it is none that is kept."""
+    """The version that a job saw when it scraped this content, after `receive`; 0 if that version is not kept."""
     return held.version if content_hash == held.content_hash and not held.gone else 0
 
 
 def spider_of(result: PageResult) -> str:
-    """The spider whose visit it is; "" when it is not known."""
+    """The spider of the visit; "" if unknown."""
     if result.page is not None:
         return result.page.spider
     return result.records[0].spider if result.records else ""
 
 
 def is_stale(result: PageResult, newest: float | None) -> bool:
-    """Is this a reparse of an older visit than the `newest` that went well, of this page by the same spider?
+    """Is this a reparse of an older visit than the `newest` successful one of this page by the same spider?
 
-    Then what the newer one gave stands, and the job counts as having seen it: it cannot tell that anything is missing.
-    What another spider has seen since says nothing about the records of this one.
+    Then the newer visit's records stand, and the job counts as having seen them: it cannot tell that any are missing.
+    Visits by another spider since then say nothing about the records of this one.
     """
     if newest is None or result.attempt.outcome != REPARSED:
         return False
@@ -163,7 +163,7 @@ def is_stale(result: PageResult, newest: float | None) -> bool:
 
 
 def reparsed(results: Sequence[PageResult], number: dict[bytes, int]) -> dict[int, tuple[int, str]]:
-    """The places of results that were read from the archive, each with the number of its page and its spider."""
+    """The positions of results that were read from the archive, each with the number of its page and its spider."""
     return {
         place: (number[one.attempt.fingerprint], spider_of(one))
         for place, one in enumerate(results)
@@ -172,8 +172,8 @@ def reparsed(results: Sequence[PageResult], number: dict[bytes, int]) -> dict[in
 
 
 def archived_visits(results: Iterable[PageResult]) -> list[PageFacts]:
-    """The visits with a raw copy of their own. A 304 brought no body, nor did a failure: their facts point to an
-    earlier copy, which is listed already."""
+    """The visits with their own raw copy. A 304 brought no body, nor did a failure: their facts refer to an earlier
+    copy, which is listed already."""
     return [
         one.page
         for one in results
@@ -182,7 +182,7 @@ def archived_visits(results: Iterable[PageResult]) -> list[PageFacts]:
 
 
 def reread(results: Iterable[PageResult]) -> list[PageFacts]:
-    """The facts of archived visits that were read again: whose they are and what came of them is known better now."""
+    """The facts of archived visits that were parsed again: their spider and outcome are better known now."""
     return [
         one.page
         for one in results
@@ -191,7 +191,7 @@ def reread(results: Iterable[PageResult]) -> list[PageFacts]:
 
 
 def last_of_each(records: tuple[Record, ...]) -> Sequence[Record]:
-    """A page that gives one key twice means the last one; storing both would make two versions at every visit."""
+    """If a page gives one key twice, the last one counts; storing both would make two versions at every visit."""
     if len(records) < 2:
         return records
     return list({(record.type, record.site, record.key): record for record in records}.values())
@@ -203,7 +203,7 @@ def mend(text: str) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Is there no half of a character in it?"""
+    """Is it free of lone surrogates?"""
     if text.isascii():
         return True
     try:
@@ -214,7 +214,7 @@ def is_utf8(text: str) -> bool:
 
 
 def parts_of(result: PageResult) -> Iterator[Attempt | PageFacts | Record | Tally | ItemSchema]:
-    """Everything with fields of its own in a result."""
+    """Every struct in a result."""
     yield result.attempt
     if result.page is not None:
         yield result.page
@@ -224,7 +224,7 @@ def parts_of(result: PageResult) -> Iterator[Attempt | PageFacts | Record | Tall
 
 
 def texts_of(results: Iterable[PageResult]) -> str:
-    """All texts in these results, joined: whether one of them needs to be changed is seen at a glance."""
+    """All texts in these results, joined, so that one search finds out whether any must be changed."""
     values = (value for one in results for part in parts_of(one) for value in msgspec.structs.astuple(part))
     return "".join(value for value in values if type(value) is str)
 
@@ -262,7 +262,7 @@ class Seen(msgspec.Struct, frozen=True):
 def difference(
     identity: RecordIdentity, url: str, seen: Seen, before: str | None, after: str | None
 ) -> Difference | None:
-    """The difference, if there is one; `before` and `after` are the data of the versions seen, None when not kept."""
+    """The difference, if there is one; `before` and `after` are the data of the versions seen, None if not kept."""
     type_, site, key = identity
     if seen.before is None:
         return Difference(kind="added", type=type_, site=site, key=key, url=url, after=after)
@@ -278,20 +278,20 @@ def write_cursor(kind: str, store: str, place: int) -> str:
 
 
 def read_cursor(text: str, kind: str, store: str, newest: int) -> int:
-    """The place that a mark names. `newest` is the one that the store would give now. Raises Misconfigured."""
+    """The position of a cursor. `newest` is the one that the store would give now. Raises Misconfigured."""
     given, _, rest = text.partition(":")
     name, _, place = rest.partition(":")
     is_number = place.isascii() and place.isdigit() and len(place) < 20
     if given == kind and name == store and is_number and int(place) <= newest:
         return int(place)
     raise Misconfigured(
-        "This mark is of another record store, or of a newer state of this one. Ask once for everything, without a "
-        "mark, and go on from the mark that you get then."
+        "This cursor belongs to another record store, or to a newer state of this one. Read everything once without a "
+        "cursor, and continue from the cursor that you get then."
     )
 
 
 def stored_record(data: str, /, **fields: Any) -> StoredRecord:  # Any: the other fields, as they are
-    """The record with its data read. Raises Permanent when that is not JSON."""
+    """The record with its data decoded. Raises Permanent if that is not JSON."""
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError:
@@ -300,7 +300,7 @@ def stored_record(data: str, /, **fields: Any) -> StoredRecord:  # Any: the othe
 
 
 def _lenient_json(text: str, what: str) -> Any:
-    """Read what other writers call JSON: escaped lone surrogates, NaN."""
+    """Read what other writers call JSON: with escaped lone surrogates, or NaN."""
     try:
         return json.loads(mend(json.dumps(json.loads(text), ensure_ascii=False)))
     except ValueError as error:
@@ -311,7 +311,8 @@ TallyKey = tuple[str, str, str, str, str]  # day, spider, type, field, rule: the
 
 
 def added_up(tallies: Sequence[Tally]) -> list[tuple[TallyKey, tuple[int, int, int]]]:
-    """The sums of checked, filled and faulty for each key, in the order of keys: every writer takes the same way."""
+    """The sums of checked, filled and faulty for each key, in the order of keys, so that all writers lock in the same
+    order."""
     sums: dict[TallyKey, list[int]] = {}
     times = Counter(map(id, tallies))  # pages that are alike share their tallies
     for tally in {id(tally): tally for tally in tallies}.values():

@@ -1,17 +1,17 @@
 """The sink: many journeys hand in one result each, few batches reach the archive and the record store.
 
-Calls that arrive while a batch is being written make up the next one; nobody waits for a timer, because the
-write itself takes long enough to gather the next batch. Raw pages are archived first, then records are saved with
-the references: a crash between the two leaves an unused copy, never a reference to nothing.
+Calls that arrive while a batch is being written form the next one; no timer is needed, because the write itself takes
+long enough to gather the next batch. Raw pages are archived first, then records are saved with the references: a crash
+in between leaves an unused copy, never a dangling reference.
 
-With a spool, "stored" includes "on this machine's disk, durably, to be stored later" (spool.py, spool_drain.py):
-journeys go on while the archive or the store is away. What is spooled is not yet among the facts that the store gives
-about a page; `holds` says so, and a visit in the meantime asks for the page in full, which is harmless.
-There is one sink for each process, whatever the number of its jobs.
+With a spool, "stored" includes "durably on this machine's disk, to be stored later" (spool.py, spool_drain.py):
+journeys go on while the archive or the store is unavailable. Spooled results are not yet in the store's facts about a
+page; `holds` says so, and a visit in the meantime requests the page in full, which is harmless.
+There is one sink per process, whatever the number of its jobs.
 
-How it fails: when the archive or the store does not answer and there is no spool, or no room in it, every caller of
-the batch gets that error, and nothing of it counts as kept. A store that refuses us (another password, a missing
-grant) counts as away: no result is to blame for it. A result that cannot be stored at all fails alone.
+How it fails: if the archive or the store does not answer and there is no spool, or no room in it, every caller of the
+batch gets that error, and nothing of it counts as kept. A store that denies access (a new password, a missing grant)
+counts as unavailable: no result is to blame. A result that cannot be stored at all fails alone.
 How it recovers: callers call `keep` again.
 """
 
@@ -37,13 +37,13 @@ from .spool_files import Waiting
 from .spool_notes import SpoolNotes
 
 MAX_BATCH = 64  # results per batch; later ones wait for the next
-COMPANY = 0.002  # seconds that a result waits for others: an archived batch and its commit cost two syncs of the disk
-MAX_WAITING = 256  # results handed in and not yet stored; when full, `keep` waits, and with it the journey that called
-DRAIN_WITHIN = timedelta(seconds=2)  # how long the end may be put off to empty the spool
+COMPANY = 0.002  # seconds that a result waits for others: archiving a batch and committing it costs two disk syncs
+MAX_WAITING = 256  # results handed in and not yet stored; when full, `keep` waits, and with it its journey
+DRAIN_WITHIN = timedelta(seconds=2)  # how long closing may take to empty the spool
 
 
 class _Parcel:
-    """One result on its way, and the caller who waits for it."""
+    """One result on its way, and its waiting caller."""
 
     __slots__ = ("done", "waiting")
 
@@ -53,9 +53,9 @@ class _Parcel:
 
 
 class Sink:
-    """Gathers results and stores them. Alive between `async with` and its end, which stores what is still waiting.
+    """Gathers results and stores them. Use it inside `async with`, whose end stores what is still waiting.
 
-    Without an archive, snapshots are not kept. Without a spool, a store that is away fails its callers.
+    Without an archive, snapshots are not kept. Without a spool, callers get the error of an unavailable store.
     """
 
     def __init__(
@@ -118,28 +118,28 @@ class Sink:
 
     @property
     def away(self) -> bool:
-        """True while results wait on disk: the store is away, or has just come back."""
+        """True while results are spooled: the store is unavailable, or has just come back."""
         return self._drain is not None and self._drain.waiting
 
     @property
     def results(self) -> Counter[str]:
-        """How many results wait on disk, by job."""
+        """How many results are spooled, by job."""
         return self._spool.results if self._spool is not None else Counter()
 
     @property
     def spooled_bytes(self) -> int:
-        """How much waits on disk."""
+        """How many bytes are spooled."""
         return self._spool.size if self._spool is not None else 0
 
     @property
     def full(self) -> bool:
-        """True while a result would find no room on disk, should the store be away, and while the archive has reached
-        its limit: nothing should be fetched."""
+        """True if nothing should be fetched: the spool has no room for another result, or the archive has reached its
+        limit."""
         return self.archive_full or self.spool_full
 
     @property
     def spool_full(self) -> bool:
-        """True while a result would find no room on disk, should the store be away."""
+        """True if the spool has no room for another result."""
         return self._spool is not None and self._spool.full
 
     @property
@@ -148,30 +148,30 @@ class Sink:
 
     @property
     def records_away(self) -> bool:
-        """Does the record store itself not answer? The archive may be what results wait for."""
+        """Does the record store itself not answer? Results may also be waiting for the archive."""
         return self._drain is not None and self._drain.records_away
 
     def records_failed(self) -> None:
-        """Somebody else has asked the record store in vain."""
+        """Another caller got no answer from the record store."""
         if self._drain is not None:
             self._drain.records_failed()
 
     def holds(self, fingerprint: bytes) -> bool:
-        """May a result of this page wait on disk, so that the facts in the record store are old?"""
+        """May a result of this page be spooled, so that the facts in the record store are outdated?"""
         return self._spool is not None and self._spool.holds(fingerprint)
 
     async def emptied(self) -> None:
-        """Return when nothing waits on disk, and the shared state says so."""
+        """Return when nothing is spooled, and the shared state says so."""
         while self._drain is not None and (self.away or not self._drain.emptied.is_set()):
             await self._drain.emptied.wait()
-            await asyncio.sleep(0)  # it may be set although something was adopted a moment ago
+            await asyncio.sleep(0)  # it may be set although a folder was adopted a moment ago
 
     async def keep(self, result: PageResult, snapshot: Snapshot | None = None) -> int:
-        """Store a result and its raw page; return how many of its records were new or changed.
+        """Store a result and its raw page; return how many of its records are new or changed.
 
-        A snapshot needs `result.page`, which gets the reference to it. When this returns, all of it is safe: stored,
-        or in the spool, and then the number is not known yet and 0. A caller who is cancelled before its batch
-        began leaves nothing behind. Raises BackendUnavailable.
+        A snapshot needs `result.page`, which gets the reference to it. When this returns, all of it is safe: stored, or
+        in the spool; then the number is unknown, and 0. If the caller is cancelled before its batch began, nothing is
+        stored. Raises BackendUnavailable.
         """
         if snapshot is not None and result.page is None:
             raise ValueError("a snapshot without page facts: nothing would refer to the archived copy")
@@ -186,7 +186,7 @@ class Sink:
 
     async def _write_batches(self) -> None:
         batch: list[_Parcel] = []
-        company = False  # where several came together the last time, it is worth waiting for more
+        company = False  # if several came together the last time, waiting for more is worthwhile
         try:
             while True:
                 if not self._waiting:
@@ -229,14 +229,14 @@ class Sink:
             if len(batch) == 1:
                 _refuse(batch, error)
                 return
-            # One of them is to blame: each is tried alone, so that the others do not suffer for it.
+            # One of them is to blame: store each alone, so that the others do not suffer.
             for parcel in batch:
                 await self._write([parcel])
         else:
             _answer(batch, counts)
 
     async def _set_down(self, batch: list[_Parcel], results: Sequence[Waiting], because: GossamerError | None) -> None:
-        """Into the spool, as far as the results got: pages that are archived already are not spooled."""
+        """Spool the results, as far as they got: pages that are archived already are not spooled."""
         if self._drain is None:
             assert because is not None
             _refuse(batch, as_unavailable(because))
@@ -247,7 +247,7 @@ class Sink:
             if len(batch) == 1:
                 _refuse(batch, error)
                 return
-            for parcel, one in zip(batch, results, strict=True):  # the first of them may find room
+            for parcel, one in zip(batch, results, strict=True):  # the first ones may find room
                 await self._set_down([parcel], [one], because)
         except Exception as error:
             _refuse(batch, error)
@@ -255,12 +255,12 @@ class Sink:
             _answer(batch, [0] * len(batch))
 
     async def _end_draining(self) -> None:
-        """One more try to empty the spool, then leave the rest to the next start."""
+        """Try once more to empty the spool, then leave the rest to the next start."""
         if self._drain is None or self._draining is None:
             return
         self._draining.cancel()
         await asyncio.gather(self._draining, return_exceptions=True)
-        with suppress(*AWAY, TimeoutError):  # what stays is told below
+        with suppress(*AWAY, TimeoutError):  # what stays is reported below
             async with asyncio.timeout(self._drain_within.total_seconds()):
                 await self._drain.finish()
         self._drain.tell_left()

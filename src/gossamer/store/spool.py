@@ -2,16 +2,16 @@
 
     <folder>/<host>-<pid>-<life>/lock                           held as long as the process lives
     <folder>/<host>-<pid>-<life>/<nanoseconds>-<mark>.spool     segments (spool_files.py)
-    <folder>/<host>-<pid>-<life>-<segment>-<offset>.bad         what was damaged or cannot be stored, for a person
+    <folder>/<host>-<pid>-<life>-<segment>-<offset>.bad         what is damaged or cannot be stored, for a person
 
-Each process writes into a folder of its own, made with the first result that has to wait. A process that starts
-adopts the folders of those that died: their lock is free. Nothing notes how far a segment was emptied; after a crash
-it is read again from its start, which is harmless because saving the same result twice is saving it once. What waits
-is counted by job, for the notes in the shared state (spool_notes.py).
+Each process writes into its own folder, created with the first result that has to wait. A process that starts adopts
+the folders of dead ones: their lock is free. How far a segment was emptied is not recorded; after a crash it is read
+again from its start, which is harmless because saving the same result twice is the same as saving it once. Waiting
+results are counted by job, for the notes in the shared state (spool_notes.py).
 
-How it fails: `BackendUnavailable` when it is full or its disk is; then nothing of the batch is in it. How it recovers:
-what was half written is cut off, and after a crash it is a torn tail that is passed over. Damage in the middle is set
-aside, and the rest goes on.
+How it fails: `BackendUnavailable` when it or its disk is full; then nothing of the batch is in it. How it recovers: a
+partial write is cut off, and after a crash it is a torn tail that is skipped. Damage in the middle is set aside, and
+reading continues after it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from .spool_files import ENTRY_BYTES, HEAD_BYTES, Damage, Entry, Waiting, frame,
 from .spool_homes import Home, Reader, Segment, segments_in, write_all
 
 SEGMENT_BYTES = 4 * 1024 * 1024  # a longer segment is followed by the next; it is the most that is read at once
-MOST_PAGES = 100_000  # that are known to have a result here; beyond that, every page may have one
+MOST_PAGES = 100_000  # remembered as having a result here; beyond that, every page may have one
 BATCH_RESULTS = 64  # handed out at once ...
-BATCH_BYTES = 8 * 1024 * 1024  # ... or fewer, when their pages are large
+BATCH_BYTES = 8 * 1024 * 1024  # ... or fewer, if their pages are large
 
 
 class SpoolFull(BackendUnavailable):
@@ -47,24 +47,24 @@ class SpoolFull(BackendUnavailable):
 
 
 class Spool:
-    """Bounded, durable, first in first out. Alive between `async with` and its end, which leaves the rest on disk.
+    """Bounded, durable, first in first out. Use it inside `async with`, whose end leaves the rest on disk.
 
-    `max_bytes` holds for this process, adopted folders included; None is unlimited. One task appends, one empties.
-    `noted`: the shared state has notes of the folders, and each stays until `unnoted` is called for it.
+    `max_bytes` is for this process, including adopted folders; None is unlimited. One task appends, one empties.
+    `noted`: the shared state has notes of the folders, and each folder stays until `unnoted` is called for it.
     """
 
     def __init__(self, folder: Path, *, max_bytes: int | None, noted: bool = False) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
         self._keeps_noted = noted
-        # Two locks, the first one taken first: a call that was cancelled goes on in its thread, beside the next one.
+        # Two locks, always taken in this order: a cancelled call goes on in its thread, beside the next one.
         self._reading = threading.Lock()  # guards the reader and its batch
         self._lock = threading.Lock()  # guards the rest
         self._closed = True
         self._own: Home | None = None
-        self._homes: set[Home] = set()  # in our hands, `_own` included
-        self._pages: set[bytes] | None = set()  # of which results may wait; None: too many to be remembered
-        self._refused: int | None = None  # bytes of the last batch for which there was no room
+        self._homes: set[Home] = set()  # held by this process, including `_own`
+        self._pages: set[bytes] | None = set()  # whose results may wait; None: too many to remember
+        self._refused: int | None = None  # bytes of the last batch that found no room
         self._segments: deque[Segment] = deque()  # oldest first; the last one may still be written to
         self._writing: int | None = None  # descriptor of the last segment, while it may grow
         self._size = 0
@@ -96,7 +96,7 @@ class Spool:
 
     @property
     def full(self) -> bool:
-        """True after a batch was refused for want of room, until there is room for it."""
+        """True after a batch found no room, until there is room for it."""
         if self._refused is None:
             return False
         within = self._max_bytes is None or self._size + self._refused <= self._max_bytes
@@ -110,7 +110,7 @@ class Spool:
 
     @property
     def adopted(self) -> list[str]:
-        """Names of folders of dead processes that are in our hands, and that the shared state may have notes of."""
+        """Names of adopted folders that the shared state may have notes of."""
         return [home.path.name for home in list(self._homes) if home.noted and home is not self._own]
 
     @property
@@ -120,7 +120,7 @@ class Spool:
 
     async def claim(self) -> str:
         """The name under which this spool can be noted: a folder that stays until `unnoted`. Raises BackendUnavailable
-        when its disk has no room for one."""
+        if its disk has no room for one."""
         try:
             return await asyncio.to_thread(self._claim)
         except OSError as error:
@@ -131,12 +131,12 @@ class Spool:
         await asyncio.to_thread(self._unnote, frozenset(names))
 
     def take_notes(self) -> list[str]:
-        """What a person should know: damage that was found since the last call."""
+        """Messages for people: damage that was found since the last call."""
         notes, self._notes = self._notes, []
         return notes
 
     async def __aenter__(self) -> Self:
-        """Open, and adopt what dead processes left. Raises Misconfigured."""
+        """Open it, and adopt the folders of dead processes. Raises Misconfigured."""
         try:
             await asyncio.to_thread(self._open)
         except OSError as error:
@@ -152,7 +152,7 @@ class Spool:
         self.close()
 
     def close(self) -> None:
-        """Let go. What is left waits for the next process. Does not wait for anything but a write under way."""
+        """Release the folders. What is left waits for the next process. Waits only for a write in progress."""
         with self._reading, self._lock:
             self._closed = True
             self._seal()
@@ -165,14 +165,14 @@ class Spool:
             self._own = None
 
     async def adopt(self) -> None:
-        """Take over what processes left that died since. Only while nothing waits here; a folder that cannot be looked
-        at is left for the next time."""
+        """Take over the folders of processes that died since. Only while nothing waits here; a folder that cannot be
+        read is left for the next time."""
         if self.empty:
             with suppress(OSError):
                 await asyncio.to_thread(self._adopt)
 
     async def append(self, waiting: Sequence[Waiting]) -> None:
-        """Add results at the end, durably. Raises BackendUnavailable when the spool or its disk is full.
+        """Add results at the end, durably. Raises BackendUnavailable if the spool or its disk is full.
 
         Then they count as not added, though a disk that filled up half-way may hold the first of them.
         """
@@ -180,17 +180,17 @@ class Spool:
             await asyncio.to_thread(self._append, waiting)
 
     async def next(self) -> list[Waiting]:
-        """The oldest results, the same ones until `done` is called; none when the spool is empty."""
+        """The oldest results, the same ones until `done` is called; none if the spool is empty."""
         if not self._batch:
             await asyncio.to_thread(self._fill)
         return [waiting for waiting, _ in self._batch]
 
     async def done(self) -> None:
-        """What `next` gave is stored. Raises BackendUnavailable when its file cannot be deleted."""
+        """The results of `next` are stored. Raises BackendUnavailable if their file cannot be deleted."""
         await asyncio.to_thread(self._done)
 
     async def set_aside(self, position: int, why: str) -> None:
-        """The result at `position` of what `next` gave can never be stored: keep it for a person."""
+        """The result at `position` in the last `next` can never be stored: set it aside for a person."""
         await asyncio.to_thread(self._set_aside, position, why)
 
     # -- writing -------------------------------------------------------------------------------------------
@@ -205,8 +205,8 @@ class Spool:
                 self._refused = size
                 raise SpoolFull(
                     f"The spool {self._folder} is full ({self._size} of {self._max_bytes} bytes): nothing is fetched "
-                    f"until the store is back and takes what waits. store.spool_limit in gossamer.toml gives it more "
-                    f"room."
+                    f"until the store is back and has taken what waits. For more room, raise store.spool_limit in "
+                    f"gossamer.toml."
                 )
             try:
                 for part in parts:
@@ -233,7 +233,7 @@ class Spool:
         self._size += len(content)
 
     def _last_segment(self) -> tuple[Segment, int]:
-        """The segment that is written to; the next one when there is none, or it is long enough."""
+        """The segment to write to; a new one if there is none, or it is long enough."""
         if self._writing is not None and self._segments[-1].size >= SEGMENT_BYTES:
             self._seal()
         if self._writing is None:
@@ -251,11 +251,11 @@ class Spool:
         return self._segments[-1], self._writing
 
     def _cut_back(self) -> None:
-        """After a failed write: the segment ends with what was promised, and is not written to again."""
+        """After a failed write: truncate the segment to what was promised, and do not write to it again."""
         if self._writing is None:
             return
         segment = self._segments[-1]
-        with suppress(OSError):  # then a torn tail stays, which is passed over when it is read
+        with suppress(OSError):  # then a torn tail stays, which is skipped when it is read
             os.ftruncate(self._writing, segment.size)
         self._seal()
         if segment.size <= HEAD_BYTES:  # it holds nothing
@@ -266,7 +266,7 @@ class Spool:
 
     def _seal(self) -> None:
         if self._writing is not None:
-            with suppress(OSError):  # what counts was synced before
+            with suppress(OSError):  # everything promised was synced before
                 os.close(self._writing)
             self._writing = None
 
@@ -289,7 +289,7 @@ class Spool:
     # -- reading -------------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Read the next batch. Segments that hold nothing any more are deleted on the way."""
+        """Read the next batch. Empty segments are deleted on the way."""
         with self._reading:
             while not self._batch:
                 if self._reader is None and not self._open_reader():
@@ -308,7 +308,7 @@ class Spool:
                 self._finish_segment()
 
     def _open_reader(self) -> bool:
-        """Begin with the oldest segment, which nobody appends to from here on; False when there is none."""
+        """Open the oldest segment, which is not appended to from here on; False if there is none."""
         while True:
             with self._lock:
                 if not self._segments:
@@ -344,7 +344,7 @@ class Spool:
 
     def _set_aside(self, position: int, why: str) -> None:
         with self._reading:
-            assert self._reader is not None  # `next` gave something
+            assert self._reader is not None  # `next` returned something
             entry = self._batch[position][1]
             self._keep_bad(self._reader, entry.start, entry.end, why)
 
@@ -355,7 +355,7 @@ class Spool:
                 file.write(reader.content[start:end])
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError:  # no room: then the whole segment is renamed at its end, which takes none
+        except OSError:  # no room: then the whole segment is renamed at its end, which needs none
             with suppress(OSError):
                 path.unlink(missing_ok=True)
             reader.keep = True
@@ -387,7 +387,7 @@ class Spool:
             self._leave_empty_homes()
 
     def _leave_empty_homes(self) -> None:
-        """Let folders of dead processes go that hold nothing, unless the shared state may have notes of them."""
+        """Release folders of dead processes that are empty, unless the shared state may have notes of them."""
         used = {segment.home for segment in self._segments}
         for home in [home for home in self._homes - used if home is not self._own and not home.noted]:
             self._homes.discard(home)
@@ -419,7 +419,7 @@ class Spool:
             for entry in os.scandir(self._folder):
                 if entry.is_dir(follow_symlinks=False):
                     self._adopt_home(Path(entry.path), adopted)
-            # Names begin with the time: what waits longest goes first, whichever process left it.
+            # Names begin with the time: what has waited longest goes first, whichever process left it.
             found = sorted((one for some in adopted.values() for one in some), key=lambda segment: segment.path.name)
             for segment in found:
                 for job, fingerprint in segment.pages():

@@ -1,12 +1,12 @@
 """From the spool into the store: the task that empties it, oldest first, as soon as the store is back.
 
-One for each process, whether it works on jobs or not. While the store is away it is tried with growing pauses, by the
-oldest batch itself; nothing else asks it. What comes in meanwhile goes behind, into the spool, so that results are
-stored in the order in which they came. While nothing waits, it looks for the spools of processes that have died.
+One per process, whether it works on jobs or not. While the store is unavailable, only the oldest batch is retried, with
+growing pauses. New results go behind it, into the spool, so that results are stored in the order in which they came.
+While nothing waits, it looks for the spools of dead processes.
 
-How it fails: a batch with something in it that cannot be stored is tried one by one; who is to blame is set aside in a
-file and told by an event. A store that refuses us as a whole is away like one that does not answer, until somebody has
-mended that. How it recovers: whatever stops it, the results stay in the spool; saving them again is harmless.
+How it fails: a batch with a result that cannot be stored is stored one by one; the bad result is set aside in a file
+and reported by an event. A store that denies access counts as unavailable until that is fixed. How it recovers:
+whatever stops it, the results stay in the spool; saving them again is harmless.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .spool_files import Waiting
 from .spool_notes import SpoolNotes
 
 BACKOFF = Backoff(first=timedelta(milliseconds=250), longest=timedelta(seconds=5))
-AWAY = (Transient, Misconfigured)  # the store does not answer, or refuses us; no single result is to blame
-LOOK = timedelta(seconds=10)  # while nothing waits, between two looks for spools of the dead
-RENEW = timedelta(seconds=5)  # between two writes of a note: a state that lost its last second gets it back
-INSIST = timedelta(seconds=60)  # how long a state that does not answer is asked to take a note
-AWAY_FOR = timedelta(minutes=1)  # after a failure, how long a record store counts as away that nobody has tried since
+AWAY = (Transient, Misconfigured)  # the store does not answer, or denies access; no single result is to blame
+LOOK = timedelta(seconds=10)  # between two searches for spools of dead processes, while nothing waits
+RENEW = timedelta(seconds=5)  # between two writes of a note: a state that lost its last writes gets it back
+INSIST = timedelta(seconds=60)  # how long writing a note is retried while the state does not answer
+AWAY_FOR = timedelta(minutes=1)  # how long a record store counts as unavailable if it was not called since it failed
 
 
 class Drain:
-    """Takes in what cannot be stored now, and stores it later. Needs somebody who runs `run` as a task.
+    """Spools what cannot be stored now, and stores it later. Its owner must run `run` as a task.
 
     Without `notes`, other processes do not learn what waits.
     """
@@ -58,15 +58,16 @@ class Drain:
         self._notes = notes
         self._renewed_at = float("-inf")
         self._leaving = False
-        self._records_failed = False  # when it was last tried, by anybody
+        self._records_failed = False  # at the last call, by any caller
         self._records_failed_at = float("-inf")
-        self._trying = False  # to save something
+        self._trying = False  # a save is in progress
         self._arrived = asyncio.Event()
         self.emptied = asyncio.Event()  # nothing waits, and the shared state says so
         self._told = False  # that results wait
         self._told_full = False
-        self._refusal = ""  # what a store that refuses us said last: it is told once
-        # The oldest batch after its pages were archived: a store that stays away does not make them be archived twice.
+        self._refusal = ""  # the last message of a store that denies access: reported once
+        # The oldest batch after its pages were archived, so that they are not archived again while the store is
+        # unavailable.
         self._archived: list[Waiting] | None = None
 
     @property
@@ -76,7 +77,7 @@ class Drain:
 
     @property
     def records_away(self) -> bool:
-        """Did the record store itself fail when it was last tried, not long ago? One that is being tried may hang."""
+        """Did the record store itself fail at its last call, not long ago? A call in progress may hang."""
         since = self._clock.monotonic() - self._records_failed_at
         return self._records_failed and (self._trying or since < AWAY_FOR.total_seconds())
 
@@ -84,8 +85,9 @@ class Drain:
         self._records_failed, self._records_failed_at = failed, self._clock.monotonic()
 
     async def take(self, results: Sequence[Waiting], because: GossamerError | None) -> None:
-        """Spool results durably, and have that noted. Raises BackendUnavailable when there is no room, and Transient
-        when the state does not take the note: then the results may be in the spool, and their tasks are not settled."""
+        """Spool results durably, and have that noted. Raises BackendUnavailable if there is no room, and Transient if
+        the state does not accept the note: then the results may be in the spool, and their tasks must not be
+        settled."""
         self.emptied.clear()
         try:
             await self._spool.append(results)
@@ -94,7 +96,7 @@ class Drain:
             self._tell_full(full)
             if because is None:
                 raise
-            # Both are wrong, and the store is what to look at first.
+            # Both failed, and the store is what to look at first.
             raise type(full)(f"{because} {full}") from because
         self.emptied.clear()
         self._arrived.set()
@@ -104,7 +106,7 @@ class Drain:
         await self._note(frozenset(one.result.attempt.job for one in results))
 
     async def run(self) -> None:
-        """Empty the spool whenever there is something in it. Ends by cancellation only."""
+        """Empty the spool whenever there is something in it. Ends only by cancellation."""
         self._tell_waiting("Results of an earlier run wait on disk; they are stored now.")
         pauses = BACKOFF.pauses()
         while True:
@@ -115,14 +117,14 @@ class Drain:
                     await self._rest()
                 pauses = BACKOFF.pauses()
             except Exception as error:
-                # Not only a store that is away: a defect of ours must not end the draining unseen either.
+                # Not only for an unavailable store: a bug of ours must not end the draining unseen either.
                 self._tell_away(error)
                 await self._clock.sleep(next(pauses).total_seconds())
             finally:
                 self._tell_notes()
 
     async def finish(self) -> None:
-        """Empty the spool now. Raises one of AWAY at the first sign of it."""
+        """Empty the spool now. Raises one of AWAY at the first failure."""
         try:
             while await self._store_oldest():
                 pass
@@ -132,11 +134,11 @@ class Drain:
         self._tell_stored()
 
     def hurry(self) -> None:
-        """The process is to end: a state that does not answer is not waited for any more."""
+        """The process is about to end: do not wait for a state that does not answer."""
         self._leaving = True
 
     def tell_left(self) -> None:
-        """Say what stays behind, if anything does."""
+        """Report what stays behind, if anything does."""
         if self.waiting:
             message = (
                 f"{many(self._spool.results.total(), 'result')} of {', '.join(sorted(self._spool.results))} stay in "
@@ -161,7 +163,7 @@ class Drain:
     # -- notes in the shared state ---------------------------------------------------------------------------
 
     async def _note(self, jobs: frozenset[str]) -> None:
-        """See that other machines know that results of these jobs wait. Insists for a while. Raises Transient."""
+        """Make sure other machines know that results of these jobs wait. Retries for a while. Raises Transient."""
         if self._notes is None:
             return
         deadline, pauses, told = self._clock.monotonic() + INSIST.total_seconds(), BACKOFF.pauses(), False
@@ -172,27 +174,27 @@ class Drain:
             except Transient as error:
                 if not told:
                     told = True
-                    self._trouble("spool", f"{error} Results are on disk; their pages are done when that is noted.")
+                    self._trouble("spool", f"{error} Results are on disk; their pages are settled once that is noted.")
                 pause = next(pauses).total_seconds()
                 if self._leaving or self._clock.monotonic() + pause > deadline:
                     raise
             await self._clock.sleep(pause)
 
     async def _renew(self, now: object) -> bool:
-        """Bring the note up to date: `now`, or when it is old. False when the state does not answer, or the disk has
-        no room for a folder to be noted; the notes that stand go on to say what waits."""
+        """Update the note: if `now` is true, or if it is old. False if the state does not answer, or the disk has no
+        room for a folder; the existing notes still say what waits."""
         late = self._clock.monotonic() - self._renewed_at >= RENEW.total_seconds()
         if self._notes is None or not (now or (late and self.waiting)):
             return True
         try:
             await self._notes.renew()
-        except Transient:  # whoever needs the state tells it; the next turn tries again
+        except Transient:  # the caller that needs the state reports it; the next turn retries
             return False
         self._renewed_at = self._clock.monotonic()
         return True
 
     async def _rest(self) -> None:
-        """Until something is spooled, or it is time to look for spools of the dead."""
+        """Wait until something is spooled, or it is time to look for spools of dead processes."""
         self._arrived.clear()
         if not self._spool.empty:
             return
@@ -216,7 +218,7 @@ class Drain:
     # -- storing ---------------------------------------------------------------------------------------------
 
     async def _store_oldest(self) -> bool:
-        """Store the oldest batch; False when there is none. Raises one of AWAY, and then it is still there."""
+        """Store the oldest batch; False if there is none. Raises one of AWAY, and then it is still there."""
         batch = await self._spool.next()
         if not batch:
             return False
@@ -234,7 +236,7 @@ class Drain:
         return True
 
     async def _store_one_by_one(self, batch: Sequence[Waiting]) -> None:
-        """One of them is to blame: it is set aside, so that the others do not suffer for it."""
+        """One of them is to blame: it is set aside, so that the others do not suffer."""
         for position, one in enumerate(batch):
             try:
                 [archived] = await archive_pages(self._archive, [one])
@@ -276,7 +278,7 @@ class Drain:
 
 
 def as_unavailable(error: GossamerError) -> Transient:
-    """The same for callers, to whom a store that refuses us is one that is away."""
+    """The error for callers, to whom a store that denies access is unavailable."""
     if isinstance(error, Transient):
         return error
     unavailable = BackendUnavailable(str(error))
@@ -285,7 +287,7 @@ def as_unavailable(error: GossamerError) -> Transient:
 
 
 async def archive_pages(archive: Archive | None, batch: Sequence[Waiting]) -> list[Waiting]:
-    """Archive the pages of a batch; the same results come back with their references and without the pages."""
+    """Archive the pages of a batch; return the same results with references instead of pages."""
     done = [Waiting(result=one.result) for one in batch]
     pages = [(at, one.snapshot) for at, one in enumerate(batch) if one.snapshot is not None]
     if archive is None or not pages:

@@ -1,12 +1,12 @@
-"""How results lie in a spool file: entries that can be told whole from torn and from damaged. No I/O here.
+"""The format of a spool file: entries for which complete, torn and damaged can be told apart. No I/O here.
 
     segment   <nanoseconds>-<mark>.spool: a head, then entries. Appended to by one process only.
     head      magic, version, CRC32 of both
     entry     mark, length, CRC32 of the payload, CRC32 of these three, then the payload
     payload   one letter for the kind of text, then a zstd frame of MessagePack: [result, snapshot or nil]
 
-The mark is eight random bytes of that segment, and also stands in its name. Behind a damaged entry the next one is
-found by it; a page that a hostile site served cannot hold an entry of its own making, because it cannot know the mark.
+The mark is eight random bytes of that segment, and is also in its name. After a damaged entry the next one is found by
+it; a page from a hostile site cannot contain a forged entry, because the site cannot know the mark.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ..model.page import Headers, Snapshot
 from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
 
 MAGIC, VERSION = b"GOSPOOL", 1
-LEVEL = 1  # of compression: disk space is what limits how long the store may stay away
-MAX_RESULT_BYTES = 1024 * 1024 * 1024  # a payload that claims to unpack to more is not one of ours
+LEVEL = 1  # of compression: disk space limits how long the store may be unavailable
+MAX_RESULT_BYTES = 1024 * 1024 * 1024  # a payload that claims to decompress to more is not ours
 
 _HEAD = struct.Struct("<7sBI")
 _ENTRY = struct.Struct("<8sIII")
@@ -35,14 +35,14 @@ _ODD_TEXT = 1  # MessagePack extension: a str that is not UTF-8
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """A result on its way to the store; `snapshot` is what must go to the archive first."""
+    """A result on its way to the store; `snapshot` must go to the archive first."""
 
     result: PageResult
     snapshot: Snapshot | None = None
 
 
 class _ReadResult(msgspec.Struct, frozen=True, gc=False):
-    """A `PageResult` as it is read. Attempt has a field `bytes`, which hides the type of that name in its hints."""
+    """A `PageResult` as decoded. Attempt has a field `bytes`, which hides the type of that name in its hints."""
 
     attempt: dict[str, Any]
     page: PageFacts | None
@@ -70,7 +70,7 @@ class _ReadJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """A whole entry: `payload` is what `unpack` reads, start and end are where it lies."""
+    """A complete entry: `payload` is for `unpack`; start and end are its position."""
 
     start: int
     end: int
@@ -78,26 +78,26 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Damage(msgspec.Struct, frozen=True, gc=False):
-    """Bytes between two places that are no whole entry."""
+    """Bytes between two positions that are not a complete entry."""
 
     start: int
     end: int
 
 
 def pack(waiting: Waiting) -> bytes:
-    if waiting.snapshot is not None and waiting.snapshot.packed:  # the body is there already, and is packed here
+    if waiting.snapshot is not None and waiting.snapshot.packed:  # the body is there already, and is compressed here
         snapshot = msgspec.structs.replace(waiting.snapshot, packed=b"")
         waiting = Waiting(result=waiting.result, snapshot=snapshot)
     try:
         kind, packed = _PLAIN, _encoder.encode(waiting)
-    except UnicodeEncodeError:  # header bytes that are not UTF-8 travel as lone surrogates
+    except UnicodeEncodeError:  # header bytes that are not UTF-8 become lone surrogates
         plain = msgspec.to_builtins(waiting, builtin_types=(bytes,), enc_hook=_pairs)
         kind, packed = _ODD, msgspec.msgpack.encode(_wrapped(plain))
     return kind + zstandard.ZstdCompressor(level=LEVEL).compress(packed)
 
 
 def unpack(payload: bytes) -> Waiting:
-    """Raises ValueError (msgspec's errors are) or ZstdError when it is none of ours, or of a later version."""
+    """Raises ValueError (msgspec's errors are) or ZstdError if it is not ours, or of a later version."""
     size = zstandard.get_frame_parameters(payload[1:]).content_size
     if size > MAX_RESULT_BYTES:
         raise ValueError(f"it claims to unpack to {size} bytes")
@@ -119,7 +119,7 @@ def unpack(payload: bytes) -> Waiting:
 
 
 def page_of(payload: bytes) -> tuple[str, bytes]:
-    """The job and the fingerprint of a result, without reading the rest of it. Raises as `unpack`."""
+    """The job and the fingerprint of a result, without decoding the rest. Raises as `unpack`."""
     if payload[:1] != _PLAIN:
         attempt = unpack(payload).result.attempt
         return attempt.job, attempt.fingerprint
@@ -138,7 +138,7 @@ def frame(mark: bytes, payload: bytes) -> bytes:
 
 
 def other_version(content: bytes) -> int | None:
-    """The version of a segment that is whole but not of ours; None when it is ours, or damaged."""
+    """The version of a segment that is intact but not of ours; None if it is ours, or damaged."""
     if len(content) < HEAD_BYTES:
         return None
     magic, version, crc = _HEAD.unpack_from(content)
@@ -147,7 +147,7 @@ def other_version(content: bytes) -> int | None:
 
 
 def walk(content: bytes, mark: bytes) -> Iterator[Entry | Damage]:
-    """What a segment holds, in order. What was torn off at its end is not mentioned: nobody was promised it."""
+    """The content of a segment, in order. A torn tail is not mentioned: its result was never confirmed."""
     at = HEAD_BYTES
     if not content.startswith(head()):
         if len(content) < HEAD_BYTES or not content.strip(b"\0"):
@@ -157,7 +157,7 @@ def walk(content: bytes, mark: bytes) -> Iterator[Entry | Damage]:
     while len(content) - at >= ENTRY_BYTES:
         length = _length_at(content, mark, at)
         if length is None:
-            if not content[at:].strip(b"\0"):  # the file had grown already, its content had not arrived
+            if not content[at:].strip(b"\0"):  # the file had grown already, but its content had not arrived
                 return
             following = _next_entry(content, mark, at + 1)
             yield Damage(at, following)
@@ -173,7 +173,7 @@ def walk(content: bytes, mark: bytes) -> Iterator[Entry | Damage]:
 
 
 def parts_of(payloads: Sequence[tuple[str, bytes]], most: int) -> Iterator[list[tuple[str, bytes]]]:
-    """The same payloads with their jobs, in parts that are not much longer than `most` bytes."""
+    """The same payloads with their jobs, in parts not much longer than `most` bytes."""
     part: list[tuple[str, bytes]] = []
     size = 0
     for job, payload in payloads:
@@ -187,7 +187,7 @@ def parts_of(payloads: Sequence[tuple[str, bytes]], most: int) -> Iterator[list[
 
 
 def _length_at(content: bytes, mark: bytes, at: int) -> int | None:
-    """The payload's length by the entry that begins there; None when none does."""
+    """The payload's length in the entry that begins there; None if none does."""
     found, length, payload_crc, head_crc = _ENTRY.unpack_from(content, at)
     whole = found == mark and head_crc == _head_crc(mark, length, payload_crc)
     return int(length) if whole else None

@@ -1,6 +1,6 @@
-"""The folders of a spool: one for each process, locked while it lives, with segments in it (spool_files.py).
+"""The folders of a spool: one per process, locked while it lives, containing segments (spool_files.py).
 
-How it fails: OSError. How it recovers: a folder whose lock is free belongs to a process that is dead, and is adopted.
+How it fails: OSError. How it recovers: a folder whose lock is free belongs to a dead process, and is adopted.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Home:
-    """The folder of one process, and its lock in our hands. `noted`: the shared state may have a note of it, and then
-    the folder stays, so that the process that adopts it takes the note away."""
+    """The folder of one process, with its lock held by us. `noted`: the shared state may have a note of it; then the
+    folder stays, so that the process that adopts it removes the note."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -39,7 +39,7 @@ class Home:
         while True:
             path = folder / f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
             path.mkdir(mode=0o700, parents=True)
-            # Somebody who starts now may take the fresh folder for a dead process's; then the next name is tried.
+            # A process that starts now may take the fresh folder for a dead one's; then the next name is tried.
             with suppress(FileNotFoundError):
                 home = cls._locked(path, os.O_CREAT)
                 if home is not None:
@@ -48,7 +48,7 @@ class Home:
 
     @classmethod
     def adopt(cls, path: Path) -> Home | None:
-        """The folder of a process that is dead; None when it lives, or another one adopts it."""
+        """Adopt the folder of a dead process; None if the process lives, or another one adopts it."""
         try:
             return cls._locked(path, 0)
         except FileNotFoundError:
@@ -73,7 +73,7 @@ class Home:
         return None
 
     def let_go(self) -> None:
-        """Give the lock back; the folder goes when nothing is left in it and nothing is noted of it."""
+        """Release the lock; remove the folder if it is empty and not noted."""
         with suppress(OSError):  # an empty folder that stays does no harm; the next process that starts removes it
             if not self.noted and {one.name for one in self.path.iterdir()} == {"lock"}:
                 (self.path / "lock").unlink()
@@ -87,7 +87,7 @@ def something_waits(folder: Path) -> bool:
 
 
 class Segment:
-    """A file with entries. `size` counts what was promised, `results` those that wait still, by job."""
+    """A file with entries. `size` counts the promised bytes, `results` the waiting ones, by job."""
 
     __slots__ = ("home", "mark", "path", "results", "size")
 
@@ -99,8 +99,8 @@ class Segment:
         self.results: Counter[str] = Counter()
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """The job and the fingerprint of every result in the file. What cannot be read is left out."""
-        with suppress(OSError):  # told when it is the turn of this file
+        """The job and the fingerprint of every readable result in the file."""
+        with suppress(OSError):  # reported when this file is read
             for found in walk(self.path.read_bytes(), self.mark):
                 if isinstance(found, Entry):
                     with suppress(ValueError, zstandard.ZstdError):  # as above
@@ -113,7 +113,7 @@ class Segment:
 
 
 class Reader:
-    """Goes through one segment. `keep`: something in it could not be copied, so the file itself must stay."""
+    """Reads through one segment. `keep`: part of it could not be copied, so the file itself must stay."""
 
     def __init__(self, segment: Segment, content: bytes) -> None:
         self.segment = segment
@@ -138,7 +138,7 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 def segments_in(home: Home, notes: list[str]) -> list[Segment] | None:
-    """The segments of a folder. None, and a note for a person, when another version wrote one of them."""
+    """The segments of a folder. None, and a message for people, if another version wrote one of them."""
     segments = []
     for path in home.path.iterdir():
         name = _SEGMENT.fullmatch(path.name)
@@ -148,7 +148,7 @@ def segments_in(home: Home, notes: list[str]) -> list[Segment] | None:
             version = other_version(file.read(HEAD_BYTES))
             size = os.fstat(file.fileno()).st_size
         if version is not None:
-            notes.append(f"{path} was left alone: it is of version {version}, which another Gossamer wrote.")
+            notes.append(f"{path} was left alone: another version of Gossamer wrote it (format {version}).")
             return None
         segments.append(Segment(path, bytes.fromhex(name[1]), size, home))
     return segments

@@ -1,11 +1,11 @@
 """The note in the shared state that says which results wait in the spool of this process.
 
-What it does: a result is spooled, then noted, then its task is settled. So no task is settled whose result waits
-unknown to other machines: a job is not ended, and no record is marked as gone, while a note names it.
-How it fails: Transient, when the state does not answer; then the task must not be settled. How it recovers: the note is
-written anew as a whole, so that a repeated or a late write does no harm. When the process dies, its note stays, and so
-does its folder; the process that adopts the folder writes a note of its own and takes that one away. A note that a
-state without its last second has again is taken away again: no folder tells of it any more.
+What it does: a result is spooled, then noted, then its task is settled. So no task is settled while its result waits
+unknown to other machines: while a note names a job, it is not ended, and none of its records is marked as gone.
+How it fails: Transient, if the state does not answer; then the task must not be settled. How it recovers: the note is
+always rewritten as a whole, so that a repeated or late write does no harm. If the process dies, its note and its folder
+stay; the process that adopts the folder writes its own note and removes that one. A removed note that reappears in a
+state which lost its last second is removed again: no folder names it any more.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class SpoolNotes:
         self._spool = spool
         self._clock = clock
         self._worker = worker
-        self._named: frozenset[str] = frozenset()  # jobs in the note that stands for certain
-        self._gone: deque[str] = deque(maxlen=REMEMBERED)  # notes that were taken away
-        self._lock = asyncio.Lock()  # what is written last was also read last
+        self._named: frozenset[str] = frozenset()  # jobs in the note that is certainly stored
+        self._gone: deque[str] = deque(maxlen=REMEMBERED)  # removed notes
+        self._lock = asyncio.Lock()  # so that writes are in the order of reads
 
     async def ensure(self, jobs: Collection[str]) -> None:
-        """Return when the note names these jobs, of which results wait. Raises Transient."""
+        """Return when the note names these jobs, whose results wait. Raises Transient."""
         async with self._lock:
             if not self._named.issuperset(jobs):
                 await self._write()
 
     async def renew(self) -> None:
-        """Bring the note up to date; take it away when nothing waits any more. Raises Transient."""
+        """Update the note; remove it if nothing waits any more. Raises Transient."""
         async with self._lock:
             await self._write()
 

@@ -1,18 +1,18 @@
-"""Archived pages as a WARC/1.1 file (ISO 28500), for other tools and for other people's archives. Gossamer writes WARC
-files and does not read them.
+"""Archived pages as a WARC/1.1 file (ISO 28500), for other tools and archives. Gossamer writes WARC files and does not
+read them.
 
 For each page:
 
-    response   the status line, the headers as they were received, and the body, decoded. Headers that are not true of
-               the decoded body any more (Content-Encoding, Transfer-Encoding, Content-Length) are kept under the name
-               X-Archive-Orig-..., and Content-Length is that of the body as it is here
-    metadata   what only Gossamer knows of it, as JSON: the request it answered, the job, the spider, the callback
-    resource   its screenshot, where there is one, under `urn:view:` and the page's address
+    response   the status line, the headers as received, and the body, decoded. Headers that no longer hold for the
+               decoded body (Content-Encoding, Transfer-Encoding, Content-Length) are renamed to X-Archive-Orig-..., and
+               Content-Length is that of the decoded body
+    metadata   what only Gossamer knows, as JSON: the request it answered, the job, the spider, the callback
+    resource   its screenshot, if there is one, under `urn:view:` and the page's URL
 
-Records are gzip members of their own where the file is compressed, so that any of them can be read alone.
+In a compressed file each record is a separate gzip member, so that any of them can be read alone.
 
-How it fails: a page whose raw copy was pruned or is damaged is left out and counted. A file that cannot be written and
-an archive that is away end the export.
+How it fails: a page whose raw copy was pruned or is damaged is left out and counted. A file that cannot be written, or
+an archive that is unavailable, ends the export.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Fields = Sequence[tuple[str, str]]
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an export: pages written, and pages whose raw copy is not there any more or is damaged."""
+    """The result of an export: pages written, and pages whose raw copy is missing or damaged."""
 
     pages: int = 0
     lost: int = 0
@@ -94,10 +94,10 @@ async def export_warc(
 
 
 def is_compressed(name: str) -> bool:
-    """Does a file of that name hold gzip members? Raises Misconfigured for one that is not of this format."""
+    """Does a file of that name hold gzip members? Raises Misconfigured for a name of another format."""
     if name.lower().endswith((".warc", ".warc.gz")):
         return name.lower().endswith(".gz")
-    raise Misconfigured(f"{name!r} is no name for a WARC file. End it in .warc.gz, or in .warc.")
+    raise Misconfigured(f"{name!r} is not the name of a WARC file. End it in .warc.gz or .warc.")
 
 
 class WarcWriter:
@@ -161,13 +161,13 @@ def _http_head(snapshot: Snapshot) -> bytes:
         if _TOKEN.fullmatch(name):
             lines.append(f"{ORIGINAL if name.lower() in _UNTRUE else ''}{name}: {_one_line(value)}")
     lines.append(f"Content-Length: {len(snapshot.body)}")
-    # Header bytes that are not UTF-8 travel as lone surrogates, and become what they were.
+    # Header bytes that are not UTF-8 are held as lone surrogates, and become the original bytes.
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
 
 
 def _ours(snapshot: Snapshot, facts: PageFacts) -> bytes:
     fields = head_of(snapshot) | {"depth": snapshot.depth, "spider": facts.spider, "failure": facts.failure}
-    return json.dumps(fields).encode()  # halves of characters as escapes
+    return json.dumps(fields).encode()  # lone surrogates as escapes
 
 
 def _one_line(text: str) -> str:

@@ -1,1 +1,1 @@
-"""Proxy pools: where exits come from, which is taken next, which rest. `pools.py` is the way in."""
+"""Proxy pools: where exits come from, which is used next, which rest. Start with `pools.py`."""

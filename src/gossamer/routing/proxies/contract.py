@@ -1,8 +1,8 @@
-"""What all workers share about exits: how each fares, which rest, which a page has used, which sessions were renewed.
+"""What all workers share about exits: their health, which rest, which a page has used, which sessions were renewed.
 
-How it fails: BackendUnavailable; on Redis it is then unknown whether it happened. Nothing here is worth a page: a
-report that is told twice makes a figure a little wrong, one that is lost lets an exit be tried once more. Every verb is
-atomic. Times are the backend's shared clock.
+How it fails: BackendUnavailable; on Redis it is then unknown whether the call took effect. None of this can cost a
+page: a report that is sent twice makes a figure slightly wrong, a lost one lets an exit be tried once more. Every verb
+is atomic. Times are those of the backend's shared clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...model.route import ExitOutcome
 
 
 class ExitReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Uses of one exit with the same outcome, one after the other. `seconds` is the mean of them."""
+    """Consecutive uses of one exit with the same outcome. `seconds` is their mean."""
 
     exit: str
     outcome: ExitOutcome
@@ -24,7 +24,7 @@ class ExitReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     bytes: int = 0
     tokens: float = 0.0
-    words: str = ""  # what went wrong, shortly
+    words: str = ""  # what went wrong, in short
 
 
 class RestTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,15 +33,15 @@ class RestTerms(msgspec.Struct, frozen=True, kw_only=True):
     cooldown: float = 60.0  # the first rest; doubles with each further one
     max_cooldown: float = 3600.0
     patience: int = 3  # failures in a row after which it rests as well
-    bans_rest: bool = True  # not so for a gateway, which has other exits behind it
+    bans_rest: bool = True  # False for a gateway, which has other exits behind it
 
 
 class ExitHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How an exit fares. health.py says how each figure changes.
+    """The health of an exit. health.py says how each figure changes.
 
-    `run` counts successes in a row, or failures in a row as a negative number. `strikes` counts rests that were not
-    made good yet. `score` is the decayed share of successes, between 0 and 1; `latency` the decayed mean of seconds,
-    None before the first success.
+    `run` counts successes in a row, or failures in a row as a negative number. `strikes` counts rests that successes
+    have not made up for yet. `score` is the decayed share of successes, between 0 and 1; `latency` the decayed mean of
+    seconds, None before the first success.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ExitHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True):
-    """A lasting session of a gateway that was banned: which of its ids is in use since then."""
+    """A banned lasting session of a gateway: the generation of its id that is in use now."""
 
     session: str
     generation: int
@@ -69,10 +69,10 @@ class Renewal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExitBook(Protocol):
-    """Bounded by the exits that were used within a month, and by what was banned or failed lately."""
+    """Bounded by the exits used within a month, and by recent bans and failures."""
 
     async def report(self, pool: str, reports: Sequence[ExitReport], terms: RestTerms) -> None:
-        """Count them, in this order. Exits of the pool that were not used for a month are forgotten."""
+        """Count the reports, in this order. Exits of the pool that were not used for a month are deleted."""
         ...
 
     async def health(self, pool: str, since: float = 0.0) -> list[ExitHealth]:
@@ -80,7 +80,7 @@ class ExitBook(Protocol):
         ...
 
     async def remember(self, uses: Sequence[tuple[bytes, str]]) -> None:
-        """These pages (by fingerprint) have tried these exits in vain. Forgotten after an hour."""
+        """These pages (by fingerprint) have tried these exits in vain. Kept for an hour."""
         ...
 
     async def used(self, fingerprint: bytes) -> tuple[str, ...]:
@@ -88,15 +88,16 @@ class ExitBook(Protocol):
         ...
 
     async def renew(self, pool: str, session: str, seen: int) -> int:
-        """Generation `seen` of a session was banned. Return the one to use now: the next, or what others made of it."""
+        """Generation `seen` of a session was banned. Return the one to use now: the next, or a later one made by
+        others."""
         ...
 
     async def renewals(self, pool: str, since: float = 0.0) -> list[Renewal]:
-        """Sessions of a pool by name that have a generation above 0: all, or those renewed at `since` or later. One
-        that was last renewed a month ago is forgotten, and begins again at 0."""
+        """Sessions of a pool by name with a generation above 0: all, or those renewed at `since` or later. One last
+        renewed a month ago is deleted, and begins again at 0."""
         ...
 
     async def reset(self, pool: str | None = None) -> int:
-        """Forget how the exits of one pool, or of all, have fared: none rests any more. Return how many were known.
+        """Clear the health of the exits of one pool, or of all: none rests any more. Return how many there were.
         Renewed sessions stay renewed."""
         ...

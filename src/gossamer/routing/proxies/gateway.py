@@ -1,12 +1,12 @@
-"""Gateways: one address, and a user name that says which exit is wanted behind it.
+"""Gateways: one address, where the user name selects the exit behind it.
 
 The name is made from a template. {user} is the name of the account, {session} an id that stands for one exit,
-{country} where the exit should be. What is in brackets is left out when no country is asked for:
+{country} where the exit should be. The part in brackets is left out if no country is requested:
 
     {user}-session-{session}[-country-{country}]
 
 How it fails: Misconfigured, when the pool is opened. A lasting session has the same id in every worker; it is derived
-from the names of project, pool and session. When it was banned it gets another one, for all workers.
+from the names of project, pool and session. After a ban it gets another one, for all workers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 class Gateway(msgspec.Struct, frozen=True, kw_only=True):
-    """An opened gateway. `door` is its address without anybody's name."""
+    """An opened gateway. `door` is its address without a user name."""
 
     door: Exit
     template: str
@@ -48,12 +48,12 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
         return "{session}" in self.template
 
     def exit(self, session: str, country: str | None) -> Exit:
-        """The exit behind the gateway that a session id stands for. Raises Misconfigured for a country that cannot be
-        part of a user name."""
+        """The exit behind the gateway for a session id. Raises Misconfigured for a country that cannot be part of a
+        user name."""
         asked = country or self.country
         if asked and not _COUNTRY.fullmatch(asked):
             raise Misconfigured(
-                f"Pool {self.door.pool}: a country is written in letters, as in 'de'; {asked[:40]!r} is none."
+                f"Pool {self.door.pool}: a country is written in letters, like 'de'; {asked[:40]!r} is not one."
             )
         name = f"{self.door.address}#{session}" if self.has_sessions else self.door.address
         return msgspec.structs.replace(
@@ -62,22 +62,23 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
 
     def _username(self, session: str, country: str) -> str:
         text = _BRACKETS.sub(lambda part: part[1] if country or "{country}" not in part[1] else "", self.template)
-        # All at once: an account's name may have braces of its own.
+        # All at once: an account's name may contain braces.
         values = {"user": self.user, "session": session, "country": country}
         return _BRACES.sub(lambda found: values[found[1]], text)
 
 
 def open_gateway(pool: str, terms: ProxyPool, root: Path, environ: Mapping[str, str]) -> Gateway:
-    """Read the settings of a gateway. Its user and password may also stand in a variable or in a secret file, as
+    """Read the settings of a gateway. Its user and password may also be in a variable or a secret file, as
     `user:password`. Raises Misconfigured."""
     if terms.urls or terms.file:
-        raise Misconfigured(f"Pool {pool} has a gateway and a list of exits. Make two pools of it.")
+        raise Misconfigured(f"Pool {pool} has a gateway and a list of exits. Split it into two pools.")
     if terms.session not in SESSIONS:
         raise Misconfigured(f"proxies.{pool}.session must be 'task', 'site' or 'key'.")
     door = parse_exit(terms.gateway, pool=pool, where=f"proxies.{pool}.gateway", allow_private=terms.allow_private)
     if door.username or door.password:
         raise Misconfigured(
-            f"proxies.{pool}.gateway is an address alone. Set proxies.{pool}.user and password, which are never shown."
+            f"proxies.{pool}.gateway must not contain credentials. Set proxies.{pool}.user and password; they are "
+            "never shown."
         )
     user, password = _account(pool, terms, root, environ)
     template = terms.username or "{user}"
@@ -100,7 +101,7 @@ def lasting_id(project: str, pool: str, session: str, generation: int, span: int
 
 
 def another_id(project: str, pool: str, session: str, generation: int, span: int, avoid: Collection[str]) -> str:
-    """As `lasting_id`; for a page that has tried that one in vain, one that it has not tried."""
+    """Like `lasting_id`, but one that the page has not tried in vain."""
     for retry in range(len(avoid) + 1):
         found = lasting_id(project, pool, session, generation, span, retry)
         if found not in avoid:
@@ -109,7 +110,7 @@ def another_id(project: str, pool: str, session: str, generation: int, span: int
 
 
 def fresh_id() -> str:
-    """An id that nobody has used."""
+    """An id that was never used."""
     return _spelled(secrets.randbits(128))
 
 
@@ -144,11 +145,11 @@ def _check_template(pool: str, template: str, *, has_user: bool, country: str) -
             raise Misconfigured(f"{key}: {{{found[1]}}} is not known. Known are {known}.")
     outside = _BRACKETS.sub("", template)
     if re.search(r"[{}]", _BRACES.sub("", template)) or re.search(r"[\[\]]", outside):
-        raise Misconfigured(f"{key}: a brace or bracket has no partner. Write {known} and [-country-{{country}}].")
+        raise Misconfigured(f"{key}: a brace or bracket is not closed. Write {known} and [-country-{{country}}].")
     if "{user}" in template and not has_user and template != "{user}":
-        raise Misconfigured(f"{key} names {{user}}, and there is none. Set proxies.{pool}.user and password.")
+        raise Misconfigured(f"{key} names {{user}}, but there is none. Set proxies.{pool}.user and password.")
     if "{country}" in outside and not country:
         raise Misconfigured(
-            f"{key} names {{country}}, and no country is set. Set proxies.{pool}.country, or put that part into "
-            "brackets, [-country-{country}]: it is then left out for pages that ask for no country."
+            f"{key} names {{country}}, but no country is set. Set proxies.{pool}.country, or put that part into "
+            "brackets, [-country-{country}]: it is left out for pages without a country."
         )

@@ -1,8 +1,8 @@
-"""How an exit's health changes with each report. Pure; the state file uses it, and lua/exits_report.lua says the same.
+"""How an exit's health changes with each report. Pure; the state file uses it, and lua/exits_report.lua does the same.
 
-A ban lets an exit rest at once, failures do after a few in a row. Each rest is twice as long as the one before, until
-successes in a row have made it good. What was under way when a rest began is counted, but makes it neither longer nor
-shorter: a ban that meets ten requests is one ban.
+After a ban an exit rests at once, after failures only if there are several in a row. Each rest is twice as long as the
+one before, until successes in a row have made up for it. Requests in flight when a rest begins are counted, but make it
+neither longer nor shorter: a ban that hits ten requests is one ban.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import msgspec
 from ...model.route import ExitOutcome
 from .contract import ExitHealth, ExitReport, RestTerms
 
-DECAY = 0.1  # the weight of the newest try in the decayed means
-EASE = 5  # successes in a row that make one strike good
-FAILURE_CAP = 300.0  # seconds: the fault may be our own network's, so this rest does not grow for ever
+DECAY = 0.1  # the weight of the newest use in the decayed means
+EASE = 5  # successes in a row that cancel one strike
+FAILURE_CAP = 300.0  # seconds: our own network may be at fault, so this rest does not grow for ever
 MAX_STRIKES = 30
 MAX_WORDS = 200
 REMEMBERED = 3600.0  # seconds for which a page's exits are remembered
 RENEWED = 30 * 86_400.0  # seconds for which a session stays renewed
-FORGOTTEN = 30 * 86_400.0  # seconds after its last use, an exit's figures are forgotten
+FORGOTTEN = 30 * 86_400.0  # seconds after its last use at which an exit's figures are deleted
 LEAST_WEIGHT = 0.1  # an exit that always fails is still tried now and then
 
 

@@ -1,6 +1,6 @@
-"""What waits to be told to the book. Bounded, and safe to send again when the book did not answer.
+"""Reports waiting to be written to the ExitBook. Bounded, and safe to send again if the book did not answer.
 
-Uses of one exit that end the same way, one after the other, wait as one report.
+Consecutive uses of one exit with the same outcome wait as one report.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import msgspec
 
 from .contract import ExitBook, ExitReport, RestTerms
 
-MAX_CHANGES = 64  # reports of one exit; beyond that the oldest are added up, whatever was between them
+MAX_CHANGES = 64  # reports of one exit; beyond that the oldest are merged, whatever was between them
 MAX_USES = 20_000  # pages and their exits; beyond that the oldest are dropped
 MAX_RENEWALS = 10_000  # sessions; beyond that the oldest are dropped
-AT_ONCE = 500  # in one call of the book
+AT_ONCE = 500  # per call of the book
 
 
 class Outbox:
@@ -47,15 +47,15 @@ class Outbox:
             del self._renewals[next(iter(self._renewals))]
 
     def waiting(self, pool: str, exits: Collection[str] | None = None) -> Iterator[ExitReport]:
-        """Reports about a pool that wait: of these exits, or of all."""
+        """Waiting reports about a pool: of these exits, or of all."""
         for (own, name), reports in self._reports.items():
             if own == pool and (exits is None or name in exits):
                 yield from reports
 
     async def send(self, book: ExitBook, terms_of: Callable[[str], RestTerms]) -> list[tuple[str, str, int]]:
-        """Tell it all. Returns the sessions that were renewed: pool, session, the generation to use now.
+        """Send everything. Returns the sessions that were renewed: pool, session, the generation to use now.
 
-        Raises BackendUnavailable. What was not told then waits on, before what came meanwhile. Not for two at a time.
+        Raises BackendUnavailable. What was not sent then keeps waiting, before what came meanwhile. One call at a time.
         """
         await self._send_uses(book)
         await self._send_reports(book, terms_of)

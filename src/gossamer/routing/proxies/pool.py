@@ -1,7 +1,7 @@
-"""One pool as this process knows it: its exits, their health as last heard, and the choice among them. No book here.
+"""One pool as this process knows it: its exits, their last known health, and the choice among them. Calls no backend.
 
-`ListedPool` has its exits by name, `GatewayPool` one address with a session for each request. Reading their sources may
-raise Misconfigured. When a source has changed it is read again; while it cannot be read, what was read before counts.
+`ListedPool` lists its exits by name, `GatewayPool` has one address with a session for each request. Reading their
+sources may raise Misconfigured. A source that has changed is read again; while it cannot be read, the old exits count.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ V = TypeVar("V")
 DATACENTER, RESIDENTIAL = KINDS = ("datacenter", "residential")
 USUAL_STAY = timedelta(minutes=10)
 LISTED_PATIENCE = 3
-# Behind a gateway are thousands of machines of which some are always gone: a few failures say nothing about the rest.
+# Behind a gateway are thousands of machines, some of which are always down: a few failures say nothing about the rest.
 GATEWAY_PATIENCE = 20
-MAX_SESSIONS = 50_000  # lasting sessions in memory; the one that was in use longest ago is forgotten first
+MAX_SESSIONS = 50_000  # lasting sessions in memory; the least recently used is forgotten first
 
 
 class ExitRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page needs. `tried` are exits that it used in vain; `session` is a key that its spider chose."""
+    """What a page needs. `tried` are exits that it used in vain; `session` is a key chosen by its spider."""
 
     site: str
     country: str | None = None
@@ -44,7 +44,7 @@ class ExitRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """`again`: the page has tried it before, but nothing else is awake."""
+    """`again`: the page has tried it before, but no other exit is awake."""
 
     exit: Exit
     again: bool = False
@@ -56,23 +56,23 @@ class Pool(Protocol):
     def take(self, wanted: ExitRequest, now: float) -> Found | AllRest: ...
 
     def learn(self, rows: Iterable[ExitHealth], now: float, *, whole: bool) -> None:
-        """The book says so: about some exits, or about all that were ever used."""
+        """Take over health from the book: of some exits, or (`whole`) of all that were ever used."""
         ...
 
     def count(self, report: ExitReport, now: float) -> None:
-        """Something happened here that the book does not know yet."""
+        """Count a report that the book does not have yet."""
         ...
 
     def health_name(self, exit_: Exit) -> str:
-        """Under which name the exit's health is kept."""
+        """The name under which the exit's health is kept."""
         ...
 
     def has_changed(self) -> bool:
-        """Has a file of the sources changed since it was read last?"""
+        """Has a source file changed since it was last read?"""
         ...
 
     def reread(self, now: float) -> None:
-        """Read the sources again. Raises Misconfigured; then all stays as it was until they change again."""
+        """Read the sources again. Raises Misconfigured; then everything stays as it was until they change again."""
         ...
 
     @property
@@ -80,7 +80,7 @@ class Pool(Protocol):
 
 
 class ListedPool:
-    """Exits that are listed. Fulfils `Pool`."""
+    """Listed exits. Fulfils `Pool`."""
 
     def __init__(self, name: str, terms: ProxyPool, root: Path, environ: Mapping[str, str], now: float) -> None:
         self._name, self._settings, self._root, self._environ = name, terms, root, environ
@@ -105,7 +105,7 @@ class ListedPool:
     def take(self, wanted: ExitRequest, now: float) -> Found | AllRest:
         choice: Choice | AllRest
         if wanted.session is not None:
-            # One identity for all pages that name the key: only a rest, or the caller's own word, changes it.
+            # One identity for all pages that name the key: only a rest, or the caller, changes it.
             stay = (self._stay or USUAL_STAY).total_seconds()
             choice = keep(f"key/{wanted.session}", self._standings, now, stay, wanted.avoid)
         elif self._stay is not None:
@@ -151,7 +151,7 @@ class ListedPool:
         self._health[row.name] = row
         place = self._places.get(row.name)
         if place is None:
-            return  # an exit that is not listed any more
+            return  # an exit that is no longer listed
         before = self._standings[place]
         self._standings[place] = standing = self._standing(row.name)
         if standing.rest_until < before.rest_until and before.rest_until > now:
@@ -190,7 +190,7 @@ class GatewayPool:
         return self._gateway.door
 
     def sample(self) -> Exit:
-        """An exit with a session of its own."""
+        """An exit with a new session."""
         return self._gateway.exit(fresh_id(), None)
 
     def take(self, wanted: ExitRequest, now: float) -> Found | AllRest:
@@ -223,8 +223,8 @@ class GatewayPool:
     # -- lasting sessions ----------------------------------------------------------------------------------------
 
     def banned_session(self, exit_: Exit) -> tuple[str, int] | None:
-        """The lasting session behind an exit and the generation that was banned; None when there is none, or when it
-        has another one already. From now on this process uses the next."""
+        """The lasting session behind an exit and the generation that was banned; None if there is none, or if it has a
+        newer one already. From now on this process uses the next."""
         known = self._lasting.pop(exit_.name, None)
         if known is None or self._generations.get(known[0], 0) > known[1]:
             return None
@@ -278,7 +278,7 @@ def rest_terms(name: str, terms: ProxyPool, *, patience: int, bans_rest: bool = 
 
 
 def signature(files: Iterable[Path]) -> tuple[tuple[int, int, int] | None, ...]:
-    """Changes when one of the files does."""
+    """A value that changes when one of the files does."""
     found: list[tuple[int, int, int] | None] = []
     for file in files:
         try:

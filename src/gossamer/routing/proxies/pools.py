@@ -1,12 +1,12 @@
-"""All pools of a project in one process: exits are taken here, and what came of them is told here.
+"""All pools of a project in one process: exits are taken here, and their results reported here.
 
 A report changes what this process knows at once, and reaches the book within half a second, a ban or a failure without
-delay. What other workers told is read every second, so that all avoid an exit that was banned seconds ago.
+delay. Reports of other workers are read every second, so that all avoid an exit that was banned seconds ago.
 
-How it fails: Misconfigured for a pool that is not there or whose source cannot be read, AllExitsRest when nothing is
-awake, BackendUnavailable when the book must be asked and does not answer. How it recovers: reports wait while the book
-is away. A file of exits is read again
-when it changes; while it is wrong the exits that were read before are used, and the trouble is told once.
+How it fails: Misconfigured for a pool that does not exist or whose source cannot be read, AllExitsRest if no exit is
+awake, BackendUnavailable if the book must be read and does not answer. How it recovers: reports wait while the book
+does not answer. A file of exits is read again when it changes; while it is invalid the old exits are used, and the
+problem is reported once.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ OVERLAP = 2.0  # seconds: clocks of processes that share a file differ a little
 SHORTEST_WAIT, LONGEST_WAIT = (
     timedelta(milliseconds=500),
     timedelta(minutes=5),
-)  # new exits may come before the first wakes
-FLUSH_WITHIN = timedelta(seconds=3)  # at the end; then what was not told is lost
+)  # new exits may be added before the first wakes
+FLUSH_WITHIN = timedelta(seconds=3)  # at the end; after that, unsent reports are lost
 MAX_PAGES = 10_000  # whose exits are remembered here; the oldest are forgotten first
 
 
 class Pools:
-    """Alive between `async with` and its end."""
+    """Use it inside `async with`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Pools:
         self._root = root
         self._environ = os.environ if environ is None else environ
         self._troubles = troubles or events.Silence()
-        self._told: dict[str, str] = {}  # the last trouble of each pool
+        self._told: dict[str, str] = {}  # the last problem of each pool
         self._open: dict[str, ListedPool | GatewayPool] = {}
         self._opening = asyncio.Lock()
         self._heard: dict[str, tuple[float, float]] = {}  # pool -> newest change of an exit and of a session
@@ -87,7 +87,7 @@ class Pools:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with suppress(Transient, TimeoutError):  # figures, and not worth more waiting
+        with suppress(Transient, TimeoutError):  # only figures, not worth a longer wait
             async with asyncio.timeout(FLUSH_WITHIN.total_seconds()):
                 await self.flush()
 
@@ -107,12 +107,12 @@ class Pools:
         session: str | None = None,
         avoid: Collection[str] = (),
     ) -> Exit:
-        """An exit for a try of a page. Raises AllExitsRest, Misconfigured, BackendUnavailable.
+        """An exit for an attempt at a page. Raises AllExitsRest, Misconfigured, BackendUnavailable.
 
-        `attempt` is how many tries were used up before. From the second on the book is asked which exits the page has
-        tried in vain, here or elsewhere; another is taken where there is one. `session` is a key that the spider
-        chose: all pages that name it leave as the same visitor, also when they are tried again. `avoid` holds
-        names of exits that the caller does not want.
+        `attempt` is how many attempts were used up before. From the second on the book is asked which exits the page
+        has tried in vain, here or elsewhere; another is taken if there is one. `session` is a key chosen by the spider:
+        all pages that name it leave as the same visitor, also when they are retried. `avoid` holds names of exits that
+        the caller does not want.
         """
         opened = self._open.get(pool) or await self._pool(pool)
         tried = self._tried.get(fingerprint, frozenset())
@@ -129,7 +129,7 @@ class Pools:
                 wait=min(max(wait, SHORTEST_WAIT), LONGEST_WAIT),
             )
         if found.again and opened.size > 1:
-            self._say(pool, f"A page was tried through every exit of pool {pool} that is awake; one is used again.")
+            self._say(pool, f"A page has tried every exit of pool {pool} that is awake; one is used again.")
         return found.exit
 
     def report(
@@ -143,9 +143,9 @@ class Pools:
         words: str = "",
         fingerprint: bytes | None = None,
     ) -> None:
-        """Tell what came of an exit that was taken here. Returns at once. `words` say what went wrong.
+        """Report the result of an exit that was taken here. Returns at once. `words` say what went wrong.
 
-        With the `fingerprint` of the page, its next try takes another exit if this one was in vain.
+        With the `fingerprint` of the page, its next attempt takes another exit if this one was in vain.
         """
         opened = self._open[exit_.pool]
         report = ExitReport(
@@ -169,7 +169,7 @@ class Pools:
         self._urgent.set()
 
     async def flush(self) -> None:
-        """Tell the book all that waits, now. Raises BackendUnavailable; what was not told waits on."""
+        """Send all waiting reports to the book now. Raises BackendUnavailable; unsent ones keep waiting."""
         async with self._talking:
             for pool, session, generation in await self._outbox.send(self._book, lambda pool: self._open[pool].terms):
                 opened = self._open[pool]
@@ -194,10 +194,10 @@ class Pools:
             self._open[name] = opened
             return opened
 
-    # -- what happens beside the pages ----------------------------------------------------------------------------
+    # -- background tasks ------------------------------------------------------------------------------------------
 
     async def _hurry(self) -> None:
-        """Bans and failures are told at once."""
+        """Send bans and failures at once."""
         while True:
             await self._urgent.wait()
             self._urgent.clear()
@@ -234,7 +234,7 @@ class Pools:
         rows = await self._book.health(name, max(0.0, exits - OVERLAP))
         now = self._clock.now()
         opened.learn(rows, now, whole=whole)
-        # Reports that wait here are not in the answer: none is sent while health is read.
+        # Reports waiting here are not in the answer: none is sent while health is read.
         heard = None if whole else {row.name for row in rows}
         for report in self._outbox.waiting(name, heard):
             opened.count(report, now)
@@ -250,19 +250,19 @@ class Pools:
                 opened.reread(self._clock.now())
                 self._told.pop(name, None)
         except Misconfigured as error:
-            self._say(name, f"{error} Until then the exits that were read before are used.")
+            self._say(name, f"{error} Until that is fixed, the exits that were read before are used.")
 
     async def _unharmed(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Whatever goes wrong beside the pages, the pages go on."""
+        """Errors in background tasks must not affect pages."""
         try:
             await work()
         except Transient:
-            pass  # the worker itself tells that the state is away; what waits is told later
+            pass  # the worker itself reports that the state does not answer; reports are sent later
         except Exception as error:
             self._say("", str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}")
 
     def _say(self, pool: str, words: str) -> None:
-        """Told once, until there is something else to tell."""
+        """Report a message once, until there is a different one."""
         if self._told.get(pool) != words:
             self._told[pool] = words
             self._troubles.emit(events.Trouble(at=self._clock.now(), stage="proxies", message=words))
@@ -276,7 +276,7 @@ class Pools:
 
 
 def without_secrets(words: str, exit_: Exit) -> str:
-    """The words, short, on one line, and without the exit's credentials in any spelling that a driver may use."""
+    """The text, short, on one line, and without the exit's credentials in any form that a driver may use."""
     text = " ".join(words.split())
     pair = f"{exit_.username}:{exit_.password}"
     secrets = (b64encode(pair.encode("utf-8", "replace")).decode(), pair, exit_.password, exit_.username)

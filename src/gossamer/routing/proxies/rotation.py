@@ -1,10 +1,9 @@
-"""Which exit is taken next. No I/O, no clock of its own: the same questions get the same answers.
+"""Which exit is used next. No I/O, no clock: the same questions get the same answers.
 
-Two ways. `Rotation` goes round: each exit has its turn as often as its weight says, in a smooth order. `keep` lets a
-site keep one exit for a while; every worker comes to the same answer without asking the others.
+Two ways. `Rotation` goes round: each exit has its turn in proportion to its weight, in a smooth order. `keep` lets a
+site keep one exit for a while; all workers arrive at the same choice without asking each other.
 
-Neither gives an exit that rests. One that is to be avoided is given only where nothing else is awake, and then the
-choice says so.
+Neither returns a resting exit. One to be avoided is returned only if no other is awake, and then the choice says so.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from hashlib import blake2b
 
 import msgspec
 
-PROBES = 64  # places that are looked at by lot before all of them are, one after the other
+PROBES = 64  # random positions that are tried before all positions in order
 
 
 class ExitStanding(msgspec.Struct, frozen=True):
-    """An exit as the choice sees it. `strikes` are bans that were not made good yet."""
+    """An exit in the eyes of the choice. `strikes` are bans that successes have not made up for yet."""
 
     name: str
     weight: float = 1.0
@@ -28,7 +27,7 @@ class ExitStanding(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """An exit to take. `again`: it should have been avoided, but nothing else is awake."""
+    """An exit to use. `again`: it should have been avoided, but no other is awake."""
 
     name: str
     again: bool = False
@@ -41,10 +40,10 @@ class AllRest(msgspec.Struct, frozen=True):
 
 
 class Rotation:
-    """Exits in turn. Each has a mark that moves on by 1/weight whenever it is taken; the lowest mark is next.
+    """Exits in turn. Each has a mark that moves on by 1/weight whenever it is used; the lowest mark is next.
 
-    So two exits that stay awake never differ by more than one turn of each from what their weights say. An exit that
-    wakes up or joins begins as if it had just had its turn: it does not make up for the time it was away.
+    So two exits that stay awake never deviate by more than one turn each from their weights. An exit that wakes up or
+    joins begins as if it had just had its turn: it does not make up for its absence.
     """
 
     def __init__(self) -> None:
@@ -53,10 +52,10 @@ class Rotation:
         self._order: dict[str, int] = {}
         self._awake: list[tuple[float, int, str]] = []
         self._resting: list[tuple[float, int, str]] = []
-        self._mark = 0.0  # of the exit that was taken last
+        self._mark = 0.0  # of the exit that was used last
 
     def update(self, standings: Sequence[ExitStanding], now: float) -> None:
-        """These are the exits from now on."""
+        """Replace the exits."""
         known = {one.name: one for one in standings}
         self._order = {name: place for place, name in enumerate(known)}
         self._standings = known
@@ -69,12 +68,12 @@ class Rotation:
         heapq.heapify(self._resting)
 
     def change(self, standing: ExitStanding) -> None:
-        """One exit has another weight or rests from now on. It keeps its place in the order."""
+        """Change the weight or the rest of one exit. It keeps its place in the order."""
         if standing.name in self._standings:
             self._standings[standing.name] = standing
 
     def next(self, now: float, avoid: Collection[str] = ()) -> Choice | AllRest:
-        """The exit whose turn it is, and count it as taken."""
+        """The exit whose turn it is; counts it as used."""
         self._wake(now)
         passed_over: list[tuple[float, int, str]] = []
         chosen: Choice | None = None
@@ -113,7 +112,7 @@ class Rotation:
         return Choice(name, again)
 
     def _next_mark(self, name: str) -> float:
-        """As if it had been taken just now."""
+        """As if it had been used just now."""
         return self._mark + self._step(name)
 
     def _step(self, name: str) -> float:
@@ -123,16 +122,16 @@ class Rotation:
 def keep(
     anchor: str, standings: Sequence[ExitStanding], now: float, stay: float, avoid: Collection[str] = ()
 ) -> Choice | AllRest:
-    """The exit of `anchor` (a site, or a key that a spider chose) for this span of `stay` seconds.
+    """The exit of `anchor` (a site, or a key chosen by a spider) for this span of `stay` seconds.
 
-    Drawn by lot from the anchor's name and the number of the span, so that all workers draw the same. Sites change
-    their exits at different moments. When the exit rests the next lot counts, and the sites of other exits stay where
-    they are. Exits that were banned lately are drawn only where there are no others.
+    Drawn by a hash of the anchor's name and the number of the span, so that all workers draw the same. Sites change
+    their exits at different moments. If the exit rests, the next draw counts, and sites on other exits stay where they
+    are. Recently banned exits are drawn only if there are no others.
     """
     count = len(standings)
     if not count:
         return AllRest(now)
-    # Lots differ by span; the moment at which a site's span ends differs by site.
+    # Draws differ by span; the moment at which a site's span ends differs by site.
     span = int((now + _number(anchor) % max(int(stay), 1)) // stay)
     struck: Choice | None = None
     avoided: Choice | None = None
@@ -150,7 +149,7 @@ def keep(
 
 
 def _places(anchor: str, span: int, count: int) -> Iterator[int]:
-    """Some by lot, then all of them."""
+    """Some positions at random, then all of them."""
     for lot in range(min(PROBES, 4 * count)):
         yield _number(f"{span}/{lot}/{anchor}") % count
     start = _number(f"{span}/{anchor}") % count

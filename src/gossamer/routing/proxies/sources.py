@@ -1,12 +1,12 @@
 """The exits of a pool that lists them: from the settings, a file, a variable or a secret file.
 
-One address in each line; what follows a # is a comment. These forms are known:
+One address per line; # begins a comment. These forms are accepted:
 
     http://user:password@host:port    https://...    socks5://...
     user:password@host:port           host:port      host:port:user:password
 
-In those with an @, what would be misread is written as %40 and so on; the last one is taken as it stands. An IPv6
-address is in brackets. How it fails: Misconfigured, with the pool and the line and never with the address itself.
+In forms with an @, special characters are percent-encoded (%40); the last form is taken literally. An IPv6 address is
+in brackets. How it fails: Misconfigured, with the pool and the line but never the address itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 
 class Line(msgspec.Struct, frozen=True):
-    """An address as it was written, and the words that say where. The address is a secret."""
+    """An address as written, and a description of where. The address is secret."""
 
     text: str
     where: str
@@ -52,19 +52,19 @@ def listed_exits(pool: str, terms: ProxyPool, root: Path, environ: Mapping[str, 
         one = parse_exit(line.text, pool=pool, where=line.where, allow_private=terms.allow_private)
         found.setdefault(one.identity, one)
         if len(found) > MAX_EXITS:
-            raise Misconfigured(f"Pool {pool} has more than {MAX_EXITS:,} exits. Make several pools of it.")
+            raise Misconfigured(f"Pool {pool} has more than {MAX_EXITS:,} exits. Split it into several pools.")
     if not found:
         _refuse_empty(pool, terms)
     return _named(list(found.values()))
 
 
 def watched_files(terms: ProxyPool, root: Path) -> tuple[Path, ...]:
-    """Files that the exits are from; they are read again when they change."""
+    """Files that the exits come from; they are read again when they change."""
     return tuple(root / name for name in (terms.file, terms.secret) if name)
 
 
 def parse_exit(text: str, *, pool: str, where: str, allow_private: bool = False) -> Exit:
-    """Read one address. Raises Misconfigured, which names the place only."""
+    """Read one address. Raises Misconfigured, which names only the place."""
     matched = _SCHEME.fullmatch(text)
     scheme, rest = (matched[1].lower(), matched[2]) if matched else ("http", text)
     if scheme not in SCHEMES:
@@ -107,17 +107,17 @@ def _lines(pool: str, terms: ProxyPool, root: Path, environ: Mapping[str, str]) 
 
 
 def file_lines(path: Path, pool: str, key: str) -> Iterator[Line]:
-    """What is written in a file, without comments and blank lines. Raises Misconfigured."""
+    """The lines of a file, without comments and blank lines. Raises Misconfigured."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE + 1)
         text = content.decode("utf-8-sig")
     except OSError as error:
         raise Misconfigured(
-            f"Pool {pool}: {path} cannot be read ({error.strerror}). Make it, or mend proxies.{pool}.{key}."
+            f"Pool {pool}: {path} cannot be read ({error.strerror}). Create it, or fix proxies.{pool}.{key}."
         ) from error
     except UnicodeDecodeError:
-        raise Misconfigured(f"Pool {pool}: {path} is no text in UTF-8. Save it as such.") from None
+        raise Misconfigured(f"Pool {pool}: {path} is not UTF-8 text. Save it as UTF-8.") from None
     if len(content) > MAX_FILE:
         raise Misconfigured(f"Pool {pool}: {path} is larger than 16 MiB. Is it a list of proxies?")
     for number, line in enumerate(text.splitlines(), 1):
@@ -127,16 +127,16 @@ def file_lines(path: Path, pool: str, key: str) -> Iterator[Line]:
 
 
 def variable(name: str, pool: str, environ: Mapping[str, str]) -> str:
-    """The content of a variable. Raises Misconfigured when it is not set."""
+    """The value of a variable. Raises Misconfigured if it is not set."""
     if name not in environ:
         raise Misconfigured(
-            f"Pool {pool}: the variable {name} is not set. Set it before you start, or mend proxies.{pool}.env."
+            f"Pool {pool}: the variable {name} is not set. Set it before you start, or fix proxies.{pool}.env."
         )
     return environ[name]
 
 
 def _colons(text: str) -> tuple[str, str, str]:
-    """Place, user name and password of `host:port` and `host:port:user:password`."""
+    """Host and port, user name and password of `host:port` and `host:port:user:password`."""
     if text.startswith("["):
         host, bracket, rest = text.partition("]")
         parts = rest.removeprefix(":").split(":", 2)
@@ -148,7 +148,7 @@ def _colons(text: str) -> tuple[str, str, str]:
     if len(parts) == 1:
         return place, "", ""
     if len(parts) == 2:
-        return text, "", ""  # three parts are no form: refused as a place
+        return text, "", ""  # three parts are not a valid form: refused as a host
     return place, parts[1], parts[2]
 
 
@@ -158,17 +158,17 @@ def _host_and_port(place: str, pool: str, where: str) -> tuple[str, int]:
         try:
             host = IPv6Address(host.partition("%")[0]).compressed
         except ValueError:
-            _refuse(pool, where, "what is in brackets is no IPv6 address.")
+            _refuse(pool, where, "the part in brackets is not an IPv6 address.")
         colon, port = rest[:1], rest[1:]
         if rest and colon != ":":
-            _refuse(pool, where, "after the brackets comes a colon and the port.")
+            _refuse(pool, where, "a colon and the port must follow the brackets.")
     else:
         host, _, port = place.rpartition(":") if ":" in place else (place, "", "")
         host = host.lower()
         if ":" in host:
             _refuse(pool, where, f"it has too many colons. Write it as {_EXAMPLE}, and an IPv6 address in brackets.")
         if not _HOST.fullmatch(host):
-            _refuse(pool, where, f"it has no host name that can be read. Write it as {_EXAMPLE}.")
+            _refuse(pool, where, f"it has no valid host name. Write it as {_EXAMPLE}.")
     if not port:
         _refuse(pool, where, f"the port is missing. Write it as {_EXAMPLE}.")
     if not port.isascii() or not port.isdecimal() or not 1 <= int(port) <= 65_535:
@@ -177,7 +177,7 @@ def _host_and_port(place: str, pool: str, where: str) -> tuple[str, int]:
 
 
 def _named(exits: Sequence[Exit]) -> tuple[Exit, ...]:
-    """Names for people: the address. Where several share one, some letters that tell their credentials apart."""
+    """Names for people: the address. If several share one, with a few letters that tell their credentials apart."""
     shared = Counter(one.address for one in exits)
     return tuple(
         msgspec.structs.replace(one, name=one.address if shared[one.address] == 1 else f"{one.address}~{_letters(one)}")
@@ -186,21 +186,21 @@ def _named(exits: Sequence[Exit]) -> tuple[Exit, ...]:
 
 
 def _letters(one: Exit) -> str:
-    # Few enough that the password cannot be found out from them; equal ones share their health, which does no harm.
+    # Too few to find out the password; equal ones share their health, which does no harm.
     return blake2b(one.identity.encode(), digest_size=3, person=b"gossamer-exit").hexdigest()
 
 
 def _refuse_scheme(scheme: str, pool: str, where: str) -> NoReturn:
     if scheme.startswith("socks4"):
-        _refuse(pool, where, "SOCKS4 is not spoken here: it knows no passwords. Ask for SOCKS5 or HTTP.")
+        _refuse(pool, where, "SOCKS4 is not supported, because it has no passwords. Use SOCKS5 or HTTP.")
     if scheme == "socks":
         _refuse(pool, where, "write socks5:// for a SOCKS proxy.")
-    _refuse(pool, where, "its scheme is not known. Write http://, https:// or socks5://.")
+    _refuse(pool, where, "its scheme is unknown. Write http://, https:// or socks5://.")
 
 
 def _refuse_empty(pool: str, terms: ProxyPool) -> NoReturn:
     if terms.urls or terms.file or terms.env or terms.secret:
-        raise Misconfigured(f"Pool {pool} lists no exits: its source is empty. Write one address in each line.")
+        raise Misconfigured(f"Pool {pool} lists no exits: its source is empty. Write one address per line.")
     raise Misconfigured(
         f"Pool {pool} has no source of exits. Set one of urls, file, env, secret or gateway in [proxies.{pool}]."
     )

@@ -1,5 +1,5 @@
 """Sources of URLs: lists and ranges, files, programs, sitemaps, feeds. `parse_source` reads what users write, `entries`
-gives the URLs.
+yields the URLs.
 
 Reading order: kinds.py (the kinds of source, and how they are shown without secrets), url_patterns.py (braces),
 source_table.py (from gossamer.toml), contract.py (what comes out, and what is needed from outside), reader.py

@@ -1,10 +1,10 @@
-"""The output of a program, as a source. It is run to its end before the first line of it is looked at: a slow consumer
-does not hold it up, and one that fails gives nothing. What others print that it started and left behind is not waited
-for. It sees the environment of the worker without GOSSAMER_*: those hold the addresses and passwords of the fleet.
+"""The output of a program, as a source. The program runs to its end before its output is read: a slow consumer does not
+hold it up, and a failed program yields nothing. Output of processes that it started and left behind is not waited for.
+It sees the environment of the worker without GOSSAMER_*: those hold the addresses and passwords of the fleet.
 
-How it fails: SourceFailed when it cannot be started, ends with another exit code than 0, takes too long or prints too
-much; its last words are quoted. How it recovers: one that takes too long or prints too much is killed, with all that
-it started; only what moved to a session of its own (a daemon) is out of reach and goes on. One that ends by itself may
+How it fails: SourceFailed if it cannot be started, exits with a code other than 0, takes too long or prints too much;
+the end of its stderr is quoted. How it recovers: a program that takes too long or prints too much is killed, with all
+that it started; only a process that moved to its own session (a daemon) escapes. A program that ends by itself may
 leave others running.
 """
 
@@ -23,11 +23,11 @@ from .kinds import CommandSource, program
 
 LAST_WORDS = 4_096  # bytes of stderr that are kept
 QUOTED = 300  # characters of them that are quoted
-OURS = "GOSSAMER_"  # how the variables begin that are not handed on
+OURS = "GOSSAMER_"  # prefix of the variables that are not passed on
 _PIECE = 65_536
-_PIPEFUL = 16  # pieces: more than a pipe holds
-_GOODBYE = 5.0  # seconds for a killed program to be gone
-_AFTERWARDS = 0.5  # seconds for others to finish what the program has begun to print
+_PIPEFUL = 16  # reads: more than a pipe holds
+_GOODBYE = 5.0  # seconds for a killed program to end
+_AFTERWARDS = 0.5  # seconds for other processes to finish what the program has begun to print
 
 
 class _TooMuch(Exception):
@@ -35,7 +35,7 @@ class _TooMuch(Exception):
 
 
 async def run_command(command: CommandSource, root: Path, to: BinaryIO) -> None:
-    """Run it in the folder `root`, and write what it prints into `to`. Raises SourceFailed."""
+    """Run it in the folder `root`, and write its output into `to`. Raises SourceFailed."""
     name = program(command.argv)
     words = bytearray()
     with ExitStack() as stack:
@@ -49,12 +49,11 @@ async def run_command(command: CommandSource, root: Path, to: BinaryIO) -> None:
                 stderr=said.mouth,
                 cwd=root,
                 env={key: value for key, value in os.environ.items() if not key.startswith(OURS)},
-                start_new_session=True,  # so that it can be ended with all that it started
+                start_new_session=True,  # so that it can be killed with all that it started
             )
         except OSError as error:
             raise SourceFailed(
-                f"Command {name} cannot be started in {root}: {error.strerror}. Check its name and place, or give the "
-                "whole path."
+                f"Command {name} cannot be started in {root}: {error.strerror}. Check its name, or give the full path."
             ) from error
         printed.close_mouth()
         said.close_mouth()
@@ -84,16 +83,16 @@ async def run_command(command: CommandSource, root: Path, to: BinaryIO) -> None:
 
 
 class _Ear:
-    """A pipe that a program talks into. `take` gets the pieces as they come, until it raises.
+    """A pipe that a program writes to. `take` gets the pieces as they come, until it raises.
 
-    The pipes are our own and not those of asyncio, whose programs end for it only when all who hold their pipes have
-    closed them: a daemon never does.
+    We make the pipes ourselves, because asyncio waits until every process that holds them has closed them: a daemon
+    never does.
     """
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
         self._take = take
         self._loop = asyncio.get_running_loop()
-        self.over: asyncio.Future[None] = self._loop.create_future()  # nobody holds the pipe any more, or `take` raised
+        self.over: asyncio.Future[None] = self._loop.create_future()  # all writers closed the pipe, or `take` raised
         self._ear, self.mouth = os.pipe()
         os.set_blocking(self._ear, False)
 
@@ -110,13 +109,13 @@ class _Ear:
         self.over.cancel()
 
     def close_mouth(self) -> None:
-        """Our copy of it: the program has its own."""
+        """Close our copy of the writing end: the program has its own."""
         if self.mouth >= 0:
             os.close(self.mouth)
             self.mouth = -1
 
     async def rest(self, seconds: float) -> None:
-        """Wait so long for the end of it; then take what is there. Raises what `take` raises."""
+        """Wait up to `seconds` for the end; then take what is there. Raises what `take` raises."""
         await asyncio.wait({self.over}, timeout=seconds)
         for _ in range(_PIPEFUL):
             if self.over.done() or not self._listen():
@@ -125,7 +124,7 @@ class _Ear:
             self.over.result()
 
     def _listen(self) -> bool:
-        """Take a piece. False when there is none."""
+        """Take a piece. False if there is none."""
         try:
             piece = os.read(self._ear, _PIECE)
             if piece:
@@ -162,7 +161,7 @@ def _keeper(words: bytearray) -> Callable[[bytes], None]:
 
 
 async def _ended(process: asyncio.subprocess.Process, printed: _Ear) -> int:
-    """Its exit code. Raises what happens to its output before."""
+    """Its exit code. Raises errors of its output that come first."""
     ending = asyncio.ensure_future(process.wait())
     try:
         both: set[asyncio.Future[Any]] = {ending, printed.over}  # Any: one has a number, the other nothing
@@ -175,8 +174,8 @@ async def _ended(process: asyncio.subprocess.Process, printed: _Ear) -> int:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    # While any of its group is there the number is not given to others, unless the program itself is gone and somebody
-    # of that number is there all the same.
+    # While a process of its group exists, the system does not reuse the number, unless the program itself is gone and a
+    # new process has it.
     if process.returncode is None or not _is_there(process.pid):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -195,7 +194,7 @@ def _is_there(pid: int) -> bool:
 
 
 def _quoted(words: bytearray) -> str:
-    """The end of what it said, on one line and without what would garble a terminal."""
+    """The end of its stderr, on one line and without control characters."""
     text = " ".join(words.decode("utf-8", "replace").split())
     text = "".join(sign if sign.isprintable() else "?" for sign in text)
     return f" It said: {text[-QUOTED:]}" if text else " It said nothing."

@@ -1,10 +1,10 @@
-"""Files that are packed with gzip, undone piece by piece: flat memory, and work that grows with the file and no faster.
+"""Decompresses gzip files piece by piece, in flat memory and linear time.
 
-A file may be packed in several parts, one after the other. What follows the last of them and is no part (zeros, other
-filling) is left alone, as gzip itself does.
+A file may consist of several members, one after the other. Trailing data that is not a member (zeros, other padding) is
+ignored, as gzip itself does.
 
-How it fails: Damaged for what is no gzip, or ends too early; TooLarge for more than is allowed. What was given before
-stands.
+How it fails: Damaged for a file that is not gzip, or ends too early; TooLarge for more than is allowed. What was
+yielded before stays valid.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-GZIP = b"\x1f\x8b"  # how it begins
+GZIP = b"\x1f\x8b"  # its magic number
 SUFFIX = ".gz"
-MOST_PARTS = 10_000  # programs that pack in blocks make one for every 64 KB
+MOST_PARTS = 10_000  # members; programs that compress in blocks make one for every 64 KB
 
 _PIECE = 65_536
 
 
 class Damaged(Exception):
-    """It cannot be unpacked to its end."""
+    """It cannot be decompressed to its end."""
 
 
 class TooLarge(Exception):
-    """It holds more than is allowed; its words say how much that is."""
+    """It holds more than is allowed; its text says how much that is."""
 
 
 def is_packed(file: BinaryIO) -> bool:
-    """Does the file begin as gzip does? It stands at its beginning afterwards."""
+    """Does the file begin like gzip? Rewinds the file."""
     file.seek(0)
     head = file.read(len(GZIP))
     file.seek(0)
@@ -37,10 +37,10 @@ def is_packed(file: BinaryIO) -> bool:
 
 
 def unpacked(file: BinaryIO, *, max_bytes: int) -> Iterator[bytes]:
-    """What a packed file holds, from its beginning on. Raises Damaged, TooLarge."""
+    """The decompressed content of a file, from its beginning. Raises Damaged, TooLarge."""
     file.seek(0)
     unpacker, size, parts = zlib.decompressobj(31), 0, 1
-    head = b""  # of what follows a part, while it is too short to be told
+    head = b""  # of what follows a member, while it is too short to identify
     while packed := file.read(_PIECE):
         packed = head + packed
         head = b""
@@ -65,7 +65,7 @@ def unpacked(file: BinaryIO, *, max_bytes: int) -> Iterator[bytes]:
             if piece:
                 yield piece
             packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-    while not unpacker.eof and (piece := unpacker.decompress(b"", _PIECE)):  # what it still holds back
+    while not unpacker.eof and (piece := unpacker.decompress(b"", _PIECE)):  # what is left in its buffer
         size += len(piece)
         if size > max_bytes:
             raise TooLarge(_spelled(max_bytes))

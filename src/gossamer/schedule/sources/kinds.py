@@ -1,8 +1,8 @@
 """The kinds of source that a schedule may have: values, stored as JSON with the schedule. source_table.py makes them.
 
-An address may hold a user name and a password, which are sent to its site and shown to nobody: not in lists, not in
-messages, not in the ending of a job. The words of a command may hold them anywhere. `without_secrets` and `describe`
-show a source, `discreet` any text.
+A URL may contain a user name and a password, which are sent to its site and never shown: not in lists, not in messages,
+not in the ending of a job. The words of a command may contain them anywhere. `without_secrets` and `describe` show a
+source, `discreet` any text.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ...model.task import Request
 from ...model.url import origin_of, without_user
 from .url_patterns import parse_pattern
 
-MOST_URLS = 10_000_000  # of one source, unless it says otherwise
+MOST_URLS = 10_000_000  # per source, unless it says otherwise
 MOST_OUTPUT = 256 * 1024 * 1024  # bytes that a command may print
 COMMAND_TIME = timedelta(minutes=10)
-SHELL = ("/bin/sh", "-c")  # what reads a command for which `shell` is set
+SHELL = ("/bin/sh", "-c")  # reads a command for which `shell` is set
 COLUMN = "url"
 FORMS = ("lines", "csv", "jsonl")
 HIDDEN = "***"
@@ -31,19 +31,19 @@ _NAME = re.compile(r"\s*([\w./+-]+)(?=[\s;|]|$)")
 
 
 class UrlsSource(msgspec.Struct, frozen=True, kw_only=True, tag="urls"):
-    """Addresses as they were written, with braces or without (url_patterns.py)."""
+    """URLs as written, with or without braces (url_patterns.py)."""
 
     urls: tuple[str, ...]
     max_urls: int = MOST_URLS
 
     @property
     def count(self) -> int:
-        """How many addresses it makes; computed, not made."""
+        """How many URLs it makes; computed, not made."""
         return sum(parse_pattern(text).count for text in self.urls)
 
 
 class FileSource(msgspec.Struct, frozen=True, kw_only=True, tag="file"):
-    """A file with one address in each line, a CSV file with a column of them, or JSON Lines with a field of them.
+    """A file with one URL per line, a CSV file with a column of URLs, or JSON Lines with a field of URLs.
 
     A relative `path` begins at the project's folder. `form` is one of FORMS.
     """
@@ -55,7 +55,7 @@ class FileSource(msgspec.Struct, frozen=True, kw_only=True, tag="file"):
 
 
 class CommandSource(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
-    """What a program prints. No shell reads the words, unless `argv` begins with one."""
+    """The output of a program. No shell reads the words, unless `argv` begins with one."""
 
     argv: tuple[str, ...]
     timeout: timedelta = COMMAND_TIME
@@ -68,7 +68,7 @@ class CommandSource(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
 class SitemapSource(msgspec.Struct, frozen=True, kw_only=True, tag="sitemap"):
     """A sitemap, an index of sitemaps, or a robots.txt that names some.
 
-    `only_changed`: pages whose `lastmod` is older than our copy are left out. Those without a `lastmod` are not.
+    `only_changed`: pages whose `lastmod` is older than our copy are left out. Pages without a `lastmod` are not.
     """
 
     url: str
@@ -85,9 +85,9 @@ class FeedSource(msgspec.Struct, frozen=True, kw_only=True, tag="feed"):
 
 
 class SiteSource(msgspec.Struct, frozen=True, kw_only=True, tag="site"):
-    """A page of a site, and what the sitemaps of that site list. A site without sitemaps is no trouble.
+    """A page of a site, and the pages in that site's sitemaps. A site without sitemaps is no problem.
 
-    `page` False: the sitemaps alone.
+    `page` False: only the sitemaps.
     """
 
     url: str
@@ -97,11 +97,11 @@ class SiteSource(msgspec.Struct, frozen=True, kw_only=True, tag="site"):
 
 
 class StartSource(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
-    """The spider's own start_urls or start(). Whoever runs the spider reads them; nothing does here."""
+    """The spider's own start_urls or start(). The worker that runs the spider reads them; nothing is read here."""
 
 
 class WantedPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A page that somebody asked for over HTTP, and what is wanted of it. `id` is the client's own name for it."""
+    """A page requested over HTTP, and what is wanted from it. `id` is the client's own name for it."""
 
     request: Request
     id: str = ""
@@ -112,7 +112,7 @@ class WantedPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PagesSource(msgspec.Struct, frozen=True, kw_only=True, tag="pages"):
-    """Pages that were asked for one by one. Nothing is read for them."""
+    """Pages requested one by one. No source is read for them."""
 
     pages: tuple[WantedPage, ...]
 
@@ -122,22 +122,22 @@ UrlSource = Listing | StartSource | PagesSource
 
 
 def source_of(text: str) -> UrlSource:
-    """The source that a schedule or a job keeps as JSON; the spider's own start for an empty text."""
+    """Decode the source that a schedule or a job stores as JSON; an empty text is the spider's own start."""
     return msgspec.json.decode(text, type=UrlSource) if text else StartSource()
 
 
 def only_changed(source: UrlSource) -> bool:
-    """Whether what the source says of its pages is believed: those that have not changed are left out."""
+    """Does it trust what the source says of its pages, and leave out those that have not changed?"""
     return isinstance(source, SitemapSource | FeedSource) and source.only_changed
 
 
 def count_of(source: UrlSource) -> int | None:
-    """How many URLs it gives, where that is known without reading it."""
+    """How many URLs it yields, if that is known without reading it."""
     return source.count if isinstance(source, UrlsSource) else None
 
 
 def without_secrets(source: UrlSource) -> UrlSource:
-    """The source as it may be shown: no passwords of addresses, and of a command the first word alone."""
+    """The source as it may be shown: without passwords in URLs, and only the first word of a command."""
     match source:
         case UrlsSource():
             return msgspec.structs.replace(source, urls=tuple(discreet(url) for url in source.urls))
@@ -180,20 +180,20 @@ def describe(source: UrlSource) -> str:
 
 
 def discreet(text: str) -> str:
-    """The text with `user:***@` for the login of every address in it. A name alone is hidden too: it may be a key."""
+    """The text with `user:***@` for the credentials of every URL in it. A name alone is hidden too: it may be a key."""
     return _LOGIN.sub(_hidden, text)
 
 
 class LoginOf:
-    """The user name and password that the owner of a source wrote into its address. They go to that origin alone; those
-    that a site writes into the addresses that it lists go nowhere."""
+    """The user name and password in the URL of a source. They are sent to that origin only; credentials in the URLs
+    that a site lists are not used."""
 
     def __init__(self, url: str) -> None:
         self._origin = origin_of(url)
         self._login = url.partition("://")[2][: len(url) - len(without_user(url))]
 
     def on(self, url: str) -> str:
-        """The listed address with the login of its source, if it is of the same origin; else with none."""
+        """The listed URL with the credentials of its source, if it has the same origin; else without any."""
         plain = without_user(url)
         if self._login and origin_of(plain) == self._origin:
             return plain.replace("://", f"://{self._login}", 1)
@@ -201,13 +201,13 @@ class LoginOf:
 
 
 def program(argv: tuple[str, ...]) -> str:
-    """A command by its first word, on one line: the others are nobody's business."""
+    """A command by its first word, on one line: the others may be secret."""
     name = "".join(sign if sign.isprintable() else "?" for sign in argv[0])
     return name if len(name) <= 100 else f"{name[:97]}..."
 
 
 def shell_program(script: str) -> str:
-    """The first word of what a shell reads; "" where that is more than the name of a program: `KEY=hunter2 list`."""
+    """The first word of a shell script; "" if that is more than the name of a program: `KEY=hunter2 list`."""
     found = _NAME.match(script)
     return "" if found is None else program((found[1],))
 

@@ -1,8 +1,8 @@
 """`entries`: every URL of a source, one after the other, in flat memory. The consumer may be as slow as it likes: files
-are fetched whole and programs run to their end first, so nothing but a temporary file waits for it.
+are fetched and programs run completely first, so only a temporary file waits for it.
 
-How it fails: SourceFailed, also in the middle: what was given before stands. How it recovers: the next run begins
-anew; URLs that come twice are the frontier's business.
+How it fails: SourceFailed, possibly midway: URLs yielded before stay valid. How it recovers: the next run begins anew;
+the frontier drops duplicates.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from .url_patterns import parse_pattern
 async def entries(
     source: Listing, context: SourceContext, bounds: SourceBounds | None = None
 ) -> AsyncGenerator[SourceEntry, None]:
-    """Give all of the source, up to its `max_urls`; that there are more is reported. No report and no error shows the
-    password of an address. Raises SourceFailed; Misconfigured and BackendUnavailable come from the context.
+    """Yield all URLs of the source, up to its `max_urls`; if there are more, that is reported. No report and no error
+    shows the password in a URL. Raises SourceFailed; Misconfigured and BackendUnavailable come from the context.
 
-    Whoever stops before the end closes it: `async with contextlib.aclosing(entries(...)) as found`.
+    A consumer that stops early must close it: `async with contextlib.aclosing(entries(...)) as found`.
     """
     found = _found(source, context, bounds or SourceBounds())
     count = 0
@@ -50,7 +50,7 @@ async def entries(
         async for entry in found:
             count += 1
             if count > source.max_urls:
-                # No failure: the user set the bound, and trying again would find the same.
+                # Not a failure: the user set the limit, and retrying would find the same.
                 context.report(
                     f"The source lists more than {source.max_urls:,} URLs; the rest is left out. Raise max_urls, or "
                     "make several schedules of it."
@@ -59,7 +59,7 @@ async def entries(
             yield entry
     except SourceFailed as error:
         raise SourceFailed(discreet(str(error))) from error.__cause__
-    except OSError as error:  # of files on this machine; those of the net are translated where they happen
+    except OSError as error:  # of files on this machine; network errors are translated where they happen
         raise SourceFailed(
             f"A file of the source cannot be written or read ({error.strerror or error}). Make room in "
             f"{tempfile.gettempdir()}, or set TMPDIR to another folder."
@@ -90,7 +90,7 @@ async def _of_urls(source: UrlsSource, context: SourceContext) -> AsyncGenerator
         for address in parse_pattern(text):
             count += 1
             if count % AT_ONCE == 0:
-                await asyncio.sleep(0)  # others want to work, too
+                await asyncio.sleep(0)  # let other tasks run
             try:
                 entry = SourceEntry(url=parse_url(address))
             except InvalidUrl as error:
@@ -100,7 +100,7 @@ async def _of_urls(source: UrlsSource, context: SourceContext) -> AsyncGenerator
                 continue
             yield entry
     if bad > MOST_TOLD:
-        _tell(context, f"{bad - MOST_TOLD:,} more addresses of the source are none.")
+        _tell(context, f"{bad - MOST_TOLD:,} more entries of the source are not URLs.")
 
 
 async def _of_file(source: FileSource, context: SourceContext) -> AsyncGenerator[SourceEntry, None]:
@@ -125,8 +125,8 @@ async def _of_site(
 ) -> AsyncGenerator[SourceEntry, None]:
     if source.page:
         yield SourceEntry(url=source.url)
-    # Where most sites have it, if robots.txt names none. There, what cannot be had is not told: nobody said that it is
-    # there.
+    # /sitemap.xml is the usual place if robots.txt names none. If it cannot be fetched there, nothing is reported:
+    # nobody claimed that it exists.
     for name in ("/robots.txt", "/sitemap.xml") if source.sitemaps else ():
         try:
             walk = SitemapWalk(origin_of(source.url) + name, context, bounds, quiet=name != "/robots.txt")
@@ -136,7 +136,7 @@ async def _of_site(
             return
         except SourceFailed as error:
             if isinstance(error.__cause__, FetchFailed):
-                return  # the site does not answer: its pages find that out as well
+                return  # the site does not answer: its pages will find out as well
 
 
 async def _of_list(
@@ -154,9 +154,9 @@ async def _of_list(
             given += 1
             yield entry
     if bad:
-        _tell(context, f"{name}: {bad:,} more lines without a good address were left out.")
+        _tell(context, f"{name}: {bad:,} more lines without a valid URL were left out.")
     if first and not given:
-        raise SourceFailed(f"{name} holds no good address. {first}")
+        raise SourceFailed(f"{name} holds no valid URL. {first}")
 
 
 async def _of_feed(
@@ -169,18 +169,18 @@ async def _of_feed(
                 return
             file.seek(0)
             batch = await asyncio.to_thread(context.read_feed, file, download.url, download.content_type)
-    except ParseFailed as error:  # which says of itself what is no feed
+    except ParseFailed as error:  # whose message says that it is not a feed
         raise SourceFailed(str(error)) from error
     except (FetchFailed, FetchRefused) as error:
         raise SourceFailed(f"The feed {source.url} cannot be read. {error}") from error
     troubles = [
         *batch.troubles,
-        *([f"{source.url} did not come whole: {download.trouble}."] if download.trouble else ()),
+        *([f"{source.url} is incomplete: {download.trouble}."] if download.trouble else ()),
     ]
     for words in troubles:
         _tell(context, words)
     if batch.skipped:
-        _tell(context, f"{source.url}: {batch.skipped:,} entries without an address were left out.")
+        _tell(context, f"{source.url}: {batch.skipped:,} entries without a URL were left out.")
     login = LoginOf(source.url)
     for entry in _pages(batch):
         yield msgspec.structs.replace(entry, url=login.on(entry.url))

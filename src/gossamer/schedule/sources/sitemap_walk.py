@@ -1,10 +1,10 @@
-"""From one sitemap to all that it leads to: indexes inside of indexes, each file once, within bounds.
+"""From one sitemap to all that it leads to: nested indexes, each file once, within limits.
 
-Every file is fetched whole into a temporary file and parsed from there, so that no connection waits for whoever takes
-the entries. An index is read while its sitemaps are: memory and disk hold as many files as the nesting is deep.
+Every file is fetched completely into a temporary file and parsed from there, so that no connection waits for the
+consumer. An index is read while its sitemaps are: memory and disk hold as many files as the nesting is deep.
 
-How it fails: a sitemap that cannot be had or read is reported and left out; when nothing at all could be read, or a
-bound of the whole is passed, SourceFailed. How it recovers: it keeps nothing; the next run begins anew.
+How it fails: a sitemap that cannot be fetched or read is reported and left out; if none could be read, or a limit of
+the whole is exceeded, SourceFailed. How it recovers: it keeps no state; the next run begins anew.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .contract import ListedSitemap, SourceBatch, SourceBounds, SourceContext, S
 from .kinds import LoginOf, discreet
 
 LONGEST_URL = 8_192  # characters
-MOST_REPORTS = 20  # sitemaps that were left out and are told of one by one
+MOST_REPORTS = 20  # left-out sitemaps that are reported one by one
 _SITEMAP_LINE = re.compile(r"^[ \t]*sitemap[ \t]*:[ \t]*([^\s#]\S*)", re.IGNORECASE | re.MULTILINE)
 
 
@@ -49,7 +49,7 @@ class _OpenFile:
 
 
 class SitemapWalk:
-    """One reading of one source. `quiet`: nothing is told of what was left out."""
+    """One reading of one source. `quiet`: do not report what was left out."""
 
     def __init__(self, url: str, context: SourceContext, bounds: SourceBounds, *, quiet: bool = False) -> None:
         self._root = url
@@ -64,7 +64,7 @@ class SitemapWalk:
         self._read = 0  # files that list pages, or that have not changed
         self._left_out = 0
         self._lost_in_a_row = 0
-        self._spent = timedelta(0)  # on parsing; what the consumer takes does not count
+        self._spent = timedelta(0)  # on parsing; the consumer's time does not count
         self._first_failure = ""
 
     async def entries(self) -> AsyncGenerator[SourceEntry, None]:
@@ -98,23 +98,23 @@ class SitemapWalk:
                 named = sitemaps_in(file.read().decode("utf-8", "replace"), download.url)
                 found = list(dict.fromkeys(self._login.on(url) for url in named))
         except (FetchFailed, FetchRefused) as error:
-            raise SourceFailed(f"{self._root} cannot be had, and so no sitemap is known: {error}") from error
+            raise SourceFailed(f"{self._root} could not be fetched, so no sitemap is known: {error}") from error
         if not found:
-            raise SourceFailed(f"{self._root} names no sitemap. Give the address of the sitemap itself.")
+            raise SourceFailed(f"{self._root} names no sitemap. Give the URL of the sitemap itself.")
         return found
 
     async def _enter(self, url: str, depth: int, listed_by: _OpenFile | None = None) -> None:
-        """Fetch a sitemap and put it on top of the open ones, unless it is to be left out."""
+        """Fetch a sitemap and put it on top of the open ones, unless it must be left out."""
         if listed_by is not None and site_of(url) not in (site_of(self._root), listed_by.site):
             self._failed(
-                f"{url} is of another site than {listed_by.url}, which lists it. Make it a source of its own if it is "
+                f"{url} is on another site than {listed_by.url}, which lists it. Make it a separate source if it is "
                 "wanted."
             )
             return
         if depth > self._bounds.depth:
             self._leave_out(
-                f"{url} is {depth} steps away from {self._root}, and {self._bounds.depth} are allowed. "
-                "Make it a source of its own if it is wanted."
+                f"{url} is {depth} levels below {self._root}, and {self._bounds.depth} are allowed. "
+                "Make it a separate source if it is wanted."
             )
             return
         if not self._is_new(url):
@@ -123,8 +123,8 @@ class SitemapWalk:
         self._sitemaps += depth > 0
         if self._sitemaps > self._bounds.sitemaps:
             raise SourceFailed(
-                f"{self._root} leads to more than {self._bounds.sitemaps:,} sitemaps. Make the ones that you want "
-                "sources of their own."
+                f"{self._root} leads to more than {self._bounds.sitemaps:,} sitemaps. Make separate sources of those "
+                "that you want."
             )
         with ExitStack() as stack:
             file = stack.enter_context(tempfile.TemporaryFile())
@@ -132,7 +132,7 @@ class SitemapWalk:
                 stack.pop_all()  # it is closed when it has been read
 
     async def _fetched(self, url: str, depth: int, file: BinaryIO) -> bool:
-        """True when the file is open for reading now."""
+        """True if the file is now open for reading."""
         context = self._context
         try:
             download = await context.fetch(url, file, max_bytes=self._bounds.download)
@@ -141,8 +141,7 @@ class SitemapWalk:
             self._lost_in_a_row = self._lost_in_a_row + 1 if isinstance(error, FetchFailed) else 0
             if self._lost_in_a_row >= self._bounds.lost_in_a_row:
                 raise SourceFailed(
-                    f"{self._lost_in_a_row} sitemaps of {self._root} one after the other could not be had. "
-                    f"The last: {error}"
+                    f"{self._lost_in_a_row} sitemaps of {self._root} in a row could not be fetched. The last: {error}"
                 ) from error
             return False
         self._lost_in_a_row = 0
@@ -150,17 +149,17 @@ class SitemapWalk:
             self._read += 1
             return False
         if download.url != url and not self._is_new(download.url):
-            self._leave_out(f"{url} leads to {download.url}, which was read before.")
+            self._leave_out(f"{url} redirects to {download.url}, which was read before.")
             return False
         if download.trouble:
-            self._tell(f"{url} did not come whole: {download.trouble}. What came is read.")
+            self._tell(f"{url} is incomplete: {download.trouble}. The part that came is read.")
         file.seek(0)
         batches = context.read_sitemap(file, download.url, max_bytes=self._bounds.unpacked)
         self._open.append(_OpenFile(url, site_of(download.url), depth, file, batches, _trusted(download)))
         return True
 
     async def _next_batch(self, top: _OpenFile) -> None:
-        """More of the innermost file, or its end. In a thread: a hostile file takes its time."""
+        """Read more of the innermost file, or its end. In a thread: a hostile file may take long."""
         began = time.monotonic()
         try:
             batch = await asyncio.to_thread(next, top.batches, None)
@@ -172,8 +171,8 @@ class SitemapWalk:
             self._spent += timedelta(seconds=time.monotonic() - began)
         if self._spent > self._bounds.reading:
             raise SourceFailed(
-                f"{self._root} takes more than {self._bounds.reading.total_seconds() / 60:g} minutes to be understood, "
-                f"at last {top.url}; no honest sitemap does. Make the ones that you want sources of their own."
+                f"{self._root} takes more than {self._bounds.reading.total_seconds() / 60:g} minutes to parse, "
+                f"most recently {top.url}; no honest sitemap does. Make separate sources of those that you want."
             )
         if batch is not None:
             top.is_index = top.is_index or batch.is_index
@@ -181,12 +180,12 @@ class SitemapWalk:
                 self._tell(words)
                 top.validators = Validators()
             if batch.skipped:
-                self._tell(f"{top.url}: {batch.skipped:,} places without a good address were left out.")
+                self._tell(f"{top.url}: {batch.skipped:,} entries without a valid URL were left out.")
             top.listed = iter(batch.listed)
             return
         if not top.is_index:
             self._read += 1
-            # An index that stays the same says nothing about the sitemaps that it lists: it is always asked for.
+            # An unchanged index says nothing about the sitemaps that it lists: it is always fetched.
             if top.validators.usable:
                 self._context.remember(top.url, top.validators)
         self._close(top)
@@ -223,7 +222,7 @@ class SitemapWalk:
 
 
 def _trusted(download: SourceDownload) -> Validators:
-    """One that did not come whole must come again."""
+    """One that is incomplete must be fetched again."""
     return Validators() if download.trouble else download.validators
 
 
@@ -236,5 +235,5 @@ def sitemaps_in(robots: str, base: str) -> list[str]:
         try:
             found[parse_url(line[1], base)] = None
         except InvalidUrl:
-            continue  # as crawlers do with any line of it that makes no sense
+            continue  # as crawlers do with any invalid line
     return list(found)

@@ -55,11 +55,11 @@ SOURCE_KEYS = frozenset(KINDS).union(*_OPTIONS.values())
 _FORM_OF_SUFFIX = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _PROGRAM = Key("command", ("python", "list_urls.py"))
 
-Table = Mapping[str, Any]  # Any: what people write is looked at key by key
+Table = Mapping[str, Any]  # Any: users' input is checked key by key
 
 
 def parse_source(table: Table, where: str = "The source") -> UrlSource:
-    """Read the keys of SOURCE_KEYS that a table has. `where` begins every complaint. Raises BadSchedule."""
+    """Read the keys of SOURCE_KEYS that a table has. `where` begins every message. Raises BadSchedule."""
     try:
         return _parse(table, where)
     except BadSchedule as error:
@@ -71,14 +71,14 @@ def _parse(table: Table, where: str) -> UrlSource:
     for key in table:
         if key not in SOURCE_KEYS:
             near = difflib.get_close_matches(key, SOURCE_KEYS, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"There is {', '.join(sorted(SOURCE_KEYS))}."
+            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(SOURCE_KEYS))}."
             raise BadSchedule(where, key, f"{key!r} is not known here. {hint}")
     kinds = [kind for kind in KINDS if kind in table]
     if len(kinds) > 1:
         raise BadSchedule(where, "", "it has ", *listed(kinds, " and "), ". Choose one of ", *listed(KINDS), ".")
     if not kinds:
         if table:
-            alone = [*listed(sorted(table)), " says nothing alone. Add one of ", *listed(KINDS), "."]
+            alone = [*listed(sorted(table)), " means nothing alone. Add one of ", *listed(KINDS), "."]
             raise BadSchedule(where, "", *alone)
         return StartSource()
     (kind,) = kinds
@@ -94,7 +94,7 @@ def _urls(table: Table, where: str) -> UrlsSource:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
         example = Key("urls", ("https://shop.example/p/{1..1000}",))
-        raise _bad(where, "urls", " is a list of addresses: ", example, ".")
+        raise _bad(where, "urls", " is a list of URLs: ", example, ".")
     texts = [text.strip() for text in texts]
     most = _most(table, where)
     total = 0
@@ -109,7 +109,7 @@ def _urls(table: Table, where: str) -> UrlsSource:
             raise _bad(
                 where,
                 "urls",
-                f" with {text} would make {total:,} addresses in all; at most {most:,} are allowed. Narrow the range, "
+                f" with {text} would make {total:,} URLs in all; at most {most:,} are allowed. Narrow the range, "
                 "make several schedules of it, or raise ",
                 Key("max_urls"),
                 ".",
@@ -137,7 +137,7 @@ def _command(table: Table, where: str) -> CommandSource:
     else:
         words = tuple(value)
     if not words[0] or any("\0" in word for word in words):
-        raise _bad(where, "command", " has a word that no program can be given.")
+        raise _bad(where, "command", " has a word that cannot be passed to a program.")
     form, column = _form(table, where, "lines")
     return CommandSource(
         argv=words,
@@ -205,7 +205,7 @@ def _address(table: Table, key: str, where: str, example: str) -> str:
 
 
 def _whole(text: str) -> str:
-    """What to write when only the site, or the https:// before it, is missing; "" when it is something else."""
+    """What to write if only the site, or the https:// before it, is missing; "" if something else is wrong."""
     if "//" in text or "\\" in text or len(text.split()) != 1:
         return ""
     site = "shop.example" if text.startswith("/") else ""

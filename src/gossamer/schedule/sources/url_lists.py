@@ -1,8 +1,8 @@
-"""Lists of addresses from files and programs: plain lines, CSV, JSON Lines, packed with gzip or not. In flat memory,
-whatever the size.
+"""Lists of URLs from files and programs: plain lines, CSV, JSON Lines, with or without gzip. In flat memory, whatever
+the size.
 
-How it fails: a file that cannot be read as what it should be raises SourceFailed. A line without a good address is
-left out and counted; the first few are told.
+How it fails: a file that is not in its format raises SourceFailed. A line without a valid URL is left out and counted;
+the first few are reported.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from .gzip_file import GZIP, Damaged, TooLarge, is_packed, unpacked
 
 LONGEST_LINE = 1024 * 1024  # bytes
 LONGEST_URL = 8_192  # characters
-LARGEST_FILE = 4 * 1024 * 1024 * 1024  # bytes, as it is and unpacked
-MOST_TOLD = 5  # bad lines of which each is told
+LARGEST_FILE = 4 * 1024 * 1024 * 1024  # bytes, as it is and decompressed
+MOST_TOLD = 5  # bad lines that are reported one by one
 AT_ONCE = 500  # entries in one batch
 
 _PIECE = 65_536
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _DELIMITERS = "\t;,"
-_UNREADABLE = "it is no text in UTF-8, or much too long."
-_OTHER_CODES = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
+_UNREADABLE = "it is not UTF-8 text, or much too long."
+_OTHER_CODES = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-16
 
 
 def open_list(path: Path) -> BinaryIO:
-    """Open a file of addresses. Raises SourceFailed."""
+    """Open a file of URLs. Raises SourceFailed."""
     try:
-        # Without waiting: a pipe that nobody writes into would hold us for ever.
+        # Without blocking: a pipe without a writer would hold us for ever.
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise SourceFailed(
-            f"{path} cannot be read ({error.strerror}). Make it, or mend `file` of the schedule."
+            f"{path} cannot be read ({error.strerror}). Create it, or fix `file` of the schedule."
         ) from error
     facts = os.fstat(number)
     if stat.S_ISREG(facts.st_mode) and facts.st_size <= LARGEST_FILE:
         return os.fdopen(number, "rb")
     os.close(number)
     if stat.S_ISREG(facts.st_mode):
-        raise SourceFailed(f"{path} is larger than {LARGEST_FILE >> 30} GiB. Make several files and schedules of it.")
-    raise SourceFailed(f"{path} is no plain file. To read from a program, use `command`.")
+        raise SourceFailed(f"{path} is larger than {LARGEST_FILE >> 30} GiB. Split it into several schedules.")
+    raise SourceFailed(f"{path} is not a regular file. To read from a program, use `command`.")
 
 
 def read_list(file: BinaryIO, name: str, *, form: str, column: str) -> Iterator[SourceBatch]:
-    """The addresses in `file`, which messages call `name`. Raises SourceFailed."""
+    """The URLs in `file`, which messages call `name`. Raises SourceFailed."""
     bad = _BadLines(name)
     lines = _lines(file, name)
     if form == "csv":
@@ -91,14 +91,14 @@ class _BadLines:
 
 class _Line(msgspec.Struct, frozen=True):
     number: int
-    text: str | None  # None: it is no text, or too long
+    text: str | None  # None: it is not text, or too long
 
 
 def _lines(file: BinaryIO, name: str) -> Iterator[_Line]:
     for number, raw in enumerate(_raw_lines(_pieces(file, name)), start=1):
         if number == 1 and raw is not None:
             if raw.startswith(_OTHER_CODES):
-                raise SourceFailed(f"{name} is no text in UTF-8. Save it as such.")
+                raise SourceFailed(f"{name} is not UTF-8 text. Save it as UTF-8.")
             raw = raw.removeprefix(b"\xef\xbb\xbf")
         try:
             yield _Line(number, raw.decode() if raw is not None else None)
@@ -107,11 +107,11 @@ def _lines(file: BinaryIO, name: str) -> Iterator[_Line]:
 
 
 def _raw_lines(pieces: Iterator[bytes]) -> Iterator[bytes | None]:
-    """Lines with their ends, which are those of any system: LF, CR LF or CR. None for one that is too long."""
+    """Lines with their ends, which may be LF, CR LF or CR. None for one that is too long."""
     rest, is_too_long = b"", False
     for piece in pieces:
         *whole, rest = (rest + piece).splitlines(keepends=True)
-        if rest.endswith(b"\n"):  # a CR waits, for a LF may follow
+        if rest.endswith(b"\n"):  # a CR waits, because a LF may follow
             whole.append(rest)
             rest = b""
         for line in whole:
@@ -135,9 +135,9 @@ def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
             is_first = False
             yield piece
     except Damaged as error:
-        raise SourceFailed(f"{name} is packed with gzip and damaged ({error}). Pack it anew.") from error
+        raise SourceFailed(f"{name} is packed with gzip and damaged ({error}). Compress it again.") from error
     except TooLarge as error:
-        raise SourceFailed(f"{name} unpacks to more than {error}. Make several files and schedules of it.") from error
+        raise SourceFailed(f"{name} unpacks to more than {error}. Split it into several schedules.") from error
 
 
 def _readable(lines: Iterator[_Line], bad: _BadLines) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _from_text(lines: Iterator[_Line], bad: _BadLines) -> Iterator[tuple[int, st
 
 
 def _from_json(lines: Iterator[_Line], field: str, bad: _BadLines) -> Iterator[tuple[int, str]]:
-    # Only the one field is looked into: the others may be as large and as deep as they like.
+    # Only this field is decoded: the others may be of any size and depth.
     objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
     texts = msgspec.json.Decoder(str)
     for line in lines:
@@ -167,7 +167,7 @@ def _from_json(lines: Iterator[_Line], field: str, bad: _BadLines) -> Iterator[t
         except KeyError:
             bad.note(line.number, f"it has no field {field!r}.")
         except (msgspec.DecodeError, RecursionError):
-            bad.note(line.number, f"it is no JSON object with a text in {field!r}.")
+            bad.note(line.number, f"it is not a JSON object with a text in {field!r}.")
 
 
 def _from_csv(lines: Iterator[_Line], name: str, column: str, bad: _BadLines) -> Iterator[tuple[int, str]]:
@@ -181,14 +181,14 @@ def _from_csv(lines: Iterator[_Line], name: str, column: str, bad: _BadLines) ->
         there = ", ".join(names[:20])[:300]
         raise SourceFailed(f"{name} has no column {column!r}; its first line says {there!r}. Set `column`.")
     place = names.index(column.lower())
-    # Strict, because a quote that is never closed would swallow the lines after it without a word.
+    # Strict, because a quote that is never closed would silently swallow the lines after it.
     rows = csv.reader(_readable(lines, bad), delimiter=delimiter, strict=True)
     while True:
         try:
             row = next(rows, None)
         except csv.Error as error:
             raise SourceFailed(
-                f"{name} is no CSV from line {head.number + rows.line_num} on: {error}. Mend its quotes."
+                f"{name} is not CSV from line {head.number + rows.line_num} on: {error}. Fix its quotes."
             ) from error
         if row is None:
             return

@@ -1,14 +1,14 @@
-"""Addresses with braces: `https://shop.example/p/{1..1000}`, `https://{de,fr}.shop.example/`. Pure.
+"""URLs with braces: `https://shop.example/p/{1..1000}`, `https://{de,fr}.shop.example/`. Pure.
 
     {1..1000}       numbers, also downwards: {10..1}
     {1..1000..5}    every fifth of them
-    {001..100}      zeros in front are kept
+    {001..100}      leading zeros are kept
     {red,blue}      words; one of them may be empty
 
-Several in one address multiply; the last one turns fastest. How many addresses there are is computed, not counted:
-a pattern takes no memory, however many it stands for.
+Several in one URL multiply; the last one varies fastest. The number of URLs is computed, not counted: a pattern takes
+no memory, however many it stands for.
 
-How it fails: Misconfigured for braces that mean nothing. A brace that belongs to the address is written %7B or %7D.
+How it fails: Misconfigured for invalid braces. A brace that belongs to the URL is written %7B or %7D.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import msgspec
 
 from ...errors import Misconfigured
 
-MOST_AXES = 10  # braces in one address
+MOST_AXES = 10  # braces in one URL
 LONGEST = 8_192  # characters
 
 _RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 
 
 class Words(msgspec.Struct, frozen=True):
-    """One of these. Plain text between braces is a single word."""
+    """One of these words. Plain text between braces is a single word."""
 
     words: tuple[str, ...]
 
@@ -41,7 +41,7 @@ class Words(msgspec.Struct, frozen=True):
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """From `first` in steps of `step`, `count` of them, with zeros in front up to `width`."""
+    """`count` numbers from `first` in steps of `step`, with leading zeros up to `width`."""
 
     first: int
     step: int
@@ -53,7 +53,7 @@ class Numbers(msgspec.Struct, frozen=True):
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """An address that stands for many. Made by `parse_pattern`."""
+    """A URL that stands for many. Made by `parse_pattern`."""
 
     text: str
     axes: tuple[Words | Numbers, ...]
@@ -63,7 +63,7 @@ class Pattern(msgspec.Struct, frozen=True):
         return prod(axis.count for axis in self.axes)
 
     def at(self, number: int) -> str:
-        """The address of that number, from 0 on."""
+        """The URL of that number, from 0 on."""
         parts: list[str] = []
         for axis in reversed(self.axes):
             number, place = divmod(number, axis.count)
@@ -75,44 +75,44 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Read an address, with braces or without. Raises Misconfigured."""
+    """Read a URL, with or without braces. Raises Misconfigured."""
     if len(text) > LONGEST:
-        raise Misconfigured(f"{text[:60]!r}... is longer than {LONGEST:,} characters. No address is.")
+        raise Misconfigured(f"{text[:60]!r}... is longer than {LONGEST:,} characters. No URL is.")
     axes: list[Words | Numbers] = []
     braces = 0
     rest = text
     while rest:
         plain, brace, rest = rest.partition("{")
         if "}" in plain:
-            raise Misconfigured(f"{text!r} has a }} without a {{ before it. Write %7D when it belongs to the address.")
+            raise Misconfigured(f"{text!r} has a }} without a {{ before it. Write %7D if it belongs to the URL.")
         if plain:
             axes.append(Words((plain,)))
         if not brace:
             break
         inner, end, rest = rest.partition("}")
         if not end:
-            raise Misconfigured(f"{text!r} has a {{ that is never closed. Write %7B when it belongs to the address.")
+            raise Misconfigured(f"{text!r} has a {{ that is never closed. Write %7B if it belongs to the URL.")
         braces += 1
         axes.append(_axis(inner, text))
     if braces > MOST_AXES:
-        raise Misconfigured(f"{text!r} has more than {MOST_AXES} pairs of braces. Make several addresses of it.")
+        raise Misconfigured(f"{text!r} has more than {MOST_AXES} pairs of braces. Split it into several URLs.")
     return Pattern(text, tuple(axes))
 
 
 def _axis(inner: str, text: str) -> Words | Numbers:
     if "{" in inner:
-        raise Misconfigured(f"{text!r} has braces inside of braces. Write them out as several addresses.")
+        raise Misconfigured(f"{text!r} has nested braces. Write them out as several URLs.")
     if "," in inner:
         words = tuple(inner.split(","))
         for word in words:
             if _RANGE.fullmatch(word):
-                raise Misconfigured(f"{text!r} has the range {word} among words. Give each kind its own address.")
+                raise Misconfigured(f"{text!r} has the range {word} among words. Give each kind its own URL.")
         return Words(words)
     found = _RANGE.fullmatch(inner)
     if found is None:
         raise Misconfigured(
             f"{text!r}: {{{inner}}} is neither a range nor a list. Write {{1..100}}, {{1..100..5}} or {{a,b,c}}; "
-            "braces that belong to the address are written %7B and %7D."
+            "braces that belong to the URL are written %7B and %7D."
         )
     first, last, step = int(found[1]), int(found[2]), int(found[3] or 1)
     if step == 0:

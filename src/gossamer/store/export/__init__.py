@@ -1,13 +1,13 @@
 """Records out of the store, as JSON Lines, CSV or Parquet, in flat memory.
 
-    destination.py   where an export goes (a file, standard output, or what a backend brings), which format and
-                     compression its name asks for, and the cursor file of an export that goes on from the last one
+    destination.py   where an export goes (a file, standard output, or a backend's own), the format and compression by
+                     its name, and the cursor file of an export that continues from the last one
     text_formats.py  a record as a row; JSON Lines and CSV
     parquet.py       Parquet and the types of its columns
 
 `gossamer crawl -o FILE` is the same export with `RecordQuery(job=...)` when the crawl has ended.
 
-How it fails: `Misconfigured` for a format or place that cannot be, `BackendUnavailable` for a full disk; then the old
+How it fails: `Misconfigured` for an invalid format or destination, `BackendUnavailable` for a full disk; then the old
 file is untouched. A reader that goes away (`| head`) ends the export without an error, and `Exported.whole` is False.
 """
 
@@ -55,11 +55,11 @@ __all__ = [
     "read_cell",
 ]
 
-CHUNK = 256  # records that are handled in one go, off the event loop
+CHUNK = 256  # records handled at once, off the event loop
 
 
 class RecordSource(Protocol):
-    """What an export needs of a record store."""
+    """What an export needs from a record store."""
 
     def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]: ...
 
@@ -74,7 +74,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FormatWriter(Protocol):
-    """One format. `take` and `finish` run off the event loop; what is not written before `finish` is after it."""
+    """Writes one format. `take` and `finish` run off the event loop; after `finish` everything is written."""
 
     count: int
 
@@ -105,14 +105,14 @@ async def export(
     shape: TableShape = WHOLE,
     even_empty: bool = True,
 ) -> Exported:
-    """Write the records that match to `target`, which is replaced. Raises Misconfigured, BackendUnavailable.
+    """Write the matching records to `target`, which is replaced. Raises Misconfigured, BackendUnavailable.
 
-    Unless `even_empty`, nothing is written where no record matches: what was there before stays.
+    Unless `even_empty`, nothing is written if no record matches: the old content stays.
     """
     place = destination_at(target)
     form = format_of(place.name, format)
     if shape.columns and form.format == "jsonl":
-        raise Misconfigured("Columns are chosen for tables (.csv, .parquet); JSON Lines have fields, and all of them.")
+        raise Misconfigured("Columns can be chosen only for tables (.csv, .parquet); JSON Lines have all fields.")
     schemas = [schema for schema, _ in await store.schemas(query.type)] if form.format == "parquet" else []
     records = store.records(query)
     first = await anext(records, None)

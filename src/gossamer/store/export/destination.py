@@ -1,10 +1,10 @@
-"""Where an export is written: a file, standard output, or what a backend brings (an object store). Its name says which
-format and compression are wanted; a cursor file says how far an export that goes on from the last one has come.
+"""Where an export is written: a file, standard output, or a backend's own (an object store). Its name tells the format
+and compression; a cursor file says how far an export that continues from the last one has come.
 
 A file appears under its name only when it is complete: it is written beside it and renamed at the end.
 
-How it fails: `Misconfigured` for a destination that cannot be, `BackendUnavailable` for a full disk; what was there
-before stays untouched. How it recovers: nothing is left behind, so the export is simply made again.
+How it fails: `Misconfigured` for an invalid destination, `BackendUnavailable` for a full disk; the old content stays
+untouched. How it recovers: nothing is left behind, so the export is simply repeated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ...units import visible_lines
 from ..durable import sync_folder
 
 STDOUT = Path("-")
-LONGEST_NAME = 100  # characters of the name that go into the name of its part; file systems end at 255 bytes
+LONGEST_NAME = 100  # characters of the name kept in the name of its part file; file systems allow 255 bytes
 
 
 class ByteStream(Protocol):
@@ -45,7 +45,7 @@ class ByteStream(Protocol):
 
 
 class Destination(Protocol):
-    """Where an export goes. `str()` of it is for people."""
+    """Where an export goes. Its `str()` is for people."""
 
     @property
     def name(self) -> str:
@@ -60,13 +60,13 @@ class Destination(Protocol):
         ...
 
     def opened(self) -> AbstractAsyncContextManager[ByteStream]:
-        """A stream whose content takes its place, all at once, at the end of the block, and only if nothing was raised
-        in it. Raises Misconfigured, BackendUnavailable, and OSError for what `export_error` translates."""
+        """A stream whose content replaces the old one, all at once, at the end of the block, and only if nothing was
+        raised in it. Raises Misconfigured, BackendUnavailable, and OSError for `export_error` to translate."""
         ...
 
 
 class FileDestination:
-    """A file of this machine. Its folders are made."""
+    """A file on this machine. Missing folders are created."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -79,9 +79,9 @@ class FileDestination:
         return self._path.name
 
     def is_at(self, path: Path) -> bool:
-        """Is it that file, by whatever name or link? Raises Misconfigured."""
+        """Is it that file, under any name or link? Raises Misconfigured."""
         place = _real_place(self._path)
-        with suppress(OSError, ValueError):  # one of them is not there, or cannot be
+        with suppress(OSError, ValueError):  # one of them does not exist, or cannot
             return place == Path(os.path.realpath(path)) or place.samefile(path)
         return False
 
@@ -120,7 +120,7 @@ class FileDestination:
 
 
 class StandardOutput:
-    """Standard output, as bytes, whatever the locale says. A reader that goes away (`| head`) is no fault."""
+    """Standard output, as bytes, whatever the locale. A reader that goes away (`| head`) is no error."""
 
     name = "-"
 
@@ -128,12 +128,12 @@ class StandardOutput:
         return "standard output"
 
     def probe(self) -> None:
-        """It is there."""
+        """Always possible."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[ByteStream]:
         raw = getattr(sys.stdout, "buffer", None)
-        if raw is None:  # replaced by something that takes text only
+        if raw is None:  # replaced by something that takes only text
             yield _TextBytes(sys.stdout)
             return
         if sys.stdout.isatty():
@@ -148,7 +148,7 @@ class StandardOutput:
 
 
 class _TextBytes:
-    """Bytes for a stream that takes text only."""
+    """Bytes for a stream that takes only text."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -162,7 +162,7 @@ class _TextBytes:
 
 
 class _TerminalBytes(_TextBytes):
-    """Bytes for a terminal: what would act on it is shown as an escape."""
+    """Bytes for a terminal: control characters are shown as escapes."""
 
     _end = ""  # half of a line break
 
@@ -173,14 +173,14 @@ class _TerminalBytes(_TextBytes):
 
 
 def destination_at(target: Path | Destination) -> Destination:
-    """A path as a place; `-` is standard output."""
+    """A path as a destination; `-` is standard output."""
     if not isinstance(target, Path):
         return target
     return StandardOutput() if target == STDOUT else FileDestination(target)
 
 
 def export_error(error: OSError, place: object) -> GossamerError:
-    """What an error of the operating system means for an export to `place`."""
+    """The error to raise for an operating system error of an export to `place`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
         return BackendUnavailable(
             f"The export to {place} could not be finished ({error.strerror}). Free some space and export again; "
@@ -190,7 +190,7 @@ def export_error(error: OSError, place: object) -> GossamerError:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replace a small file in one step; after a loss of power it is the old one or the new one. Raises OSError."""
+    """Replace a small file in one step; after a power cut it is the old one or the new one. Raises OSError."""
     part = path.with_name(f".{path.name[:LONGEST_NAME]}.{secrets.token_hex(4)}.part")
     try:
         with part.open("xb") as stream:
@@ -205,12 +205,12 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _settle_folder(folder: Path) -> None:
-    with suppress(OSError):  # some file systems cannot, and then the name lasts without it
+    with suppress(OSError):  # some file systems cannot; there the name lasts without it
         sync_folder(folder)
 
 
 def _close_quietly(stream: BinaryIO) -> None:
-    """The reader is gone. What is still buffered would complain at the interpreter's end: it goes nowhere instead."""
+    """The reader is gone. Discard what is still buffered, which would raise when the interpreter exits."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -224,8 +224,8 @@ def _real_place(target: Path) -> Path:
     try:
         os.fsencode(target)
         place = Path(os.path.realpath(target))
-    except ValueError as error:  # NUL, or half a character
-        raise Misconfigured(f"{str(target)!a} cannot be the name of a file. Choose another one.") from error
+    except ValueError as error:  # NUL, or a lone surrogate
+        raise Misconfigured(f"{str(target)!a} cannot be a file name. Choose another one.") from error
     if place.is_dir():
         raise Misconfigured(f"{target} is a folder. Name a file in it, such as {target / 'items.jsonl'}.")
     return place
@@ -240,14 +240,14 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_]*)\}")
 
 
 class ExportFormat(msgspec.Struct, frozen=True):
-    """How records are written. `compression` is gzip, zstd or nothing."""
+    """How records are written. `compression` is gzip, zstd or empty."""
 
     format: str
     compression: str = ""
 
 
 def format_of(name: str, format: str | None = None) -> ExportFormat:
-    """The form of a file of that name, in the format that is named, else by the name's ending. Raises Misconfigured."""
+    """The format of a file of that name: as named, else by the name's ending. Raises Misconfigured."""
     stem, compression = name.lower(), ""
     for ending, word in COMPRESSIONS.items():
         if stem.endswith(ending):
@@ -256,7 +256,7 @@ def format_of(name: str, format: str | None = None) -> ExportFormat:
         raise Misconfigured(f"There is no export format {format!r}. Known: {', '.join(FORMATS)}.")
     found = format.lower() if format is not None else _by_ending(name, stem)
     if found == "parquet" and compression:
-        raise Misconfigured(f"Parquet is compressed inside; end {name!r} in .parquet alone.")
+        raise Misconfigured(f"Parquet is compressed inside; end {name!r} in just .parquet.")
     return ExportFormat(found, compression)
 
 
@@ -268,13 +268,13 @@ def _by_ending(name: str, stem: str) -> str:
             return format
     raise Misconfigured(
         f"The name {name!r} does not tell the format. End it in {', '.join(ENDINGS)} (and {' or '.join(COMPRESSIONS)} "
-        f"behind it, to have it compressed), or name one: {', '.join(FORMATS)}."
+        f"after it, for compression), or name one: {', '.join(FORMATS)}."
     )
 
 
 def named(target: str, *, now: float, **given: str | None) -> str:
-    """The target with `{time}`, `{date}` or `{day}` (UTC), `{job}`, `{spider}` and `{type}` filled in. Raises
-    Misconfigured for any other word, and for one that is not known here."""
+    """Fill `{time}`, `{date}` or `{day}` (UTC), `{job}`, `{spider}` and `{type}` into the target. Raises Misconfigured
+    for any other word, and for one without a value here."""
     moment = datetime.fromtimestamp(now, UTC)
     day = moment.strftime("%Y-%m-%d")
     nothing = dict.fromkeys(("job", "spider", "type"))
@@ -284,7 +284,7 @@ def named(target: str, *, now: float, **given: str | None) -> str:
         word = match[1]
         if word not in words:
             raise Misconfigured(
-                f"{match[0]} in {target!r} stands for nothing. There are {', '.join(f'{{{one}}}' for one in words)}."
+                f"{match[0]} in {target!r} is unknown. There are {', '.join(f'{{{one}}}' for one in words)}."
             )
         value = words[word]
         if value is None:
@@ -296,7 +296,7 @@ def named(target: str, *, now: float, **given: str | None) -> str:
 
 @asynccontextmanager
 async def packed(stream: ByteStream, compression: str) -> AsyncIterator[ByteStream]:
-    """A stream that compresses into `stream`; its end is written when the block ends without an error."""
+    """A stream that compresses into `stream`; its trailer is written when the block ends without an error."""
     if not compression:
         yield stream
         return
@@ -311,11 +311,11 @@ async def packed(stream: ByteStream, compression: str) -> AsyncIterator[ByteStre
     await asyncio.to_thread(packer.close)
 
 
-LONGEST = 64 * 1024  # bytes of such a file
+LONGEST = 64 * 1024  # bytes of a cursor file
 
 
 class ExportCursor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an export has told of which store (`records`), with which filters, up to which cursor."""
+    """What an export has written from which store (`records`), with which filters, up to which cursor."""
 
     cursor: str
     records: str
@@ -328,7 +328,7 @@ class CursorFile:
         self._path = path
 
     def read(self) -> ExportCursor | None:
-        """What was kept; None before the first export. Raises Misconfigured."""
+        """The stored cursor; None before the first export. Raises Misconfigured."""
         try:
             with self._path.open("rb") as file:
                 content = file.read(LONGEST + 1)
@@ -342,7 +342,7 @@ class CursorFile:
             return msgspec.json.decode(content, type=ExportCursor)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Misconfigured(
-                f"{self._path} holds no cursor of an export. Name another file, or delete it to begin with everything."
+                f"{self._path} is not the cursor of an export. Name another file, or delete it to export everything."
             ) from error
 
     def keep(self, progress: ExportCursor) -> None:
@@ -354,17 +354,17 @@ class CursorFile:
             raise export_error(error, self._path) from error
 
     def check_place(self, place: Destination) -> None:
-        """What is exported goes elsewhere than the cursor. Raises Misconfigured."""
+        """The export and the cursor must be different files. Raises Misconfigured."""
         if isinstance(place, FileDestination) and place.is_at(self._path):
             raise Misconfigured(
-                f"{place} is to hold the export and the cursor. Name another one for the cursor: --since-cursor FILE."
+                f"{place} cannot hold the export and the cursor. Name another file for the cursor: --since-cursor FILE."
             )
 
     def check(self, kept: ExportCursor, now: ExportCursor) -> None:
-        """An export goes on only where the last one was. Raises Misconfigured."""
+        """An export can continue only from the same store and filters. Raises Misconfigured."""
         if kept.records != now.records:
             raise Misconfigured(
-                f"The cursor in {self._path} is of the records in {kept.records}, not of {now.records}. "
+                f"The cursor in {self._path} belongs to the records in {kept.records}, not {now.records}. "
                 f"Name another file for these."
             )
         if kept.filters != now.filters:

@@ -1,10 +1,10 @@
 """Parquet with a type for every column, zstd, in row groups of bounded size. Needs the extra `parquet`.
 
-Moments are timestamps in UTC with microseconds: the same moment, though the zone it was written in is gone. Money is a
-struct of a decimal and a text. A column that has no one type is JSON text, and its field says so
-(`gossamer = json` in its metadata); `rows_of` reads such columns as what they were.
+Moments are timestamps in UTC with microseconds: the same moment, without the zone it was written in. Money is a struct
+of a decimal and a text. A column without a single type is JSON text, and its field says so (`gossamer = json` in its
+metadata); `rows_of` decodes such columns.
 
-How it fails: `MissingExtra` without pyarrow; `OSError` when the stream cannot be written.
+How it fails: `MissingExtra` without pyarrow; `OSError` if the stream cannot be written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .destination import ByteStream
 from .text_formats import BATCH_ROWS, TIMES, WHOLE, Columns, RowBuffer, TableShape, json_of
 
 GROUP_ROWS = 50_000
-GROUP_BYTES = 64 * 1024 * 1024  # of a row group, not yet compressed
+GROUP_BYTES = 64 * 1024 * 1024  # of a row group, uncompressed
 FORM = b"gossamer"  # the field's metadata
 JSON = b"json"
 
@@ -34,7 +34,7 @@ _NOTHING: Declared = {}
 
 
 def arrow() -> Any:  # Any: pyarrow comes without types
-    """The library, loaded when first asked for. Raises MissingExtra."""
+    """The library, imported on first use. Raises MissingExtra."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -44,7 +44,7 @@ def arrow() -> Any:  # Any: pyarrow comes without types
 
 
 class ParquetWriter:
-    """Takes all rows, then knows the types, then writes. `schemas` are the declared shapes of items."""
+    """Takes all rows, then knows the types, then writes. `schemas` are the declared schemas of items."""
 
     def __init__(self, stream: ByteStream, schemas: Sequence[ItemSchema] = (), shape: TableShape = WHOLE) -> None:
         self._arrow = arrow()
@@ -93,7 +93,7 @@ class ParquetWriter:
 
     def _kind(self, name: str) -> Kind:
         sample = self._samples.get(name)
-        if sample is None:  # no record had a value for it
+        if sample is None:  # no record has a value for it
             return Kind("zoned" if name in _MOMENTS else "text")
         return sample.kind()
 
@@ -110,7 +110,7 @@ class ParquetWriter:
 
 
 def rows_of(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file that was written here; JSON text as what it stands for. Raises MissingExtra."""
+    """The rows of a file written here, with JSON text decoded. Raises MissingExtra."""
     pa = arrow()
     with pa.parquet.ParquetFile(path) as file:
         encoded = [field.name for field in file.schema_arrow if (field.metadata or {}).get(FORM) == JSON]
@@ -123,7 +123,7 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class _Sink:
-    """What Arrow wants to see of a stream."""
+    """What Arrow needs from a stream."""
 
     closed = False
 
@@ -173,7 +173,7 @@ def _type(pa: Any, kind: Kind) -> Any:
 
 
 def _reader(kind: Kind) -> Callable[[Any], Any] | None:
-    """From JSON's values to those that Arrow takes; None where they are the same."""
+    """Converts JSON values to those that Arrow takes; None if they are the same."""
     match kind.word:
         case "json":
             return lambda value: json_of(value).decode()
@@ -209,12 +209,12 @@ def _parts(readers: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], Any]:
 Declared: TypeAlias = Mapping[str, Any]  # the description of one field: {"type": "list", "of": {"type": "text"}}
 
 TEXTUAL = frozenset({"text", "decimal", "date", "zoned", "naive"})
-SCALES = (4, 9, 18)  # digits after the point: a few steps, so that files of many days have one type
+SCALES = (4, 9, 18)  # digits after the point: few steps, so that files of many days have the same type
 DIGITS = 38
 MAX_LEVELS = 8
-MAX_FIELDS = 64  # of a struct
+MAX_FIELDS = 64  # per struct
 
-_EXACT = 2**53  # integers up to here are floats without loss
+_EXACT = 2**53  # integers up to here are exact as floats
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?"
@@ -225,7 +225,7 @@ _MONEY = {"amount": {"type": "decimal"}, "currency": {"type": "text"}}
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """The type of a column, or of what is inside one. `scale` is of a decimal, `inside` of a list or a struct."""
+    """The type of a column, or of its elements. `scale` is for a decimal, `inside` for a list or a struct."""
 
     word: str
     scale: int = 0
@@ -244,7 +244,7 @@ class Sample:
         self._whole = 0  # digits before the point, of decimals
         self._scale = 0
         self._children: dict[str, Sample] | None = None
-        self._unlike = False  # objects of different fields
+        self._unlike = False  # objects with different fields
         self._declared: Declared | None = None
 
     def see(self, value: Any, declared: Declared = _NOTHING) -> None:  # Any: whatever JSON holds
@@ -290,7 +290,7 @@ class Sample:
 
     def _see_list(self, values: list[Any], declared: Declared) -> None:
         inside = self._inside("item")
-        inside.see(None, declared)  # an empty list has a type as well, where it is declared
+        inside.see(None, declared)  # an empty list has a type too, if it is declared
         for value in values:
             inside.see(value, declared)
 
@@ -299,7 +299,7 @@ class Sample:
             return
         fields = _MONEY if value.keys() == _MONEY.keys() else declared.get("fields") or _NOTHING
         known = self._children
-        # A list's only child is called "item": a column of lists and objects is JSON anyway.
+        # A list's only child is called "item": a column of lists and objects becomes JSON anyway.
         if not 0 < len(value) <= MAX_FIELDS or (known is not None and known.keys() != value.keys()):
             self._unlike, self._children = True, None
             return
@@ -314,7 +314,7 @@ class Sample:
         return self._children[name]
 
     def kind(self) -> Kind:
-        """The narrowest type that holds all of it."""
+        """The narrowest type that fits all values."""
         words = self._words
         if not words:
             return _declared_kind(self._declared or _NOTHING)
@@ -336,7 +336,7 @@ class Sample:
 
 
 def _declared_kind(declared: Declared) -> Kind:
-    """The type of a column without one value in it."""
+    """The type of a column without any value."""
     word = declared.get("type")
     if word in ("bool", "int", "float", "date"):
         return Kind(word)
@@ -350,7 +350,7 @@ def _declared_kind(declared: Declared) -> Kind:
 
 
 def moment_of(text: str) -> datetime | None:
-    """A date and time as items write them, in UTC where it names a zone. None for any other text."""
+    """A date and time as items write them, in UTC if it names a zone. None for any other text."""
     if _MOMENT.fullmatch(text) is None:
         return None
     try:
@@ -370,5 +370,5 @@ def day_of(text: str) -> date | None:
 
 
 def decimal_of(text: str) -> Decimal | None:
-    """A plain decimal number; None for any other text, exponents too."""
+    """A plain decimal number; None for any other text, including exponents."""
     return Decimal(text) if _DECIMAL.fullmatch(text) else None

@@ -1,16 +1,16 @@
 """Records as JSON Lines and CSV, and what both and Parquet share: a record as a row.
 
-A row holds the item's own fields and what else the store knows of the record: JSON Lines keep that under `_meta`,
-tables in columns `_type`, `_site` and so on. Where an item has a field of such a name itself, the item's own value
-counts. No table is wider than MAX_COLUMNS: items whose field names come from a page could make a column each. What does
-not fit is in the column `_more`, as a JSON object.
+A row holds the item's own fields and the store's facts about the record: JSON Lines put those under `_meta`, tables in
+columns `_type`, `_site` and so on. If an item has a field of such a name, the item's own value counts. No table is
+wider than MAX_COLUMNS: items whose field names come from a page could each add a column. Fields that do not fit go into
+the column `_more`, as a JSON object.
 
-CSV is RFC 4180 in UTF-8: the fields of all records as columns, in order of appearance. An object in a field is columns
-of its own (`price_amount`, `price_currency`); lists, and what is nested more deeply, are JSON. A spreadsheet takes a
-text that begins with one of `= + - @`, their full-width forms, a tab or a line end for a formula and may run it. Such a
-text gets an apostrophe in front; so does one that begins with apostrophes before such a sign: `read_cell` takes exactly
-one away again, and every text comes back as it was. Numbers stay numbers, negative ones too.
-Cells that hold a character that a spreadsheet may separate by are in quotation marks.
+CSV is RFC 4180 in UTF-8: the fields of all records as columns, in order of appearance. An object in a field becomes
+several columns (`price_amount`, `price_currency`); lists and deeper nesting are JSON. A spreadsheet takes a text that
+begins with one of `= + - @`, their full-width forms, a tab or a line break for a formula and may run it. Such a text
+gets a leading apostrophe; so does one with apostrophes before such a sign: `read_cell` removes exactly one, so every
+text comes back unchanged. Numbers stay numbers, including negative ones.
+Cells with a character that a spreadsheet may use as a separator are quoted.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ MAX_COLUMNS = 2000
 MORE = "_more"
 MAX_NESTING = 3  # objects in objects that become columns
 
-PIECE = 256 * 1024  # bytes that are gathered before they are written
+PIECE = 256 * 1024  # bytes gathered before they are written
 MOST_TOLD = 40  # columns in a message
 BATCH_ROWS = 500  # rows in memory when they are read back
 BATCH_BYTES = 8 * 1024 * 1024
 
 
 def meta_of(record: StoredRecord) -> dict[str, Any]:
-    """Everything that is known of a record besides its item. `gone_since` is there for one that is gone."""
+    """The facts of a record besides its item. `gone_since` is present if it is gone."""
     meta = {name: getattr(record, name) for name in META}
     if record.gone_since is not None:
         meta[GONE] = record.gone_since
@@ -61,8 +61,7 @@ def json_of(value: Any) -> bytes:  # Any: whatever an item may hold
 
 
 class TableShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What of each record is written: with or without what the store knows besides the item; only these columns, in
-    this order."""
+    """What to write of each record: with or without the store's facts; only these columns, in this order."""
 
     meta: bool = True
     columns: tuple[str, ...] = ()  # all
@@ -72,17 +71,17 @@ WHOLE = TableShape()
 
 
 class Columns:
-    """The names of a table's columns, in order of appearance. `flat`: an object in a field is columns of its own."""
+    """The names of a table's columns, in order of appearance. `flat`: an object in a field becomes several columns."""
 
     def __init__(self, limit: int = MAX_COLUMNS, *, shape: TableShape = WHOLE, flat: bool = False) -> None:
-        self._names: dict[str, str] = {}  # each with the field of the item that it is, or is a part of
-        self._filled: set[str] = set()  # fields that have been something else than an object or nothing
+        self._names: dict[str, str] = {}  # each with the item's field that it is, or is a part of
+        self._filled: set[str] = set()  # fields that have been something other than an object or null
         self._limit = limit
         self._shape = shape
         self._flat = flat
 
     def row(self, record: StoredRecord) -> dict[str, Any]:
-        """The record as a row of this table, which has columns for it from now on."""
+        """The record as a row of this table, which adds columns for it."""
         row = {f"_{name}": value for name, value in meta_of(record).items()} if self._has_meta() else {}
         names, rest = self._names, {}
         for field, name, value in self._cells(record.data):
@@ -95,14 +94,14 @@ class Columns:
                 self._filled.add(name)
             row[name] = value
         if rest:
-            if MORE in row:  # the item's own field of that name goes along with the rest
+            if MORE in row:  # the item's own field of that name is kept with the rest
                 rest[MORE] = row[MORE]
             row[MORE] = rest
         return row
 
     def names(self) -> list[str]:
-        """Those that were asked for; else all of them, the known facts of the record last. Raises Misconfigured when
-        one was asked for that no record has."""
+        """The requested columns; else all, the store's facts last. Raises Misconfigured for a requested column that no
+        record has."""
         tail = META_COLUMNS if self._has_meta() else ()
         tail = tail if len(self._names) < self._limit else (MORE, *tail)
         own = self._own_names()
@@ -117,7 +116,7 @@ class Columns:
         return list(self._shape.columns) or there
 
     def _own_names(self) -> list[str]:
-        """The parts of a field stand together. A field that was nothing or an object has no column besides these."""
+        """The parts of a field stand together. A field that was only null or an object has no other column."""
         parts: dict[str, list[str]] = {}
         for name, field in self._names.items():
             parts.setdefault(field, []).append(name)
@@ -134,7 +133,7 @@ class Columns:
         for field, value in data.items():
             if self._flat and isinstance(value, dict) and value:
                 parts = dict(_parts(field, value))
-                if not parts.keys() & data.keys():  # else the item has a field of that name itself: that one counts
+                if not parts.keys() & data.keys():  # else the item has a field of that name: that one counts
                     yield from ((field, name, part) for name, part in parts.items())
                     continue
             yield field, field, value
@@ -149,8 +148,8 @@ def _parts(name: str, value: dict[str, Any], depth: int = 1) -> Iterator[tuple[s
 
 
 class RowBuffer:
-    """Rows on disk between two passes. Reading the store a second time could meet records that changed in between and
-    do not fit the columns any more. Compressed: the folder for temporary files may be in memory."""
+    """Rows on disk between two passes. Reading the store a second time could yield records that have changed and no
+    longer fit the columns. Compressed, because the folder for temporary files may be in memory."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - see close()
@@ -163,7 +162,7 @@ class RowBuffer:
         self._in.write(json_of(row) + b"\n")
 
     def batches(self) -> Iterator[list[dict[str, Any]]]:
-        """All rows, in the order they came, few at a time and fewer where they are big. No more can be added."""
+        """All rows, in the order they came, in small batches, smaller for big rows. No more can be added."""
         self._in.flush(zstandard.FLUSH_FRAME)
         self._file.seek(0)
         lines = io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(self._file, closefd=False), PIECE)
@@ -203,7 +202,7 @@ class LinesWriter:
         self._write()
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
     def _write(self) -> None:
         if self._piece:
@@ -214,7 +213,7 @@ class LinesWriter:
 
 
 GUARD = "'"
-# What Excel, LibreOffice and their kin take for the start of a formula.
+# What Excel, LibreOffice and others take for the start of a formula.
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _SEPARATORS = re.compile(r"[,;|\t\r\n\"]")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?")
@@ -232,12 +231,12 @@ def cell_of(value: Any) -> str:  # Any: whatever an item may hold
 
 
 def read_cell(cell: str) -> str:
-    """The text that `cell_of` was given. Of any other value: its JSON. Nothing and an empty text are both ""."""
+    """The text that was passed to `cell_of`; for other values, its JSON. Null and an empty text are both ""."""
     return cell[1:] if cell.startswith(GUARD) and _looks_like_formula(cell) else cell
 
 
 def _looks_like_formula(text: str) -> bool:
-    """Also behind apostrophes: what is guarded already is guarded once more, so that a reader can tell."""
+    """Also after apostrophes: a text that is already guarded is guarded again, so that a reader can tell."""
     return text.startswith(_FORMULA) or (text.startswith(GUARD) and text.lstrip(GUARD).startswith(_FORMULA))
 
 
@@ -250,7 +249,7 @@ def _quoted(cell: str) -> str:
 
 
 class TableWriter:
-    """The columns are known after the last record only, so all rows are written at the end."""
+    """The columns are known only after the last record, so all rows are written at the end."""
 
     def __init__(self, stream: ByteStream, shape: TableShape = WHOLE) -> None:
         self._stream = stream
