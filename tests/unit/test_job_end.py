@@ -107,7 +107,7 @@ async def test_pages_that_were_not_done_when_they_were_read_mark_nothing_as_gone
     assert await gone(project) == 0
     (doubt,) = heard.of(Trouble)
     assert "4 pages" in doubt.message
-    assert "None is marked as gone" in doubt.message
+    assert "No record is marked as gone" in doubt.message
 
     # as many as before: pages that are never quiet do no harm; and without them, what is not there is gone
     await close_drained(project, Books(), await crawl(project, PAGES[:3], {UNFINISHED: 1}), heard)

@@ -119,7 +119,7 @@ CLOSED = "Thu 03:00-04:00 UTC"  # the epoch began on a Thursday, at midnight
         (
             view(JobCounts(), sealed=False, closed=ClosedSites(sites=("shop.example",), opens=None, source=True)),
             "waiting",
-            "waiting: its source waits for the window of shop.example, which opens no more",
+            "waiting: its source waits for the window of shop.example, which never opens again",
         ),
         (view(IDLE, windows=CLOSED, paused=True), "paused", "paused"),
         (view(IDLE, windows=CLOSED, state=JobState.FINISHED, ending="limit"), "limit", "limit"),
