@@ -1,5 +1,5 @@
-"""Has this machine what a crawl needs: Python, packages, SQLite, a clock, names, open files, room on its disks? And are
-the files of the project in order? health.py asks."""
+"""Checks of this machine (Python, packages, SQLite, clock, DNS, open files, disk space) and of the project's files.
+health.py runs them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def packages() -> Finding:
             Level.FAIL,
             "packages",
             f"missing: {', '.join(missing)}",
-            "Install Gossamer again: what it needs comes with it.",
+            "Install Gossamer again: its dependencies come with it.",
         )
     return ok("packages", f"gossamer {importlib.metadata.version('gossamer')} and the {len(names)} it needs")
 
@@ -97,7 +97,7 @@ def dns() -> Finding:
         except OSError as error:
             outcome.append(str(error))
 
-    # A daemon: a name server that never answers must not hold up the end of the command.
+    # A daemon thread: a name server that never answers must not delay the end of the command.
     thread = threading.Thread(target=look_up, daemon=True)
     thread.start()
     thread.join(DNS_PATIENCE.total_seconds())
