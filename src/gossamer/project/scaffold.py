@@ -1,4 +1,4 @@
-"""A new project: its folder with settings and a first spider that runs."""
+"""Creates a new project: its folder with settings and a first spider that runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Names(msgspec.Struct, frozen=True):
 
 
 def new_project(parent: Path, name: str, start: str | None) -> Names:
-    """Make the project's folder in `parent`, with a spider that starts at `start`. Nothing is overwritten.
+    """Create the project's folder in `parent`, with a spider that starts at `start`. Nothing is overwritten.
 
     Raises Misconfigured.
     """
@@ -43,7 +43,7 @@ def new_project(parent: Path, name: str, start: str | None) -> Names:
 
 def write_new(folder: Path, texts: dict[str, str]) -> list[Path]:
     """Write these files, by their paths in `folder`, and return them. Raises Misconfigured, before anything is written,
-    when one of them exists."""
+    if one of them exists."""
     wanted = {folder / path: text for path, text in texts.items()}
     if there := next((file for file in wanted if file.exists()), None):
         raise Misconfigured(f"{there} exists already, and nothing was changed. Move it away first.")
@@ -62,7 +62,7 @@ def write_new(folder: Path, texts: dict[str, str]) -> list[Path]:
 
 
 def check_name(name: str) -> Names:
-    """The forms of a project's name. Raises Misconfigured for one that can be no spider's."""
+    """The forms of a project's name. Raises Misconfigured for a name that cannot be a spider's."""
     if not _NAME.fullmatch(name) or len(name) > 60:
         raise Misconfigured(f"{name[:80]!a} cannot be a project's name. Use letters, digits, - and _, as in book-shop.")
     module = name.replace("-", "_")
@@ -76,7 +76,7 @@ def check_name(name: str) -> Names:
 
 
 def files_of(names: Names, start: str | None) -> dict[str, str]:
-    """Path in the project -> its text. Without a `start` the spider is one for a shop made for practice."""
+    """Path in the project -> its text. Without a `start`, the spider crawls a shop made for practice."""
     spider = SITE_SPIDER if start is not None else SHOP_SPIDER
     return {
         "gossamer.toml": TOML.format(names=names, hosts=_allowed(start)),
@@ -87,7 +87,7 @@ def files_of(names: Names, start: str | None) -> dict[str, str]:
 
 
 def _allowed(start: str | None) -> str:
-    """A local site may be crawled when the user names it; the project remembers that."""
+    """A local site may be crawled if the user names it; the project's settings record that."""
     hosts = local_hosts([start]) if start is not None else []
     return (
         f"allow_hosts = {json.dumps(hosts)}   # a private address: refused unless it is named here\n" if hosts else ""
