@@ -1,4 +1,4 @@
-"""Sessions logged in by hand: `login()` of a spider, run once, without a crawl. Loads what fetches."""
+"""Logs sessions in by hand: runs a spider's `login()` once, without a crawl. Loads fetch code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .wiring import open_context, sink_of
 async def log_in(
     settings: Settings, spider: Spider, session: str | None = None, events: EventSink | None = None
 ) -> list[SessionView]:
-    """Log the sessions of a spider in, or one of them, now: whatever they were before. Raises Misconfigured."""
+    """Log in the sessions of a spider, or one of them, now, whatever their state. Raises Misconfigured."""
     if not logs_in(spider):
         raise Misconfigured(f"Spider {spider.name} has no login(self, session); write one, or just crawl.")
     names = [session] if session is not None else session_names(spider)
