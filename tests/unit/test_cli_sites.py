@@ -43,7 +43,7 @@ def test_sites_are_searched_sorted_filtered_by_cause_and_counted_as_a_whole(craw
     page = crawled.run("site", "list", "--json", "--limit", "1").json
     assert (len(page["sites"]), page["total"], page["open"], page["next"]) == (1, 2, 6, 1)
     assert page["by_cause"] == {"rate": 1, "in hand": 1}
-    assert "is no cause" in crawled.run("site", "list", "--cause", "moon").err
+    assert "is not a cause" in crawled.run("site", "list", "--cause", "moon").err
     assert "cannot be sorted" in crawled.run("site", "list", "--sort", "moon").err
 
 
