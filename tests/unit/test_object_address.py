@@ -72,9 +72,9 @@ def test_http_elsewhere_needs_permission_in_the_address(host: str) -> None:
     ("address", "complaint"),
     [
         ("folder:///x", "s3://bucket/prefix"),
-        ("s3://", "no bucket name"),
-        ("s3:///prefix", "no bucket name"),
-        ("s3://a b/x", "no bucket name"),
+        ("s3://", "not a bucket name"),
+        ("s3:///prefix", "not a bucket name"),
+        ("s3://a b/x", "not a bucket name"),
         ("s3://[broken/x", "no address"),
         ("s3://pages/a/../b", "cannot begin"),
         ("s3://pages/a//b", "cannot begin"),

@@ -82,7 +82,7 @@ async def test_a_user_that_does_not_exist(postgres: PostgresServer) -> None:
 async def test_a_database_that_does_not_exist(postgres: PostgresServer) -> None:
     error = await refusal(postgres.address("nowhere", password=PASSWORD))
     assert isinstance(error, Misconfigured)
-    assert 'database "nowhere" does not exist. Make it with `createdb' in str(error)
+    assert 'database "nowhere" does not exist. Create it with `createdb' in str(error)
 
 
 async def test_a_user_who_may_not_make_tables(postgres: PostgresServer, schema: str) -> None:
@@ -154,7 +154,7 @@ async def test_a_server_without_tls_where_it_is_asked_for(postgres: PostgresServ
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "What answers is not PostgreSQL"),
         (b"-ERR unknown command\r\n", "What answers is not PostgreSQL"),
-        (b"", "closes the connection without a word"),
+        (b"", "closes the connection without a message"),
         (None, "does not answer"),
     ],
 )
