@@ -70,7 +70,7 @@ async def refusal(address: str, prefix: str = "gossamer", *, within: timedelta =
 async def test_a_user_who_is_not_let_in(mongo: MongoServer) -> None:
     error = await refusal(mongo.address(user=f"crawler:{PASSWORD}"))
     assert isinstance(error, Misconfigured)
-    assert "does not let us in. Check the user, the password and authSource" in str(error)
+    assert "refused the login. Check the user, the password and authSource" in str(error)
 
 
 async def test_nobody_listens_there(lone_mongo: MongoServer) -> None:
@@ -224,7 +224,7 @@ async def test_what_the_server_refuses_is_told(lone_mongo: MongoServer, prefix: 
         (OperationFailure("full", 14031), BackendUnavailable, "Free some space"),
         (OperationFailure("stepped down", 189), BackendUnavailable, "can be done again"),
         (OperationFailure("x", 9999, {"errorLabels": ["RetryableWriteError"]}), BackendUnavailable, "done again"),
-        (OperationFailure("bad auth", 8000), Misconfigured, "does not let us in"),
+        (OperationFailure("bad auth", 8000), Misconfigured, "refused the login"),
         (OperationFailure("not authorized on crawls", 13), Misconfigured, "role readWrite"),
         (OperationFailure("no such command: 'update'", 59), Misconfigured, "MongoDB 4.4"),
         (OperationFailure("index exists", 85), BadState, "Drop it"),

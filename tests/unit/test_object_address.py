@@ -75,7 +75,7 @@ def test_http_elsewhere_needs_permission_in_the_address(host: str) -> None:
         ("s3://", "not a bucket name"),
         ("s3:///prefix", "not a bucket name"),
         ("s3://a b/x", "not a bucket name"),
-        ("s3://[broken/x", "no address"),
+        ("s3://[broken/x", "not an address"),
         ("s3://pages/a/../b", "cannot begin"),
         ("s3://pages/a//b", "cannot begin"),
         ("s3://pages/%00", "cannot begin"),

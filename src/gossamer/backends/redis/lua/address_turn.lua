@@ -1,5 +1,5 @@
 -- Reserve the next request to a network address. KEYS: the address. ARGV: time, interval and longest wait in seconds.
--- Returns the wait in microseconds; nothing is reserved when it is longer than that.
+-- Returns the wait in microseconds; if that exceeds the longest wait, nothing is reserved.
 
 local interval, longest = tonumber(ARGV[2]), tonumber(ARGV[3])
 local next_at = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now)
