@@ -5,7 +5,7 @@
                          "move": the mark that a move leaves
     <prefix>.pages       a URL that was tried, with the newest facts      _id: its fingerprint
     <prefix>.visits      every archived visit                             _id: page, time (newest first)
-    <prefix>.attempts    the audit log, with its counts                  _id: page, time, hash of job and worker
+    <prefix>.attempts    the audit log, with its counts                   _id: page, time, hash of job and worker
     <prefix>.records     every record as it is now                        _id: hash of type, site and key
     <prefix>.superseded  earlier versions of records                      _id: record, version
     <prefix>.sightings   which job saw which record in which version      _id: hash of the job, record
