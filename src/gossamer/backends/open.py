@@ -166,12 +166,12 @@ async def old_copy(settings: Settings, role: str, stream: RowStream[Any]) -> tup
     here = place_of(settings, role)
     if mark.status is MoveStatus.RESTORING:
         raise BadState(
-            f"What is at {here} ({role}) is not complete: restoring {mark.place} into it has not come to its end. Run "
+            f"What is at {here} ({role}) is not complete: restoring {mark.place} into it was not finished. Run "
             f"`gossamer restore` again."
         )
     if mark.status is MoveStatus.ARRIVING:
         raise BadState(
-            f"What is at {here} ({role}) is not complete: a move from {mark.place} into it has not come to its end. "
+            f"What is at {here} ({role}) is not complete: a move from {mark.place} into it was not finished. "
             f"Run `gossamer move` again from there, or go on with {role} as it was."
         )
     return (

@@ -63,7 +63,7 @@ MEANINGS: dict[str, tuple[str, str]] = {
     ),
     "dead-letters": (
         "Many pages were given up in a short time.",
-        "gossamer dead list groups them by reason; mend the cause, then gossamer dead replay.",
+        "gossamer dead list groups them by reason; fix the cause, then gossamer dead replay.",
     ),
     "workers": (
         "Workers sent no heartbeat, or fewer are alive than there should be.",
@@ -75,7 +75,7 @@ MEANINGS: dict[str, tuple[str, str]] = {
     ),
     "quality": (
         "A smaller share of items is faultless than on the days before.",
-        "gossamer quality names the fields; mend the spider, then gossamer reparse does the stored pages again.",
+        "gossamer quality names the fields; fix the spider, then gossamer reparse parses the stored pages again.",
     ),
     "budget": (
         "Little is left of a budget.",
@@ -87,11 +87,11 @@ MEANINGS: dict[str, tuple[str, str]] = {
     ),
     "callbacks": (
         "Callbacks were given up: clients were not told that their jobs ended.",
-        "gossamer callbacks list --state failed; mend the receiver, then gossamer callbacks replay ID.",
+        "gossamer callbacks list --state failed; fix the receiver, then gossamer callbacks replay ID.",
     ),
     "logins": (
         "A session cannot log in.",
-        "gossamer sessions shows the error; mend login() or the password, then gossamer sessions login SPIDER.",
+        "gossamer sessions shows the error; fix login() or the password, then gossamer sessions login SPIDER.",
     ),
     "stores": (
         "State, records or archive does not answer, or has no room.",

@@ -50,7 +50,7 @@ def _made(where: str, one: object) -> Extension:
         try:
             one = one()
         except Exception as error:
-            raise Misconfigured(f"{where} cannot be made ({type(error).__name__}: {error}).") from error
+            raise Misconfigured(f"{where} cannot be created ({type(error).__name__}: {error}).") from error
     if not isinstance(one, Extension):
         raise Misconfigured(f"{where} is not an extension. Derive its class from gossamer.Extension.")
     return one
@@ -105,7 +105,7 @@ async def _open_own(settings: Settings, where: str, use: str, options: dict[str,
     try:
         transport = made(**options)  # type: ignore[operator]
     except Exception as error:
-        raise Misconfigured(f"{where}: {use} cannot be made ({type(error).__name__}: {error}).") from error
+        raise Misconfigured(f"{where}: {use} cannot be created ({type(error).__name__}: {error}).") from error
     if not callable(getattr(transport, "fetch", None)):
         raise Misconfigured(f"{where}: {use} has no method fetch(request); see docs/extensions.md.")
     if isinstance(transport, AbstractAsyncContextManager):

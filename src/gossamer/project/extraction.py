@@ -124,7 +124,7 @@ class Extraction:
     async def _asked(self, order: _Order, digest: bytes, key: str) -> _Answer:
         now = self._clock.monotonic()
         if self._slow.get(digest, now) > now:
-            return _Answer(failure=f"These rules took longer than {LIMIT:g} s on a page just now. Make them simpler.")
+            return _Answer(failure=f"These rules recently took longer than {LIMIT:g} s on a page. Make them simpler.")
         turns = self._turns.setdefault(key, asyncio.Semaphore(EACH))  # exists while a request uses it
         async with turns, self._child() as child:  # first come, first served
             answer = await child.ask(msgspec.msgpack.encode(order))

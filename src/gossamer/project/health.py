@@ -58,14 +58,12 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         # This also detects addresses that this version does not know.
         places = {role: local_path(settings, role) for role in ROLES if is_local(settings, role)}
     except GossamerError as error:
-        yield Finding(
-            Level.FAIL, "settings", str(error), f"Mend {FILE_NAME} or the variable; the rest was not checked."
-        )
+        yield Finding(Level.FAIL, "settings", str(error), f"Fix {FILE_NAME} or the variable; the rest was not checked.")
         return
     file = find_file(folder)
     yield ok("settings", f"{file}" if file is not None else f"no {FILE_NAME} from here upwards: defaults")
     for fault in filter(None, map(domain_fault, settings.domains)):
-        yield Finding(Level.FAIL, "sites", fault, f"Mend {FILE_NAME}; no crawl begins before.")
+        yield Finding(Level.FAIL, "sites", fault, f"Fix {FILE_NAME}; no crawl can start before.")
     yield machine.open_files(settings)
     for finding in machine.disk(list(places.values())):
         yield finding
@@ -196,7 +194,7 @@ def _routes(settings: Settings) -> Iterator[Finding]:
 def _spiders(settings: Settings) -> Iterator[Finding]:
     found = list_spiders(settings.root, settings.spiders)
     for file in found.broken:
-        yield Finding(Level.FAIL, "spiders", str(file), "Mend the file; the other spiders can run meanwhile.")
+        yield Finding(Level.FAIL, "spiders", str(file), "Fix the file; the other spiders can run meanwhile.")
     ignored = {words: spec.name for spec in reversed(found.spiders) for words in spec.spider._ignored()}
     for words, name in ignored.items():
         yield Finding(Level.WARN, "spiders", f"{name}: {words}")
@@ -238,7 +236,7 @@ def _window_faults(settings: Settings) -> Iterator[Finding]:
             parse_windows(domain.windows) if domain.windows else ()
         except Misconfigured as error:
             detail = f"domains.{site}.windows: {error}"
-            yield Finding(Level.FAIL, "schedules", detail, "Mend it in gossamer.toml.")
+            yield Finding(Level.FAIL, "schedules", detail, "Fix it in gossamer.toml.")
 
 
 def _schedule_faults(settings: Settings, schedules: Iterable[ScheduleProgress], now: float) -> Iterator[Finding]:
@@ -256,7 +254,7 @@ def _schedule_faults(settings: Settings, schedules: Iterable[ScheduleProgress], 
             advice = "It can run only where its spider is: with schedulers and workers of other machines."
             yield Finding(Level.WARN, "schedules", f"{schedule.name}: {error}", advice)
         except Misconfigured as error:
-            advice = "Until that is mended, no run of it can begin."
+            advice = "Until that is fixed, no run of it can start."
             yield Finding(Level.FAIL, "schedules", f"{schedule.name}: {error}", advice)
             continue
         if is_missed(progress, now):

@@ -269,9 +269,9 @@ def _in_words(
     if standing == STORING:
         return f"storing: its pages are done, and {many(storing, 'result')} wait on disk (gossamer spool)"
     if standing == NOT_RESPONDING:
-        return "not responding: its process is dead or silent. The pages in hand are tried again by the next one"
+        return "not responding: its process is dead or silent. The next one retries the pages in hand"
     if standing == UNSERVED:
-        return "unserved: no worker works on it just now; start one (gossamer up), or see what they say"
+        return "unserved: no worker serves it at the moment; start one (gossamer up), or read the log of the workers"
     if job.outcome is not None:
         return job.outcome.in_words
     if standing != WAITING:

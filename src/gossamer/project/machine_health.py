@@ -134,7 +134,7 @@ def disk(places: list[Path]) -> Iterator[Finding]:
             )
             continue
         free = shutil.disk_usage(home).free
-        made = "" if folder.exists() else " (made by the first crawl)"
+        made = "" if folder.exists() else " (created by the first crawl)"
         detail = f"{folder}{made}, {size(free)} free"
         if free < DISK_NEEDED:
             yield Finding(
@@ -154,7 +154,7 @@ def _existing(path: Path) -> Path:
 
 def database(role: str, path: Path) -> Finding:
     if not path.exists():
-        return ok(role, f"{path.name} is made by the first crawl")
+        return ok(role, f"{path.name} is created by the first crawl")
     advice = f"Move {path} away, or set {role} to another path."
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
@@ -178,4 +178,4 @@ def archive_folder(folder: Path) -> Finding:
         return Finding(
             Level.FAIL, "archive", f"{home} cannot be written to ({error.strerror})", "Check its permissions."
         )
-    return ok("archive", f"{folder} can be written to" if folder.exists() else "made by the first crawl")
+    return ok("archive", f"{folder} can be written to" if folder.exists() else "created by the first crawl")

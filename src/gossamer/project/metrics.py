@@ -103,7 +103,7 @@ async def _counted(project: Project) -> list[Metric]:
         received[(table.pool if table is not None else "") or DIRECT.name,] += count
     outcome = ("outcome",)
     return [
-        _counter("gossamer_pages", "Attempts, by what became of the page.", (*outcome, "route"), pages),
+        _counter("gossamer_pages", "Attempts, by outcome of the page.", (*outcome, "route"), pages),
         _counter("gossamer_domain_pages", "The same by site.", ("domain", *outcome), domains),
         _seconds(figures.latency),
         _counter("gossamer_errors", "Attempts that failed, by reason.", ("reason",), errors),
@@ -144,7 +144,7 @@ async def _queue(project: Project) -> list[Metric]:
                 tasks[state, lane.lane or ANY_LANE] += getattr(lane, state)
             if lane.ready_since is not None and not job.paused:
                 oldest = max(oldest, now - lane.ready_since)
-    words = "Pages of the jobs that run now, by what became of them."
+    words = "Pages of the running jobs, by outcome."
     waits = "How long a page has waited for a worker that its site would let be fetched. 0: none waits."
     queue = "Tasks of the jobs that run now, by state and lane."
     return [

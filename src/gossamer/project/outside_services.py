@@ -70,7 +70,7 @@ async def search(settings: Settings, query: str, *, source: str, limit: int, per
     answer = await _json(settings, TransportRequest(url=url, limits=_limits(place.timeout)), "The search engine")
     found = answer.get("results")
     if not isinstance(found, list):
-        raise ServiceFailed("The search engine gave no results as JSON: it must allow the format json.")
+        raise ServiceFailed("The search engine returned no JSON: it must allow the format json.")
     hits = [hit for one in found if isinstance(one, dict) and (hit := _hit(one)) is not None]
     return hits[:limit]
 
@@ -111,9 +111,9 @@ class LanguageModel:
             content = answer["choices"][0]["message"]["content"]
             found = msgspec.json.decode(content.strip().removeprefix("```json").strip("`\n "))
         except (KeyError, IndexError, TypeError, AttributeError, msgspec.DecodeError) as error:
-            raise ServiceFailed("The model gave no JSON.") from error
+            raise ServiceFailed("The model returned no JSON.") from error
         if not isinstance(found, dict):
-            raise ServiceFailed("The model gave no JSON object.")
+            raise ServiceFailed("The model returned no JSON object.")
         wanted = (schema or {}).get("properties")
         return {name: found.get(name) for name in wanted} if isinstance(wanted, dict) and wanted else found
 
@@ -165,4 +165,4 @@ async def _json(settings: Settings, request: TransportRequest, who: str) -> dict
     try:
         return msgspec.json.decode(response.body, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise ServiceFailed(f"{who} gave no JSON.") from error
+        raise ServiceFailed(f"{who} returned no JSON.") from error

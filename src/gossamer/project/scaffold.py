@@ -56,7 +56,7 @@ def write_new(folder: Path, texts: dict[str, str]) -> list[Path]:
                 file.chmod(0o755)
     except OSError as error:
         raise Misconfigured(
-            f"Files cannot be made in {folder} ({error.strerror}). Go to a folder that you may write to."
+            f"Files cannot be created in {folder} ({error.strerror}). Go to a folder that you may write to."
         ) from error
     return list(wanted)
 

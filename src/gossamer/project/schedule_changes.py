@@ -149,7 +149,7 @@ def opening_for(
         raise
     except Exception as error:  # a spider's constructor may raise anything
         raise Misconfigured(
-            f"Spider {schedule.spider} cannot be made: {type(error).__name__}: {error}. Mend its file."
+            f"Spider {schedule.spider} cannot be created: {type(error).__name__}: {error}. Fix its file."
         ) from error
 
 

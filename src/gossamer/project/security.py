@@ -60,7 +60,7 @@ def _user() -> Finding:
 
 def _trust(settings: Settings) -> Finding:
     if trusted := os.environ.get(TRUST, ""):
-        return Finding(Level.WARN, "project", f"{TRUST} trusts {trusted}, whoever can write there")
+        return Finding(Level.WARN, "project", f"{TRUST} trusts {trusted}, and anyone who can write there")
     return ok("project", f"only you and root can write {settings.root / FILE_NAME}, spiders and data")
 
 

@@ -71,7 +71,7 @@ async def login_troubles(settings: Settings) -> list[tuple[str, str]]:
     return [
         (
             f"{one.name} cannot log in ({many(one.failures, 'failure')} in a row): {one.error}",
-            f"Mend login(), then: gossamer sessions login {one.name.partition('/')[0]}",
+            f"Fix login(), then: gossamer sessions login {one.name.partition('/')[0]}",
         )
         for one in failing
     ]

@@ -103,7 +103,7 @@ async def _fetched(
             return [(urls[0], str(error))]
         return [one for url in urls for one in await _fetched(project, pages, caller, [url], seconds)]
     if not await pages.wait(job.id, seconds):
-        return [(url, f"it did not come within {seconds:.0f} s") for url in urls]
+        return [(url, f"it did not arrive within {seconds:.0f} s") for url in urls]
     return list(zip(urls, await pages.snapshots(job, urls), strict=True))
 
 

@@ -216,7 +216,7 @@ async def scrape_page(settings: Settings, events: EventSink, wanted: ScrapeReque
             await asyncio.gather(waiting, working, return_exceptions=True)
         if not came:
             raise PageNotThere(
-                f"{wanted.url} did not come within {wanted.timeout:g} s. {job.id} is still being worked on."
+                f"{wanted.url} did not arrive within {wanted.timeout:g} s. {job.id} is still being worked on."
             )
         ended: Job = await job_for(project, OWNER, job.id) or job
         (outcome,) = await pages.outcomes(ended, await wanted_pages(project, ended))

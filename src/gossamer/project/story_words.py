@@ -17,7 +17,7 @@ from .jobs import opening
 DROPPED = {
     DropReason.DUPLICATE: "another URL of the same page is in the queue",
     DropReason.ROBOTS: "robots.txt forbids it",
-    DropReason.SCOPE: "outside the scope of the crawl: its site is none of the allowed domains",
+    DropReason.SCOPE: "outside the scope of the crawl: its site is not one of the allowed domains",
     DropReason.DEPTH: "deeper than the crawl goes (crawl.depth)",
     DropReason.TRAP: "it looks like a trap: too long, a path that repeats itself, or too many URLs of its pattern",
     DropReason.FULL: "the queue was full (crawl.max_queued)",

@@ -77,7 +77,7 @@ async def drain_worker(project: Project, wanted: str) -> WorkerView:
         what = f"means several workers: {names}." if found else f"is not a worker; there is {names or 'none'}."
         raise Misconfigured(f"{wanted} {what} `gossamer workers` lists them.")
     if found[0].missing:
-        raise Misconfigured(f"{found[0].name} gives no sign of life: its pages are handed out again by themselves.")
+        raise Misconfigured(f"{found[0].name} sends no heartbeat: its pages go back to the queue by themselves.")
     if not await project.state.workers.ask_to_drain(found[0].name):
         raise Misconfigured(f"{found[0].name} has ended meanwhile.")
     return found[0]

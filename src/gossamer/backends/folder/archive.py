@@ -81,7 +81,7 @@ class FolderArchive(FolderFiles):
             await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise Misconfigured(
-                f"The archive folder {self._root} cannot be made ({error.strerror}). "
+                f"The archive folder {self._root} cannot be created ({error.strerror}). "
                 f"Set archive = 'folder:///...' to a place you may write to."
             ) from error
         self._alive = True

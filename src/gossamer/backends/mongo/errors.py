@@ -114,14 +114,14 @@ def _by_code(code: int | None, said: str, place: str) -> GossamerError:
     if code in _NO_MAJORITY:
         return _not_confirmed(place, said)
     if code in _LATER:
-        return BackendUnavailable(f"{place} cannot work just now ({said}). What was under way can be done again.")
+        return BackendUnavailable(f"{place} cannot work at the moment ({said}). The interrupted work can be repeated.")
     return Permanent(f"{place} refused to work (error {code}: {said}). Look at the server's log.")
 
 
 def _not_confirmed(place: str, said: str) -> GossamerError:
     return BackendUnavailable(
         f"{place}: a write was not confirmed by the majority of its members ({_short(said)}). See whether they run; "
-        f"what was under way can be done again."
+        f"the interrupted work can be repeated."
     )
 
 
@@ -139,13 +139,13 @@ def _no_connection(error: BaseException, place: str) -> GossamerError:
     if isinstance(error, WaitQueueTimeoutError):
         return BackendUnavailable(f"All connections to {place} are busy. Try again later.")
     if isinstance(error, NotPrimaryError):
-        return BackendUnavailable(f"{place} is choosing another primary. What was under way can be done again.")
+        return BackendUnavailable(f"{place} is electing another primary. The interrupted work can be repeated.")
     if isinstance(error, (NetworkTimeout, TimeoutError)):
         return BackendUnavailable(f"{place} does not answer. See whether it runs and can be reached from here.")
     if isinstance(error, (AutoReconnect, ConnectionFailure, OSError)):
         # Whether a write in progress succeeded is unknown. It does not matter: every batch can be stored again.
         return BackendUnavailable(
-            f"The connection to {place} was lost ({_short(str(error))}). What was under way can be done again."
+            f"The connection to {place} was lost ({_short(str(error))}). The interrupted work can be repeated."
         )
     return Permanent(f"The driver of {place} failed ({_short(str(error))}).")
 

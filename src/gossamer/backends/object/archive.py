@@ -180,7 +180,7 @@ class ObjectArchive(ObjectFiles):
                 raise unavailable(error, self._place) from error
             frame = b""
         if len(frame) < length:
-            raise Permanent(f"The archived page {ref} lies beyond the end of its object: it is another one, or cut.")
+            raise Permanent(f"The archived page {ref} lies beyond the end of its object: replaced or truncated.")
         return frame
 
     async def size(self) -> int:

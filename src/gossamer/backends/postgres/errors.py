@@ -97,9 +97,9 @@ def _by_class(error: asyncpg.PostgresError, place: str) -> GossamerError:
     if isinstance(error, LOST):
         return _lost(place, said)
     if code.startswith("57"):
-        return BackendUnavailable(f"{place} broke off ({said}). What was under way can be done again.")
+        return BackendUnavailable(f"{place} broke off ({said}). The interrupted work can be repeated.")
     if code[:2] in ("25", "40", "53", "55", "58", "XX"):
-        return BackendUnavailable(f"{place} cannot work just now ({said}). Look at the server's log.")
+        return BackendUnavailable(f"{place} cannot work at the moment ({said}). Look at the server's log.")
     return Permanent(f"{place} refused to work (error {code}: {said}). Look at the server's log.")
 
 
@@ -135,4 +135,4 @@ def _no_handshake(error: ConnectionError, place: str) -> GossamerError:
 
 def _lost(place: str, said: str) -> BackendUnavailable:
     # Whether a commit in progress succeeded is unknown. It does not matter: every batch can be stored again.
-    return BackendUnavailable(f"The connection to {place} was lost ({said}). What was under way can be done again.")
+    return BackendUnavailable(f"The connection to {place} was lost ({said}). The interrupted work can be repeated.")

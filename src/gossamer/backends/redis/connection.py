@@ -250,7 +250,7 @@ async def _trust(server: Server, facts: dict[str, str], oldest: tuple[int, int])
     if policy.startswith("allkeys"):
         raise Misconfigured(
             f"The server at {server.where} evicts any key when memory is short (maxmemory-policy {policy}): it would "
-            "silently lose parts of the queue. Set maxmemory-policy to noeviction, or use a server of its own."
+            "silently lose parts of the queue. Set maxmemory-policy to noeviction, or use a separate server."
         )
     warnings = []
     if facts.get("aof_enabled") == "0":
@@ -286,7 +286,7 @@ def translated(where: str) -> Iterator[None]:
         yield
     except problems.AuthenticationError as error:
         raise Misconfigured(
-            f"Redis at {where} refused the user name or password. Mend the state address, or the variable it is from."
+            f"Redis at {where} refused the user name or password. Fix the state address, or its environment variable."
         ) from error
     except problems.ReadOnlyError as error:
         raise BackendUnavailable(
@@ -325,9 +325,9 @@ def _refused(where: str, error: Exception) -> GossamerError:
     if "OOM" in text:
         return _starved(where)
     if "DB index" in text or "invalid DB" in text:
-        return Misconfigured(f"Redis at {where} has no database of that number. Mend the number at the end of state.")
+        return Misconfigured(f"Redis at {where} has no database of that number. Fix the number at the end of state.")
     if "NOAUTH" in text or "WRONGPASS" in text or "invalid password" in text or "without any password" in text:
-        return Misconfigured(f"Redis at {where} wants a user name and password, or others. Mend the state address.")
+        return Misconfigured(f"Redis at {where} requires another user name or password. Fix the state address.")
     if "NOPERM" in text:
         return Misconfigured(f"Redis at {where} does not allow this user what Gossamer needs: {text}")
     if "unknown command" in text.lower():

@@ -298,7 +298,7 @@ class Database:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise Misconfigured(
-                f"The folder {self.path.parent} cannot be made ({error.strerror}). "
+                f"The folder {self.path.parent} cannot be created ({error.strerror}). "
                 f"Set {self._role} = 'sqlite:///...' to a place you may write to."
             ) from error
         with suppress(OSError):  # it exists, or SQLite says what is wrong; the files beside it get its mode

@@ -158,7 +158,7 @@ async def require_room(source: Stores, target: Stores, role: str) -> None:
             return
         how = "another move" if mark.status is MoveStatus.ARRIVING else "a restore"
         raise BadState(
-            f"What is at {there} ({role}) is {how} that has not come to its end, from {mark.place}. Run that one "
+            f"What is at {there} ({role}) is {how} that is unfinished, from {mark.place}. Run that one "
             f"again, or name another address or project."
         )
     held = await target.counts(role)

@@ -188,7 +188,7 @@ class _Desk:
             if not sites and spider.allowed_domains is None and not await _read_sites(spider, sites):
                 self.revival.unread.add(spider.name)
         except Misconfigured as error:
-            return _Door(sites, closed=f"{error} Mend it, {OR_FETCH}")
+            return _Door(sites, closed=f"{error} Fix it, {OR_FETCH}")
         admission = Admission(
             scope_of(project.settings, job, spider, sites),
             project.rules,

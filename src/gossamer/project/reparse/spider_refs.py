@@ -39,7 +39,7 @@ def load(ref: str, settings: Settings, *, start: str = "", arguments: str = "") 
         with redirect_stdout(sys.stderr):
             spider = kind()
     except Exception as error:  # a spider's own code
-        raise Misconfigured(f"Spider {kind.name} cannot be made: {told(error)}") from error
+        raise Misconfigured(f"Spider {kind.name} cannot be created: {told(error)}") from error
     try:
         return with_arguments(spider, read_arguments(arguments))
     except Misconfigured as error:
