@@ -223,7 +223,7 @@ async def test_what_the_server_refuses_is_told(lone_mongo: MongoServer, prefix: 
         (WTimeoutError("waiting", 64), BackendUnavailable, "majority"),
         (OperationFailure("full", 14031), BackendUnavailable, "Free some space"),
         (OperationFailure("stepped down", 189), BackendUnavailable, "can be repeated"),
-        (OperationFailure("x", 9999, {"errorLabels": ["RetryableWriteError"]}), BackendUnavailable, "done again"),
+        (OperationFailure("x", 9999, {"errorLabels": ["RetryableWriteError"]}), BackendUnavailable, "repeated"),
         (OperationFailure("bad auth", 8000), Misconfigured, "refused the login"),
         (OperationFailure("not authorized on crawls", 13), Misconfigured, "role readWrite"),
         (OperationFailure("no such command: 'update'", 59), Misconfigured, "MongoDB 4.4"),
