@@ -95,7 +95,7 @@ def _allowed(start: str | None) -> str:
 
 
 TOML = """\
-# Settings of {names.folder}. `gossamer settings` shows all of them, with their values and where each came from.
+# Settings of {names.folder}. `gossamer settings` shows all of them, with their values and origins.
 
 [politeness]
 rate = "2/s"        # requests per site; robots.txt is obeyed as well
@@ -105,7 +105,7 @@ rate = "2/s"        # requests per site; robots.txt is obeyed as well
 {hosts}# Tell sites who you are and where they can reach you:
 # user_agent = "{names.folder}/1.0 (+https://example.com/bot)"
 
-# A site of its own kind:
+# Settings for one site:
 # [domains."slow.example"]
 # rate = "10/m"
 """
@@ -183,12 +183,12 @@ README = """\
 
 A Gossamer project that crawls {url}
 
-    gossamer crawl {names.spider} -o {names.module}.jsonl  # Ctrl-C stops; the same command goes on
+    gossamer crawl {names.spider} -o {names.module}.jsonl  # Ctrl-C stops; the same command continues
     gossamer status  # where it stands
     gossamer dead list  # pages that failed, and why
     gossamer export -o {names.module}.csv  # all records as a table
 
-- `spiders/{names.module}.py` says what is collected. `gossamer shell {url}` lets you try selectors.
+- `spiders/{names.module}.py` defines what is collected. `gossamer shell {url}` lets you try selectors.
 - `gossamer.toml` holds the settings; `gossamer settings` lists all of them.
-- `gossamer-data/` is made by the first crawl: queue, records and raw pages.
+- `gossamer-data/` is created by the first crawl: queue, records and raw pages.
 """
