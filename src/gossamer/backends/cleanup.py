@@ -1,9 +1,10 @@
-"""Background cleanup: deletes the pages of dropped and deleted jobs while other work continues.
+"""Background cleanup: clears pages of replaced, cancelled and deleted jobs beside other work.
 
 What it does: deletes one portion after the other, until nothing is left. Each portion is short, so that no other caller
-waits long. How it fails: BackendUnavailable ends it. Callers of `finish` and `resume` see the error; nobody else waits
-for it. How it recovers: the remaining work is recorded in the backend. Every worker looks there from time to time and
-continues the cleanup of a process that died.
+waits long.
+How it fails: BackendUnavailable ends it. Callers of `finish` and `resume` see the error; nobody else waits for it.
+How it recovers: the remaining work is recorded in the backend. Every worker looks there from time to time and continues
+the cleanup of a process that died.
 """
 
 from __future__ import annotations

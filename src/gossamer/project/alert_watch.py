@@ -2,11 +2,12 @@
 scheduler.
 
 What it does: `look` reads the situation, lets the rules judge it and writes all changes with their messages in one step
-to the state. `deliver` sends these messages, to each channel in the order in which they were made. How it fails: a
-leader whose term is over can neither write nor send: each try of a message is noted under its term before it is sent.
-If a channel does not accept a message, it is sent again with growing pauses, for a day; later messages to that channel
-wait. How it recovers: the next leader finds all alerts and messages in the state and continues; a message whose sender
-died is sent again with the same id.
+to the state. `deliver` sends these messages, to each channel in the order in which they were made.
+How it fails: a leader whose term is over can neither write nor send: each try of a message is noted under its term
+before it is sent. If a channel does not accept a message, it is sent again with growing pauses, for a day; later
+messages to that channel wait.
+How it recovers: the next leader finds all alerts and messages in the state and continues; a message whose sender died
+is sent again with the same id.
 
 An outage of the state itself cannot be stored in the state. The process that led when it began reports the outage and
 its end; if that process dies meanwhile, nobody does. All other alerts keep their standing until then.

@@ -5,8 +5,8 @@ settings, the limit of concurrent jobs), and opens a job that any worker can ser
 terms, so that a server that dies after this step loses nothing. The name of a job encodes its owner and content: the
 same plain request, made twice at once by the same key, is one job. A request with a payload (another method, headers,
 cookies, a body) is a new job each time, unless it is repeated with the same Idempotency-Key. Its results are kept
-apart: no other request is answered with them, and none of them becomes a record. How it fails: BadRequest for an
-invalid request, TooMuchAtOnce, BackendUnavailable; then no job was opened.
+apart: no other request is answered with them, and none of them becomes a record.
+How it fails: BadRequest for an invalid request, TooMuchAtOnce, BackendUnavailable; then no job was opened.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 What it does: one process of a project delivers at a time (any server may, and takes over within seconds). It writes the
 message when the job has ended, signs it according to Standard Webhooks 1.0, and sends it until the answer is 2xx.
-Receivers take turns: a slow one delays only its own messages. How it fails: a message that is not accepted is sent
-again after growing pauses, for more than three days; then the callback has failed, which is logged, and it can be
-replayed by hand. Addresses are checked when they are dialled, like those of pages: nothing private, no redirects. How
-it recovers: if a process died after sending and before noting it, the message is sent again with the same id.
+Receivers take turns: a slow one delays only its own messages.
+How it fails: a message that is not accepted is sent again after growing pauses, for more than three days; then the
+callback has failed, which is logged, and it can be replayed by hand. Addresses are checked when they are dialled, like
+those of pages: nothing private, no redirects. How it recovers: if a process died after sending and before noting it,
+the message is sent again with the same id.
 """
 
 from __future__ import annotations

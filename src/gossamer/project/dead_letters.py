@@ -1,9 +1,9 @@
 """Dead letters: pages that were given up. List them, show one, replay them, purge them.
 
 What it does: `DeadLetterChoice` selects letters in the words that a person types. Letters whose pages could not be
-parsed are parsed again from the archive, without a request; the others go back into the queue. How it fails:
-Misconfigured for a choice that names no letter or job, SpiderNotFound, BackendUnavailable. How it recovers: call again;
-letters that are settled by then are no longer in the list.
+parsed are parsed again from the archive, without a request; the others go back into the queue.
+How it fails: Misconfigured for a choice that names no letter or job, SpiderNotFound, BackendUnavailable.
+How it recovers: call again; letters that are settled by then are no longer in the list.
 """
 
 from __future__ import annotations

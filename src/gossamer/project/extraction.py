@@ -4,8 +4,9 @@ What it does: a stranger's rule may backtrack or multiply without end, in code t
 blocks all other threads. So the server neither compiles nor applies such rules. A child process does, without the
 project, its settings or its secrets, and within LIMIT; a child that stays silent for longer is killed and replaced. A
 key may use fewer children at once than there are, and queue no more orders than that: however long its rules take,
-other keys wait for one turn, not for all of its orders. How it fails: BadRules, ParseFailed. How it recovers: rules
-that took too long are refused for a while without a try, so that they delay others only briefly.
+other keys wait for one turn, not for all of its orders.
+How it fails: BadRules, ParseFailed. How it recovers: rules that took too long are refused for a while without a try, so
+that they delay others only briefly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Fetches one page for a person: for `gossamer fetch`, `gossamer shell`, `gossamer check` and drafts of recipes.
 
 What it does: fetches the page as the crawler would, by one route, following redirects; or reads it from a file or the
-archive. How it fails: FetchFailed, FetchRefused; Misconfigured if the route or file does not exist.
+archive.
+How it fails: FetchFailed, FetchRefused; Misconfigured if the route or file does not exist.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Requests that may be repeated: the same name and content get the same answer for a day.
 
 What it does: of several requests with one name only one is processed; its answer is stored, compressed, and returned to
-the others. How it fails: `RepeatedDifferently`, `StillWorking`, BackendUnavailable. How it recovers: a claim whose
-server died expires after CLAIMED; then the request is processed anew.
+the others.
+How it fails: `RepeatedDifferently`, `StillWorking`, BackendUnavailable. How it recovers: a claim whose server died
+expires after CLAIMED; then the request is processed anew.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """How a job ends: marks missing records as gone, decides the outcome, reports the end once.
 
 What it does: every worker that finds no open page of a job calls `close_drained`; exactly one of them ends the job. As
-long as results of the job wait in a spool on any machine, none does: the job is `storing`. How it fails: Transient, and
-the job keeps running. How it recovers: the next worker that finds no open page tries again.
+long as results of the job wait in a spool on any machine, none does: the job is `storing`.
+How it fails: Transient, and the job keeps running. How it recovers: the next worker that finds no open page tries
+again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The jobs of a project: where each stands, how fast it is, when it may be done; pause, resume, cancel.
 
-Totals with records and sites are in status.py, the deletion of old jobs is in retention.py. How it fails:
-BackendUnavailable; Misconfigured for a job that does not exist or has ended.
+Totals with records and sites are in status.py, the deletion of old jobs is in retention.py.
+How it fails: BackendUnavailable; Misconfigured for a job that does not exist or has ended.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Messages about ended jobs for programs that are not HTTP receivers, such as a Celery task.
 
 What it does: a message is entered in the outbox of callbacks, once per job and text. When its job has ended, the report
-of the job is written into the message, and one process at a time passes it to `send` until that succeeds. How it fails:
-if `send` raises, it is called again at the next look, without a limit; `gossamer callbacks list` shows the reason. How
-it recovers: if a process dies between `send` and the note that it was sent, the message stays due and is sent again
-with the same id, by which the receiver recognises it.
+of the job is written into the message, and one process at a time passes it to `send` until that succeeds.
+How it fails: if `send` raises, it is called again at the next look, without a limit; `gossamer callbacks list` shows
+the reason. How it recovers: if a process dies between `send` and the note that it was sent, the message stays due and
+is sent again with the same id, by which the receiver recognises it.
 """
 
 from __future__ import annotations

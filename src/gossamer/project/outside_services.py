@@ -2,8 +2,8 @@
 
 What it does: makes one request each, bounded in time and size, only to the host in the settings; redirects are not
 followed. The page that a model reads is enclosed in two marks that the page cannot know, as data; the model has no
-tools, and its answer is accepted only as JSON. How it fails: NotConfigured if the settings name no service,
-ServiceFailed for any fault of the service.
+tools, and its answer is accepted only as JSON.
+How it fails: NotConfigured if the settings name no service, ServiceFailed for any fault of the service.
 """
 
 from __future__ import annotations

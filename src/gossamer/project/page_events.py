@@ -2,9 +2,9 @@
 
 What it does: reads the pages that the job has fetched, and enters a message for each page without one. Each webhook has
 only a few open messages at a time: the outbox does not grow with the crawl, and a slow receiver gets messages more
-slowly. The message about the end of the job waits until all of them are finished. How it fails: BackendUnavailable, and
-the next look continues. How it recovers: the next process recognises by the ids of the messages which pages were
-reported; beyond the CALLBACKS_KEPT newest it may report a page again.
+slowly. The message about the end of the job waits until all of them are finished.
+How it fails: BackendUnavailable, and the next look continues. How it recovers: the next process recognises by the ids
+of the messages which pages were reported; beyond the CALLBACKS_KEPT newest it may report a page again.
 """
 
 from __future__ import annotations

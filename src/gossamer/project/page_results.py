@@ -1,8 +1,8 @@
 """The results of pages that were requested over HTTP: read from the queue, the audit log and the archive.
 
 What it does: follows redirects inside the job to the page that answered, and converts it to the requested formats.
-Pages are parsed in separate threads, because a hostile page may take long; the event loop stays free. How it fails: a
-page that could not be fetched is a result with `error`; BackendUnavailable is raised.
+Pages are parsed in separate threads, because a hostile page may take long; the event loop stays free.
+How it fails: a page that could not be fetched is a result with `error`; BackendUnavailable is raised.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tries a selector on a page: shows what a field of a recipe would find there.
 
 What it does: takes the newest copy in the archive that the caller may see; if there is none, the page is requested like
-any page over HTTP: a worker fetches it politely in a job. A child process applies the selector (extraction.py). How it
-fails: BadRequest for an invalid address or selector; TooMuchAtOnce; BackendUnavailable.
+any page over HTTP: a worker fetches it politely in a job. A child process applies the selector (extraction.py).
+How it fails: BadRequest for an invalid address or selector; TooMuchAtOnce; BackendUnavailable.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 What it does: `forget_old_runs` keeps the runs of a schedule from piling up, `prune` deletes by age. Jobs with dead
 letters are kept longer, because they may be replayed. A running job, the newest job of each name and the last run of
-each schedule are always kept. How it fails: BackendUnavailable. How it recovers: call again; what was deleted by then
-stays deleted.
+each schedule are always kept.
+How it fails: BackendUnavailable. How it recovers: call again; what was deleted by then stays deleted.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A million URLs of one polite site need one worker; two hundred sites that allow two pages a second need several. The
 demand is what rates, crawl-delays, windows, budgets and the sites' own rests allow at this moment, divided by the
-measured capacity of a worker. How it fails: BackendUnavailable. This module only computes; `gossamer up --autoscale`,
-or another caller, acts.
+measured capacity of a worker.
+How it fails: BackendUnavailable. This module only computes; `gossamer up --autoscale`, or another caller, acts.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 What it does: opens the backends, waits for those that are away, works until a signal drains it, and sends a pulse to
 its supervisor, if there is one. The caller decides what people see: `welcome` is called when the backends are open,
-`tell` with a line for people, and events go to a sink. How it fails: Misconfigured. How it recovers: a process that
-dies loses nothing, because its leases expire, and none outlives its supervisor (process/supervisor.py).
+`tell` with a line for people, and events go to a sink.
+How it fails: Misconfigured. How it recovers: a process that dies loses nothing, because its leases expire, and none
+outlives its supervisor (process/supervisor.py).
 """
 
 from __future__ import annotations
@@ -222,7 +223,7 @@ async def run_scheduler(
 
 @asynccontextmanager
 async def sign_of_life(settings: Settings) -> AsyncIterator[None]:
-    """During the block, touch the file `fleet.alive` at each turn of the event loop. Raises Misconfigured."""
+    """During the block, the event loop touches the file `fleet.alive` every few seconds. Raises Misconfigured."""
     file = settings.root / settings.fleet.alive if settings.fleet.alive else None
     async with AsyncExitStack() as stack:
         try:

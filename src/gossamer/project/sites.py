@@ -2,8 +2,8 @@
 resume it.
 
 What it does: combines the queues of all running jobs by site. An operator's order for a site is written into the state,
-and applies to all workers from their next lease on. How it fails: Misconfigured for an invalid domain, rate or
-duration; BackendUnavailable.
+and applies to all workers from their next lease on.
+How it fails: Misconfigured for an invalid domain, rate or duration; BackendUnavailable.
 """
 
 from __future__ import annotations

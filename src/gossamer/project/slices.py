@@ -3,8 +3,8 @@ ends, in any process and any number of times.
 
 What it does: `work_slice` works on the running jobs for a while, `tick` starts the runs that are due, `enqueue` opens a
 job, `scrape_page` fetches one page here and now. Correctness rests on the state: leases, the scheduler's leadership,
-the outbox of messages. A slice that dies, comes late, or runs twice costs only time. How it fails: Transient while a
-backend does not answer, Misconfigured; BadRequest for an invalid request.
+the outbox of messages. A slice that dies, comes late, or runs twice costs only time.
+How it fails: Transient while a backend does not answer, Misconfigured; BadRequest for an invalid request.
 """
 
 from __future__ import annotations

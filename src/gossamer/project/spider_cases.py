@@ -4,8 +4,8 @@
     tests/<case>/body.html        the page as it was received
     tests/<case>/expected.json    the items and links that it yields, or why none
 
-A case needs no network and no store: callback and pipeline run as in a crawl, except for quality rules. How it fails:
-Misconfigured for a case that cannot be read, or a spider that does not load.
+A case needs no network and no store: callback and pipeline run as in a crawl, except for quality rules.
+How it fails: Misconfigured for a case that cannot be read, or a spider that does not load.
 """
 
 from __future__ import annotations

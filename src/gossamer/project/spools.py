@@ -1,7 +1,7 @@
 """Results that wait on the disks of workers: where, how many, of which jobs; drained, or given up.
 
-The shared state has a note for each process that holds some (store/spool_notes.py), so that every machine knows. How it
-fails: BackendUnavailable, and Misconfigured for a spool that does not exist.
+The shared state has a note for each process that holds some (store/spool_notes.py), so that every machine knows.
+How it fails: BackendUnavailable, and Misconfigured for a spool that does not exist.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Routes and budgets that lead nowhere, a spider's wish that no route fulfils or no budget can pay for, a proxy at a
 forbidden address, settings for a site that does not exist. Problems that may pass (a proxy that does not answer,
-today's budget) are left to the crawl. How it fails: Misconfigured, with what to change. Settings are read when a
-command starts: fix them and start it again.
+today's budget) are left to the crawl.
+How it fails: Misconfigured, with what to change. Settings are read when a command starts: fix them and start it again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The story of a URL: where it was found, what was tried, why it waits, how it ended.
 
 What it does: `story_of` reads the queue, the audit log, the archive's index and the record store, and combines them
-into one value in the shape of `gossamer why --json`. It writes nothing. How it fails: InvalidUrl for an address that
-cannot be read, Misconfigured for a request, BackendUnavailable. While the record store does not answer, the story
-contains only what the queue knows.
+into one value in the shape of `gossamer why --json`. It writes nothing.
+How it fails: InvalidUrl for an address that cannot be read, Misconfigured for a request, BackendUnavailable. While the
+record store does not answer, the story contains only what the queue knows.
 """
 
 from __future__ import annotations

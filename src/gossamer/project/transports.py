@@ -2,8 +2,9 @@
 
 What it does: all jobs of a worker use the same connections and browsers, as long as their settings for them are equal.
 So a single page costs no new handshake with a site that was just visited, and no start of a browser. Jobs whose
-settings differ there (such as hosts that only one of them may reach) have their own transports. How it fails:
-Misconfigured, MissingExtra. How it recovers: transports themselves replace broken connections and browsers.
+settings differ there (such as hosts that only one of them may reach) have their own transports.
+How it fails: Misconfigured, MissingExtra. How it recovers: transports themselves replace broken connections and
+browsers.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 What it does: looks every second for running jobs, and opens a worker for each one whose spider is found here; a job
 named by a URL is crawled as a site. The workers run side by side and share the process's connections and, evenly, its
 concurrency. If there are more jobs than slots, they take turns (job_slots.py). With or without jobs, the pool stores
-the results in this machine's spool. A job whose results wait, here or elsewhere, ends when they are stored. How it
-fails: a job that it cannot serve is left to other pools, and reported once. If the state does not answer, the pool
-waits. How it recovers: it retries later what it could not serve, and restarts a job whose worker failed.
+the results in this machine's spool. A job whose results wait, here or elsewhere, ends when they are stored.
+How it fails: a job that it cannot serve is left to other pools, and reported once. If the state does not answer, the
+pool waits. How it recovers: it retries later what it could not serve, and restarts a job whose worker failed.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ from .worker_health import Health
 
 
 class Respite(msgspec.Struct, frozen=True):
-    """A job that is left alone for now. `hopeful`: the fault is not the job's, so the job still counts as served
-    here."""
+    """A job that is left alone for now. `hopeful`: the obstacle may pass, so a pool with `until_idle` waits for it."""
 
     until: float
     hopeful: bool

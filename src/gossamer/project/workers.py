@@ -18,7 +18,7 @@ ARCHIVE_FULL = (
     "`gossamer prune --pages 30d`, or raise the limit."
 )
 BEAT_SECONDS = BEAT.total_seconds()
-MISSING_SECONDS = MISSING_AFTER.total_seconds()  # without a heartbeat for so long, a worker is called missing
+MISSING_SECONDS = MISSING_AFTER.total_seconds()  # without a heartbeat for longer, a worker counts as missing
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """One PostgreSQL database: a connection pool, checks when it is opened, and transactions that are repeated on conflict.
 
 How it fails: every driver error is translated (errors.py); a failed transaction leaves nothing behind. If the
-connection is lost during a commit, it is unknown whether it succeeded: every write must be safe to repeat. How it
-recovers: the pool reconnects on the next call.
+connection is lost during a commit, it is unknown whether it succeeded: every write must be safe to repeat.
+How it recovers: the pool reconnects on the next call.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 `JobHistory`; also `SeedBook`, the lease to read the source of a job.
 
 The book (keys of the project itself) is in one slot, URLs are in shards. One script decides about a job in the book,
-then the shards are told. URLs of jobs that were given up or deleted are cleared in portions (cleanup.py). How it
-recovers: if a process dies before all shards are told or cleared, other workers see it in the book and continue.
+then the shards are told. URLs of jobs that were given up or deleted are cleared in portions (cleanup.py).
+How it recovers: if a process dies before all shards are told or cleared, other workers see it in the book and continue.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     compare   counts of everything, and a sample of contents; only then the marks are removed
     leave     the source stays as it was, except for a mark that it is now an old copy
 
-How it fails: `Misconfigured` before anything was touched; a later failure leaves targets that refuse to be used. How it
-recovers: run the same command again. It clears what it had begun, and copies no page twice.
+How it fails: `Misconfigured` before anything was touched; a later failure leaves targets that refuse to be used.
+How it recovers: run the same command again. It clears what it had begun, and copies no page twice.
 """
 
 from __future__ import annotations

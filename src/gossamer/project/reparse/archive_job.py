@@ -3,9 +3,10 @@
 What it does: opens one job for each selected spider. The selection of pages is stored in the terms of the job, so that
 any worker can enter them. All its tasks belong to one site that no host can have: neither the pace nor the rests and
 windows of real sites delay them, and they cost real sites nothing. A worker of a version without such jobs finds no
-spider of that name, and leaves them to others. How it fails: Misconfigured for a missing spider, BackendUnavailable;
-then no job was opened, or some were, and the next call continues with them. How it recovers: like any job, by leases;
-entering the pages starts over, and those already entered are duplicates.
+spider of that name, and leaves them to others.
+How it fails: Misconfigured for a missing spider, BackendUnavailable; then no job was opened, or some were, and the next
+call continues with them. How it recovers: like any job, by leases; entering the pages starts over, and those already
+entered are duplicates.
 """
 
 from __future__ import annotations

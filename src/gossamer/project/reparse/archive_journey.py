@@ -2,9 +2,9 @@
 
 Store comes before settle, as in crawl/journey.py: a crash in between repeats work, and storing twice is the same as
 storing once, because a reparse is identified by its visit and the start of its job. A page that kills its child fails
-alone; one that kills its worker is handed out a few times, and then becomes a dead letter. How it fails:
-BackendUnavailable and Misconfigured (a spider that does not load here) give the task back and pass on to the worker.
-Everything else is an outcome.
+alone; one that kills its worker is handed out a few times, and then becomes a dead letter.
+How it fails: BackendUnavailable and Misconfigured (a spider that does not load here) give the task back and pass on to
+the worker. Everything else is an outcome.
 """
 
 from __future__ import annotations

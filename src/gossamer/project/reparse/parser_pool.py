@@ -2,9 +2,9 @@
 and gives a stream of outcomes; `ParserDesk` takes single pages from callers who each wait for their own.
 
 A portion is bounded by pages and by the bytes of their raw copies, and results are passed on before they grow too big:
-these bound memory, not the size of the archive. How it fails: a child that dies, or is silent for too long, is
-replaced. It answers page by page, so the page in hand is known. That page alone goes to a new child; if it kills that
-one as well, it fails. The pages after it continue.
+these bound memory, not the size of the archive.
+How it fails: a child that dies, or is silent for too long, is replaced. It answers page by page, so the page in hand is
+known. That page alone goes to a new child; if it kills that one as well, it fails. The pages after it continue.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A child process of a reparse: reads orders from its standard input, parses the pages, writes the results.
 
 It only reads the archive: no requests, no record store. Whatever a spider prints goes to standard error, and a spider
-that asks for input gets none. How it fails: a page that the spider cannot parse is an outcome; a page that kills this
-process is identified by the run, which starts another child. It ends when its input ends.
+that asks for input gets none.
+How it fails: a page that the spider cannot parse is an outcome; a page that kills this process is identified by the
+run, which starts another child. It ends when its input ends.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ Of every page, the newest copy for each spider is used. Results are stored under
 and replace those of an older parser for the same copy; a newer visit of another page with the same record stays.
 Records that a page no longer yields are marked as gone. A run can be repeated at any time.
 
-Each spider has its own job: that one spider parsed a page says nothing about the records of another. How it fails:
-Misconfigured, BackendUnavailable. How it recovers: the jobs stay. The next run continues them, and so does any worker.
+Each spider has its own job: that one spider parsed a page says nothing about the records of another.
+How it fails: Misconfigured, BackendUnavailable. How it recovers: the jobs stay. The next run continues them, and so
+does any worker.
 """
 
 from __future__ import annotations
