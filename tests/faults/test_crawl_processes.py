@@ -96,7 +96,7 @@ def test_what_is_wrong_is_said_once(folder):
     for words, message in (
         (("crawl", "nobody", "--processes", "3"), "nobody"),
         (("crawl", "park", "--processes", "0"), "--processes takes 1 to 64"),
-        (("crawl", "park", "--processes=2", "--replay"), "--replay is done by one process"),
+        (("crawl", "park", "--processes=2", "--replay"), "--replay runs in one process"),
     ):
         command = project.run(*words)
         assert command.ended() == 1, command.said()

@@ -73,7 +73,7 @@ async def test_a_folder_that_cannot_be_written_to_is_named(folder, site):
     (folder / "gossamer-data").rmdir()
     folder.chmod(0o555)
     line = (await gossamer(folder, "crawl", site.url("/plain"), before=as_anybody)).one_line()
-    assert "gossamer-data cannot be made (Permission denied)" in line
+    assert "gossamer-data cannot be created (Permission denied)" in line
     assert "to a place you may write to" in line
 
 

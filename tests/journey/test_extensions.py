@@ -232,7 +232,7 @@ async def test_a_transport_of_ones_own_serves_a_site_from_a_folder(tmp_path, mon
     ("flags", "words"),
     [
         ({"extensions": ["nothing.of:That"]}, "cannot be loaded"),
-        ({"extensions": ["os:path"]}, "is no extension"),
+        ({"extensions": ["os:path"]}, "is not an extension"),
         ({"extensions": ["nobody-knows"]}, "no entry point 'nobody-knows'"),
     ],
 )

@@ -89,4 +89,4 @@ async def test_a_page_that_is_too_much_in_its_formats_is_an_error(
         page = await client.scrape(site.url(path="/page/7"), formats=["html", "markdown"])
     assert (page.success, page.data) == (False, None)
     assert page.error is not None
-    assert "Ask for fewer of them" in page.error.message
+    assert "Request fewer of them" in page.error.message

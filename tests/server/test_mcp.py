@@ -182,7 +182,7 @@ async def test_wrong_calls_are_told_what_to_do_next(tmp_path: Path, site: Park) 
         assert "`why` has its whole story" in await refusal(client, "scrape", url=site.url(path="/nothing"))
         assert "Its fields: max_chars, offset, url" in await refusal(client, "scrape", address="x")
         assert "one of spider, recipe and url" in await refusal(client, "crawl_start")
-        assert "is no name" in await refusal(client, "crawl_start", spider="../../etc/passwd.py")
+        assert "is not a name" in await refusal(client, "crawl_start", spider="../../etc/passwd.py")
         assert "see job_status" in await refusal(client, "job_results", job_id="999")
         assert "nothing at offset 99999" in await refusal(client, "stats", offset=99_999)
 

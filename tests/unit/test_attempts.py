@@ -35,7 +35,7 @@ def test_attempts_are_listed_newest_first_filtered_and_paged(crawled):
 
 @pytest.mark.parametrize(
     ("flags", "error"),
-    [(("--since", "moon"), "is no time"), (("--after", "x"), "not a cursor"), (("--job", "x"), "There is no job")],
+    [(("--since", "moon"), "is not a time"), (("--after", "x"), "not a cursor"), (("--job", "x"), "There is no job")],
 )
 def test_a_filter_that_means_nothing_is_refused(crawled, flags, error):
     said = crawled.run("attempts", *flags)

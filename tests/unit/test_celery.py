@@ -99,7 +99,7 @@ def test_doctor_warns_of_a_visibility_timeout_below_two_slices(tmp_path, monkeyp
         "warn visibility_timeout is 90 s, shorter than two slices of 60 s: the broker gives a slice to a second worker "
         "while the first is at it."
     ]
-    assert found("nowhere:app")[0].startswith("fail nowhere:app cannot be looked at")
+    assert found("nowhere:app")[0].startswith("fail nowhere:app cannot be examined")
 
 
 async def test_a_job_that_ends_is_told_once_and_after_a_kill_under_the_same_id(tmp_path):

@@ -78,9 +78,9 @@ def test_a_silence_is_made_listed_and_ended(project: ProjectFolder):
     [
         (["silence", "sucess", "--for", "2h", "--reason", "r"], "Did you mean success?"),
         (["silence", "success", "--for", "soon", "--reason", "r"], "is not a duration"),
-        (["silence", "success", "--for", "0s", "--reason", "r"], "has an end"),
+        (["silence", "success", "--for", "0s", "--reason", "r"], "must end"),
         (["silence", "success", "--for", "1d", "--reason", " "], "Say why"),
-        (["silence", "success", "--for", "9999d", "--reason", "r"], "has an end"),
+        (["silence", "success", "--for", "9999d", "--reason", "r"], "must end"),
         (["silence", "success", "--reason", "r"], "--for"),
         (["show", "colour"], "There is no alert"),
         (["history", "colour"], "There is no alert"),

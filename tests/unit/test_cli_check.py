@@ -67,7 +67,7 @@ def test_a_callback_that_fails_shows_the_line_of_the_users_code(project, shop):
 
     good = project.run("check", "lamps.py", f"{shop.url}/item/0", "--callback", "broken", "--data", '{"text": "7"}')
     assert (good.code, '"number":7' in good.out) == (0, True)
-    assert "no JSON object" in project.run("check", "lamps.py", f"{shop.url}/item/0", "--data", "7").err
+    assert "not a JSON object" in project.run("check", "lamps.py", f"{shop.url}/item/0", "--data", "7").err
 
     wrong = project.run("check", "lamps.py", f"{shop.url}/item/0", "--callback", "lam")
     assert wrong.code == 1

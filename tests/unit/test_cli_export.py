@@ -226,7 +226,7 @@ def test_an_export_that_is_killed_half_way_loses_nothing(crawled, first):
         (["-o", "{tiem}.jsonl"], "{tiem} in '{tiem}.jsonl' is unknown"),
         (["-o", "{job}.jsonl"], "no job is named"),
         (["-o", "ftp://host/x.jsonl"], "only s3:// can be written to"),
-        (["-o", "s3://b/x.jsonl"], "is no bucket name"),
+        (["-o", "s3://b/x.jsonl"], "is not a bucket name"),
         (["-o", "x.parquet.gz"], "Parquet is compressed inside"),
     ],
 )

@@ -109,8 +109,8 @@ def test_write_changes_the_addresses_and_keeps_all_else(project: ProjectFolder) 
     ("words", "expected"),
     [
         ((), "Say what goes where"),
-        (("--to-state", "mysql://host/x"), "state = 'mysql://host/x' is an address that no backend knows"),
-        (("--to-records", "redis://host/0"), "records = 'redis://host/0' is an address that no backend knows"),
+        (("--to-state", "mysql://host/x"), "state = 'mysql://host/x' is not an address that a backend supports"),
+        (("--to-records", "redis://host/0"), "records = 'redis://host/0' is not an address that a backend supports"),
         (("--to-state", "sqlite:///gossamer-data/state.db"), "already. Name another address"),
         (("--to-state", "redis://:hunter2@127.0.0.1:1/0", "--project", "x"), "cannot be reached"),
         (("--to-state", "redis://127.0.0.1:1/0"), "Give this one a name"),

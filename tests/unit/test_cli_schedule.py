@@ -217,7 +217,7 @@ def test_a_spider_that_cannot_be_made_is_refused_with_what_it_said(project):
     said = project.run("schedule", "add", "prices", "--spider", "books", "--every", "1h")
 
     assert said.code == 1
-    assert "Spider books cannot be made: ValueError: no key" in said.err
+    assert "Spider books cannot be created: ValueError: no key" in said.err
 
 
 def test_two_of_one_name_are_refused_and_one_may_replace_the_other(shop):

@@ -114,7 +114,7 @@ def test_a_schedule_that_was_withdrawn_is_listed_with_what_becomes_of_it(shop):
     schedule(shop)
 
     assert show(shop)["state"] == "withdrawn"
-    assert "daily: not in gossamer.toml any more" in shop.run("schedule", "list").err
+    assert "daily: no longer in gossamer.toml" in shop.run("schedule", "list").err
     # and it is back with the table
     shop.write("gossamer.toml", DAILY)
     assert show(shop)["state"] != "withdrawn"
@@ -170,7 +170,7 @@ def test_what_is_in_force_is_shown_while_the_leading_scheduler_has_not_read_the_
     # and likewise when its table is taken out
     shop.write("gossamer.toml", "")
     said = shop.run("schedule", "list").err
-    assert "daily: not in gossamer.toml any more; it rests when the leading scheduler is restarted." in said
+    assert "daily: no longer in gossamer.toml; it rests when the leading scheduler is restarted." in said
     # but not when the file is as it was
     shop.write("gossamer.toml", DAILY)
     assert show(shop)["file_differs"] is False

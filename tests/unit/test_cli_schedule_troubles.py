@@ -58,7 +58,7 @@ async def lose_a_part(system: Project, job: str) -> None:
 @pytest.mark.parametrize(
     ("deeds", "words"),
     [
-        ((bury_a_page,), "prices: not one page of prices-1 could be had; see: gossamer dead list --job prices-1\n"),
+        ((bury_a_page,), "prices: no page of prices-1 could be fetched; see: gossamer dead list --job prices-1\n"),
         ((bury_a_page, fetch_a_page), ""),
         ((fetch_a_page, lose_a_part), "prices: prices-1: part-2.xml could not be had.\n"),
     ],

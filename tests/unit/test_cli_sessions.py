@@ -75,7 +75,7 @@ def test_sessions_are_cleared_one_by_one_or_all(crawled):
     assert crawled.run("sessions", "clear", "--all").out == "1 session cleared.\n"
     assert crawled.run("sessions", "list").out.startswith("There is no session.")
     said = crawled.run("sessions", "show", "members/one")
-    assert (said.code, "is no session; there is none" in said.err) == (1, True)
+    assert (said.code, "is not a session; there is none" in said.err) == (1, True)
 
 
 def test_a_person_logs_a_spider_in(project, monkeypatch):

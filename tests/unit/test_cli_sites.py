@@ -43,7 +43,7 @@ def test_sites_are_searched_sorted_filtered_by_cause_and_counted_as_a_whole(craw
     page = crawled.run("site", "list", "--json", "--limit", "1").json
     assert (len(page["sites"]), page["total"], page["open"], page["next"]) == (1, 2, 6, 1)
     assert page["by_cause"] == {"rate": 1, "in hand": 1}
-    assert "is no cause" in crawled.run("site", "list", "--cause", "moon").err
+    assert "is not a cause" in crawled.run("site", "list", "--cause", "moon").err
     assert "cannot be sorted" in crawled.run("site", "list", "--sort", "moon").err
 
 
@@ -152,5 +152,5 @@ def test_a_worker_is_asked_to_drain_by_host_and_process(crawled):
     assert put_workers(crawled, "far/7/1", "away/7/2", "away/8/3") == {"away/7/2"}
     assert crawled.run("workers", "drain", "8", "--json").json["name"] == "away/8/3"
     assert "means several workers" in crawled.run("workers", "drain", "7").err
-    assert "is no worker" in crawled.run("workers", "drain", "nobody").err
+    assert "is not a worker" in crawled.run("workers", "drain", "nobody").err
     assert [one["name"] for one in crawled.run("workers", "--json").json] == ["away/7/2", "away/8/3", "far/7/1"]

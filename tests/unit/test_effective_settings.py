@@ -81,7 +81,7 @@ def test_a_sites_table_speaks_for_robots_and_attempts_there(tmp_path):
 )
 def test_an_address_that_no_backend_knows_is_refused_with_examples(tmp_path, role, address):
     settings = load(start=tmp_path, environ={}, flags={role: address})
-    with pytest.raises(Misconfigured, match=rf"{role} = .* no backend knows") as refused:
+    with pytest.raises(Misconfigured, match=rf"{role} = .* not an address that a backend supports") as refused:
         place_of(settings, role)
     assert "pw" not in str(refused.value)
 

@@ -75,7 +75,7 @@ async def test_run_takes_a_file_or_an_address_as_the_command_line_does(project, 
     by_address = await asyncio.to_thread(gossamer.run, shop.url, quiet=True, limit=1)
 
     assert (by_file.records, by_address.records) == (1, 1)
-    with pytest.raises(Misconfigured, match="None is no spider"):
+    with pytest.raises(Misconfigured, match="None is not a spider"):
         await asyncio.to_thread(gossamer.run, None)
 
 

@@ -91,7 +91,7 @@ async def test_damage_is_named_as_such(tmp_path: Path) -> None:
             with pytest.raises(Permanent, match="damaged"):
                 await archive.get(ref)
         file.write_bytes(whole[:-1])
-        with pytest.raises(Permanent, match="cut short"):
+        with pytest.raises(Permanent, match="truncated"):
             await archive.get(ref)
         file.write_bytes(whole)
         place, _, length = ref.rpartition("+")

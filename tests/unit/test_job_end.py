@@ -107,8 +107,8 @@ async def test_pages_that_were_not_done_when_they_were_read_mark_nothing_as_gone
         await close_drained(project, Books(), await crawl(project, PAGES[:3], {UNFINISHED: 1}), heard)
         assert await gone(project) == 0
         assert len(heard.of(Trouble)) == run
-        assert "read 4 pages before all was there" in heard.of(Trouble)[-1].message
-        assert "None is marked as gone" in heard.of(Trouble)[-1].message
+        assert "read 4 pages before they had finished loading" in heard.of(Trouble)[-1].message
+        assert "No record is marked as gone" in heard.of(Trouble)[-1].message
 
     # a run whose pages were done has the last word
     await close_drained(project, Books(), await crawl(project, PAGES[:3]), heard)

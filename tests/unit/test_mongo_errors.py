@@ -70,7 +70,7 @@ async def refusal(address: str, prefix: str = "gossamer", *, within: timedelta =
 async def test_a_user_who_is_not_let_in(mongo: MongoServer) -> None:
     error = await refusal(mongo.address(user=f"crawler:{PASSWORD}"))
     assert isinstance(error, Misconfigured)
-    assert "does not let us in. Check the user, the password and authSource" in str(error)
+    assert "refused the login. Check the user, the password and authSource" in str(error)
 
 
 async def test_nobody_listens_there(lone_mongo: MongoServer) -> None:
@@ -186,7 +186,7 @@ async def test_a_server_that_goes_and_comes_back(lone_mongo: MongoServer, prefix
 async def test_a_connection_that_is_lost_in_the_middle_of_a_batch(lone_mongo: MongoServer, prefix: str) -> None:
     async with open_mongo_records(lone_mongo.address(), CLOCK, prefix=prefix) as store:
         lone_mongo.fail("insert", ".records", code=None, done=True)
-        with pytest.raises(BackendUnavailable, match="can be done again"):
+        with pytest.raises(BackendUnavailable, match="can be repeated"):
             await store.save([result(book("a"), book("b"))])
     async with open_mongo_records(lone_mongo.address(), CLOCK, prefix=prefix) as store:
         await store.save([result(book("a"), book("b"))])
@@ -222,9 +222,9 @@ async def test_what_the_server_refuses_is_told(lone_mongo: MongoServer, prefix: 
         (WriteConcernError("waiting", 64), BackendUnavailable, "majority"),
         (WTimeoutError("waiting", 64), BackendUnavailable, "majority"),
         (OperationFailure("full", 14031), BackendUnavailable, "Free some space"),
-        (OperationFailure("stepped down", 189), BackendUnavailable, "can be done again"),
-        (OperationFailure("x", 9999, {"errorLabels": ["RetryableWriteError"]}), BackendUnavailable, "done again"),
-        (OperationFailure("bad auth", 8000), Misconfigured, "does not let us in"),
+        (OperationFailure("stepped down", 189), BackendUnavailable, "can be repeated"),
+        (OperationFailure("x", 9999, {"errorLabels": ["RetryableWriteError"]}), BackendUnavailable, "repeated"),
+        (OperationFailure("bad auth", 8000), Misconfigured, "refused the login"),
         (OperationFailure("not authorized on crawls", 13), Misconfigured, "role readWrite"),
         (OperationFailure("no such command: 'update'", 59), Misconfigured, "MongoDB 4.4"),
         (OperationFailure("index exists", 85), BadState, "Drop it"),

@@ -214,7 +214,7 @@ async def test_an_address_in_the_settings_opens_it(lone_mongo: MongoServer, tmp_
         assert await store.save([result(book())]) == [1]
         await store.stream.set_mark(MoveMark(status=MoveStatus.ARRIVING, place="elsewhere", at=NOW))
     assert len(lone_mongo.documents("gossamer_books.records")) == 1
-    with pytest.raises(BadState, match="a move from elsewhere into it has not come to its end"):
+    with pytest.raises(BadState, match="a move from elsewhere into it was not finished"):
         async with open_records(settings, CLOCK):
             pass
 

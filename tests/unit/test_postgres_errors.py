@@ -82,7 +82,7 @@ async def test_a_user_that_does_not_exist(postgres: PostgresServer) -> None:
 async def test_a_database_that_does_not_exist(postgres: PostgresServer) -> None:
     error = await refusal(postgres.address("nowhere", password=PASSWORD))
     assert isinstance(error, Misconfigured)
-    assert 'database "nowhere" does not exist. Make it with `createdb' in str(error)
+    assert 'database "nowhere" does not exist. Create it with `createdb' in str(error)
 
 
 async def test_a_user_who_may_not_make_tables(postgres: PostgresServer, schema: str) -> None:
@@ -154,7 +154,7 @@ async def test_a_server_without_tls_where_it_is_asked_for(postgres: PostgresServ
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "What answers is not PostgreSQL"),
         (b"-ERR unknown command\r\n", "What answers is not PostgreSQL"),
-        (b"", "closes the connection without a word"),
+        (b"", "closes the connection without a message"),
         (None, "does not answer"),
     ],
 )
@@ -242,7 +242,7 @@ async def test_a_connection_that_is_ended_in_the_middle_leaves_nothing_and_is_re
         saving = asyncio.create_task(store.save(batch(at=NOW + 1)))
         victim = await waiting_backend(blocker)
         await blocker.execute("SELECT pg_terminate_backend($1)", victim)
-        with pytest.raises(BackendUnavailable, match="What was under way can be done again"):
+        with pytest.raises(BackendUnavailable, match="The interrupted work can be repeated"):
             await saving
     assert postgres.sql(f"SELECT count(*) FROM {schema}.pages") == ["1"]
     await blocker.close()
@@ -379,8 +379,8 @@ async def test_a_server_that_goes_down_under_load_loses_nothing_that_was_confirm
         (asyncpg.DiskFullError("could not extend file"), BackendUnavailable, "Free some space"),
         (asyncpg.OutOfMemoryError("out of memory"), BackendUnavailable, "server's log"),
         (asyncpg.CannotConnectNowError("the database system is starting up"), BackendUnavailable, "Wait until"),
-        (asyncpg.CrashShutdownError("terminating connection"), BackendUnavailable, "can be done again"),
-        (asyncpg.QueryCanceledError("statement timeout"), BackendUnavailable, "can be done again"),
+        (asyncpg.CrashShutdownError("terminating connection"), BackendUnavailable, "can be repeated"),
+        (asyncpg.QueryCanceledError("statement timeout"), BackendUnavailable, "can be repeated"),
         (asyncpg.InvalidSQLStatementNameError("no statement"), Misconfigured, "PgBouncer 1.21"),
         (asyncpg.DuplicatePreparedStatementError("exists"), Misconfigured, "PgBouncer 1.21"),
         (asyncpg.ProtocolError("unexpected message"), BackendUnavailable, "was lost"),

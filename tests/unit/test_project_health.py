@@ -16,7 +16,7 @@ async def test_an_empty_folder_can_be_crawled_from_and_stays_empty(tmp_path):
     found = await findings(tmp_path)
 
     assert Level.FAIL not in {finding.level for finding in found.values()}
-    assert "made by the first crawl" in found["state"].detail
+    assert "created by the first crawl" in found["state"].detail
     assert list(tmp_path.iterdir()) == []
 
 

@@ -104,7 +104,7 @@ CLOSED = "Thu 03:00-04:00 UTC"  # the epoch began on a Thursday, at midnight
     [
         (view(HALF), "running", "running"),
         (view(IDLE), "running", "running"),
-        (view(IDLE, served=False), "unserved", "unserved: no worker works on it"),
+        (view(IDLE, served=False), "unserved", "unserved: no worker serves it"),
         (view(HALF, served=False), "running", "running"),  # pages are in hand, whatever the cards say
         (view(HALF, served=False, lost=True), "not responding", "not responding: its process is dead or silent"),
         (view(JobCounts(), sealed=False), "reading", "reading its source"),
@@ -119,7 +119,7 @@ CLOSED = "Thu 03:00-04:00 UTC"  # the epoch began on a Thursday, at midnight
         (
             view(JobCounts(), sealed=False, closed=ClosedSites(sites=("shop.example",), opens=None, source=True)),
             "waiting",
-            "waiting: its source waits for the window of shop.example, which opens no more",
+            "waiting: its source waits for the window of shop.example, which never opens again",
         ),
         (view(IDLE, windows=CLOSED, paused=True), "paused", "paused"),
         (view(IDLE, windows=CLOSED, state=JobState.FINISHED, ending="limit"), "limit", "limit"),

@@ -85,5 +85,5 @@ def test_it_is_loopback_unless_an_address_is_given():
 
 @pytest.mark.parametrize("wrong", ["", "x", "0", "70000", ":9100", "9100:", "-1", "1.5"])
 def test_what_is_no_port_is_refused(wrong):
-    with pytest.raises(Misconfigured, match="is no port"):
+    with pytest.raises(Misconfigured, match="is not a port"):
         health_address(wrong)

@@ -1,1 +1,1 @@
-"""Fulfilments of the contracts, one folder per technology. They import contracts; project/ opens them."""
+"""Implementations of the contracts, one folder per technology. They import contracts; project/ opens them."""

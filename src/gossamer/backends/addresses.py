@@ -1,10 +1,10 @@
-"""The three addresses of a project: which schemes there are, where a local one leads, how one is shown without secrets.
+"""The three addresses of a project: which schemes exist, where a local one leads, how one is shown without secrets.
 
     state    sqlite:///path         redis://host:6379/0   rediss://   valkey://   valkeys://   redis+unix:///socket
     records  sqlite:///path         postgresql://user@host/database   mongodb://user@host/database   mongodb+srv://
     archive  folder:///path         s3://bucket/prefix?endpoint=...
 
-Three slashes and a path are relative to the project's folder, four are absolute. open.py opens what is there.
+Three slashes and a path are relative to the project's folder, four are absolute. open.py opens the backends.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ EXAMPLES = {
 
 
 def scheme_of(settings: Settings, role: str) -> str:
-    """The scheme of `state`, `records` or `archive`. Raises Misconfigured for one that no backend knows."""
+    """The scheme of `state`, `records` or `archive`. Raises Misconfigured for one that no backend supports."""
     scheme = str(getattr(settings, role)).partition("://")[0]
     if scheme not in KNOWN[role]:
         address = redacted(str(getattr(settings, role)))
-        raise Misconfigured(f"{role} = {address!r} is an address that no backend knows. Write {EXAMPLES[role]}.")
+        raise Misconfigured(f"{role} = {address!r} is not an address that a backend supports. Write {EXAMPLES[role]}.")
     return scheme
 
 
 def is_local(settings: Settings, role: str) -> bool:
-    """Is it a file or folder of this machine?"""
+    """Whether it is a file or folder of this machine."""
     return scheme_of(settings, role) in ("sqlite", "folder")
 
 
@@ -54,12 +54,12 @@ def local_path(settings: Settings, role: str) -> Path:
 
 
 def place_of(settings: Settings, role: str) -> str:
-    """Where it is, for people: a path, or the address without its secrets."""
+    """The place for people: a path, or the address without its secrets."""
     return str(local_path(settings, role)) if is_local(settings, role) else redacted(str(getattr(settings, role)))
 
 
 def postgres_schema(settings: Settings) -> str:
-    """Projects that share a database have a schema each; in MongoDB, collections whose names begin so."""
+    """The schema of a project, since several projects may share a database; in MongoDB, a prefix of its collections."""
     return re.sub(r"[^a-z0-9]+", "_", f"gossamer_{settings.project}".lower()).strip("_")
 
 

@@ -1,7 +1,7 @@
-"""Tokens as whole numbers, and the days in the names of budgets. Shared by the backends that store budgets. No I/O.
+"""Tokens as integers, and the days in the names of budgets. Shared by the backends that store budgets. No I/O.
 
 Sums of fractions such as 0.1 drift when they are added as floats, and a bound that drifts is not hard. So a budget
-counts billionths of a token. Finer amounts are rounded so that a bound is reached early and never passed: up when
+counts billionths of a token. Smaller fractions are rounded so that a bound is reached early and never exceeded: up when
 taken, down when given back, down for the bound itself.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 PER_TOKEN = 10**9
-MOST = 2**62 - 1  # the highest bound; one budget and one taking together still fit into 64 bits
+MOST = 2**62 - 1  # the highest bound; it plus one taking still fits into 64 bits
 
 _DAY = re.compile(r"(?:day|domain)/(\d{4}-\d\d-\d\d)(?:/.*)?", re.DOTALL)
 
@@ -37,7 +37,7 @@ def tokens_in(units: int) -> float:
 
 
 def days_before(budgets: Iterable[str], day: str) -> list[str]:
-    """The budgets of days before that day. Those of jobs belong to no day."""
+    """The budgets of days before `day`. Budgets of jobs belong to no day."""
     dated = ((budget, _DAY.fullmatch(budget)) for budget in budgets)
     return [budget for budget, found in dated if found is not None and found[1] < day]
 
@@ -47,5 +47,5 @@ def _units(tokens: float, rounding: str) -> int:
         raise ValueError(f"{tokens} is not an amount of tokens.")
     if tokens > MOST / PER_TOKEN:
         return MOST + 1
-    # The shortest decimal that means this float: 0.1 is what was written, and not 0.1000000000000000055.
+    # The shortest decimal with this float value: 0.1 as it was written, not 0.1000000000000000055.
     return int(Decimal(repr(float(tokens))).scaleb(9).to_integral_value(rounding))

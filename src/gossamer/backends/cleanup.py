@@ -1,8 +1,9 @@
-"""Cleanup in the background: pages of jobs that were given up or forgotten are dropped beside the work of others.
+"""Background cleanup: clears pages of replaced, cancelled and deleted jobs beside other work.
 
-What it does: one portion after the other, until nothing is left. Each portion is short, so that nobody waits long.
+What it does: deletes one portion after the other, until nothing is left. Each portion is short, so that no other caller
+waits long.
 How it fails: BackendUnavailable ends it. Callers of `finish` and `resume` see the error; nobody else waits for it.
-How it recovers: what is left is recorded in the backend. Every worker looks there from time to time and goes on with
+How it recovers: the remaining work is recorded in the backend. Every worker looks there from time to time and continues
 the cleanup of a process that died.
 """
 
@@ -15,14 +16,14 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-MOMENT = timedelta(seconds=1)  # how long somebody who ends a job waits until its pages are dropped
-LOOK = timedelta(seconds=2)  # how often a process looks for the unfinished cleanup of others
+MOMENT = timedelta(seconds=1)  # how long the caller that ends a job waits for its pages to be dropped
+LOOK = timedelta(seconds=2)  # how often a process looks for unfinished cleanups of others
 
 
 class BackgroundCleanup:
-    """`portion` clears some of it away, and returns False when there was nothing to clear.
+    """`portion` deletes one portion, and returns False if there was nothing to delete.
 
-    `look` returns True when a cleanup is left that no process seems to work on. `ticks` measures durations.
+    `look` returns True if there is a cleanup that no process seems to work on. `ticks` measures durations.
     """
 
     def __init__(
@@ -37,20 +38,20 @@ class BackgroundCleanup:
         self._looked_at = -math.inf
 
     def begin(self) -> None:
-        """Clear away what there is now. Returns at once."""
+        """Start deleting what is there now. Returns at once."""
         self._again = True
         if self._task is None or self._task.done():
             self._task = _started(self._work(), "cleanup")
 
     async def finish(self) -> None:
-        """Clear away what there is now, and return when it is gone. Raises BackendUnavailable."""
+        """Delete what is there now, and return when it is gone. Raises BackendUnavailable."""
         self.begin()
         if self._task is not None:
             await asyncio.shield(self._task)  # others may wait for it as well
 
     async def finish_soon(self) -> None:
-        """Clear away what there is now, and return when it is gone, or after a moment; the rest goes on in the
-        background. Raises BackendUnavailable."""
+        """Delete what is there now, and return when it is gone, or after MOMENT; the rest continues in the background.
+        Raises BackendUnavailable."""
         self.begin()
         if self._task is not None:
             await asyncio.wait([self._task], timeout=MOMENT.total_seconds())
@@ -58,19 +59,19 @@ class BackgroundCleanup:
                 await self._task
 
     async def resume(self) -> None:
-        """Go on with the cleanup of a process that died. Looks for one every LOOK at most."""
+        """Continue the cleanup of a process that died. Looks for one at most every LOOK."""
         if self._ticks() - self._looked_at >= LOOK.total_seconds():
             self._looked_at = self._ticks()
             if await self._look():
                 self.begin()
 
     def resume_soon(self) -> None:
-        """The same in the background."""
+        """`resume` in the background."""
         if self._looking is None or self._looking.done():
             self._looking = _started(self.resume(), "look for cleanup")
 
     async def close(self) -> None:
-        """Leave the rest to other processes."""
+        """Stop, and leave the rest to other processes."""
         for task in (self._looking, self._task):
             if task is not None:
                 task.cancel()
@@ -91,6 +92,6 @@ def _started(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:
-    """An error that nobody waits for is not reported: the next look finds what is left."""
+    """Ignore an error that no caller waits for: the next look finds what is left."""
     if not task.cancelled():
         task.exception()

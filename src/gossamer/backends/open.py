@@ -1,6 +1,6 @@
-"""Open the state, the records and the archive of a project. The only place that chooses a backend by its scheme.
+"""Opens the state, the records and the archive of a project. The only place that chooses a backend by its scheme.
 
-The fleet's backends are imported when an address asks for them, because their clients are an extra.
+The backends of a fleet are imported on demand, because their clients are an optional extra.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ async def open_state(
 ) -> AsyncIterator[State]:
     """Open the state. Raises Misconfigured, BadState or BackendUnavailable.
 
-    With a server behind it, `clock` follows the server's clock from now on. `records` confirm that a URL was really
-    seen where a Bloom filter says so. `to_move` also opens a state into which a move has not been completed.
+    If a server holds the state, `clock` follows the server's clock from now on. `records` confirm that a URL was really
+    seen when a Bloom filter says so. `to_move` also opens a state with an unfinished move into it.
     """
     async with _state_backend(settings, clock, terms_for, records) as state:
         if not to_move:
@@ -69,7 +69,7 @@ def _state_backend(
 
 
 def _own_file(settings: Settings, role: str) -> Path:
-    """Where the database is. Raises Misconfigured when somebody else could have put it there: jobs and schedules name
+    """The path of the database. Raises Misconfigured if another user could have put it there: jobs and schedules name
     programs."""
     path = local_path(settings, role)
     demand_trust(path, path.parent)
@@ -106,7 +106,7 @@ def _records_backend(settings: Settings, clock: Clock) -> AbstractAsyncContextMa
 
 
 def open_archive(settings: Settings, writer: str) -> AbstractAsyncContextManager[WholeArchive]:
-    """Open the archive; `writer` names this process in the names of its files. Raises as `open_state`."""
+    """Open the archive; `writer` identifies this process in its file names. Raises as `open_state`."""
     level = settings.store.compression
     if scheme_of(settings, "archive") == "folder":
         from .folder.archive import FolderArchive
@@ -119,7 +119,7 @@ def open_archive(settings: Settings, writer: str) -> AbstractAsyncContextManager
 
 
 class ArchiveOnDemand:
-    """Fulfils `Archive`; opens it with the first call. For commands that rarely need raw pages."""
+    """Fulfils `Archive`; opens it on the first call. For commands that rarely need raw pages."""
 
     def __init__(self, settings: Settings, writer: str, stack: AsyncExitStack) -> None:
         self._settings = settings
@@ -159,19 +159,19 @@ class ArchiveOnDemand:
 
 
 async def old_copy(settings: Settings, role: str, stream: RowStream[Any]) -> tuple[str, ...]:
-    """A warning when this store was moved to another address. Raises BadState when a move into it is not complete."""
+    """A warning if this store was moved to another address. Raises BadState if a move into it is unfinished."""
     mark = await stream.mark()
     if mark is None:
         return ()
     here = place_of(settings, role)
     if mark.status is MoveStatus.RESTORING:
         raise BadState(
-            f"What is at {here} ({role}) is not complete: restoring {mark.place} into it has not come to its end. Run "
+            f"What is at {here} ({role}) is not complete: restoring {mark.place} into it was not finished. Run "
             f"`gossamer restore` again."
         )
     if mark.status is MoveStatus.ARRIVING:
         raise BadState(
-            f"What is at {here} ({role}) is not complete: a move from {mark.place} into it has not come to its end. "
+            f"What is at {here} ({role}) is not complete: a move from {mark.place} into it was not finished. "
             f"Run `gossamer move` again from there, or go on with {role} as it was."
         )
     return (

@@ -1,4 +1,4 @@
-"""How the backends decode stored schedules. One that cannot be decoded does not hide the others."""
+"""How the backends decode stored schedules. An unreadable one does not hide the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _decode = msgspec.json.Decoder(ScheduleProgress).decode
 
 
 def decode_schedule(name: str, text: str | bytes) -> ScheduleProgress | UnreadableSchedule:
-    """The schedule that is stored under a name. Never raises."""
+    """The schedule stored under a name. Never raises."""
     try:
         found = _decode(text)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -29,7 +29,7 @@ def readable(found: ScheduleProgress | UnreadableSchedule) -> ScheduleProgress:
 
 
 def is_free(known: ScheduleProgress | UnreadableSchedule | None, *, replace: bool) -> bool:
-    """Does a schedule that is written under this name begin anew?"""
+    """Whether a schedule written under this name starts anew."""
     if isinstance(known, UnreadableSchedule):
         return replace
     return known is None or (known.withdrawn_at is not None and not replace)

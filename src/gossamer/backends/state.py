@@ -30,7 +30,7 @@ from ..store.contract import SpoolBook
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backend's opener yields. `clock` is the time that all workers share; `warnings` are for the user."""
+    """What a backend's opener yields. `clock` is the time shared by all workers; `warnings` are for the user."""
 
     frontier: Frontier
     frontier_for: FrontierFor
@@ -62,7 +62,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_fingerprints(found: int, where: str, elsewhere: str) -> None:
-    """Raises BadState for a state whose URLs have fingerprints of another version than this Gossamer makes."""
+    """Raises BadState for a state whose URL fingerprints have a different version from those of this Gossamer."""
     if found != FINGERPRINT_VERSION:
         raise BadState(
             f"The URLs in the state at {where} have fingerprints of version {found}, and this Gossamer makes version "

@@ -1,4 +1,4 @@
-"""Names of worker processes, and how to tell that one is gone for good. Same machine only."""
+"""Names of worker processes, and how to tell that a process is dead. Same machine only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def worker_name() -> str:
-    """Unique per process: host, process id, start time, and where that process id is valid."""
+    """Unique per process: host, process id, start time, and the namespace in which the process id is valid."""
     pid = os.getpid()
     return f"{socket.gethostname()}/{pid}/{_born(pid) or 0}-{_world()}"
 
@@ -21,7 +21,7 @@ def numbered_name(worker: str, number: int) -> str:
 
 
 def is_gone(worker: str) -> bool:
-    """True only when it is certain: the name is of this machine, and no such process lives."""
+    """True only if it is certain: the name is from this machine, and no such process is alive."""
     host, _, rest = worker.rpartition("/")[0].rpartition("/")
     born, _, world = worker.rpartition("/")[2].partition(".")[0].partition("-")
     if host != socket.gethostname() or world != _world() or not rest.isdigit() or not born.isdigit():
@@ -42,7 +42,7 @@ def is_gone(worker: str) -> bool:
 def _world() -> str:
     """Identifies where process ids are valid: this boot of this kernel, and the namespace of this container.
 
-    Machines and containers may share a host name; none of them may take the processes of another for dead.
+    Machines and containers may share a host name; none may mistake another's processes for dead.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

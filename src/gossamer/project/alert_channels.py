@@ -1,11 +1,12 @@
 """How a message about an alert reaches people and programs: webhook, Slack, e-mail, Apprise.
 
-What it does: `Channels.send` writes a message for its channel and sends it once. Webhooks are signed as callbacks are.
-How it fails: it does not raise for what a channel or its settings do; `Sent` says what was wrong, whether another try
-may help, and when. Addresses are judged when they are dialled: those of a private network only where the channel says
-`allow_private`, or the host is in fetch.allow_hosts. How it recovers: alert_watch.py sends again, with the same id.
+What it does: `Channels.send` formats a message for its channel and sends it once. Webhooks are signed like callbacks.
+How it fails: it never raises for a fault of a channel or its settings; `Sent` says what was wrong, whether another try
+may help, and when. Addresses are checked when they are dialled: private ones are allowed only if the channel says
+`allow_private` or the host is in fetch.allow_hosts. How it recovers: alert_watch.py sends again, with the same id.
 
-Names of sites and spiders come from strangers: in Slack they cannot call anybody, in an e-mail they begin no header.
+Names of sites and spiders come from strangers: in Slack they cannot mention anyone, in an e-mail they cannot start a
+header.
 """
 
 from __future__ import annotations
@@ -48,17 +49,17 @@ from .open import Project
 
 OWNER = ""  # the project itself, whose secret signs messages
 TOTAL = timedelta(seconds=30)  # for one message
-ONE_STEP = timedelta(seconds=10)  # of it: an answer of a server
+ONE_STEP = timedelta(seconds=10)  # one step of sending it: an answer from a server
 LIMITS = Limits(connect=ONE_STEP, read=ONE_STEP, total=timedelta(seconds=20), max_body=1024)
 LONGEST_LINE = 300
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of sending a message once. `error` "": it was taken. `hopeless`: another try would not help."""
+    """The result of one try to send a message. `error` "": it was accepted. `hopeless`: another try would not help."""
 
     error: str = ""
     hopeless: bool = False
-    asked: timedelta | None = None  # the receiver asked for so long a pause
+    asked: timedelta | None = None  # the pause that the receiver asked for
 
 
 class Channels:
@@ -66,7 +67,7 @@ class Channels:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._signing: tuple[str, ...] = ()  # what webhooks are signed with, as it was read last
+        self._signing: tuple[str, ...] = ()  # secrets that sign webhooks, as last read
 
     async def send(self, notice: Notice) -> Sent:
         """Send it once."""
@@ -80,7 +81,7 @@ class Channels:
                 return await way(notice, table, hidden)
         except AddressRefused as refusal:
             return Sent(error=_discreet(str(refusal), hidden), hopeless=True)
-        except Exception as error:  # servers and packages of others may raise anything; the next try may be spared it
+        except Exception as error:  # servers and third-party packages may raise anything; the next try may succeed
             return Sent(error=_discreet(_words(error), hidden))
 
     # -- over HTTP ---------------------------------------------------------------------------------------------
@@ -89,7 +90,7 @@ class Channels:
         settings, now = self._project.settings, self._project.clock.now()
         url = parse_url(self._revealed(table.url.reveal(), hidden))
         parts = urlsplit(url)
-        hidden += [part for part in (parts.path, parts.query) if len(part) > 1]  # of Slack they are the secret
+        hidden += [part for part in (parts.path, parts.query) if len(part) > 1]  # Slack's secret is here
         headers: tuple[tuple[str, str], ...] = (
             ("Content-Type", "application/json"),
             ("User-Agent", f"Gossamer/{__version__}"),
@@ -110,7 +111,7 @@ class Channels:
         return Sent(error=f"The receiver answered {response.status}.", hopeless=response.status == GONE, asked=asked)
 
     async def _secrets(self) -> tuple[str, ...]:
-        """Of the project; those that were read last, where the state does not answer."""
+        """The project's secrets; those last read if the state does not answer."""
         try:
             self._signing = tuple(secret.text for secret in await secrets_of(self._project, OWNER))
         except Transient:
@@ -130,16 +131,16 @@ class Channels:
         permitted = [one for one in addresses if guard.permits(table.host, one)]
         if not permitted:
             guard.check(table.host, addresses[0])
-        mailing = await asyncio.to_thread(Mailing, table, permitted, password)  # asks DNS for the name of this machine
+        mailing = await asyncio.to_thread(Mailing, table, permitted, password)  # asks DNS for this machine's name
         work = asyncio.ensure_future(asyncio.to_thread(mailing.send, message))
         try:
             refused = await asyncio.shield(work)
         finally:
-            mailing.end()  # a thread cannot be cancelled; without its connection it comes to an end
+            mailing.end()  # a thread cannot be cancelled, but it ends without its connection
             await asyncio.wait([work])
-            work.exception()  # it was raised already, or nobody waits for it any more
-        if refused:  # the others would get it again with every try
-            words = f"The mail server refused {', '.join(sorted(refused))}; the others have it."
+            work.exception()  # already raised, or no longer awaited
+        if refused:  # or each retry would send it to the accepted recipients again
+            words = f"The mail server refused {', '.join(sorted(refused))}; the others received it."
             return Sent(error=words, hopeless=True)
         return Sent()
 
@@ -150,16 +151,16 @@ class Channels:
             import apprise
         except ImportError as error:
             raise MissingExtra("Channels of kind apprise need a package: pip install 'gossamer[apprise]'") from error
-        logging.getLogger("apprise").disabled = True  # it names addresses with their secrets
+        logging.getLogger("apprise").disabled = True  # its log shows addresses with their secrets
         target = apprise.Apprise()
         if not target.add(self._revealed(table.url.reveal(), hidden)):
             raise Misconfigured("Apprise does not know this kind of address: see its list of services.")
         name = self._project.settings.project
         text = partial(target.notify, title=title_of(notice, name), body=text_of(notice), body_format="text")
-        return Sent() if await asyncio.to_thread(text) else Sent(error="The service did not take it.")
+        return Sent() if await asyncio.to_thread(text) else Sent(error="The service did not accept it.")
 
     def _revealed(self, text: str, hidden: list[str]) -> str:
-        """The text with its secrets. Raises Misconfigured."""
+        """The text with its secrets filled in. Raises Misconfigured."""
         found = revealed(stored_setting(text), secrets_by_name(self._project.settings))
         hidden.append(found)
         return found
@@ -174,33 +175,33 @@ class Mailing:
         self._server = Dialled(addresses, ssl.create_default_context() if table.security == TLS else None)
 
     def send(self, message: EmailMessage) -> set[str]:
-        """Returns who was refused, where others were not. Raises OSError and SMTPException."""
+        """Returns the refused recipients, if others were accepted. Raises OSError and SMTPException."""
         table, server = self._table, self._server
         try:
             server.connect(table.host, table.port)
             if table.security == STARTTLS:
-                # Raises where the server has none: nothing goes out in clear.
+                # Raises if the server has no STARTTLS: nothing is sent in clear text.
                 server.starttls(context=ssl.create_default_context())
             if self._password:
                 server.login(table.user, self._password)
             refused = server.send_message(message)
-            with suppress(OSError, smtplib.SMTPException):  # the message was taken, however they part
+            with suppress(OSError, smtplib.SMTPException):  # the message was accepted, whatever happens on closing
                 server.quit()
             return set(refused)
         finally:
             server.close()
 
     def end(self) -> None:
-        """Whatever it waits for, it waits no more."""
+        """Stop waiting, whatever it waits for."""
         self._server.ended = True
         if (connection := self._server.sock) is not None:
-            with suppress(OSError):  # it was over already
+            with suppress(OSError):  # already closed
                 connection.shutdown(socket.SHUT_RDWR)
 
 
 class Dialled(smtplib.SMTP):
-    """A mail server at the first of its addresses that answers. They were judged; the name is that of its
-    certificate."""
+    """A mail server at the first of its addresses that answers. The addresses were checked before; the name is the one
+    in its certificate."""
 
     def __init__(self, addresses: Sequence[str], context: ssl.SSLContext | None) -> None:
         super().__init__(timeout=ONE_STEP.total_seconds())
@@ -209,26 +210,26 @@ class Dialled(smtplib.SMTP):
         self._context = context
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        self._host = host  # which starttls checks
+        self._host = host  # checked by starttls
         connection = self._dial(port, timeout)
         if self.ended:
             connection.close()
-            raise OSError("Nobody waits for this message any more.")
+            raise OSError("Sending this message was cancelled.")
         return self._context.wrap_socket(connection, server_hostname=host) if self._context is not None else connection
 
     def _dial(self, port: int, timeout: float) -> socket.socket:
         *others, last = self._addresses
         for address in others:
-            with suppress(OSError):  # a machine may have an address of a kind that it cannot use
+            with suppress(OSError):  # the machine may not be able to use an address of this family
                 return socket.create_connection((address, port), timeout)
         return socket.create_connection((last, port), timeout)
 
 
-# -- what is said --------------------------------------------------------------------------------------------------
+# -- the text ---------------------------------------------------------------------------------------------------------
 
 
 def text_of(notice: Notice) -> str:
-    """What is amiss, line by line, and what to type."""
+    """The faults, line by line, and the commands to type."""
     lines = [
         f"{one.subject or 'the project'}: {one.words[:LONGEST_LINE]} (since {iso_time(one.since)})"
         for one in notice.subjects
@@ -236,7 +237,7 @@ def text_of(notice: Notice) -> str:
     if notice.count > len(notice.subjects):
         lines.append(f"... and {many(notice.count - len(notice.subjects), 'more', 'more')}")
     if notice.alert == TEST:
-        return "Somebody has asked for this message. Alerts of the project come here.\n"
+        return "This is a test message. Alerts of the project are sent here.\n"
     if notice.state_told is AlertState.RESOLVED:
         return "\n".join(["What was amiss, and is not any more:", *lines, ""])
     tips = [f"gossamer alerts show {notice.alert}", f"gossamer alerts silence {notice.alert} --for 2h --reason ..."]
@@ -244,7 +245,7 @@ def text_of(notice: Notice) -> str:
 
 
 def webhook_body(notice: Notice, project: str) -> dict[str, object]:
-    """What a webhook sends, and `alerts test` as well."""
+    """The body of a webhook, also of `alerts test`."""
     data = {
         "alert": notice.alert,
         "state": notice.state_told.value,
@@ -263,7 +264,7 @@ def webhook_body(notice: Notice, project: str) -> dict[str, object]:
 
 
 def slack_text(notice: Notice, project: str) -> str:
-    """In Slack's markup, in which only `&`, `<` and `>` begin anything that acts: <!channel>, <@user>, links."""
+    """The text in Slack's markup, where only `&`, `<` and `>` start something active: <!channel>, <@user>, links."""
     text = f"{title_of(notice, project)}\n{text_of(notice)}"
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
@@ -274,14 +275,14 @@ def mail_of(notice: Notice, table: ChannelTable, project: str) -> EmailMessage:
     message["From"] = Address("Gossamer", addr_spec=table.sender)
     message["To"] = [Address(addr_spec=one) for one in table.to]
     message["Date"] = format_datetime(datetime.fromtimestamp(notice.made_at, UTC))
-    message["Message-ID"] = f"<{notice.id}@{table.sender.rpartition('@')[2]}>"  # the same with every try
+    message["Message-ID"] = f"<{notice.id}@{table.sender.rpartition('@')[2]}>"  # the same for every try
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(text_of(notice))
     return message
 
 
 def _guard(settings: Settings, channel: str) -> AddressGuard:
-    """Which addresses a channel may dial: what it says itself, not what crawls may."""
+    """Which addresses a channel may dial, by its own settings, not by those of crawls."""
     fetch, table = settings.fetch, settings.channels[channel]
     switch = f"channels.{channel}.allow_private"
     return AddressGuard(table.allow_private, frozenset(fetch.allow_hosts), fetch.deny, switch=switch)

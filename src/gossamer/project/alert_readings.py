@@ -1,8 +1,8 @@
-"""The situation of a project, as the rules of alerts look at it (monitor/alert_rules.py).
+"""Reads the situation of a project that the alert rules judge (monitor/alert_rules.py).
 
-What it does: reads the numbers from state and records; what costs more is read every SLOW, and in between what was read
-last holds. How it fails: Transient when the state does not answer, because then nothing is known. A record store that
-is away is a part of the situation. A part that cannot be read for any other reason is named in `unread`.
+What it does: reads numbers from state and records. Expensive ones are read every SLOW; in between, the last reading
+applies. How it fails: Transient if the state does not answer, because then nothing is known. A record store that is
+away is part of the situation. A part that cannot be read for another reason is named in `unread`.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from .spools import list_spools
 from .timetable import trigger_of
 from .workers import ARCHIVE_FULL, WorkerView, list_workers
 
-SLOW = timedelta(seconds=30)  # between two readings of what costs more
-PAST_EVERY = timedelta(minutes=30)  # between two readings of the day before
-PAST = timedelta(hours=24)  # that a site's errors are compared with
+SLOW = timedelta(seconds=30)  # between two readings of an expensive part
+PAST_EVERY = timedelta(minutes=30)  # between two readings of the previous day
+PAST = timedelta(hours=24)  # with which a site's current errors are compared
 CHUNK = timedelta(hours=1)  # of figures in memory at once
-SAMPLE_EVERY = timedelta(seconds=30)  # of the queue, or more rarely:
+SAMPLE_EVERY = timedelta(seconds=30)  # at most, of the queue
 SAMPLES = 120  # in the window of `backlog`
-MOST_JOBS = 200  # that run and are looked at
-ASLEEP = timedelta(seconds=30)  # a job that was idle for less is not asked what of it is ready
-GRACE = timedelta(minutes=2)  # after which what was done should be among the figures
+MOST_JOBS = 200  # running jobs that are examined
+ASLEEP = timedelta(seconds=30)  # a job idle for less than this is not asked for its ready pages
+GRACE = timedelta(minutes=2)  # after which finished work should be among the figures
 SITES_ASKED = 50
 CALLBACKS_ASKED = 1000
 
@@ -68,12 +68,12 @@ Part = Callable[[Terms, float], Awaitable[dict[str, Any]]]  # Any: fields of a S
 
 
 class Readings:
-    """Reads the situation again and again; it remembers what may be read more rarely. Alive while entered."""
+    """Reads the situation repeatedly and caches the expensive parts. Alive while entered."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._stack = AsyncExitStack()
-        self._kept: dict[str, tuple[float, Any]] = {}  # part -> when it was read, and what
+        self._kept: dict[str, tuple[float, Any]] = {}  # part -> when it was read, and its value
 
     async def __aenter__(self) -> Readings:
         return self
@@ -82,7 +82,7 @@ class Readings:
         await self._stack.aclose()
 
     async def situation(self, terms: Terms, memory: AlertMemory) -> tuple[Situation, AlertMemory]:
-        """What is so now, and what the rules must remember of it. Raises Transient, of the state alone."""
+        """The current situation, and what the rules must remember of it. Raises Transient, from the state alone."""
         now = self._project.clock.now()
         fields: dict[str, Any] = {"unread": {}, "stores": {}}
         await self._try("queue", self._queue(terms, memory, now), fields)
@@ -109,7 +109,7 @@ class Readings:
         return Situation(**fields), memory
 
     async def _read(self, name: str, part: Part, terms: Terms, now: float, fields: dict[str, Any]) -> None:
-        """What is read rarely."""
+        """Read an expensive part, or reuse its last reading."""
         at, found = self._kept.get(name, (-SLOW.total_seconds(), None))
         if found is None or not 0 <= now - at < SLOW.total_seconds():
             found = {}
@@ -120,16 +120,16 @@ class Readings:
         fields["unread"] = {**fields["unread"], **unread}
 
     async def _try(self, name: str, reading: Awaitable[dict[str, Any]], fields: dict[str, Any]) -> None:
-        """A part that cannot be read costs no other. Raises Transient."""
+        """Read a part; a part that cannot be read does not affect the others. Raises Transient."""
         try:
             fields.update(await reading)
         except Transient:
             raise
-        except Exception as error:  # whatever it is, somebody must hear of it
+        except Exception as error:  # any error must be reported
             words = " ".join(f"{type(error).__name__}: {error}".split())
             fields["unread"] = {**fields.get("unread", {}), name: words}
 
-    # -- of the state ------------------------------------------------------------------------------------------
+    # -- from the state ----------------------------------------------------------------------------------------
 
     async def _queue(self, terms: Terms, memory: AlertMemory, now: float) -> dict[str, Any]:
         jobs = (await self._project.state.jobs.running_jobs())[:MOST_JOBS]
@@ -144,7 +144,7 @@ class Readings:
         return {"jobs": tuple(found), "samples": memory.samples, "memory": memory}
 
     async def _ready(self, job: Job, now: float) -> int:
-        """Pages that may be fetched now: their site does not rest, is not away, and no window is closed."""
+        """How many pages may be fetched now: their site does not rest, is not away, and no window is closed."""
         settings = self._project.settings
         if not _is_open(job.windows, now):
             return 0
@@ -157,7 +157,7 @@ class Readings:
         )
 
     async def _workers(self, terms: Terms, now: float) -> dict[str, Any]:
-        """Which are alive, and what they say of their disks and the archive."""
+        """Which workers are alive, and what they report about their disks and the archive."""
         workers = await list_workers(self._project)
         since = iso_time(now - _window(terms, "workers"))
         archive_full = any(one.state == "archive full" and not one.missing for one in workers)
@@ -228,7 +228,7 @@ class Readings:
             found.append(
                 ScheduleReading(
                     schedule=one.schedule.name,
-                    # A run that waits for the one before is not late: its schedule says so.
+                    # A run that waits for the previous one is not late: its schedule says so.
                     late=max(0.0, now - tick) if tick is not None and one.waiting_due is None else 0.0,
                     trouble=one.trouble,
                     last_job=one.last_job,
@@ -249,7 +249,7 @@ class Readings:
             "logins": tuple(LoginReading(session=one.name, failures=one.failures, error=one.error) for one in failing)
         }
 
-    # -- of the records ----------------------------------------------------------------------------------------
+    # -- from the records --------------------------------------------------------------------------------------
 
     async def _figures(self, terms: Terms, now: float) -> dict[str, Any]:
         await self._open_records()
@@ -269,7 +269,7 @@ class Readings:
         }
 
     async def _past(self, until: float, now: float) -> dict[str, Traffic]:
-        """Of the day before, by site."""
+        """Traffic of the previous day, by site."""
         at, known = self._kept.get("past", (now, None))
         if known is None or not 0 <= now - at < PAST_EVERY.total_seconds():
             sums: Counter[tuple[str, bool]] = Counter()
@@ -282,7 +282,7 @@ class Readings:
         return dict(known)
 
     async def _chunks(self, since: float, until: float) -> Any:
-        """Figures from `since` on, an hour at a time."""
+        """Figures from `since` on, one hour at a time."""
         begin = since // 60 * 60
         while begin < until:
             end = min(until, begin + CHUNK.total_seconds())
@@ -310,7 +310,7 @@ class Readings:
         }
 
     async def _open_records(self) -> None:
-        """A record store that was away when the project was opened is opened when it is there. Raises Transient."""
+        """Open a record store that was away when the project was opened. Raises Transient."""
         project = self._project
         if not project.absent:
             return
@@ -322,7 +322,7 @@ class Readings:
 
 
 def remembered(memory: AlertMemory, counts: dict[str, JobCounts], now: float, *, window: float) -> AlertMemory:
-    """The memory after a look at the jobs that run. Samples reach back for the window and a little more."""
+    """The memory after a look at the running jobs. Samples cover the window and a little more."""
     apart = max(SAMPLE_EVERY.total_seconds(), window / SAMPLES)
     jobs: dict[str, Activity] = {}
     done_since = 0
@@ -335,15 +335,15 @@ def remembered(memory: AlertMemory, counts: dict[str, JobCounts], now: float, *,
     newest = Sample(now, sum(count.open for count in counts.values()), last.settled + done_since)
     older = memory.samples
     if len(older) > 1 and newest.at - older[-2].at < apart:
-        older = older[:-1]  # the newest is always there, the others at a distance
+        older = older[:-1]  # keep the newest, and the others at a distance
     samples = tuple(one for one in (*older, newest) if 0 <= now - one.at <= window + 2 * apart)
     return AlertMemory(samples=samples, jobs=jobs)
 
 
 def missing_of(workers: Iterable[WorkerView], since: str) -> list[str]:
-    """Workers that are missing and were not replaced: on their machine none has begun since. One that took the place of
-    another and is missing too is missed alone. Those that gave their last sign of life before `since` are gone for
-    good: they are missed only as long as nobody else works."""
+    """Workers that are missing and were not replaced: no worker has started on their machine since. A replacement that
+    is missing too is reported in place of the worker it replaced. Workers whose last heartbeat was before `since` are
+    gone for good: they are reported only as long as no other worker is alive."""
     found, workers = [], list(workers)
     later = sorted((one.host, one.started_at) for one in workers)
     if not all(one.missing for one in workers):
@@ -358,7 +358,7 @@ def missing_of(workers: Iterable[WorkerView], since: str) -> list[str]:
 
 
 def traffic_of(rows: Iterable[Measured]) -> dict[str, Traffic]:
-    """What went well and what failed, by site, and under ALL_SITES altogether."""
+    """Successes and failures by site, with the total under ALL_SITES."""
     good: Counter[str] = Counter()
     bad: Counter[str] = Counter()
     for row in rows:
@@ -371,7 +371,7 @@ def traffic_of(rows: Iterable[Measured]) -> dict[str, Traffic]:
 
 
 def figures_age(samples: tuple[Sample, ...], newest: float | None, now: float) -> float | None:
-    """Seconds since the last figure, while the queue shows that work is done; None when none is missed."""
+    """Seconds since the last figure, while the queue shows progress; None if no figure is overdue."""
     since = max(newest or 0.0, samples[0].at) if samples else now
     after = [one for one in samples if one.at >= since + GRACE.total_seconds()]
     if len(after) < 2 or after[-1].settled == after[0].settled:
@@ -387,7 +387,7 @@ def _has_budgets(settings: Settings) -> bool:
 
 
 def _first_missed(progress: ScheduleProgress) -> float | None:
-    """The first tick that nobody has decided about, also where a later one would be fired in its place."""
+    """The first tick without a decision, even if a later one would be fired in its place."""
     decided = progress.created_at if progress.last_due is None else progress.last_due
     begin = decided if progress.since is None else max(decided, progress.since)
     return next_due(trigger_of(progress.schedule), begin, first=progress.created_at)

@@ -1,14 +1,16 @@
-"""The watch: looks at the situation every few seconds and tells people, in the process of the scheduler that leads.
+"""The alert watch: examines the situation every few seconds and notifies people, in the process of the leading
+scheduler.
 
-What it does: `look` reads the situation, lets the rules judge it and enters what has changed, with the messages about
-it, in one step of the state. `deliver` sends those messages, to each channel in the order in which they were made.
-How it fails: a leader whose term is over can neither write nor tell: each try of a message is noted under its term
-before it is sent. A channel that does not take one is asked again with growing pauses, for a day; those behind it wait.
-How it recovers: the next leader finds all alerts and messages as they were, and goes on; a message whose sender died
+What it does: `look` reads the situation, lets the rules judge it and writes all changes with their messages in one step
+to the state. `deliver` sends these messages, to each channel in the order in which they were made.
+How it fails: a leader whose term is over can neither write nor send: each try of a message is noted under its term
+before it is sent. If a channel does not accept a message, it is sent again with growing pauses, for a day; later
+messages to that channel wait.
+How it recovers: the next leader finds all alerts and messages in the state and continues; a message whose sender died
 is sent again with the same id.
 
-That the state itself is away can be kept nowhere. The process that led when it went away tells it, and that it is back;
-if it dies meanwhile, nobody does. All other alerts stay as they are until then.
+An outage of the state itself cannot be stored in the state. The process that led when it began reports the outage and
+its end; if that process dies meanwhile, nobody does. All other alerts keep their standing until then.
 """
 
 from __future__ import annotations
@@ -38,12 +40,12 @@ EVERY = timedelta(seconds=5)  # between two looks
 PAUSES = Backoff(first=timedelta(seconds=5), longest=timedelta(minutes=30))  # after tries that failed
 LONGEST_PAUSE = timedelta(hours=1)  # that a receiver may ask for
 GIVE_UP = timedelta(days=1)  # after a message was made
-MOST_AT_ONCE = 10_000  # messages that are looked at
+MOST_AT_ONCE = 10_000  # messages read in one pass
 STATE = "state"
 
 
 class AlertWatch:
-    """Looks and tells while `run` runs and its scheduler leads."""
+    """Watches and notifies while `run` runs and its scheduler leads."""
 
     def __init__(self, project: Project, lead: Lead, events: EventSink, *, channels: Channels | None = None) -> None:
         self._project = project
@@ -53,15 +55,15 @@ class AlertWatch:
         self._terms = terms_of(project.settings.alerts)
         self._channels = channels or Channels(project)
         self._readings = Readings(project)
-        self._memory: AlertMemory | None = None  # None: that of the state is not read yet
+        self._memory: AlertMemory | None = None  # None: not read from the state yet
         self._remembered_at = 0.0
         self._sending: dict[str, asyncio.Task[None]] = {}  # by channel
-        self._apart: tuple[Standing, ...] = ()  # what the state cannot keep: that it is away
+        self._apart: tuple[Standing, ...] = ()  # what the state cannot store: that it is away
         self._apart_notices: list[Notice] = []
         self._told: set[str] = set()
 
     async def run(self) -> None:
-        """Until it is cancelled. Whatever is in the way is told, once."""
+        """Run until cancelled. Each obstacle is reported once."""
         async with self._readings:
             try:
                 while True:
@@ -71,7 +73,7 @@ class AlertWatch:
                 await self.stop()
 
     async def once(self, within: timedelta) -> None:
-        """One look, for a process that does not stay: what is due is sent within that time, or by the next leader."""
+        """One look, for a process that does not stay: due messages are sent within that time, or by the next leader."""
         async with self._readings:
             await self.turn()
             with suppress(TimeoutError):
@@ -80,10 +82,10 @@ class AlertWatch:
             await self.stop()
 
     async def turn(self) -> None:
-        """One look, and what is due is sent."""
+        """Look once and send the due messages."""
         if not self._lead.held:
             self._memory = None
-            if self._apart or self._apart_notices:  # somebody else leads: the state is there again
+            if self._apart or self._apart_notices:  # another process leads: the state is back
                 self._look_apart("")
                 self._begin(self._apart_notices)
             return
@@ -96,16 +98,16 @@ class AlertWatch:
             return
         except Transient as error:
             trouble = str(error)
-        except Exception as error:  # a fault of ours: the next look may be spared it
-            self._tell(f"Alerts could not be looked at: {_words(error)}")
+        except Exception as error:  # a defect in Gossamer: the next look may succeed
+            self._tell(f"Alerts could not be evaluated: {_words(error)}")
         self._look_apart(trouble)
         try:
             await self.deliver()
-        except Exception as error:  # as above: nothing must end the watch
+        except Exception as error:  # as above: nothing may end the watch
             self._tell(f"Messages about alerts wait: {_words(error)}")
 
     async def stop(self) -> None:
-        """What is under way is broken off; the next leader sends it again."""
+        """Cancel deliveries in progress; the next leader sends them again."""
         tasks = list(self._sending.values())
         for task in tasks:
             task.cancel()
@@ -114,7 +116,7 @@ class AlertWatch:
     # -- looking -----------------------------------------------------------------------------------------------
 
     async def look(self) -> AlertStep:
-        """Raises LeaseLost, and Transient when the state does not answer: then nothing is known to be entered."""
+        """Raises LeaseLost, and Transient if the state does not answer: then the changes may not have been written."""
         term, now = self._lead.term, self._project.clock.now()
         memory = await self._desk.memory() if self._memory is None else self._memory
         known = await self._project.state.alerts.standings()
@@ -140,7 +142,7 @@ class AlertWatch:
         return step
 
     def _look_apart(self, trouble: str) -> None:
-        """Is the state away? That is kept and told by this process alone."""
+        """Whether the state is away. Only this process keeps and reports it."""
         terms: dict[str, AlertTerms] = {name: one for name, one in self._terms.items() if name == "stores"}
         found = {"stores": {STATE: Finding(1.0, trouble)} if trouble else {}}
         if not trouble and not self._apart:
@@ -166,11 +168,11 @@ class AlertWatch:
                 )
             )
 
-    # -- telling -----------------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------------------
 
     async def deliver(self) -> None:
-        """Begin to send what is due, in each channel one after the other."""
-        busy = set(self._sending)  # what they send may be over by the time that the list is here, and stands in it
+        """Start sending the due messages, one after the other in each channel."""
+        busy = set(self._sending)  # a message that ends while the list is read is still in it, but no longer due
         due = await self._due()
         self._begin(one for one in (*self._apart_notices, *due) if one.channel not in busy)
 
@@ -184,7 +186,7 @@ class AlertWatch:
                 self._sending[channel] = asyncio.create_task(sending, name=f"alerts to {channel}")
 
     async def delivered(self) -> None:
-        """Return when nothing is under way."""
+        """Return when no delivery is in progress."""
         while self._sending:
             await asyncio.wait(self._sending.values())
 
@@ -194,35 +196,35 @@ class AlertWatch:
         except Transient:
             if not self._apart_notices:
                 raise
-            return []  # the state is away, and just that is to be told
+            return []  # the state is away, and exactly this is to be reported
 
     async def _send_all(self, channel: str, notices: list[Notice]) -> None:
         try:
             for place, one in enumerate(notices):
                 crowded = len(notices) - place > MOST_OPEN
                 if not crowded and one.next_at > self._project.clock.now():
-                    return  # those behind it wait: what is resolved is not told before what fired
+                    return  # later messages wait: no "resolved" before its "fired"
                 after = await (self._send_apart(one) if one in self._apart_notices else self._send(one, crowded))
                 if after.state is NoticeState.DUE:
                     return
         except LeaseLost:
-            return  # the next leader goes on
+            return  # the next leader continues
         except Transient as error:
-            self._tell(f"What came of a message about an alert could not be noted: {error}")
+            self._tell(f"The result of a message about an alert could not be stored: {error}")
         except Exception as error:
             self._tell(f"A message about an alert could not be sent: {_words(error)}")
         finally:
             del self._sending[channel]
 
     async def _send(self, one: Notice, crowded: bool) -> Notice:
-        """Send it once. Raises LeaseLost before anything is sent, where this process does not lead any more."""
+        """Send it once. Raises LeaseLost, before sending, if this process does not lead any more."""
         now = self._project.clock.now()
         if crowded:
             words = f"More than {MOST_OPEN} messages wait for this channel."
             over = msgspec.structs.replace(one, state=NoticeState.FAILED, ended_at=now, error=words)
             await self._desk.note(self._lead.term, over)
             return over
-        # Noted before it is sent: here a process learns that it does not lead any more.
+        # Noted before sending: this fails if the process does not lead any more.
         begun = msgspec.structs.replace(one, tries=one.tries + 1, next_at=now + TOTAL.total_seconds())
         await self._desk.note(self._lead.term, begun)
         after = self._judged(begun, await self._channels.send(begun))
@@ -230,7 +232,7 @@ class AlertWatch:
         return after
 
     async def _send_apart(self, one: Notice) -> Notice:
-        """As `_send`, for what is kept in this process."""
+        """As `_send`, for messages that only this process holds."""
         begun = msgspec.structs.replace(one, tries=one.tries + 1)
         after = self._judged(begun, await self._channels.send(begun))
         place = self._apart_notices.index(one)
@@ -238,7 +240,7 @@ class AlertWatch:
         return after
 
     def _judged(self, one: Notice, sent: Sent) -> Notice:
-        """What becomes of it after a try."""
+        """The message after a try: sent, due again, or given up."""
         now = self._project.clock.now()
         if not sent.error:
             return msgspec.structs.replace(one, state=NoticeState.DELIVERED, ended_at=now, error="")
@@ -248,11 +250,11 @@ class AlertWatch:
         pause = PAUSES.pause(one.tries, jitter=random.random())
         if sent.asked is not None:
             pause = max(pause, min(sent.asked, LONGEST_PAUSE))
-        self._tell(f"Channel {one.channel} does not take messages: {sent.error}")
+        self._tell(f"Channel {one.channel} does not accept messages: {sent.error}")
         return msgspec.structs.replace(one, error=sent.error, next_at=now + pause.total_seconds())
 
     def _tell(self, words: str) -> None:
-        """The same words are said once, until a look goes well again."""
+        """Report the same words only once until a look succeeds again."""
         if words not in self._told:
             self._told.add(words)
             self._events.emit(Trouble(at=self._project.clock.now(), stage="alerts", message=words))

@@ -1,7 +1,8 @@
-"""Alerts as people and programs see them: which fire, what each means, what was told; silenced, and tried out.
+"""Alerts as people and programs see them: which fire, what each means, which messages were sent; silences and test
+messages.
 
-Every value has the shape in which `--json` prints it; times are ISO 8601 in UTC. The scheduler that leads looks and
-tells (alert_watch.py). How it fails: Misconfigured for an alert, a silence or a channel that is not there,
+Every value has the shape that `--json` prints; times are ISO 8601 in UTC. The leading scheduler evaluates alerts and
+notifies (alert_watch.py). How it fails: Misconfigured for an alert, silence or channel that does not exist;
 BackendUnavailable.
 """
 
@@ -40,33 +41,33 @@ LONGEST_SILENCE = timedelta(days=365)
 LONGEST_REASON = 500
 LONGEST_PATTERN = 300
 MOST_SILENCES = 1000
-SHOWN = 20  # changes and messages that are shown with an alert
+SHOWN = 20  # changes and messages shown with an alert
 
 # What each alert means, and what to do first.
 MEANINGS: dict[str, tuple[str, str]] = {
     "backlog": (
-        "Pages are found faster than they are worked off.",
+        "Pages are found faster than they are fetched.",
         "Add workers, raise the rate of the sites that wait (gossamer status JOB), or limit the crawl.",
     ),
     "success": (
-        "Too few requests bring what was asked for, at one site or in all.",
+        "Too few requests succeed, at one site or overall.",
         "gossamer dead list has the reasons, gossamer why URL one page's story. A site that blocks needs a route.",
     ),
     "errors": (
-        "A site fails far more often than it did over the day before.",
+        "A site fails far more often than it did during the day before.",
         "Open the site in a browser: is it down, was it changed, does it block? Then as for success.",
     ),
     "stalled": (
-        "Pages of a job may be fetched, and nothing comes of it.",
+        "A job has pages that may be fetched, but makes no progress.",
         "gossamer workers: is one alive, and does it serve the routes of the job? Then look at its log.",
     ),
     "dead-letters": (
         "Many pages were given up in a short time.",
-        "gossamer dead list groups them by reason; mend the cause, then gossamer dead replay.",
+        "gossamer dead list groups them by reason; fix the cause, then gossamer dead replay.",
     ),
     "workers": (
-        "Workers gave no sign of life, or fewer are alive than there should be.",
-        "Look at the machine: memory, disk, network. What they had in hand comes back by itself; start them again.",
+        "Workers sent no heartbeat, or fewer are alive than there should be.",
+        "Look at the machine: memory, disk, network. Their pages go back to the queue by themselves; start them again.",
     ),
     "proxies": (
         "Exits of a proxy pool rest or fail, or its list cannot be read.",
@@ -74,41 +75,41 @@ MEANINGS: dict[str, tuple[str, str]] = {
     ),
     "quality": (
         "A smaller share of items is faultless than on the days before.",
-        "gossamer quality names the fields; mend the spider, then gossamer reparse does the stored pages again.",
+        "gossamer quality names the fields; fix the spider, then gossamer reparse parses the stored pages again.",
     ),
     "budget": (
         "Little is left of a budget.",
         "gossamer routes shows what was spent; raise the budget, or let the pages wait until tomorrow.",
     ),
     "schedules": (
-        "A run is late, could not be begun, or gave nothing.",
-        "gossamer schedule show NAME tells its trouble. A run that is late needs a scheduler: gossamer workers.",
+        "A run is late, could not start, or gave no records.",
+        "gossamer schedule show NAME shows the reason. A run that is late needs a scheduler: gossamer workers.",
     ),
     "callbacks": (
         "Callbacks were given up: clients were not told that their jobs ended.",
-        "gossamer callbacks list --state failed; mend the receiver, then gossamer callbacks replay ID.",
+        "gossamer callbacks list --state failed; fix the receiver, then gossamer callbacks replay ID.",
     ),
     "logins": (
         "A session cannot log in.",
-        "gossamer sessions shows the error; mend login() or the password, then gossamer sessions login SPIDER.",
+        "gossamer sessions shows the error; fix login() or the password, then gossamer sessions login SPIDER.",
     ),
     "stores": (
         "State, records or archive does not answer, or has no room.",
         "gossamer doctor; start the server or make room. Results wait on the disks of workers meanwhile.",
     ),
     "spool": (
-        "Results wait on a disk, and nobody stores them, or the room ends.",
+        "Results wait on a disk and no worker stores them, or the disk is nearly full.",
         "gossamer spool lists them; start a worker on that machine, or run gossamer spool drain there.",
     ),
     "figures": (
-        "Work is done and no figures come, or a part of the situation cannot be read.",
+        "Work is done but no figures arrive, or a part of the situation cannot be read.",
         "Alerts may be blind: look at the logs of workers and scheduler; gossamer doctor.",
     ),
 }
 
 
 class AlertView(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an alert stands about one subject: a site, a job, a pool; "" is the project as a whole."""
+    """Where an alert stands for one subject: a site, a job, a pool; "" is the project as a whole."""
 
     alert: str
     subject: str
@@ -116,14 +117,14 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity
     since: str  # of this state
     began_at: str  # when its cause was first seen
-    told_at: str | None  # when a message last held it
+    told_at: str | None  # of the last message that mentioned it
     message: str
-    value: float  # the number that the rule looks at
+    value: float  # the number that the rule judges
     silenced_until: str | None
 
 
 class SilenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """Until then nobody is told of these alerts. `alert` and `subject` may be patterns."""
+    """No messages are sent about these alerts until `until`. `alert` and `subject` may be patterns."""
 
     id: str
     alert: str
@@ -135,7 +136,7 @@ class SilenceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertList(msgspec.Struct, frozen=True, kw_only=True):
-    """`watched`: a scheduler leads, so that alerts are looked at. Those that fire come first."""
+    """`watched`: a scheduler leads, so that alerts are evaluated. Those that fire come first."""
 
     watched: bool
     alerts: list[AlertView]
@@ -144,7 +145,7 @@ class AlertList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertTermsView(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for an alert. Durations are written as in gossamer.toml; `repeat` None: it is told once."""
+    """The terms of an alert. Durations are written as in gossamer.toml; `repeat` None: it is sent once."""
 
     severity: Severity
     wait: str = msgspec.field(name="for")
@@ -156,7 +157,7 @@ class AlertTermsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertChangeView(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert has fired, or was resolved. `silenced`: a silence covered it then."""
+    """An alert fired or was resolved. `silenced`: a silence covered it at that time."""
 
     at: str
     alert: str
@@ -168,7 +169,7 @@ class AlertChangeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoticeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to a channel, and what came of it."""
+    """A message to a channel, and its delivery."""
 
     id: str
     channel: str
@@ -195,7 +196,7 @@ class AlertDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChannelTest(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a test message."""
+    """The result of a test message."""
 
     channel: str
     kind: str
@@ -207,7 +208,7 @@ class ChannelTest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_alerts(project: Project, state: AlertState | None = None) -> AlertList:
-    """Every alert that is not inactive, or those in one state; and what is silenced."""
+    """All alerts that are not inactive, or those in one state; and the silences."""
     silences = await project.state.alerts.silences()
     now = project.clock.now()
     order = [AlertState.FIRING, AlertState.PENDING, AlertState.RESOLVED]
@@ -244,14 +245,14 @@ async def show_alert(project: Project, alert: str) -> AlertDetail:
 
 
 async def alert_history(project: Project, alert: str | None = None, *, limit: int = 100) -> list[AlertChangeView]:
-    """What has fired and was resolved, the newest first."""
+    """Alerts that fired and were resolved, newest first."""
     if alert is not None:
         demand_alert(alert)
     return [_change_view(one) for one in await project.state.alerts.history(limit, alert)]
 
 
 async def list_notices(project: Project, *, limit: int = 100) -> list[NoticeView]:
-    """Messages: those that are to be sent, then those that are over, the newest first."""
+    """Messages: first those to be sent, then finished ones, newest first."""
     name = project.settings.project
     return [_notice_view(one, name) for one in await project.state.alerts.notices(limit)]
 
@@ -271,15 +272,14 @@ def demand_alert(alert: str) -> None:
 async def silence(
     project: Project, alert: str, *, subject: str = "*", lasting: timedelta, reason: str, by: str = ""
 ) -> SilenceView:
-    """Tell nobody of these alerts for so long. `alert` and `subject` may be patterns. Raises Misconfigured."""
+    """Send no messages about these alerts for that long. `alert` and `subject` may be patterns. Raises
+    Misconfigured."""
     if not any(mark in alert for mark in "*?["):
         demand_alert(alert)
     if not timedelta(0) < lasting <= LONGEST_SILENCE:
-        raise Misconfigured(f"A silence has an end: between now and {LONGEST_SILENCE.days}d from now.")
+        raise Misconfigured(f"A silence must end between now and {LONGEST_SILENCE.days}d from now.")
     if not reason.strip() or len(reason) > LONGEST_REASON:
-        raise Misconfigured(
-            f"Say why it is silenced, in 1 to {LONGEST_REASON} characters: those who come after you ask."
-        )
+        raise Misconfigured(f"Say why it is silenced, in 1 to {LONGEST_REASON} characters: others will want to know.")
     if max(len(alert), len(subject)) > LONGEST_PATTERN:
         raise Misconfigured(f"A pattern has at most {LONGEST_PATTERN} characters.")
     book, now = project.state.alerts, project.clock.now()
@@ -299,7 +299,7 @@ async def silence(
 
 
 async def unsilence(project: Project, id: str) -> SilenceView:
-    """End a silence. Raises Misconfigured when there is none of that id."""
+    """End a silence. Raises Misconfigured if there is none with that id."""
     found = [one for one in await project.state.alerts.silences() if one.id == id]
     if not found or not await project.state.alerts.unsilence(id):
         raise Misconfigured(f"There is no silence {visible(id[:100])}. `gossamer alerts list` lists them.")
@@ -310,8 +310,8 @@ async def unsilence(project: Project, id: str) -> SilenceView:
 
 
 async def try_channels(project: Project, channel: str | None = None) -> list[ChannelTest]:
-    """Send a test message to all channels, or to one, at once. Raises Misconfigured where there is none."""
-    from .alert_channels import Channels  # loads what fetches: looking at alerts should start quickly
+    """Send a test message to all channels, or to one, at once. Raises Misconfigured if there is none."""
+    from .alert_channels import Channels  # loads fetch code, which read-only commands should not wait for
 
     names = _chosen(project.settings, channel)
     channels, now = Channels(project), project.clock.now()

@@ -1,12 +1,12 @@
-"""Jobs that are begun over HTTP: single pages, batches of pages, crawls.
+"""Jobs that clients start over HTTP: single pages, batches of pages, crawls.
 
 What it does: checks what a client may ask for (public addresses, spiders and recipes of the catalogue, routes of the
-settings, few enough jobs at once), and opens a job that any worker can serve. The pages of a job stand in its terms, so
-that a server that dies after this step loses nothing. The name of a job tells its owner and its content: the same
-plain request, made twice at once by the same key, is one job. A request that carries anything (another method, headers,
-cookies, a body) is a job of its own each time it is made; one that is repeated under its Idempotency-Key is the same.
-What it fetches is kept apart: no other request gets it for an answer, and nothing of it becomes a record.
-How it fails: BadRequest for what cannot be asked for, TooMuchAtOnce, BackendUnavailable; then no job was opened.
+settings, the limit of concurrent jobs), and opens a job that any worker can serve. The pages of a job are stored in its
+terms, so that a server that dies after this step loses nothing. The name of a job encodes its owner and content: the
+same plain request, made twice at once by the same key, is one job. A request with a payload (another method, headers,
+cookies, a body) is a new job each time, unless it is repeated with the same Idempotency-Key. Its results are kept
+apart: no other request is answered with them, and none of them becomes a record.
+How it fails: BadRequest for an invalid request, TooMuchAtOnce, BackendUnavailable; then no job was opened.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from .open import Project
 MOST_PAGES = 100  # of one batch
 NO_WORKER = "No worker is running: start one with `gossamer up`, or `gossamer worker`."
 NAMES = "GET /api/v1/spiders lists the names of spiders and recipes."
-WAITED_FOR, ASKED_FOR = 1_000_000, 1_000  # priorities: of a page that somebody waits for, of one that is asked for
+WAITED_FOR, ASKED_FOR = 1_000_000, 1_000  # priorities of a page whose client waits, and of one whose client does not
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks where. `repeat_name` is the Idempotency-Key of the request, if it has one."""
+    """The project, the caller, and the Idempotency-Key of the request (`repeat_name`), if it has one."""
 
     project: Project
     caller: Caller
@@ -58,7 +58,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     repeat_name: str | None = None
 
 
-# -- beginning -----------------------------------------------------------------------------------------------------
+# -- starting --------------------------------------------------------------------------------------------------------
 
 
 async def begin_scrape(asked: Asked, wanted: ScrapeRequest, *, waits: bool) -> Job:
@@ -68,7 +68,7 @@ async def begin_scrape(asked: Asked, wanted: ScrapeRequest, *, waits: bool) -> J
 
 
 async def check_scrape(asked: Asked, wanted: ScrapeRequest) -> None:
-    """What `begin_scrape` would refuse. Raises BadRequest."""
+    """Raise the BadRequest that `begin_scrape` would raise."""
     await checked_page(asked, wanted, _one_of(wanted.spider, wanted.recipe))
 
 
@@ -118,13 +118,13 @@ async def _begin_pages(
 async def checked_page(
     asked: Asked, wanted: RequestedPage, name: str | None = None, priority: int = ASKED_FOR
 ) -> WantedPage:
-    """The page as a job keeps it; `name` is that of the spider. Raises BadRequest."""
+    """The page as a job stores it; `name` is that of the spider. Raises BadRequest."""
     await _check(asked, wanted, name)
     return _wanted(asked.project.settings, asked.caller, wanted, priority)
 
 
 async def _begun_before(project: Project, caller: Caller, name: str) -> Job | None:
-    """The job of a request that is repeated because its answer was lost, also if it has ended: what it sent is not sent
+    """The job of a request that is repeated because its answer was lost, even if it has ended: its payload is not sent
     again."""
     earliest = project.clock.now() - KEPT.total_seconds()
     known = await project.state.history.newest_jobs(name, 1)
@@ -132,7 +132,7 @@ async def _begun_before(project: Project, caller: Caller, name: str) -> Job | No
 
 
 async def begin_crawl(project: Project, caller: Caller, wanted: CrawlRequest) -> Job:
-    """Open the job for a crawl; the same crawl, while it runs, is one job. Raises BadRequest, TooMuchAtOnce."""
+    """Open the job for a crawl; while it runs, the same crawl is the same job. Raises BadRequest, TooMuchAtOnce."""
     settings = project.settings
     given = [text for text in (wanted.spider, wanted.recipe, wanted.url) if text is not None]
     if len(given) != 1:
@@ -166,7 +166,7 @@ async def begin_crawl(project: Project, caller: Caller, wanted: CrawlRequest) ->
 
 
 def crawl_limit(settings: Settings, wanted: int | None) -> int | None:
-    """How many pages a crawl over HTTP may fetch; None: any number."""
+    """How many pages a crawl over HTTP may fetch; None: unlimited."""
     return min((one for one in (wanted, settings.server.crawl_limit) if one is not None), default=None)
 
 
@@ -188,20 +188,20 @@ async def open_owned(project: Project, caller: Caller, name: str, terms: JobTerm
 
 def check_pages_kept(settings: Settings) -> None:
     if not settings.store.keep_pages:
-        raise BadRequest("This project keeps no raw pages (store.keep_pages is off), so there is nothing to give back.")
+        raise BadRequest("This project keeps no raw pages (store.keep_pages is off), so there is nothing to return.")
 
 
 async def _check(asked: Asked, wanted: RequestedPage, spider: str | None) -> None:
-    """Raises BadRequest for options that do not go together, and for rules that cannot be followed."""
+    """Raises BadRequest for options that conflict, and for invalid extraction rules."""
     if not wanted.formats and wanted.extract is None:
-        raise BadRequest("Say what is wanted of the page: formats, or extract.")
+        raise BadRequest("Say what you want from the page: formats, or extract.")
     if wanted.carries and (spider is not None or "records" in wanted.formats):
         raise BadRequest(
             "A request with a method, headers, cookies or a body is yours alone, and nothing of it is recorded: leave "
             "out the spider, the recipe and the format records. To have values of the page, use extract."
         )
     if (wanted.schema is not None) != ("json" in wanted.formats):
-        raise BadRequest("The format json needs a schema that says what is wanted, and a schema needs the format json.")
+        raise BadRequest("The format json needs a schema, and a schema needs the format json.")
     if wanted.content is not None and (fault := wanted.content.fault()):
         raise BadRequest(fault)
     if wanted.extract is not None:
@@ -229,13 +229,13 @@ async def _spider_named(settings: Settings, name: str) -> Spider:
 
 
 def check_catalogue_name(name: str) -> None:
-    """Raises BadRequest for a path, or any other text that is no name."""
+    """Raises BadRequest for a path, or any other text that is not a name."""
     if is_file_ref(name) or any(sign in name for sign in "/\\:"):
-        raise BadRequest(f"{name!r} is no name. {NAMES}")
+        raise BadRequest(f"{name!r} is not a name. {NAMES}")
 
 
 def public_url(settings: Settings, url: str) -> str:
-    """The address, parsed. Raises BadRequest for one that is private, holds a password or is none."""
+    """The parsed URL. Raises BadRequest if it is private, holds a password or is not a URL."""
     try:
         href = parse_url(url)
         host = host_of(href)
@@ -248,7 +248,7 @@ def public_url(settings: Settings, url: str) -> str:
 
 
 def _refuse_private(settings: Settings, host: str) -> None:
-    """Of an address that is written as such. Where a name leads is looked at when it is dialled."""
+    """Refuse a literal private address. Host names are checked when they are dialled."""
     allowed = frozenset(settings.fetch.allow_hosts)
     try:
         ip_address(host.partition("%")[0])
@@ -311,8 +311,8 @@ def _render(wanted: RequestedPage) -> Render:
 
 
 def _with_payload(request: Request, caller: Caller, wanted: RequestedPage) -> Request:
-    """The request with what it carries, as it is stored: kept apart from every other, and without secrets of the
-    project. Raises BadRequest."""
+    """The request with its payload, as it is stored: kept apart from every other, and without secrets of the project.
+    Raises BadRequest."""
     made = msgspec.structs.replace(
         request,
         kind=HAND_ON,
@@ -326,10 +326,10 @@ def _with_payload(request: Request, caller: Caller, wanted: RequestedPage) -> Re
     if fault := fault_of(made):
         raise BadRequest(f"The request for {request.url} {fault}.")
     how = made.wishes()
-    if how.names_secrets:  # only spiders may; a mark that came over the wire was copied from somewhere
+    if how.names_secrets:  # only spiders may use secrets; a mark in a client's text was copied from somewhere
         raise BadRequest("A text of the request has the form of a secret of this project. Send the value itself.")
     if how.body is not None and how.body.size > MAX_QUEUED_BODY:
-        raise BadRequest(f"The body has {how.body.size:,} bytes; over HTTP {MAX_QUEUED_BODY:,} can be sent on.")
+        raise BadRequest(f"The body has {how.body.size:,} bytes; over HTTP at most {MAX_QUEUED_BODY:,} are allowed.")
     whose = blake2b(msgspec.json.encode((caller.id, how.headers, how.cookies)), digest_size=16).hexdigest()
     return msgspec.structs.replace(request, kind=HAND_ON, stored=msgspec.structs.replace(how, apart=whose), render=None)
 
@@ -345,7 +345,7 @@ def _residential(settings: Settings) -> str:
 
 
 async def job_for(project: Project, caller: Caller, id: str, *, to_change: bool = False) -> Job | None:
-    """The job with that id, if the caller may see it (or change it); None as if it did not exist."""
+    """The job with that id, if the caller may see it (or change it); otherwise None, as if it did not exist."""
     job = await project.state.jobs.job(id)
     if job is None or not caller.sees(job) or (to_change and not caller.may_change(job)):
         return None
@@ -353,13 +353,13 @@ async def job_for(project: Project, caller: Caller, id: str, *, to_change: bool 
 
 
 async def wanted_pages(project: Project, job: Job) -> tuple[WantedPage, ...]:
-    """The pages that a job was begun for; none for a crawl."""
+    """The pages that a job was started for; none for a crawl."""
     source = source_of((await project.state.jobs.terms(job.id)).source) if job.owner else None
     return source.pages if isinstance(source, PagesSource) else ()
 
 
 async def is_served(project: Project) -> bool:
-    """Is a worker alive?"""
+    """Whether a worker is alive."""
     now = project.clock.now()
     cards = await project.state.workers.workers()
     return any(now - card.seen_at <= MISSING_AFTER.total_seconds() for card in cards)

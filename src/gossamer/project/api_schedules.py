@@ -1,4 +1,4 @@
-"""Schedules that are written over HTTP: as `gossamer schedule add`, without what only the owner of the machine may say.
+"""Schedules written over HTTP: as `gossamer schedule add`, without what only the owner of the machine may set.
 
 No command, no file, no spider by its path; no private address. How it fails: BadRequest, Misconfigured.
 """
@@ -46,11 +46,11 @@ class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     budget: Annotated[int, Meta(ge=1)] | None = None
     min_interval: Seconds | None = None
     max_interval: Seconds | None = None
-    min_records: Annotated[int, Meta(ge=0)] | None = None  # what a run must come to, as in [expect]
+    min_records: Annotated[int, Meta(ge=0)] | None = None  # expected of each run, as in [expect]
     min_pages: Annotated[int, Meta(ge=0)] | None = None
     max_dead_share: Annotated[float, Meta(ge=0, le=1)] | None = None
     max_change: Annotated[float, Meta(ge=0)] | None = None
-    replace: bool = False  # change the one of that name
+    replace: bool = False  # change the schedule of that name
 
 
 _OF_TABLE = frozenset(ScheduleTable.__struct_fields__)
@@ -60,27 +60,28 @@ async def write_schedule(project: Project, wanted: ScheduleRequest) -> ScheduleA
     """Add a schedule, or replace one. Raises BadRequest, Misconfigured."""
     settings = project.settings
     if "/" in wanted.name:
-        raise BadRequest(f"{wanted.name!r} has a slash, so no address would lead to it. Choose another name.")
+        raise BadRequest(f"{wanted.name!r} has a slash, so no URL of the API could name it. Choose another name.")
     addresses = [*(wanted.urls or ()), *(one for one in (wanted.sitemap, wanted.feed) if one is not None)]
     if "://" in wanted.spider:
         addresses.append(wanted.spider)
     else:
         check_catalogue_name(wanted.spider)
     if addresses and settings.fetch.allow_private:
-        # Its runs are the project's own: they may go where the settings say, so a redirect could lead them inside.
+        # Its runs are the project's own and may go where the settings allow: a redirect could lead them to private
+        # hosts.
         raise BadRequest("This project may visit private addresses: add schedules with addresses on the command line.")
     for address in addresses:
         head, brace, _ = address.partition("{")
         if brace and head.count("/") < 3:
-            raise BadRequest(f"{address}: braces may stand in the path of an address, not in its host.")
+            raise BadRequest(f"{address}: braces are allowed in the path of an address, not in its host.")
         public_url(settings, address.replace("{", "").replace("}", ""))
     alike = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name in _OF_TABLE}
     spans = {name: _span(getattr(wanted, name)) for name in ("min_age", "min_interval", "max_interval")}
     urls = tuple(wanted.urls) if wanted.urls is not None else None
     table = ScheduleTable(**alike | spans | {"urls": urls, "only_changed": True if wanted.only_changed else None})
     try:
-        new = await asyncio.to_thread(new_schedule, settings, wanted.name, table)  # the spider's file is read
-    except SpiderNotFound as error:  # which tells of the folders of this machine
+        new = await asyncio.to_thread(new_schedule, settings, wanted.name, table)  # reads the spider's file
+    except SpiderNotFound as error:  # its message names folders of this machine
         raise BadRequest(f"There is no spider or recipe {wanted.spider!r} that loads. {NAMES}") from error
     except Misconfigured:
         raise

@@ -1,4 +1,4 @@
-"""Crawls of a part of a site that are begun over HTTP, and the pages that any job over HTTP has fetched so far.
+"""Crawls of a part of a site, started over HTTP, and the pages that any job over HTTP has fetched so far.
 
 How it fails: BadRequest, TooMuchAtOnce, BackendUnavailable; then no job was opened.
 """
@@ -29,32 +29,32 @@ from .open import Project
 from .page_results import PageOutcome, PageReader
 from .site_crawl import SiteCrawl, is_site_crawl, site_crawl_of
 
-AT_ONCE = 4  # pages that are read for one answer
-MOST_ERRORS = 1000  # of a job that are listed, of each kind
-LONGEST_TERMS = 20_000  # characters of what a job keeps
+AT_ONCE = 4  # pages read at once for one answer
+MOST_ERRORS = 1000  # listed per job, of each kind
+LONGEST_TERMS = 20_000  # characters of the terms that a job stores
 
 
 class SiteCrawlRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages of a site: which, how many, how far from the first one; `page` says what is wanted of each."""
+    """Pages of a site: which, how many, how far from the first one; `page` says what the client wants from each."""
 
     page: RequestedPage
     part: SitePart
     limit: int | None = None
-    depth: int | None = None  # steps from the first page, and from what sitemaps list
+    depth: int | None = None  # links from the first page, and from the pages that sitemaps list
     links: bool = True  # follow them
     sitemaps: bool = True  # read them
     rate: str | None = None  # requests per site, as in the settings; a site's own rate is never exceeded
 
 
 class DocumentPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages that a job has fetched. With `next` there are more now, from that place on."""
+    """Pages that a job has fetched. `next` is set if there are more, and is where to continue."""
 
     documents: list[PageOutcome]
     next: int | None
 
 
 async def begin_site_crawl(asked: Asked, wanted: SiteCrawlRequest) -> Job:
-    """Open the job; the same crawl of the same key, while it runs, is one job. Raises BadRequest, TooMuchAtOnce."""
+    """Open the job; while it runs, the same crawl of the same key is the same job. Raises BadRequest, TooMuchAtOnce."""
     settings = asked.project.settings
     check_pages_kept(settings)
     if wanted.page.carries:
@@ -94,8 +94,8 @@ async def begin_site_crawl(asked: Asked, wanted: SiteCrawlRequest) -> Job:
 
 
 async def listed_pages(project: Project, job: Job, skip: int = 0) -> AsyncGenerator[WantedPage, None]:
-    """The pages of a batch, or those that a site crawl has recorded so far, without the first `skip`. A page keeps its
-    place, but for pages of a running crawl that an earlier job has recorded, too."""
+    """The pages of a batch, or those that a site crawl has recorded so far, without the first `skip`. Pages keep their
+    order, except pages of a running crawl that an earlier job has also recorded."""
     if not is_site_crawl(job):
         for page in (await wanted_pages(project, job))[skip:]:
             yield page
@@ -111,7 +111,7 @@ async def listed_pages(project: Project, job: Job, skip: int = 0) -> AsyncGenera
 async def fetched_pages(
     project: Project, pages: PageReader, job: Job, *, skip: int = 0, limit: int, most: int
 ) -> DocumentPage:
-    """Up to `limit` pages that were had, fewer where they have more than `most` bytes; at least one."""
+    """Up to `limit` fetched pages, fewer if they exceed `most` bytes; at least one."""
     found: list[PageOutcome] = []
     place, weight = skip, 0
     chunk: list[WantedPage] = []
@@ -137,14 +137,14 @@ async def fetched_pages(
 
 
 class JobErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages of a job that could not be had, the latest first, and those that robots.txt does not allow."""
+    """Pages of a job that could not be fetched, latest first, and those that robots.txt forbids."""
 
     letters: list[DeadLetter]
     robots: list[str]
 
 
 async def job_errors(project: Project, job: Job) -> JobErrors:
-    """The first of each."""
+    """The first ones of each kind."""
     letters = await project.state.queue.dead(DeadFilter(job=job.id), MOST_ERRORS)
     robots: list[str] = []
     async for url, _, reason in project.state.queue.urls(job.id, UrlState.DROPPED):

@@ -1,7 +1,7 @@
-"""What the holder of a key sees of a project: jobs, stories, records and dead letters, less those of other keys.
+"""What the holder of a key sees of a project: jobs, stories, records and dead letters, without those of other keys.
 
-Every value has the shape of `--json`, or is one of those with a few words more. Jobs that no key has made (of
-schedules, of the command line) are seen by all.
+Every value has the shape of `--json`, sometimes with a few more fields. Jobs that no key has started (from schedules or
+the command line) are visible to all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..model.job import Job, JobState, number_of
 from ..model.record import StoredRecord
 from ..model.task import Request
 from ..parse.site import SiteSpider
-from ..store.contract import LAST_NUMBER as LAST_NUMBER  # a part of what is said here
+from ..store.contract import LAST_NUMBER as LAST_NUMBER  # re-exported: part of this interface
 from ..store.contract import RecordQuery as RecordQuery
 from ..store.export.text_formats import TableWriter, meta_of
 from .api_requests import BadRequest
@@ -30,36 +30,36 @@ from .records import QualityScore, RecordFilter, RecordVersions, history, qualit
 from .spiders import spiders_of
 from .story import ANOTHER_JOB, JobStory, Story, story_of
 
-PIECE = 256 * 1024  # bytes that are sent at once
+PIECE = 256 * 1024  # bytes sent at once
 UNFINISHED = ("queued", "running", "paused")  # statuses of jobs that have not ended
 JOBS_AT_ONCE = 100
-RECORDS_AT_ONCE = 32  # whose jobs are looked up together
-LOOKED_AT = 1000  # jobs, for those of one status
-MOST_BYTES = 16 * 1024 * 1024  # of results or records in one answer, roughly; one of them is always given
+RECORDS_AT_ONCE = 32  # records whose jobs are looked up together
+LOOKED_AT = 1000  # jobs examined for those of one status
+MOST_BYTES = 16 * 1024 * 1024  # of results or records in one answer, roughly; at least one is always returned
 
 
 class JobReport(JobView, frozen=True, kw_only=True):
-    """A job, with one word for its status: queued, running, paused, completed, failed or cancelled. Some values stand
-    under two names, the second one being that which clients of such services look for."""
+    """A job, with one word for its status: queued, running, paused, completed, failed or cancelled. Some values appear
+    under two names, the second being the one that clients of similar services expect."""
 
     job_id: str
     status: str
-    failed: int  # as `dead`
-    started_at: str  # as `started`
-    rate: float  # as `pages_per_second`
-    eta: float | None  # as `eta_seconds`
+    failed: int  # the same as `dead`
+    started_at: str  # the same as `started`
+    rate: float  # the same as `pages_per_second`
+    eta: float | None  # the same as `eta_seconds`
     error: str | None  # why it failed
 
 
 class JobReports(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest jobs that the caller may see. `next` is given back as `after` for the next page."""
+    """The newest jobs that the caller may see. Pass `next` as `after` for the next page."""
 
     jobs: list[JobReport]
     next: str | None
 
 
 class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Records as lines of `gossamer export`. `next` is given back as `after` for the next page."""
+    """Records as lines of `gossamer export`. Pass `next` as `after` for the next page."""
 
     records: list[dict[str, Any]]  # the fields of items
     next: str | None
@@ -72,7 +72,7 @@ async def job_report(project: Project, job: Job) -> JobReport:
 def _report(view: JobView) -> JobReport:
     status, error = _status(view), None
     if status == "failed":
-        error = view.fault or "Not one of its pages could be had. See the errors of its results, or its dead letters."
+        error = view.fault or "None of its pages could be fetched. See the errors of its results, or its dead letters."
     return JobReport(
         **msgspec.structs.asdict(view),
         job_id=view.id,
@@ -97,8 +97,8 @@ def _status(view: JobView) -> str:
 async def job_reports(
     project: Project, caller: Caller, *, limit: int, after: str | None = None, status: str | None = None
 ) -> JobReports:
-    """The jobs of the caller's sight, the newest first, that come after the job `after`. With a `status` at most
-    LOOKED_AT jobs are looked at: then there may be fewer than `limit`, and more after `next`."""
+    """The jobs that the caller sees, newest first, that come after the job `after`. With a `status`, at most LOOKED_AT
+    jobs are examined: then there may be fewer than `limit`, and more after `next`."""
     found: list[JobReport] = []
     looked, last = 0, after
     async for jobs in _seen_jobs(project, caller, limit=limit, after=after, status=status):
@@ -115,7 +115,7 @@ async def job_reports(
 async def _seen_jobs(
     project: Project, caller: Caller, *, limit: int, after: str | None, status: str | None
 ) -> AsyncIterator[list[Job]]:
-    """Jobs that may be meant, some at a time."""
+    """Jobs that may match, in batches."""
     if status in UNFINISHED:
         running = [job for job in await project.state.jobs.running_jobs() if caller.sees(job)]
         below = number_of(after) if after is not None else None
@@ -124,7 +124,7 @@ async def _seen_jobs(
             yield running[start : start + JOBS_AT_ONCE]
         return
     owners = None if caller.is_admin else ("", caller.id)
-    some = limit + 1 if status is None else JOBS_AT_ONCE  # one more tells whether there is a next page
+    some = limit + 1 if status is None else JOBS_AT_ONCE  # one extra tells whether there is a next page
     while jobs := await project.state.history.page(some, owners=owners, after=after):
         yield jobs
         after = jobs[-1].id
@@ -134,8 +134,9 @@ async def _seen_jobs(
 
 
 async def seen_records(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[StoredRecord]:
-    """All that a job saw, if the caller sees the job, also what another job stored first; else what was last changed
-    by a job that the caller sees. What a job of another key has changed since is given as the caller's job saw it."""
+    """If the caller sees the job: all records that it saw, even those another job stored first. Otherwise: records last
+    changed by a job that the caller sees. A record that a job of another key changed since is given as the caller's job
+    saw it."""
     sight = Sight(project, caller)
     whole = query.job if query.job is not None and await sight.of(query.job) else None
     async for some in _in_portions(project.records.records(query)):
@@ -160,7 +161,7 @@ async def _in_portions(records: AsyncIterator[StoredRecord]) -> AsyncIterator[li
 
 
 async def _as_seen(project: Project, job: str, record: StoredRecord) -> StoredRecord | None:
-    """The record in the version that the job saw last; None where that is not known."""
+    """The record in the version that the job saw last; None if that is unknown."""
     identity = (record.type, record.site, record.key)
     version = await project.records.seen_version(job, *identity)
     if version == record.version:
@@ -191,7 +192,7 @@ def _line(record: StoredRecord) -> dict[str, Any]:
 
 
 def encode(value: Any) -> bytes:  # Any: whatever can be JSON
-    """JSON in UTF-8. Items may hold numbers that are longer than msgspec takes."""
+    """JSON in UTF-8. Items may hold integers that are too long for msgspec."""
     try:
         return msgspec.json.encode(value, enc_hook=str)
     except (OverflowError, ValueError):
@@ -200,7 +201,7 @@ def encode(value: Any) -> bytes:  # Any: whatever can be JSON
 
 
 def weight_of(value: Any) -> int:  # Any: whatever can be JSON
-    """About how many bytes a value is as JSON."""
+    """The approximate size of a value as JSON, in bytes."""
     weight, left = 0, [value]
     while left:
         match left.pop():
@@ -218,8 +219,8 @@ def weight_of(value: Any) -> int:  # Any: whatever can be JSON
 async def some_records(
     project: Project, caller: Caller, query: RecordQuery, *, limit: int, after: int
 ) -> tuple[list[StoredRecord], int | None]:
-    """Up to `limit` records that follow the one of the number `after`, fewer where they are big; and the `after` of
-    the next page, if there is one. Every page costs the same."""
+    """Up to `limit` records after the number `after`, fewer if they are big; and the `after` of the next page, if there
+    is one. Every page costs the same."""
     found: list[StoredRecord] = []
     weight = 0
     async for record in seen_records(project, caller, msgspec.structs.replace(query, beyond=after or None)):
@@ -237,11 +238,11 @@ async def record_page(project: Project, caller: Caller, query: RecordQuery, *, l
 
 
 async def record_table(project: Project, caller: Caller, query: RecordQuery, *, most: int) -> AsyncIterator[bytes]:
-    """The records as CSV. All are read before the first byte, because the columns are those of all of them; beyond a
-    few megabytes they wait on disk. Raises BadRequest for more than `most` bytes, roughly."""
+    """The records as CSV. All are read before the first byte is sent, because the columns depend on all of them; beyond
+    a few megabytes they are buffered on disk. Raises BadRequest for more than `most` bytes, roughly."""
     weight, too_much = 0, "These are more records than server.max_stream allows. Ask by site, type or time."
     with SpooledTemporaryFile(max_size=PIECE) as file:
-        writer = TableWriter(cast("Any", file))  # Any: a file that is bytes, whatever it is made of
+        writer = TableWriter(cast("Any", file))  # Any: a binary file of unspecified type
         try:
             async for record in seen_records(project, caller, query):
                 weight += weight_of(record.data)
@@ -259,7 +260,7 @@ async def record_table(project: Project, caller: Caller, query: RecordQuery, *, 
 
 
 async def changes_query(project: Project, wanted: RecordFilter, after: str | None) -> tuple[RecordQuery, str]:
-    """What was stored after the cursor `after`, up to now, and the cursor of now. Raises Misconfigured."""
+    """The query for records stored between the cursor `after` and now, and the cursor for now. Raises Misconfigured."""
     cursor = await project.records.cursor()
     query = await query_of(project, wanted)
     return msgspec.structs.replace(query, gone=None, after=after, upto=cursor), cursor
@@ -273,13 +274,13 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def catalogue(project: Project) -> list[CatalogueEntry]:
-    """The spiders and recipes that load here. Their files are read in a thread."""
+    """The spiders and recipes that load here. A thread reads their files."""
     found = await asyncio.to_thread(spiders_of, project.settings)
     return [CatalogueEntry(name=one.name, summary=one.summary) for one in found.spiders]
 
 
 async def ask_stores(project: Project) -> None:
-    """See that state and records answer. Raises BackendUnavailable."""
+    """Check that state and records answer. Raises BackendUnavailable."""
     await project.state.jobs.running_jobs()
     await project.records.cursor()
 
@@ -298,14 +299,14 @@ async def seen_history(
 
 
 async def seen_spiders(project: Project, caller: Caller) -> set[str]:
-    """The spiders of the jobs that the caller sees, by the names that stand in records."""
+    """The spiders of the jobs that the caller sees, by their names in records."""
     names = {job.spider_name for job in await project.state.jobs.jobs() if caller.sees(job)}
     return {SiteSpider.name if "://" in name else name for name in names}
 
 
 async def seen_quality(project: Project, caller: Caller, spider: str | None, *, days: int) -> list[QualityScore]:
-    """As `quality`, for the spiders of the jobs that the caller sees. Items are counted by spider and not by job:
-    a score is that of all its jobs."""
+    """As `quality`, for the spiders of the jobs that the caller sees. Items are counted by spider, not by job: a score
+    covers all jobs of the spider."""
     found = await quality(project, spider, days=days)
     if caller.is_admin:
         return found
@@ -317,7 +318,7 @@ async def seen_quality(project: Project, caller: Caller, spider: str | None, *, 
 
 
 async def seen_story(project: Project, caller: Caller, url: str, request: Request | None = None) -> Story:
-    """`gossamer why`, without what other keys did. Raises InvalidUrl, Misconfigured."""
+    """`gossamer why`, without the activity of other keys. Raises InvalidUrl, Misconfigured."""
     story, sight = await story_of(project, url, request), Sight(project, caller)
     jobs = [await _masked(one, sight) for one in story.jobs if await sight.of(one.job)]
     attempts = [one for one in story.attempts if await sight.of(one.job)]
@@ -333,7 +334,7 @@ async def seen_story(project: Project, caller: Caller, url: str, request: Reques
 
 
 async def _masked(story: JobStory, sight: Sight) -> JobStory:
-    """Without the id of a job that the caller does not see."""
+    """The story without the id of a job that the caller may not see."""
     other = story.site_taken_by
     if other is None or await sight.of(other):
         return story
@@ -343,6 +344,6 @@ async def _masked(story: JobStory, sight: Sight) -> JobStory:
 
 
 async def seen_letters(project: Project, caller: Caller, target: str) -> list[DeadLetterDetail]:
-    """The letters that an id or a URL names and whose jobs the caller sees. Raises Misconfigured."""
+    """The dead letters with that id or URL whose jobs the caller sees. Raises Misconfigured."""
     sight = Sight(project, caller)
     return [letter for letter in await show_letters(project, target) if await sight.of(letter.job)]

@@ -1,6 +1,6 @@
-"""The log of attempts as people look at it: filtered, the newest first; and the pages of a job that are slow or fail.
+"""The audit log for people: attempts filtered, newest first; and the slow and failing pages of a job.
 
-How it fails: Misconfigured for what is no time or cursor; BackendUnavailable.
+How it fails: Misconfigured for an invalid time or cursor; BackendUnavailable.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .open import Project
 from .sites import site_named
 from .story import AttemptView, attempt_view
 
-HARD_LOOKED_AT = 20_000  # attempts of a job, the newest, for its slowest and most failing pages
+HARD_LOOKED_AT = 20_000  # newest attempts of a job that are examined for its slowest and most failing pages
 AT_ONCE = 5_000
-MOST_REASONS = 20  # that are listed
+MOST_REASONS = 20  # listed
 FINE = ("done", "unchanged", "redirected", "reparsed", "imported", "dropped")  # other outcomes are failures
 
 
 class AttemptFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which attempts are meant, in the words that a person types. Empty or None does not restrict."""
+    """Which attempts to list, in the words that a person types. Empty or None does not restrict."""
 
     job: str | None = None  # an id, or a name: then the newest of that name
     domain: str | None = None
@@ -40,7 +40,7 @@ class AttemptFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptList(msgspec.Struct, frozen=True, kw_only=True):
-    """Attempts, the newest first. `next` is given back as `after`: then there may be more, also after a short page."""
+    """Attempts, newest first. Pass `next` as `after`: if it is set there may be more, even after a short page."""
 
     attempts: list[AttemptView]
     next: str | None
@@ -58,20 +58,20 @@ class HardPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HardPages(msgspec.Struct, frozen=True, kw_only=True):
-    """The pages of a job that need a look. `reasons` counts failed attempts, the most frequent first; `looked_at` is
-    how many of its newest attempts were counted."""
+    """The pages of a job that need attention. `reasons` counts failed attempts, most frequent first; `looked_at` is how
+    many of its newest attempts were counted."""
 
     slowest: list[HardPage]
     failing: list[HardPage]
     reasons: dict[str, int]
     looked_at: int
-    all: bool  # these were all attempts of the job
+    all: bool  # whether these were all attempts of the job
 
 
 async def list_attempts(
     project: Project, wanted: AttemptFilter, *, limit: int, after: str | None = None, caller: Caller | None = None
 ) -> AttemptList:
-    """Attempts that fit and that the caller may see. Raises Misconfigured."""
+    """The matching attempts that the caller may see. Raises Misconfigured."""
     query = await _query(project, wanted)
     found = await project.records.attempt_log(query, limit=limit, before=after)
     attempts: Sequence[Attempt] = found.attempts
@@ -108,7 +108,7 @@ async def hard_pages(project: Project, job: str, *, limit: int = 10) -> HardPage
 
 
 def _hard_page(tries: list[Attempt]) -> HardPage:
-    """`tries` are the attempts for one page, the newest first."""
+    """`tries` are the attempts for one page, newest first."""
     failures = [one for one in tries if one.outcome not in FINE]
     return HardPage(
         url=tries[0].url,
@@ -139,5 +139,5 @@ def _moment(text: str, now: float) -> float:
         return past_moment(text, now)
     except ValueError as error:
         raise Misconfigured(
-            f"{visible(text)} is no time. Write 2h for two hours ago, or 2027-01-31T12:00:00Z."
+            f"{visible(text)} is not a time. Write 2h for two hours ago, or 2027-01-31T12:00:00Z."
         ) from error

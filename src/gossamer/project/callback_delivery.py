@@ -1,12 +1,12 @@
-"""The delivery of callbacks: messages about jobs that have ended, signed and sent until somebody takes them.
+"""The delivery of callbacks: messages about ended jobs, signed and sent until the receiver accepts them.
 
 What it does: one process of a project delivers at a time (any server may, and takes over within seconds). It writes the
-message when the job has ended, signs it as Standard Webhooks 1.0 says, and sends it until somebody answers with 2xx.
-Receivers have their turns: one that is slow keeps its own messages waiting alone.
-How it fails: a receiver that does not take it is asked again after growing pauses, for three days and more; then the
-callback has failed, is told in the log, and can be sent again by hand. Addresses are judged when they are dialled, as
-those of pages are: nothing private, no redirects. How it recovers: what was sent by a process that died before it noted
-so is sent again, with the same id.
+message when the job has ended, signs it according to Standard Webhooks 1.0, and sends it until the answer is 2xx.
+Receivers take turns: a slow one delays only its own messages.
+How it fails: a message that is not accepted is sent again after growing pauses, for more than three days; then the
+callback has failed, which is logged, and it can be replayed by hand. Addresses are checked when they are dialled, like
+those of pages: nothing private, no redirects. How it recovers: if a process died after sending and before noting it,
+the message is sent again with the same id.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from .page_events import PAGE, Document, PageEvents
 from .page_results import PageReader, answer_of
 
 log = logging.getLogger("gossamer.callbacks")
-LEASE = "@@callbacks"  # whose holder delivers; no site has such a name
+LEASE = "@@callbacks"  # its holder delivers; no site has such a name
 LEASE_FOR = timedelta(seconds=20)
 LOOK = timedelta(seconds=1)
-AT_ONCE = 20  # messages under way
+AT_ONCE = 20  # messages in flight
 AT_ONCE_PER_HOST = 4
-LOOKED_AT = 1000  # callbacks that are due, in one look: of each receiver as many as are sent to it at once
-ANSWER_BYTES = 1024  # of a receiver, and no more
+LOOKED_AT = 1000  # due callbacks read in one pass: of each receiver as many as are sent to it at once
+ANSWER_BYTES = 1024  # read of a receiver's answer, at most
 LIMITS = Limits(
     connect=timedelta(seconds=10),
     read=timedelta(seconds=15),
@@ -61,7 +61,7 @@ LIMITS = Limits(
 
 
 class Deliverer:
-    """Delivers what is due while `run` runs. Any number of processes may run one: the holder of the lease works."""
+    """Delivers due callbacks while `run` runs. Any number of processes may run one: the holder of the lease works."""
 
     def __init__(
         self,
@@ -72,7 +72,8 @@ class Deliverer:
         look: timedelta = LOOK,
         document: Document | None = None,
     ) -> None:
-        """`document` makes of a page what a client of Firecrawl reads; None: nobody is told of single pages here."""
+        """`document` turns a page into the document that a client of Firecrawl expects; None: no messages about single
+        pages."""
         self._project = project
         self._book = project.state.callbacks
         self._pages = pages
@@ -80,13 +81,13 @@ class Deliverer:
         self._look = look
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._hosts: Counter[str] = Counter()
-        self._is_full = False  # there is more to be sent than may be under way
+        self._is_full = False  # more messages are due than may be in flight
         self._sent = asyncio.Event()
-        self._told: set[str] = set()  # troubles of looks that are in the log
+        self._told: set[str] = set()  # warnings already in the log
         self._page_events = PageEvents(project, pages, document, self._about_page) if document is not None else None
 
     async def run(self) -> None:
-        """Until it is cancelled. A state that does not answer is asked again."""
+        """Run until cancelled. If the state does not answer, try again."""
         project = self._project
         try:
             while True:
@@ -105,8 +106,8 @@ class Deliverer:
             await asyncio.gather(*self._under_way.values(), return_exceptions=True)
 
     async def _go_on(self) -> None:
-        """Until it is time for another look. While there is more to be sent than may be under way, the next one is sent
-        when one is over."""
+        """Wait until the next look is due. While more messages are due than may be in flight, send the next as soon as
+        one is finished."""
         clock = self._project.clock
         until = clock.monotonic() + self._look.total_seconds()
         while (left := until - clock.monotonic()) > 0:
@@ -122,7 +123,7 @@ class Deliverer:
             await self._send_due()
 
     async def deliver_due(self) -> None:
-        """Write the messages of jobs that have ended, and begin to send what is due."""
+        """Write the messages of jobs that have ended, and start sending the due ones."""
         now = self._project.clock.now()
         waiting = [one for one in await self._book.waiting(WAITING_LOOKED_AT) if not is_message(one)]
         running = {job.id: job for job in await self._project.state.jobs.running_jobs()} if waiting else {}
@@ -130,7 +131,7 @@ class Deliverer:
             for one in waiting:
                 if await self._told_pages(one, running.get(one.job)) and one.job not in running:
                     await self._write(one, now)
-        except Transient as error:  # a store is away: what is written already is sent all the same
+        except Transient as error:  # a store is away: send what is already written
             self._warn(f"Callbacks are not written: {error}")
         else:
             self._told.clear()
@@ -140,7 +141,7 @@ class Deliverer:
             self._page_events.keep_only({one.id for one in waiting})
 
     async def _told_pages(self, one: Callback, running: Job | None) -> bool:
-        """False while messages about pages of the job are to come, or not over."""
+        """False while messages about pages of the job are still to come or in progress."""
         events = self._page_events
         if events is None or one.shape is None or PAGE not in one.shape.events:
             return True
@@ -151,10 +152,10 @@ class Deliverer:
         return message_about(one, PAGE, self._project.clock.now(), f"{PAGE}\0{name}", [document])
 
     async def _send_due(self) -> None:
-        busy = set(self._under_way)  # one that ends while the list is read stands in it, and is not due any more
+        busy = set(self._under_way)  # a callback that ends while the list is read is still in it, but no longer due
         found = await self._book.due(self._project.clock.now(), LOOKED_AT, AT_ONCE_PER_HOST)
         waiting = [one for one in found if not is_message(one) and one.id not in busy]
-        random.shuffle(waiting)  # where receivers are more than may be sent to at once, each has its chance
+        random.shuffle(waiting)  # if there are more receivers than may be called at once, each has its chance
         for one in waiting:
             host = authority_of(one.url)
             if (
@@ -167,20 +168,20 @@ class Deliverer:
         self._is_full = len(self._under_way) >= AT_ONCE or AT_ONCE_PER_HOST in self._hosts.values()
 
     def _warn(self, words: str) -> None:
-        """The same words are said once, until a look goes well again: there is one every second."""
+        """Log a warning once, until a round succeeds again: there is a round every second."""
         if words not in self._told:
             self._told.add(words)
             log.warning("%s", words)
 
     async def _write(self, one: Callback, now: float) -> None:
-        """Write the message. It is the same from now on, however often it is sent."""
+        """Write the message. From now on it stays the same, however often it is sent."""
         try:
             job = await self._project.state.jobs.job(one.job)
             answer = await answer_of(self._project, self._pages, job) if job is not None else None
             body = message_of(one, answer, self._project.settings, now).decode()
         except Transient:
             raise
-        except Exception as error:  # what a page may do to its reader is not for others to suffer
+        except Exception as error:  # one broken page must not stop other callbacks
             log.exception("The callback %s of %s cannot be written", one.id, one.job)
             words = f"It cannot be written ({type(error).__name__}); see the log of the server."
             over = msgspec.structs.replace(one, state=CallbackState.FAILED, ended_at=now, message=words)
@@ -201,8 +202,8 @@ class Deliverer:
                 self._page_events.ended(tried.id)
             if tried.status == GONE:
                 await self._give_up_on(one)
-        except Transient as error:  # it stays due, and is sent again
-            log.warning("What came of the callback %s could not be noted: %s", one.id, error)
+        except Transient as error:  # it stays due and is sent again
+            log.warning("The result of the callback %s could not be stored: %s", one.id, error)
         finally:
             self._hosts[host] -= 1
             if not self._hosts[host]:
@@ -211,7 +212,7 @@ class Deliverer:
             self._sent.set()
 
     async def _tried(self, one: Callback) -> Callback:
-        """Send it once; the callback with what came of it."""
+        """Send it once; return the callback with the result."""
         clock, body = self._project.clock, one.body.encode()
         texts = [secret.text for secret in await secrets_of(self._project, one.owner)]
         headers = (
@@ -227,7 +228,7 @@ class Deliverer:
             response = await self._transport.fetch(request)
         except AddressRefused as refusal:
             tries, message = len(PAUSES) + 1, str(refusal)  # it may not be called, now or later
-        except (FetchFailed, FetchRefused) as failure:  # also a certificate that has run out: it will be renewed
+        except (FetchFailed, FetchRefused) as failure:  # also an expired certificate: it will be renewed
             message = str(failure)
         else:
             status = response.status
@@ -246,8 +247,8 @@ class Deliverer:
         )
 
     async def _give_up_on(self, one: Callback) -> None:
-        """The receiver wants no more: what else was to go there, of the same owner, is not sent. What is under way,
-        even if it ends while the list is read, says itself what came of it."""
+        """The receiver wants no more messages: the owner's other callbacks to it are not sent. Callbacks in flight
+        record their own result, even if they end while the list is read."""
         busy = set(self._under_way)
         for other in [*await self._book.waiting(WAITING_LOOKED_AT), *await self._book.due(inf, WAITING_LOOKED_AT)]:
             if other.id not in busy.union(self._under_way) and (other.owner, other.url) == (one.owner, one.url):
@@ -258,6 +259,6 @@ class Deliverer:
 
 
 def callback_transport(settings: Settings) -> AiohttpTransport:
-    """As for pages that are asked for over HTTP: private addresses only where the project's owner named the host."""
+    """As for pages requested over HTTP: private addresses only if the project's owner named the host."""
     allowed = frozenset(settings.fetch.allow_hosts)
     return AiohttpTransport(AddressGuard(False, allowed, settings.fetch.deny, switch=""))

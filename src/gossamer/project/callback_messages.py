@@ -1,4 +1,5 @@
-"""What callbacks say: the answer of a job that has ended, or what Firecrawl would send about it and its pages."""
+"""The content of callbacks: the answer of an ended job, or the messages that Firecrawl would send about it and its
+pages."""
 
 from __future__ import annotations
 
@@ -16,20 +17,21 @@ from .api_views import encode
 from .page_events import PAGE
 from .page_results import JobAnswer
 
-MOST_BODY = 20_000  # bytes; a message that would be longer has a link to the results in their place
+MOST_BODY = 20_000  # bytes; a longer message contains a link to the results instead
 STARTED, _, COMPLETED, FAILED = FIRECRAWL_EVENTS = ("started", PAGE, "completed", "failed")
 
 
 def message_id(job: str, href: str, event: str = "") -> str:
     digest = blake2b(f"{job}\0{href}{event and chr(0)}{event}".encode("utf-8", "replace"), digest_size=12).hexdigest()
-    host = blake2b(authority_of(href).encode(), digest_size=4).hexdigest()  # RECEIVER characters with what is before it
+    host = blake2b(authority_of(href).encode(), digest_size=4).hexdigest()  # RECEIVER characters with the prefix
     return f"msg_{host}{digest}"
 
 
 def message_about(
     callback: Callback, event: str, now: float, mark: str, data: Sequence[dict[str, Any]] = ()
 ) -> Callback:
-    """A message of Firecrawl's about a job, beside the one about its end; `mark` tells it from others of that job."""
+    """A Firecrawl message about a job, besides the one about its end; `mark` distinguishes it from others of that
+    job."""
     assert callback.shape is not None
     made = msgspec.structs.replace(callback, id=message_id(callback.job, callback.url, mark), made_at=now)
     body = _of_firecrawl(made, callback.shape, event, data=data).decode()
@@ -37,7 +39,7 @@ def message_about(
 
 
 def message_of(one: Callback, answer: JobAnswer | None, settings: Settings, now: float) -> bytes:
-    """What is sent when a job has ended: its answer as `GET /api/v1/jobs/ID` gives it, or what Firecrawl would send."""
+    """The message about an ended job: its answer as in `GET /api/v1/jobs/ID`, or what Firecrawl would send."""
     if one.shape is not None:
         return _of_firecrawl(one, one.shape, event_of(answer), _error_of(answer))
     link = f"{settings.server.public_url.rstrip('/')}/api/v1/jobs/{one.job}"
@@ -57,14 +59,14 @@ def event_of(answer: JobAnswer | None) -> str:
 
 def _error_of(answer: JobAnswer | None) -> str:
     if answer is None:
-        return "The job was forgotten."
+        return "The job was deleted."
     return "The job was cancelled." if answer.status == "cancelled" else answer.error or ""
 
 
 def _of_firecrawl(
     one: Callback, shape: FirecrawlShape, event: str, error: str = "", data: Sequence[dict[str, Any]] = ()
 ) -> bytes:
-    """`data` are documents: one in a message about a page, none in others."""
+    """`data` are documents: one in a message about a page, otherwise none."""
     value = {
         "success": event != FAILED,
         "type": f"{shape.kind}.{event}",

@@ -1,8 +1,8 @@
-"""Callbacks: a job that has ended is told to the address that its client named. Here they are asked for, looked at and
-sent again; callback_delivery.py delivers them.
+"""Callbacks: when a job has ended, the address that its client named is called. This module registers, lists and
+replays them; callback_delivery.py delivers them.
 
-What it does: `register` enters a callback in the outbox of the state before the client gets its answer; from then on
-it is delivered at least once, whatever dies. How it fails: Misconfigured, BadRequest, BackendUnavailable.
+What it does: `register` enters a callback in the outbox of the state before the client gets its answer; from then on it
+is delivered at least once, whichever process dies. How it fails: Misconfigured, BadRequest, BackendUnavailable.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .callback_messages import STARTED, message_about, message_id
 from .keys import Caller
 from .open import Project
 
-WAITING_LOOKED_AT = 10_000  # those that wait for their jobs
-MESSAGES = "celery:"  # in the place of an address: messages.py delivers it
+WAITING_LOOKED_AT = 10_000  # waiting for their jobs
+MESSAGES = "celery:"  # stands in place of an address: messages.py delivers it
 
 
 class CallbackView(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class CallbackView(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     state: CallbackState
     made_at: str
-    next_at: str | None  # when it is sent next; None while its job runs, and when it is over
+    next_at: str | None  # when it is sent next; None while its job runs, and when it is finished
     tries: int
     ended_at: str | None
     status: int | None  # of the last answer
@@ -49,13 +49,13 @@ class CallbackView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallbackDetail(CallbackView, frozen=True, kw_only=True):
-    """A callback with what is sent; None while its job runs."""
+    """A callback with its message; None while its job runs."""
 
     body: dict[str, Any] | None  # what a job's answer holds
 
 
 class SecretView(msgspec.Struct, frozen=True, kw_only=True):
-    """What callbacks are signed with: give it to the receiver. `before` is used, too, until `before_until`."""
+    """The secret that signs callbacks: give it to the receiver. `before` also signs until `before_until`."""
 
     secret: str
     before: str | None
@@ -63,18 +63,18 @@ class SecretView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_message(one: Callback) -> bool:
-    """Is it for a task of Celery, and not for an address?"""
+    """Whether it is for a Celery task rather than an address."""
     return one.url.startswith(MESSAGES)
 
 
-# -- asking for one ------------------------------------------------------------------------------------------------
+# -- registering -----------------------------------------------------------------------------------------------------
 
 
 async def register(
     project: Project, caller: Caller, job: Job, url: str, shape: FirecrawlShape | None = None
 ) -> Callback:
-    """Enter the callback of a job. The same address is told once of the same job. Raises BadRequest for an address that
-    cannot be called; BackendUnavailable."""
+    """Enter the callback of a job. An address is called once per job. Raises BadRequest for an address that cannot be
+    called; BackendUnavailable."""
     await secrets_of(project, caller.id)
     href, now = public_url(project.settings, url), project.clock.now()
     callback = Callback(id=message_id(job.id, href), owner=caller.id, url=href, job=job.id, made_at=now, shape=shape)
@@ -85,7 +85,7 @@ async def register(
 
 
 async def secrets_of(project: Project, owner: str) -> tuple[CallbackSecret, ...]:
-    """The secrets that hold now, the newest first. The first is made when it is asked for."""
+    """The valid secrets, newest first. The first one is created on demand."""
     book, now = project.state.callbacks, project.clock.now()
     if not await book.secrets(owner):
         await book.enter_secrets(owner, (CallbackSecret(text=new_secret()),))
@@ -93,7 +93,7 @@ async def secrets_of(project: Project, owner: str) -> tuple[CallbackSecret, ...]
 
 
 async def rotate_secret(project: Project, owner: str) -> SecretView:
-    """Make a new secret. For a day messages carry a signature of the one before as well."""
+    """Create a new secret. For a day, messages carry a signature of the previous one as well."""
     known = await secrets_of(project, owner)
     await project.state.callbacks.keep_secrets(owner, rotated(known, project.clock.now()))
     return await secret_view(project, owner)
@@ -109,13 +109,13 @@ async def secret_view(project: Project, owner: str) -> SecretView:
     )
 
 
-# -- looking at them -----------------------------------------------------------------------------------------------
+# -- listing ---------------------------------------------------------------------------------------------------------
 
 
 async def list_callbacks(
     project: Project, *, owner: str | None = None, state: CallbackState | None = None, limit: int = 100
 ) -> list[CallbackView]:
-    """Open ones first, then those that are over, the newest first; with an `owner`, of that key alone."""
+    """Open ones first, then finished ones, newest first; with an `owner`, only those of that key."""
     book = project.state.callbacks
     found: list[Callback] = []
     if state in (None, CallbackState.WAITING):
@@ -124,7 +124,7 @@ async def list_callbacks(
         found += await book.due(inf, WAITING_LOOKED_AT)
     if state is None or not state.open:
         found += await book.ended(WAITING_LOOKED_AT)
-    latest = {one.id: one for one in found}  # one that has gone on between two of these questions comes twice
+    latest = {one.id: one for one in found}  # one that advanced between two of these queries appears twice
     wanted = (one for one in latest.values() if owner in (None, one.owner) and state in (None, one.state))
     return [_view(one) for one, _ in zip(wanted, range(limit), strict=False)]
 
@@ -133,12 +133,12 @@ async def show_callback(project: Project, id: str, *, owner: str | None = None) 
     found = await project.state.callbacks.callback(id)
     if found is None or owner not in (None, found.owner):
         return None
-    body = json.loads(found.body) if found.body else None  # it may hold what msgspec does not take: see `encode`
+    body = json.loads(found.body) if found.body else None  # it may hold values that msgspec rejects: see `encode`
     return CallbackDetail(**msgspec.structs.asdict(_view(found)), body=body)
 
 
 async def replay_callback(project: Project, id: str) -> CallbackView:
-    """Send a callback again, from its first try on. Raises Misconfigured for one that is unknown or still waits."""
+    """Send a callback again, with all its tries. Raises Misconfigured for one that is unknown or still waits."""
     found = await project.state.callbacks.callback(id)
     if found is None:
         raise Misconfigured(f"There is no callback {id}. `gossamer callbacks list` lists them.")

@@ -1,5 +1,5 @@
-"""What an app of Celery was given of a project, and what of the app's own settings does not go with it. Loads nothing
-of Celery itself."""
+"""What a project has attached to a Celery app, and which of the app's own settings conflict with it. Does not load
+Celery."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CeleryTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def findings(terms: CeleryTerms, conf: Any, driver: str) -> Iterator[Finding]:
-    """What of the app's settings (`conf`) does harm, with a broker of that kind."""
+    """The app's settings (`conf`) that do harm with a broker of that kind."""
     needed = 2 * terms.seconds
     visible = float((conf.broker_transport_options or {}).get("visibility_timeout", DEFAULT_VISIBILITY))
     if driver in ("redis", "sqs") and visible < needed:
@@ -49,7 +49,7 @@ def findings(terms: CeleryTerms, conf: Any, driver: str) -> Iterator[Finding]:
 
 
 def examine_app(settings: Settings) -> Iterator[Finding]:
-    """Look at the app that the setting celery.app names, as `package.module:app`; nothing without one."""
+    """Examine the app that the setting celery.app names, as `package.module:app`; nothing if it is not set."""
     name = settings.celery.app
     if not name:
         return
@@ -60,7 +60,7 @@ def examine_app(settings: Settings) -> Iterator[Finding]:
         app = getattr(importlib.import_module(module), attribute or "app")
         terms, driver = app.gossamer, app.connection().transport.driver_type
     except Exception as error:  # the code of an app may raise anything
-        detail = f"{name} cannot be looked at ({type(error).__name__}: {error})"
+        detail = f"{name} cannot be examined ({type(error).__name__}: {error})"
         yield Finding(Level.FAIL, "celery", detail, "Write module:app, and call gossamer.celery.attach(app) in it.")
         return
     finally:

@@ -1,4 +1,4 @@
-"""From a spider to a finished job: open, seed, work, close. What `gossamer crawl` and `gossamer.run` share."""
+"""From a spider to a finished job: open, seed, work, close. `gossamer crawl` and `gossamer.run` share this."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from .spools import Storing
 from .start_check import check_start, disguise_warnings
 from .wiring import is_over, open_worker, seed_context, sink_of
 
-LOOK = timedelta(milliseconds=20)  # between two looks whether the helpers of a crawl have left
+LOOK = timedelta(milliseconds=20)  # how often the first process checks whether the helpers of a crawl have left
 
 
 class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a crawl. `ended` is False when it was stopped before its time and will go on later.
+    """The result of a crawl. `ended` is False when it was stopped early and can be continued.
 
-    `failure` says why its outcome is `failed`; else it is empty. `storing` says for which
-    results it waits, when all its pages are done and it cannot end yet. `records` is None when it has not ended and the
+    `failure` says why the outcome is `failed`, and is empty otherwise. `storing` names the results that still have to
+    be stored when all pages are done and the job cannot end yet. `records` is None when the job has not ended and the
     record store does not answer.
     """
 
@@ -59,7 +59,7 @@ Attend = Callable[["Running"], Coroutine[Any, Any, None]]
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """A crawl under way, as `attend` sees it."""
+    """A crawl in progress, as `attend` sees it."""
 
     project: Project
     job: Job
@@ -81,13 +81,13 @@ async def crawl(
     transports: Transports | None = None,
     crew: Crew | None = None,
 ) -> CrawlReport:
-    """Crawl until the job is over, or until SIGINT or SIGTERM; without `heeds_signals` these are left to the caller.
-    Raises Misconfigured and Transient.
+    """Crawl until the job is over, or until SIGINT or SIGTERM; without `heeds_signals` the caller handles these. Raises
+    Misconfigured and Transient.
 
-    The unfinished job of that name and with these arguments of the spider goes on, unless `fresh`. `attend` runs beside
-    the crawl and is cancelled with its end; `after` runs when the work is over and the stores are still open.
-    `transports` take the place of those of the settings, and then no robots.txt is asked for. A `crew` crawls
-    together: its first process opens the job and is the last to leave, and `fresh` is for that one.
+    An unfinished job of that name with the same spider arguments is continued, unless `fresh`. `attend` runs beside the
+    crawl and is cancelled when the crawl ends; `after` runs when the work is over and the stores are still open.
+    `transports` replace those of the settings, and then no robots.txt is requested. The processes of a `crew` crawl
+    together: the first one opens the job, leaves last, and is the only one to heed `fresh`.
     """
     checked = checked_arguments(type(spider), arguments or {})
     settings = with_arguments(spider, checked)._adjusted(settings)
@@ -149,11 +149,11 @@ async def crawl(
         except Transient as error:
             if drained and storing is None:
                 raise
-            # Stopped before its end: what is done is safe, and the record store has just no answer for us.
+            # Stopped early: finished work is safe, only the record store does not answer at the moment.
             listeners.emit(Trouble(at=clock.now(), job=job.id, stage="records", message=str(error)))
         known = await project.state.jobs.job(job.id)
-        goes_on = known is not None and known.state is JobState.RUNNING  # a letter was replayed as it was about to end
-        over = known is not None and not goes_on  # another process has ended it while this one was stopped
+        goes_on = known is not None and known.state is JobState.RUNNING  # a dead letter was replayed at the last moment
+        over = known is not None and not goes_on  # another process ended it while this one was stopped
         outcome = known.outcome if known is not None else None
         return CrawlReport(
             job=known or job,
@@ -168,7 +168,8 @@ async def crawl(
 
 
 async def _opened(project: Project, title: str, terms: JobTerms, *, fresh: bool, crew: Crew | None) -> tuple[Job, bool]:
-    """The job, and whether it was begun before. All of a crew have the same one, also when it has ended meanwhile."""
+    """The job, and whether it existed before. All processes of a crew get the same job, even if it has ended
+    meanwhile."""
     jobs = project.state.jobs
     if crew is not None and crew.job:
         if (job := await jobs.job(crew.job)) is None:
@@ -181,8 +182,7 @@ async def _opened(project: Project, title: str, terms: JobTerms, *, fresh: bool,
 
 
 async def _leave_schedules_alone(project: Project, name: str) -> None:
-    """A run of a schedule has terms of its own: it is not taken over by a crawl of the same name. Raises
-    Misconfigured."""
+    """A run of a schedule has its own terms: a crawl of the same name does not take it over. Raises Misconfigured."""
     for job in await project.state.jobs.running_jobs():
         if job.name == name and job.schedule:
             raise Misconfigured(

@@ -1,9 +1,9 @@
-"""Dead letters: pages that were given up. List them, look at one, try them again, forget them.
+"""Dead letters: pages that were given up. List them, show one, replay them, purge them.
 
-What it does: `DeadLetterChoice` says which letters are meant, in the words that a person types. Letters whose pages
-could not be parsed are parsed again from the archive, without a request; the others go back into the queue.
+What it does: `DeadLetterChoice` selects letters in the words that a person types. Letters whose pages could not be
+parsed are parsed again from the archive, without a request; the others go back into the queue.
 How it fails: Misconfigured for a choice that names no letter or job, SpiderNotFound, BackendUnavailable.
-How it recovers: call again; letters that were dealt with by then are gone from the list.
+How it recovers: call again; letters that are settled by then are no longer in the list.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from .open import Project
 from .story import AttemptView, attempt_view
 from .view_fields import view_fields
 
-JOBS_OF_A_LETTER = 10  # jobs in which the same address was given up; of more than these an address may come twice
+JOBS_OF_A_LETTER = 10  # listed per address; an address with more jobs may appear twice
 
 
 class DeadLetterChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant. None does not restrict."""
+    """Which dead letters to select. None does not restrict."""
 
     target: str | None = None  # a URL, or the id of a letter
     job: str | None = None  # a job's id, or its name: then the newest job of that name
-    reason: str | None = None  # parse, timeout, http-404; http for all answers with an error
+    reason: str | None = None  # parse, timeout, http-404; http for all error responses
     domain: str | None = None
 
 
@@ -53,23 +53,23 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str  # in hex
     depth: int
     priority: int
-    jobs: list[str] = []  # in which the same address was given up, the newest first
+    jobs: list[str] = []  # in which the same address was given up, newest first
 
 
 class DeadLetterDetail(DeadLetterView, frozen=True, kw_only=True):
     """A dead letter with every attempt that its job made, and where its raw page is."""
 
     attempts_log: list[AttemptView]
-    archive_ref: str | None  # None: no answer came, or raw pages are not kept
+    archive_ref: str | None  # None: no response arrived, or raw pages are not kept
 
 
 class DeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest dead letters, each address once, and how many there are in all and for each reason."""
+    """The latest dead letters, each address once, with counts in total and by reason."""
 
     total: int
     by_reason: dict[str, int]
     letters: list[DeadLetterView]
-    next: str | None = None  # is given as `after` for those that follow
+    next: str | None = None  # pass it as `after` to get the next page
 
 
 class FailedPage(msgspec.Struct, frozen=True):
@@ -80,33 +80,33 @@ class FailedPage(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of dead letters that were tried again."""
+    """The result of a replay."""
 
     resolved: int = 0  # parsed again from the archive
-    records: int = 0  # that these pages gave
+    records: int = 0  # from these pages
     changed: int = 0  # records that are new or changed
-    links: int = 0  # that were queued
+    links: int = 0  # queued
     failed: int = 0  # could not be parsed again
     failures: list[FailedPage] = []  # the first of them
-    lost: int = 0  # their raw pages are not in the archive any more
-    taken: int = 0  # somebody else has settled them meanwhile
+    lost: int = 0  # their raw pages are no longer in the archive
+    taken: int = 0  # settled by another process meanwhile
     requeued: int = 0  # without a raw page: back in the queue, to be fetched
     left_out: dict[str, int] = {}  # why -> how many
     unread: list[str] = []  # spiders whose start() was not read to its end
     parsed: bool = False  # some of the letters were meant to be parsed again
-    queued: dict[str, int] = {}  # job -> letters that are back in its queue, to be fetched
+    queued: dict[str, int] = {}  # job -> letters back in its queue, to be fetched
     jobs: list[str] = []  # names of the jobs that have work again
     opened: list[str] = []  # ids of these jobs, which run again
-    command: str | None = None  # the one command that works them off
+    command: str | None = None  # the one command that finishes them
 
     @property
     def matched(self) -> bool:
-        """Was there a letter of that choice?"""
+        """Whether a letter matched the choice."""
         return self.parsed or bool(self.queued)
 
     @property
     def did_something(self) -> bool:
-        """Not when every letter failed again or had to be left out."""
+        """False if every letter failed again or had to be left out."""
         done = self.queued or self.resolved or self.requeued
         return bool(done) or not (self.failed or self.lost or self.left_out)
 
@@ -117,8 +117,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 async def list_letters(
     project: Project, choice: DeadLetterChoice, *, limit: int, after: str | None = None
 ) -> DeadLetterPage:
-    """The latest of these letters, at most `limit`; `after` is `next` of the page before. An address that was given up
-    in several jobs may come again on a later page. Raises Misconfigured."""
+    """The latest of these letters, at most `limit`; `after` is `next` of the previous page. An address that was given
+    up in several jobs may appear again on a later page. Raises Misconfigured."""
     which = await _filter(project, choice)
     reasons = await project.state.queue.dead_reasons(which)
     most = limit * JOBS_OF_A_LETTER
@@ -129,7 +129,7 @@ async def list_letters(
         if letter.fingerprint not in by_address and len(by_address) < limit:
             last = letter
         by_address.setdefault(letter.fingerprint, []).append(letter)
-    if len(by_address) <= limit:  # all that were found are on this page
+    if len(by_address) <= limit:  # everything found fits on this page
         last = found[-1] if len(found) == most else None
     return DeadLetterPage(
         total=sum(reasons.values()),
@@ -148,14 +148,14 @@ def _place(text: str) -> LetterPlace:
         died_at, id, job = text.split(" ", 2)
         place = LetterPlace(float(died_at), int(id), job)
     except ValueError as error:
-        raise Misconfigured(f"{visible(text)} is no place in the list: give back `next` as it was.") from error
+        raise Misconfigured(f"{visible(text)} is not a place in the list: pass `next` unchanged.") from error
     if not (math.isfinite(place.died_at) and 0 <= place.id < 2**63):
-        raise Misconfigured(f"{visible(text)} is no place in the list: give back `next` as it was.")
+        raise Misconfigured(f"{visible(text)} is not a place in the list: pass `next` unchanged.")
     return place
 
 
 async def show_letters(project: Project, target: str) -> list[DeadLetterDetail]:
-    """The letters that an id or a URL names, one for each job, the newest first. Raises Misconfigured."""
+    """The letters with that id or URL, one per job, newest first. Raises Misconfigured."""
     return [await _detail(project, letter) for letter in await _letters(project, target)]
 
 
@@ -168,23 +168,23 @@ async def letter_of(project: Project, job: str, id: str) -> DeadLetterDetail:
 
 
 async def raw_page(project: Project, letter: DeadLetterDetail) -> bytes:
-    """The page as it was received. Raises Misconfigured when there is no raw copy."""
+    """The page as it was received. Raises Misconfigured if there is no raw copy."""
     if letter.archive_ref is None:
-        raise Misconfigured(f"There is no raw page of {letter.url}: no answer came, or store.keep_pages is off.")
+        raise Misconfigured(f"There is no raw page of {letter.url}: no response arrived, or store.keep_pages is off.")
     return (await project.archive.get(letter.archive_ref)).body
 
 
 async def letters_by_site(project: Project, choice: DeadLetterChoice, *, limit: int) -> dict[str, int]:
-    """How many of these letters each site has; the sites with the most of them. Raises Misconfigured."""
+    """How many of these letters each site has, for the sites with the most. Raises Misconfigured."""
     return await project.state.queue.dead_sites(await _filter(project, choice), limit)
 
 
 async def count_letters(project: Project, choice: DeadLetterChoice) -> int:
-    """How many letters `replay_letters` and `purge_letters` would deal with. Raises Misconfigured."""
+    """How many letters `replay_letters` and `purge_letters` would process. Raises Misconfigured."""
     return sum((await project.state.queue.dead_reasons(await _filter(project, choice))).values())
 
 
-# -- dealing with them ---------------------------------------------------------------------------------------------
+# -- replaying and purging ------------------------------------------------------------------------------------------
 
 
 async def replay_letters(
@@ -195,13 +195,13 @@ async def replay_letters(
     spider: str | None = None,
     crawled_as: str | None = None,
 ) -> Replayed:
-    """Try these letters again. `fetch`: also those from the site whose raw pages only have to be parsed again.
+    """Replay these letters. With `fetch`, pages that would only be parsed again are fetched from the site as well.
 
-    `spider` is the file of a spider that is not in the project's folder, `crawled_as` the name under which its pages
-    were crawled. Raises Misconfigured, SpiderNotFound.
+    `spider` is the file of a spider outside the project's folder, `crawled_as` the name under which its pages were
+    crawled. Raises Misconfigured, SpiderNotFound.
     """
     from .reparse.archive_job import FAILED
-    from .reparse.dead_letters import Revival, revive  # loads what parses
+    from .reparse.dead_letters import Revival, revive  # loads parsing code
 
     which = await _filter(project, choice)
     reasons = await project.state.queue.dead_reasons(which)
@@ -235,7 +235,7 @@ async def replay_letters(
 
 
 def _command(opened: list[Job]) -> str | None:
-    """The one command that works these jobs off, under the terms that they were begun with."""
+    """The one command that finishes these jobs, with the terms they were started with."""
     if len(opened) == 1 and not opened[0].schedule:
         return crawl_command(opened[0].name)
     return "gossamer worker --until-idle" if opened else None
@@ -245,7 +245,7 @@ _COUNTED = ("resolved", "records", "changed", "links", "failed", "lost", "taken"
 
 
 async def purge_letters(project: Project, choice: DeadLetterChoice) -> int:
-    """Forget these letters for good; return how many. Their raw pages and attempts stay. Raises Misconfigured."""
+    """Delete these letters for good; return how many. Their raw pages and attempts stay. Raises Misconfigured."""
     return await project.state.queue.purge(await _filter(project, choice))
 
 
@@ -260,11 +260,11 @@ async def _per_job(project: Project, which: DeadFilter) -> dict[str, int]:
     return found
 
 
-# -- which ---------------------------------------------------------------------------------------------------------
+# -- selecting -------------------------------------------------------------------------------------------------------
 
 
 async def _filter(project: Project, choice: DeadLetterChoice) -> DeadFilter:
-    """What a person chose, in the terms of the queue."""
+    """The person's choice as a filter for the queue."""
     job = (await find_job(project, choice.job)).id if choice.job is not None else None
     letter = (await _letters(project, choice.target, job))[0] if choice.target is not None else None
     by_id = letter if choice.target is not None and _is_id(choice.target) else None
@@ -283,8 +283,8 @@ def _is_id(target: str) -> bool:
 
 
 async def _letters(project: Project, target: str, job: str | None = None) -> list[DeadLetter]:
-    """The dead letters that an id or a URL names, newest job first; with `job`, its own alone, and nothing is said of
-    others. Raises Misconfigured."""
+    """The dead letters with that id or URL, newest job first; with `job`, only those of that job, and messages mention
+    no other. Raises Misconfigured."""
     queue = project.state.queue
     if _is_id(target):
         found = await queue.dead(DeadFilter(id=int(target[:18]), job=job), 1)

@@ -1,6 +1,7 @@
-"""Files to run a project with: containers on one host, or services of systemd. What `gossamer new --deploy` writes.
+"""The files for running a project in containers on one host or as systemd services. `gossamer new --deploy` writes
+them.
 
-The templates lie beside this file, in deploy_templates. The units in the repository's own deploy/systemd are those of a
+The templates are in deploy_templates beside this file. The units in the repository's own deploy/systemd are those of a
 project called gossamer; tests compare both.
 """
 
@@ -52,7 +53,7 @@ UNITS = {
 
 
 def deploy_files(name: str, spider: str) -> dict[str, str]:
-    """Path in the project -> its text. `name` is that of the project, in small letters."""
+    """Path in the project -> its text. `name` is the project's name in lower case."""
     fill = {"name": name, "spider": spider, "version": __version__}
     found = {
         f"{PLACE}/{file}": _filled(file, **fill) for file in ("compose.yaml", "Dockerfile", "secrets.sh", "README.md")
@@ -75,7 +76,7 @@ def _filled(file: str, **fields: str) -> str:
 
 
 def add_deploy_files(settings: Settings, spider: str) -> list[Path]:
-    """Write the files into a project; nothing is overwritten. Raises Misconfigured."""
+    """Write the files into a project, without overwriting any. Raises Misconfigured."""
     root = settings.root
     if not (root / FILE_NAME).exists():
         raise Misconfigured(

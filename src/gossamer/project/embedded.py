@@ -1,7 +1,7 @@
-"""A crawl inside a program of yours: what `gossamer.run` and `await gossamer.crawl` take, and the latter itself.
+"""A crawl inside your own program: the arguments of `gossamer.run` and `await gossamer.crawl`, and the latter itself.
 
-The loop and its signals are the program's. Cancelling the task stops the crawl; nothing is lost, and the same call goes
-on from there.
+The event loop and its signals belong to the program. Cancelling the task stops the crawl; nothing is lost, and the same
+call continues it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FLAGS = {"depth": "crawl.depth", "limit": "crawl.limit", "rate": "politeness.rat
 
 
 def dotted_settings(function: str, settings: dict[str, Any] | None, flags: dict[str, Any]) -> dict[str, Any]:
-    """The settings that the caller names, by their dotted names. Raises Misconfigured for a flag that there is not."""
+    """The settings that the caller passes, by their dotted names. Raises Misconfigured for an unknown option."""
     unknown = [name for name in flags if name not in FLAGS]
     if unknown:
         raise Misconfigured(
@@ -40,7 +40,8 @@ def dotted_settings(function: str, settings: dict[str, Any] | None, flags: dict[
 
 
 def refuse_running_loop() -> None:
-    """Raises Misconfigured where a loop is running, as in notebooks and web servers: nothing can wait for a crawl."""
+    """Raises Misconfigured if an event loop is running, as in notebooks and web servers: it could not block on a
+    crawl."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -52,13 +53,12 @@ def refuse_running_loop() -> None:
 
 
 def target_of(settings: Settings, spider: type[Spider] | Spider | str) -> CrawlTarget:
-    """What a program wants to crawl: a spider, its class, its name or file, or the address of a site. Raises
-    Misconfigured."""
+    """What a program wants to crawl: a spider, its class, name or file, or the URL of a site. Raises Misconfigured."""
     if isinstance(spider, str):
         return crawl_target(settings, spider, Path.cwd())
     instance = spider() if isinstance(spider, type) else spider
     if not isinstance(instance, Spider):
-        raise Misconfigured(f"{spider!r:.100} is no spider. Give its class, its name, its file, or the URL of a site.")
+        raise Misconfigured(f"{spider!r:.100} is not a spider. Give its class, name or file, or the URL of a site.")
     return CrawlTarget(instance, None, list(instance.start_urls))
 
 
@@ -72,7 +72,7 @@ async def crawl_inside(
     on_event: Callable[[Event], None] | None = None,
     **flags: Any,
 ) -> CrawlReport:
-    """Crawl in the loop of the caller, who keeps its signals. Raises Misconfigured and Transient."""
+    """Crawl in the caller's loop, which keeps its signals. Raises Misconfigured and Transient."""
     read = load(start=Path.cwd(), flags=dotted_settings("crawl", settings, flags))
     target = target_of(read, spider)
     await asyncio.to_thread(try_outputs, outputs_of(output, target.spider), target.spider)
@@ -89,7 +89,7 @@ async def crawl_inside(
 
 
 class _Listener:
-    """A function of the program as a sink of events. What it raises is told once, and stops no crawl."""
+    """A function of the program as an event sink. Its first exception is logged, and none stops the crawl."""
 
     def __init__(self, listen: Callable[[Event], None]) -> None:
         self._listen = listen
@@ -105,7 +105,7 @@ class _Listener:
 
 
 def _allowing(settings: Settings, urls: list[str]) -> Settings:
-    """A local host among the start URLs may be visited, because the program names it."""
+    """Allow a local host among the start URLs, because the program names it."""
     hosts = [host for host in local_hosts(urls) if host not in settings.fetch.allow_hosts]
     if settings.fetch.allow_private or not hosts:
         return settings

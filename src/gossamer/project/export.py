@@ -1,7 +1,7 @@
-"""Files made of what a project has collected: records as JSON Lines, CSV or Parquet, raw pages as WARC.
+"""Exports of a project's data: records as JSON Lines, CSV or Parquet, raw pages as WARC.
 
-Formats and destinations are those of store/export. Here is which destination an output names, which records are meant,
-and how far an export of changes has come.
+Formats and destinations are in store/export. This module decides which destination an output names, which records are
+exported, and where an export of changes continues.
 """
 
 from __future__ import annotations
@@ -39,35 +39,35 @@ from .open import Project
 from .records import RecordFilter, query_of, what_there_is
 
 _REMOTE = "s3://"
-FEEDS_FOR = timedelta(days=1)  # a second `gossamer crawl` of the same job does not write its feeds again
-_ANY = "any"  # stands for `{job}` and `{type}` as long as they are not known
+FEEDS_FOR = timedelta(days=1)  # in this time, a second `gossamer crawl` of a job does not write its feeds again
+_ANY = "any"  # stands for `{job}` and `{type}` until they are known
 
 
 class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an export."""
+    """The result of an export."""
 
-    records: int  # that were written
+    records: int  # written
     place: str | None  # the file; None is standard output
-    whole: bool  # False: the reader went away before the end, and a cursor stays where it was
-    note: str = ""  # why no record matches, perhaps
-    files: int = 0  # that were written beside the records
-    lost_files: int = 0  # that the archive does not have any more
+    whole: bool  # False: the reader disconnected before the end, and the cursor was not moved
+    note: str = ""  # a possible reason why no record matches
+    files: int = 0  # written beside the records
+    lost_files: int = 0  # no longer in the archive
     first_loss: str = ""
 
 
 class WarcReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an export of raw pages."""
+    """The result of an export of raw pages."""
 
-    pages: int  # that were written
+    pages: int  # written
     place: str
     lost: int = 0  # pages whose raw copy was pruned or is damaged
     first_loss: str = ""
 
 
 def destination_of(output: str, *, now: float, **words: str | None) -> Destination:
-    """The place that `output` names, its placeholders filled in (`named`). Raises Misconfigured, MissingExtra."""
+    """The place that `output` names, with its placeholders filled in (`named`). Raises Misconfigured, MissingExtra."""
     if output.lower().startswith(_REMOTE):
-        from ..backends.object.destination import ObjectDestination  # its client is an extra
+        from ..backends.object.destination import ObjectDestination  # its client is an optional extra
 
         address, mark, options = output.partition("?")  # an endpoint has no placeholders
         return ObjectDestination(named(address, now=now, **words) + mark + options)
@@ -78,7 +78,7 @@ def destination_of(output: str, *, now: float, **words: str | None) -> Destinati
 
 
 def outputs_of(output: str | Path | Sequence[str] | None, spider: Spider) -> tuple[str, ...]:
-    """Where a crawl writes its records: what the user said, else what the spider says. Raises Misconfigured."""
+    """Where a crawl writes its records: the user's choice, otherwise the spider's. Raises Misconfigured."""
     if isinstance(output, str | Path):
         return (str(output),)
     outputs = output or as_texts(spider.outputs)
@@ -88,7 +88,7 @@ def outputs_of(output: str | Path | Sequence[str] | None, spider: Spider) -> tup
 
 
 def try_outputs(outputs: Sequence[str], spider: Spider) -> None:
-    """Find out before a crawl whether its outputs can be written; the job has no id yet. Raises as `destination_of`."""
+    """Check before a crawl whether its outputs can be written; the job has no id yet. Raises as `destination_of`."""
     places = [destination_of(one, now=SystemClock().now(), job=_ANY, spider=spider.name, type=_ANY) for one in outputs]
     if len({str(place) for place in places}) < len(places):
         raise Misconfigured("Two outputs are the same file. Name each of them once.")
@@ -99,7 +99,7 @@ def try_outputs(outputs: Sequence[str], spider: Spider) -> None:
 async def write_outputs(
     project: Project, job: str, spider: Spider, outputs: Sequence[str], *, gone: bool | None
 ) -> None:
-    """Write the records of a job to each of the outputs; where one names `{type}`, to a file for each type."""
+    """Write the records of a job to each of the outputs; for an output with `{type}`, to one file per type."""
     source, now = JoinedRecords(project.records, project.rules), project.clock.now()
     types: list[str] = []
     if any("{type}" in one for one in outputs):
@@ -112,21 +112,21 @@ async def write_outputs(
 
 
 async def write_feeds(project: Project, job: Job, spider: Spider) -> None:
-    """Let the spider write outputs of its own kind, once, when the job has ended."""
+    """Let the spider write its own kind of outputs, once, when the job has ended."""
     if type(spider)._write_feeds is Spider._write_feeds:
         return
     known = await project.state.jobs.job(job.id)
     if known is None or known.state is JobState.RUNNING:
         return
-    # Nobody reads the seeds of a job that has ended: its lease says who writes.
+    # No worker reads the seeds of an ended job, so their lease decides which process writes.
     if await project.state.seeds.claim(job.id, project.worker, FEEDS_FOR):
         source = JoinedRecords(project.records, project.rules)
         await spider._write_feeds(source.records(RecordQuery(job=job.id, gone=False)))
 
 
 def is_binary_output(output: str, format: str | None = None, job: str | None = None) -> bool:
-    """Would the export go to standard output in a format that is not text? Raises Misconfigured for a name that does
-    not tell a format."""
+    """Whether the export would write a binary format to standard output. Raises Misconfigured for a name without a
+    known format."""
     place = destination_of(output, now=SystemClock().now(), job=job)
     return format_of(place.name, format).format == "parquet" and isinstance(place, StandardOutput)
 
@@ -142,10 +142,10 @@ async def export_records(
     cursor: Path | None = None,
     files: Path | None = None,
 ) -> ExportReport:
-    """Write the records that match, and the files that they name into the folder `files`; a file of that name is
-    replaced. `meta` is what the store knows of a record besides its item; `columns` are those of a table. With a
-    `cursor` file: only what was stored since the last export with that file, records that are gone among it; nothing
-    new makes no file. Raises Misconfigured, BackendUnavailable."""
+    """Write the matching records, and the files they name into the folder `files`; existing files are replaced. `meta`
+    adds what the store knows about a record besides its item; `columns` are those of a table. With a `cursor` file,
+    only what was stored since the last export with that file, including records that are gone; if nothing is new, no
+    file is written. Raises Misconfigured, BackendUnavailable."""
     query = await query_of(project, wanted)
     place = destination_of(output, now=project.clock.now(), job=query.job, spider=query.spider, type=query.type)
     note = ""
@@ -186,7 +186,7 @@ async def _export_changes(
     file.check_place(place)
     kept = file.read()
     cursor = await project.records.cursor()
-    # As the user wrote them: the newest job of a spider is another one each time.
+    # As the user wrote them: the newest job of a spider is a different one each time.
     filters = {"job": wanted.job, "spider": wanted.spider, "type": wanted.type, "site": wanted.site}
     now = ExportCursor(
         cursor=cursor,
@@ -224,5 +224,5 @@ async def export_pages(
 
 
 def check_warc_name(output: str, job: str | None = None) -> None:
-    """Raises Misconfigured for a name that is not of a WARC file."""
+    """Raises Misconfigured for a name that is not that of a WARC file."""
     is_compressed(destination_of(output, now=SystemClock().now(), job=job).name)

@@ -1,4 +1,4 @@
-"""Code of the user's that the settings name: extensions and transports. Nothing is loaded only because it is installed.
+"""User code that the settings name: extensions and transports. Nothing is loaded just because it is installed.
 
 A name is `module:Class`, found in the project's folder or among the installed packages, or, for an extension, the name
 of an entry point in the group `gossamer.extensions`.
@@ -35,7 +35,7 @@ def extensions_of(settings: Settings, spider: Spider | None) -> list[Extension]:
 
 
 def around_parse_of(settings: Settings, spider: Spider) -> AroundParse | None:
-    """What stands around the callbacks of a spider where no crawl runs. Raises Misconfigured."""
+    """The extensions that wrap a spider's callbacks outside of a crawl. Raises Misconfigured."""
     return Extensions(extensions_of(settings, spider), TimeLimit(settings.crawl.parse_timeout)).around_parse
 
 
@@ -50,9 +50,9 @@ def _made(where: str, one: object) -> Extension:
         try:
             one = one()
         except Exception as error:
-            raise Misconfigured(f"{where} cannot be made ({type(error).__name__}: {error}).") from error
+            raise Misconfigured(f"{where} cannot be created ({type(error).__name__}: {error}).") from error
     if not isinstance(one, Extension):
-        raise Misconfigured(f"{where} is no extension. Derive its class from gossamer.Extension.")
+        raise Misconfigured(f"{where} is not an extension. Derive its class from gossamer.Extension.")
     return one
 
 
@@ -86,12 +86,12 @@ def _loaded(settings: Settings, name: str, where: str) -> object:
 
 
 def openings_of(settings: Settings) -> dict[str, Opening]:
-    """What opens the transports that the settings name, by name. Raises Misconfigured."""
+    """The factories of the transports that the settings name, by name. Raises Misconfigured."""
     openings: dict[str, Opening] = {}
     for name, table in settings.transports.items():
         where = f"Transport {name!r} ([transports.{name}])"
         if name in TRANSPORTS:
-            raise Misconfigured(f"{where}: that name has a meaning of its own; choose another.")
+            raise Misconfigured(f"{where}: that name is reserved; choose another.")
         if not table.use:
             raise Misconfigured(f'{where}: say which class: use = "module:Class".')
         options = dict(text.partition("=")[::2] for text in table.options)
@@ -105,7 +105,7 @@ async def _open_own(settings: Settings, where: str, use: str, options: dict[str,
     try:
         transport = made(**options)  # type: ignore[operator]
     except Exception as error:
-        raise Misconfigured(f"{where}: {use} cannot be made ({type(error).__name__}: {error}).") from error
+        raise Misconfigured(f"{where}: {use} cannot be created ({type(error).__name__}: {error}).") from error
     if not callable(getattr(transport, "fetch", None)):
         raise Misconfigured(f"{where}: {use} has no method fetch(request); see docs/extensions.md.")
     if isinstance(transport, AbstractAsyncContextManager):
@@ -116,7 +116,7 @@ async def _open_own(settings: Settings, where: str, use: str, options: dict[str,
 
 
 class _Gated:
-    """A transport of the user's, which need not know of gates: it is called when the request may leave."""
+    """A user's transport, which does not need to know about gates: it is called when the request may leave."""
 
     def __init__(self, transport: Transport, name: str) -> None:
         self._transport = transport

@@ -1,12 +1,12 @@
-"""Values of a page by the rules of a client (`extract`), worked out in child processes that can be killed.
+"""Applies a client's extraction rules (`extract`) to pages, in child processes that can be killed.
 
-What it does: a rule of a stranger may backtrack or multiply for ever, in code that no timer reaches and that lets no
-other thread run. So the server neither compiles nor follows one. A child does, without the project, its settings or its
-secrets, and within LIMIT; one that is silent for longer is killed and replaced.
-A key has fewer children at once than there are, and no more orders in line for one: whatever its rules take, those of
-another key wait for a turn, not for all of them.
+What it does: a stranger's rule may backtrack or multiply without end, in code that no timer can interrupt and that
+blocks all other threads. So the server neither compiles nor applies such rules. A child process does, without the
+project, its settings or its secrets, and within LIMIT; a child that stays silent for longer is killed and replaced. A
+key may use fewer children at once than there are, and queue no more orders than that: however long its rules take,
+other keys wait for one turn, not for all of its orders.
 How it fails: BadRules, ParseFailed. How it recovers: rules that took too long are refused for a while without a try, so
-that they hold up nobody else for long.
+that they delay others only briefly.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from ..process.signals import send
 from ..process.supervisor import PR_SET_PDEATHSIG
 
 CHILDREN = 3
-EACH = 2  # of them one key may have at once, or wait for
-LIMIT = 10.0  # seconds for the rules on one page
-GRACE = 3.0  # seconds more until a child that says nothing is killed
-START = 60.0  # seconds that a child may take to begin
-REFUSED_FOR = 60.0  # seconds, of rules that took too long
-REMEMBERED = 1000  # rules that were checked, or took too long
-MEMORY = 2 * 1024**3  # bytes of a child
+EACH = 2  # children that one key may use, or queue for, at once
+LIMIT = 10.0  # seconds for the rules of one page
+GRACE = 3.0  # further seconds until a silent child is killed
+START = 60.0  # seconds that a child may take to start
+REFUSED_FOR = 60.0  # seconds, for rules that took too long
+REMEMBERED = 1000  # rules remembered as checked, or as too slow
+MEMORY = 2 * 1024**3  # bytes per child
 LONGEST_ANSWER = 64 * 1024 * 1024
 _HEAD = struct.Struct("<I")
-_ENVIRONMENT = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ")  # what a child may know of ours
+_ENVIRONMENT = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ")  # variables that a child inherits
 
 Rules = dict[str, Any]  # the fields of a recipe, as JSON
 
 
 class _Order(msgspec.Struct, frozen=True, kw_only=True):
-    """Rules, and the page they are for; without a body they are only checked."""
+    """Rules and the page to apply them to; without a body the rules are only checked."""
 
     rules: bytes
     seconds: float
@@ -71,7 +71,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Extraction:
-    """Follows rules. Open inside `async with`; children are started when they are needed."""
+    """Applies rules. Open inside `async with`; children are started on demand."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -90,7 +90,7 @@ class Extraction:
             await self._free.get_nowait().end()
 
     async def check(self, rules: Rules, key: str) -> None:
-        """Of the key with that id. Raises BadRules."""
+        """Check rules for the key with that id. Raises BadRules."""
         text = msgspec.json.encode(rules)
         digest = blake2b(text, digest_size=16).digest()
         if digest in self._good:
@@ -125,9 +125,9 @@ class Extraction:
     async def _asked(self, order: _Order, digest: bytes, key: str) -> _Answer:
         now = self._clock.monotonic()
         if self._slow.get(digest, now) > now:
-            return _Answer(failure=f"These rules took longer than {LIMIT:g} s on a page just now. Make them simpler.")
-        turns = self._turns.setdefault(key, asyncio.Semaphore(EACH))  # there as long as somebody waits for it
-        async with turns, self._child() as child:  # who waits for a child comes before those who come later
+            return _Answer(failure=f"These rules recently took longer than {LIMIT:g} s on a page. Make them simpler.")
+        turns = self._turns.setdefault(key, asyncio.Semaphore(EACH))  # exists while a request uses it
+        async with turns, self._child() as child:  # first come, first served
             answer = await child.ask(msgspec.msgpack.encode(order))
         if answer is None:
             self._slow[digest] = self._clock.monotonic() + REFUSED_FOR
@@ -146,14 +146,14 @@ class Extraction:
 
 
 class _Child:
-    """One process at a time: started when it is needed, killed when it takes too long."""
+    """One process at a time: started on demand, killed when it takes too long."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
 
     async def ask(self, order: bytes) -> bytes | None:
-        """Its answer; None when it gave none in time. A question that is given up ends the process, because the next
-        answer would be to that one."""
+        """The answer; None if there was none in time. Cancelling a question ends the process, because its next answer
+        would belong to that question."""
         whole = False
         try:
             process = self._process
@@ -166,7 +166,7 @@ class _Child:
                 process.stdin.write(_HEAD.pack(len(order)) + order)
                 await process.stdin.drain()
                 answer = await _read(process)
-            whole = bool(answer)  # nothing: it gave up; a fresh process is the better one from here on
+            whole = bool(answer)  # empty: it gave up; continue with a fresh process
             return answer or None
         except (TimeoutError, OSError, asyncio.IncompleteReadError):
             return None
@@ -182,7 +182,7 @@ class _Child:
 
 
 async def _read(process: asyncio.subprocess.Process) -> bytes:
-    """The next message of a child. Raises OSError, IncompleteReadError."""
+    """Read the next message from a child. Raises OSError, IncompleteReadError."""
     assert process.stdout is not None
     length = _HEAD.unpack(await process.stdout.readexactly(_HEAD.size))[0]
     return await process.stdout.readexactly(length) if length <= LONGEST_ANSWER else b""
@@ -191,7 +191,7 @@ async def _read(process: asyncio.subprocess.Process) -> bytes:
 async def _start() -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        "-P",  # the folder of the project holds modules of others
+        "-P",  # the working folder may hold modules of strangers
         "-m",
         "gossamer.project.extraction",
         stdin=asyncio.subprocess.PIPE,
@@ -229,7 +229,7 @@ def _answer(order: _Order) -> _Answer:
         return _Answer(fault=str(error))
     except GossamerError as error:
         return _Answer(failure=str(error))
-    except Exception as error:  # what a page does to a rule fails that page alone
+    except Exception as error:  # a page that breaks a rule fails alone
         return _Answer(failure=f"The rules cannot be followed on this page ({type(error).__name__}).")
 
 
@@ -252,7 +252,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
     signal.signal(signal.SIGALRM, _ring)
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # also where it never looks at its input again
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # even if it never reads its input again
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -1,8 +1,8 @@
-"""One page for a person: what `gossamer fetch`, `gossamer shell`, `gossamer check` and the drafts of recipes see.
+"""Fetches one page for a person: for `gossamer fetch`, `gossamer shell`, `gossamer check` and drafts of recipes.
 
-What it does: the page is fetched as the crawler would fetch it, by one route, with redirects followed; or it is read
-from a file, or from the archive.
-How it fails: FetchFailed, FetchRefused; Misconfigured when there is no such route or file.
+What it does: fetches the page as the crawler would, by one route, following redirects; or reads it from a file or the
+archive.
+How it fails: FetchFailed, FetchRefused; Misconfigured if the route or file does not exist.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ async def fetch_one(
 ) -> Download:
     """Fetch `url`, following redirects up to the limit; each hop is checked. Raises FetchFailed, FetchRefused.
 
-    `request` tells what is sent there, where that is more than a GET. It is sent as `spider` would: with its headers
-    and extensions, and to an address that its recipe starts with, with what the recipe sends there.
+    `request` says what to send, if it is more than a GET. It is sent as `spider` would send it: with the spider's
+    headers and extensions, and for a start URL of its recipe with what the recipe sends there.
 
-    It goes by the route of that name, else by the first of the site's ladder. Raises Misconfigured when there is none.
+    `route` names the route; without it, the first of the site's ladder is used. Raises Misconfigured if there is none.
     """
     clock = SystemClock()
     routing = routing_of(settings)
@@ -82,7 +82,7 @@ async def fetch_one(
             pools = await stack.enter_async_context(
                 Pools(settings.proxies, project.state.exits, clock, project=settings.project, root=settings.root)
             )
-        await transports.for_pages(taken)  # raises MissingExtra for what is not installed
+        await transports.for_pages(taken)  # raises MissingExtra if a package is missing
         asked = robots_of(settings, MemoryShelf(), clock) if robots else None
         around = Extensions(extensions_of(settings, spider), TimeLimit(settings.crawl.parse_timeout)).around_fetch
         fetcher = fetcher_of(settings, asked, lambda site: True, clock, around=around)
@@ -103,7 +103,7 @@ async def fetch_one(
             )
         except RobotsUnreachable as error:
             if isinstance(error.__cause__, GossamerError):
-                raise error.__cause__ from error  # the name or the server is wrong: robots.txt is not the point
+                raise error.__cause__ from error  # the name or the server is at fault, not robots.txt
             raise
     if isinstance(outcome, Disallowed):
         rule = f" with {outcome.rule!r}" if outcome.rule else ""
@@ -111,7 +111,7 @@ async def fetch_one(
             f"{origin_of(outcome.url)}/robots.txt forbids {outcome.url}{rule}. "
             f"If you may fetch it all the same, say --no-robots."
         )
-    assert isinstance(outcome, Fetched)  # a 304 answers only requests with validators
+    assert isinstance(outcome, Fetched)  # a 304 only answers requests with validators
     response = outcome.response
     snapshot = Snapshot(
         url=response.url,
@@ -148,24 +148,24 @@ async def _page_request(
 
 
 async def _at_once(asked: timedelta | None = None, elsewhere: str | None = None) -> None:
-    """One page for one person: there is nothing to pace."""
+    """No pacing: a person fetches a single page."""
 
 
 # -- pages from elsewhere ----------------------------------------------------------------------------------------
 
 
 def is_archive_ref(text: str) -> bool:
-    """Is it the reference of an archived page, `2027-01-31/NAME.zst#offset+length`?"""
+    """Whether the text is the reference of an archived page, `2027-01-31/NAME.zst#offset+length`."""
     return _REF.fullmatch(text) is not None
 
 
 async def archived_page(project: Project, ref: str) -> Page:
-    """A page out of the archive. Raises Permanent when it was pruned or is damaged."""
+    """A page from the archive. Raises Permanent if it was pruned or is damaged."""
     return Page(await project.archive.get(ref))
 
 
 def file_page(file: Path, url: str | None = None) -> Page:
-    """A page out of a file, as if it had been fetched from `url`. Raises Misconfigured."""
+    """A page from a file, as if it had been fetched from `url`. Raises Misconfigured."""
     try:
         body = file.read_bytes()
     except OSError as error:
@@ -185,7 +185,7 @@ def file_page(file: Path, url: str | None = None) -> Page:
 
 
 def text_of(page: Page, *, markdown: bool = False) -> str:
-    """The main content of a page as text or as Markdown. Raises FetchRefused for a page that has no text."""
+    """The main content of a page as text or Markdown. Raises FetchRefused for a page without text."""
     if page.media is Media.HTML:
         return page.markdown() if markdown else page.main_text() or page.selector.text
     if b"\0" in page.body[:1024]:

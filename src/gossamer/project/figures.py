@@ -1,8 +1,8 @@
-"""The figures of a project over time, for people and programs that have no Prometheus: `history` and `totals`.
+"""The figures of a project over time, for people and programs without Prometheus: `history` and `totals`.
 
-What it does: reads what `Records` has counted (every attempt once, in the commit that stored it) and puts it into steps
-of equal length. Minutes are there for a day, ten minutes for 30 days. How it fails: BackendUnavailable; Misconfigured
-for times and steps that make no sense.
+What it does: reads the counts of `Records` (every attempt once, in the commit that stored it) and arranges them in
+steps of equal length. Minutes are kept for a day, ten minutes for 30 days. How it fails: BackendUnavailable;
+Misconfigured for invalid times and steps.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from .open import Project
 
 MINUTE = 60
 MOST_POINTS = 3000
-USUAL_POINTS = 360  # that a history has at most when nobody says how long its steps are
-STEPS = (60, 300, 600, 1800, 3600, 6 * 3600, 24 * 3600)  # those that are taken then
-MOST_DOMAINS = 50  # that are listed, the busiest first
-SHORT = 600.0  # seconds: such a job is drawn from its attempts, which have exact times
+USUAL_POINTS = 360  # at most in a history whose steps the caller does not set
+STEPS = (60, 300, 600, 1800, 3600, 6 * 3600, 24 * 3600)  # the steps to choose from in that case
+MOST_DOMAINS = 50  # listed, busiest first
+SHORT = 600.0  # seconds: a job this short is drawn from its attempts, which have exact times
 SHORT_STEPS = 60
-MOST_ATTEMPTS = 5_000  # that are read for it
+MOST_ATTEMPTS = 5_000  # read for such a job
 
 
 class RoutePoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class RoutePoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DomainPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One site within a step. `seconds` is how long its answers took on average; None when there were none."""
+    """One site within a step. `seconds` is the average response time; None if there were no responses."""
 
     pages: dict[str, int]  # by outcome
     success_rate: float | None
@@ -64,20 +64,20 @@ class DomainPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step came to. Nothing happened in it: its counts are empty, and its rates None.
+    """The figures of one step. If nothing happened, its counts are empty and its rates None.
 
-    `pages` counts attempts by outcome: of a page that was done after two retries, three. `per_second` is their number
-    over the part of the step that has passed. In the history of one domain or job the fields below `bytes` are empty:
-    they are counted for the project alone.
+    `pages` counts attempts by outcome: a page that was done after two retries counts three times. `per_second` is their
+    number over the elapsed part of the step. In the history of one domain or job the fields below `bytes` are empty:
+    they are counted only for the whole project.
     """
 
-    at: float  # when the step begins
+    at: float  # start of the step
     pages: dict[str, int]
     per_second: float
     success_rate: float | None
-    seconds: float | None  # that an answer took on average
+    seconds: float | None  # average response time
     bytes: int
-    p50: float | None = None  # seconds within which half of the answers came
+    p50: float | None = None  # seconds within which half of the responses arrived
     p95: float | None = None
     p99: float | None = None
     errors: dict[str, int] = {}  # by reason
@@ -87,8 +87,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps of `step` seconds, oldest first and without gaps. `whole` is all of it in one point, `domains` the busiest
-    sites of that time; `other` among them are those that are not listed by name."""
+    """Steps of `step` seconds, oldest first and without gaps. `whole` sums them up in one point, `domains` are the
+    busiest sites of that time; `other` among them stands for those not listed by name."""
 
     since: float
     until: float
@@ -101,7 +101,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def totals(project: Project) -> Figures:
-    """Everything that was ever counted; no number of it ever becomes smaller."""
+    """Everything ever counted; none of these numbers ever decreases."""
     return await project.records.total_figures()
 
 
@@ -115,11 +115,11 @@ async def history(
     job: str | None = None,
     busiest: int = MOST_DOMAINS,
 ) -> History:
-    """What happened from `since` until now, or `until`, in steps of `step` seconds; with `domain`, to that site alone;
-    with `job`, by that job alone. `busiest` sites are listed; with 0 the history of the project costs far less.
+    """What happened from `since` until now, or `until`, in steps of `step` seconds; with `domain`, only on that site;
+    with `job`, only by that job. `busiest` is how many sites to list; with 0 the project's history is far cheaper.
 
-    Times are seconds since the epoch. The first step begins at or before `since`. Beyond a day a step has ten minutes
-    at least. Raises Misconfigured for a time that is empty, and for more than 3000 steps.
+    Times are seconds since the epoch. The first step begins at or before `since`. Beyond a day, a step is at least ten
+    minutes long. Raises Misconfigured for an empty period, and for more than 3000 steps.
     """
     now = project.clock.now()
     end = now if until is None else min(until, now)
@@ -146,9 +146,8 @@ async def history(
 
 
 async def job_history(project: Project, job: Job) -> History | None:
-    """The figures of a job from its beginning to its end, or now; None when they are forgotten. Of a short job, its
-    attempts are counted, by the second. What more than MOST_JOBS jobs do in one minute is counted by name for the
-    busiest of them alone."""
+    """The figures of a job from its start to its end, or now; None if they are deleted. For a short job its attempts
+    are counted by the second. If more than MOST_JOBS jobs work in one minute, only the busiest are counted by name."""
     now = project.clock.now()
     since = max(job.created_at, now - KEEP_TEN_MINUTES)
     end = now if job.finished_at is None else min(job.finished_at, now)
@@ -189,7 +188,7 @@ def _counted(attempts: Sequence[Attempt], job: str, since: float, until: float) 
 
 
 def _step_of(since: float, end: float, now: float, wanted: int | None) -> int:
-    """The length of a step. Rows of ten minutes cannot be divided."""
+    """The length of a step. Rows of ten minutes cannot be split."""
     least = MINUTE if since >= now - KEEP_MINUTES + TEN_MINUTES else TEN_MINUTES
     if wanted is None:
         return next((one for one in STEPS if one >= least and (end - since) / one <= USUAL_POINTS), STEPS[-1])
@@ -202,7 +201,7 @@ def _step_of(since: float, end: float, now: float, wanted: int | None) -> int:
 
 
 def _point(start: float, end: float, parts: Sequence[Figures], name: str | None) -> Point:
-    """`name` is that of a domain or a job: then the parts hold its figures and no others."""
+    """`name` is that of a domain or a job: then the parts hold only its figures."""
     if name is not None:
         return _point_of_one(start, end, [own for one in parts for own in (*one.domains.values(), *one.jobs.values())])
     figures = summed(parts, most_domains=0)
@@ -248,7 +247,8 @@ def _domain_point(figures: DomainFigures) -> DomainPoint:
 
 
 def _without(figures: Figures, name: str | None) -> Figures:
-    """What a point is made of: adding up the domains of every point would cost more than all the rest."""
+    """What a point is made of, without the domains: adding them up for every point would cost more than everything
+    else."""
     return figures if name is not None else msgspec.structs.replace(figures, domains={}, jobs={})
 
 

@@ -18,21 +18,21 @@ from ..model.record import ItemSchema, RecordIdentity, StoredRecord
 from ..model.url import UrlRules, parse_url, site_of
 from ..store.contract import Archive, RecordQuery, Records
 
-CHUNK = 256  # records that are joined at once
-MOST_HOPS = 10  # redirects of a file that are followed
+CHUNK = 256  # records joined at once
+MOST_HOPS = 10  # redirects of a file to follow
 _DEEPEST = 20
 FILE_TYPE = type_name(File)
 
 
 class FileFolder:
-    """A folder that files are written into, each once, under a name that is safe anywhere. `written` counts those of
-    this export; `lost` are those that the archive does not have any more."""
+    """A folder for exported files, each written once, under a name that is safe on any system. `written` counts the
+    files of this export; `lost` are those that are no longer in the archive."""
 
     def __init__(self, folder: Path, archive: Archive) -> None:
         self._folder = folder
         self._archive = archive
         self.written = 0
-        self.lost: dict[str, str] = {}  # why, by hash
+        self.lost: dict[str, str] = {}  # hash -> why
 
     async def open(self) -> None:
         """Raises Misconfigured."""
@@ -42,7 +42,7 @@ class FileFolder:
             raise Misconfigured(f"--files {self._folder}: {error.strerror}. Name a folder that can be made.") from error
 
     async def write(self, sha256: str, name: str, size: int | None) -> str | None:
-        """The name of the file in the folder; None where the archive does not have it any more."""
+        """The name of the file in the folder; None if it is no longer in the archive."""
         if not is_hash(sha256):
             return None
         stem, dot, ending = safe_file_name(name).rpartition(".")
@@ -58,7 +58,7 @@ class FileFolder:
                 with await asyncio.to_thread(open, draft, "xb") as file:
                     async for piece in self._archive.read_file(sha256):
                         await asyncio.to_thread(file.write, piece)
-                draft.replace(path)  # a link that somebody put there is replaced, not followed
+                draft.replace(path)  # a symbolic link in its place is replaced, not followed
             finally:
                 draft.unlink(missing_ok=True)
         except Permanent as error:
@@ -71,7 +71,8 @@ class FileFolder:
 
 
 class JoinedRecords:
-    """Records as exports read them: where an item names a file, what is known of that file stands beside its address.
+    """Records as exports read them: where an item names a file, the known facts about the file are added to its
+    address.
 
     With a folder, the files are written there, and `path` is their name in it.
     """
@@ -112,7 +113,7 @@ class JoinedRecords:
         return chunk
 
     async def _known(self, urls: set[str]) -> dict[str, dict[str, Any]]:
-        """What is known of the files at these addresses, and at those that they redirect to."""
+        """The known facts about the files at these addresses, and at the addresses they redirect to."""
         known: dict[str, dict[str, Any]] = {}
         waiting = {url: url for url in urls}  # the address in an item -> where to look for it
         for _ in range(MOST_HOPS):
@@ -140,8 +141,8 @@ class JoinedRecords:
 
 
 def _named_files(record: StoredRecord) -> Iterator[dict[str, Any]]:
-    """The files in a record. Of its own file it knows more than the address; whatever else an item says of one may be
-    the words of a page, and is not believed."""
+    """The files in a record. Facts are trusted only for the record's own file; anything else that an item says about a
+    file may come from a page."""
     if record.type == FILE_TYPE:
         yield record.data
         return

@@ -1,8 +1,8 @@
-"""Is everything here that a crawl needs? Each check gives findings, with the next step where something is wrong.
+"""Checks that everything a crawl needs is there. Each check yields findings, with the next step if something is wrong.
 
-What it does: looks at the machine, the settings, the backends, the routes, the spiders and the schedules. Nothing is
-fetched, no program is started, and no file is made. How it fails: it does not; what is wrong is a finding. A spider or
-a file of a schedule that is missing here may be on the machines where the workers are: that is a warning.
+What it does: examines the machine, the settings, the backends, the routes, the spiders and the schedules. It fetches
+nothing, starts no program and creates no file. How it fails: it does not; every fault is a finding. A spider or a file
+of a schedule that is missing here may exist on the workers' machines: that is a warning.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ ROLES = ("state", "records", "archive")
 
 
 async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Finding]:
-    """Every check in turn, the cheap ones first, for the project that is found from `folder` upwards.
+    """Run every check, the cheap ones first, for the project found from `folder` upwards.
 
-    Without readable settings the project is not looked at. `offline` leaves out what needs a network.
+    Without readable settings the project is not examined. `offline` skips the checks that need a network.
     """
     for check in (machine.python, machine.packages, machine.sqlite, machine.uvloop, machine.clock):
         yield check()
@@ -55,17 +55,15 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         yield await asyncio.to_thread(machine.dns)
     try:
         settings = load(start=folder)
-        # Addresses that this version does not know are found out here as well.
+        # This also detects addresses that this version does not know.
         places = {role: local_path(settings, role) for role in ROLES if is_local(settings, role)}
     except GossamerError as error:
-        yield Finding(
-            Level.FAIL, "settings", str(error), f"Mend {FILE_NAME} or the variable; the rest was not checked."
-        )
+        yield Finding(Level.FAIL, "settings", str(error), f"Fix {FILE_NAME} or the variable; the rest was not checked.")
         return
     file = find_file(folder)
     yield ok("settings", f"{file}" if file is not None else f"no {FILE_NAME} from here upwards: defaults")
     for fault in filter(None, map(domain_fault, settings.domains)):
-        yield Finding(Level.FAIL, "sites", fault, f"Mend {FILE_NAME}; no crawl begins before.")
+        yield Finding(Level.FAIL, "sites", fault, f"Fix {FILE_NAME}; no crawl can start before.")
     yield machine.open_files(settings)
     for finding in machine.disk(list(places.values())):
         yield finding
@@ -95,7 +93,7 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
 
 
 async def _archive_room(settings: Settings) -> Finding | None:
-    """How much of its limit the archive has used. What is wrong with the archive itself is told elsewhere."""
+    """How much of its limit the archive has used. Faults of the archive itself are reported elsewhere."""
     limit = settings.store.archive_limit
     if limit is None or (is_local(settings, "archive") and not local_path(settings, "archive").exists()):
         return None
@@ -109,7 +107,8 @@ async def _archive_room(settings: Settings) -> Finding | None:
 
 
 async def _opens(settings: Settings) -> AsyncIterator[Finding]:
-    """Open the backends as a crawl does: finds what is away, of another program, or of a newer version."""
+    """Open the backends as a crawl does: detects ones that are away, belong to another program or have a newer
+    version."""
     try:
         async with open_project(settings) as project:
             jobs = await project.state.jobs.jobs()
@@ -129,7 +128,8 @@ async def _opens(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _waiting_results(settings: Settings) -> list[Finding]:
-    """Do results wait on the disks of workers, here or elsewhere? What is wrong with the backends is told elsewhere."""
+    """Whether results wait on the disks of workers, here or elsewhere. Faults of the backends are reported
+    elsewhere."""
     findings, noted = [], list[SpoolView]()
     if is_crawled(settings):
         with suppress(GossamerError):
@@ -157,7 +157,7 @@ async def _waiting_results(settings: Settings) -> list[Finding]:
 
 
 async def _unreachable(settings: Settings, role: str) -> str:
-    """Why a server does not answer, or what it holds is not ours; "" when all is well."""
+    """Why a server does not answer or holds foreign data; "" if all is well."""
     clock = ServerClock(SystemClock())
     try:
         async with AsyncExitStack() as stack:
@@ -174,7 +174,7 @@ async def _unreachable(settings: Settings, role: str) -> str:
 
 
 def _routes(settings: Settings) -> Iterator[Finding]:
-    """Do the routes lead somewhere, and is there what they need?"""
+    """Whether the routes are valid and their requirements are installed."""
     try:
         routing = routing_of(settings)
         transports_of(settings, SystemClock())
@@ -194,7 +194,7 @@ def _routes(settings: Settings) -> Iterator[Finding]:
 def _spiders(settings: Settings) -> Iterator[Finding]:
     found = list_spiders(settings.root, settings.spiders)
     for file in found.broken:
-        yield Finding(Level.FAIL, "spiders", str(file), "Mend the file; the other spiders can run meanwhile.")
+        yield Finding(Level.FAIL, "spiders", str(file), "Fix the file; the other spiders can run meanwhile.")
     ignored = {words: spec.name for spec in reversed(found.spiders) for words in spec.spider._ignored()}
     for words, name in ignored.items():
         yield Finding(Level.WARN, "spiders", f"{name}: {words}")
@@ -213,7 +213,7 @@ def _spiders(settings: Settings) -> Iterator[Finding]:
 
 
 async def _schedules(settings: Settings) -> AsyncIterator[Finding]:
-    """Can the schedules be read, and is there what they need? Those of gossamer.toml, and those that were added."""
+    """Whether the schedules of gossamer.toml and the added ones can be read, and have what they need."""
     try:
         found = schedules_of(settings.schedules)
     except GossamerError as error:
@@ -221,7 +221,7 @@ async def _schedules(settings: Settings) -> AsyncIterator[Finding]:
         return
     now = SystemClock().now()
     schedules = [ScheduleProgress(schedule=one, origin="file", created_at=now) for one in found.values()]
-    with suppress(GossamerError):  # what is wrong with the state was told before
+    with suppress(GossamerError):  # faults of the state were reported before
         schedules = (await _book(settings)).schedules
     faults = [*_window_faults(settings), *_schedule_faults(settings, schedules, now)]
     for fault in faults:
@@ -243,12 +243,12 @@ def _window_faults(settings: Settings) -> Iterator[Finding]:
             parse_windows(domain.windows) if domain.windows else ()
         except Misconfigured as error:
             detail = f"domains.{site}.windows: {error}"
-            yield Finding(Level.FAIL, "schedules", detail, "Mend it in gossamer.toml.")
+            yield Finding(Level.FAIL, "schedules", detail, "Fix it in gossamer.toml.")
 
 
 def _schedule_faults(settings: Settings, schedules: Iterable[ScheduleProgress], now: float) -> Iterator[Finding]:
-    """What stands in the way of these schedules. One whose runs will fail on every machine is a failure."""
-    spiders = Spiders(settings)  # the folder is read once
+    """What prevents these schedules from running. A schedule whose runs will fail on every machine is a failure."""
+    spiders = Spiders(settings)  # reads the folder once
     for progress in schedules:
         schedule = progress.schedule
         starts: list[str] = []
@@ -261,7 +261,7 @@ def _schedule_faults(settings: Settings, schedules: Iterable[ScheduleProgress], 
             advice = "It can run only where its spider is: with schedulers and workers of other machines."
             yield Finding(Level.WARN, "schedules", f"{schedule.name}: {error}", advice)
         except Misconfigured as error:
-            advice = "Until that is mended, no run of it can begin."
+            advice = "Until that is fixed, no run of it can start."
             yield Finding(Level.FAIL, "schedules", f"{schedule.name}: {error}", advice)
             continue
         if is_missed(progress, now):

@@ -14,7 +14,7 @@ class Level(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What one check found. `advice` is the next step; empty when all is well."""
+    """The result of one check. `advice` is the next step; empty if all is well."""
 
     level: Level
     what: str

@@ -1,8 +1,9 @@
-"""Requests that may be repeated: the same name and the same content get the same answer for a day.
+"""Requests that may be repeated: the same name and content get the same answer for a day.
 
-What it does: of several requests of one name one is worked on; its answer is stored, compressed, and given again.
-How it fails: `RepeatedDifferently`, `StillWorking`, BackendUnavailable. How it recovers: a claim whose server died is
-free again after CLAIMED; then the request is worked on anew.
+What it does: of several requests with one name only one is processed; its answer is stored, compressed, and returned to
+the others.
+How it fails: `RepeatedDifferently`, `StillWorking`, BackendUnavailable. How it recovers: a claim whose server died
+expires after CLAIMED; then the request is processed anew.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .keys import Caller
 from .open import Project
 
 KEPT = timedelta(hours=24)
-CLAIMED = timedelta(minutes=5)  # and as long as a request may wait for its page
+CLAIMED = timedelta(minutes=5)  # no shorter than a request may wait for its page
 MOST_STORED = 1024 * 1024  # bytes of a compressed answer
 
 
@@ -27,11 +28,11 @@ class RepeatedDifferently(Exception):
 
 
 class StillWorking(Exception):
-    """The first request of that name is not answered yet."""
+    """The first request of that name has not been answered yet."""
 
 
 class RepeatableAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that was given before. `body` is None when it was too large to be stored, or secret."""
+    """A stored answer. `body` is None if it was too large to be stored, or secret."""
 
     status: int
     body: bytes | None
@@ -42,7 +43,7 @@ def _name(caller: Caller, name: str) -> str:
 
 
 async def begin(project: Project, caller: Caller, name: str, content: bytes) -> RepeatableAnswer | None:
-    """None: work out the answer, then `finish` or `forget`. Raises RepeatedDifferently and StillWorking."""
+    """None: produce the answer, then call `finish` or `forget`. Raises RepeatedDifferently and StillWorking."""
     digest = sha256(content).hexdigest()
     claimed = CLAIMED + project.settings.server.max_wait
     known = await project.state.answers.claim(_name(caller, name), digest, claimed.total_seconds())
@@ -57,7 +58,7 @@ async def begin(project: Project, caller: Caller, name: str, content: bytes) -> 
 
 
 async def finish(project: Project, caller: Caller, name: str, content: bytes, status: int, body: bytes | None) -> None:
-    """Store the answer; of one that is too large, or secret (None), only that it was given."""
+    """Store the answer; if it is too large or secret (None), only the fact that it was given."""
     packed = zstandard.ZstdCompressor().compress(body) if body is not None else b""
     answer = StoredAnswer(
         digest=sha256(content).hexdigest(), status=status, body=packed if len(packed) <= MOST_STORED else b""
@@ -66,5 +67,5 @@ async def finish(project: Project, caller: Caller, name: str, content: bytes, st
 
 
 async def forget(project: Project, caller: Caller, name: str) -> None:
-    """There was no answer worth keeping."""
+    """Release the claim: there was no answer worth keeping."""
     await project.state.answers.release(_name(caller, name))

@@ -1,8 +1,9 @@
-"""How a job ends: which of its records are gone, its outcome, and that its end is reported once.
+"""How a job ends: marks missing records as gone, decides the outcome, reports the end once.
 
-What it does: every worker that finds nothing left of a job calls `close_drained`; however many do, one ends it. While
-results of it wait on any machine's disk, nobody does: the job is `storing`.
-How it fails: Transient, and the job runs on. How it recovers: the next worker that finds nothing left does it again.
+What it does: every worker that finds no open page of a job calls `close_drained`; exactly one of them ends the job. As
+long as results of the job wait in a spool on any machine, none does: the job is `storing`.
+How it fails: Transient, and the job keeps running. How it recovers: the next worker that finds no open page tries
+again.
 """
 
 from __future__ import annotations
@@ -34,29 +35,29 @@ from .reparse.archive_job import is_reparse_job, retire_unseen
 from .retention import forget_old_runs
 from .spools import Storing, forget_lost, storing_of
 
-LEFT_OUT = {  # pages that another crawl may have visited
+LEFT_OUT = {  # states of pages that another crawl may have visited
     DropReason.TRAP, DropReason.FULL, DropReason.FRESH, DropReason.UNMODIFIED, *GIVEN_UP,
 }  # fmt: skip
-LOOK = timedelta(seconds=1)  # between two looks whether the results that a job waits for are stored
+LOOK = timedelta(seconds=1)  # how often to check whether the results that a job waits for are stored
 MANY_RECORDS = 20
-EARLIER_LETTERS = 20  # jobs of the same name whose dead letters a later one may close ...
-MOST_LETTERS = 2_000  # ... and how many of these are looked at
-BELIEVED = 0.5  # a crawl that sees less than this part of what the one before saw is not believed
+EARLIER_LETTERS = 20  # how many earlier jobs of the same name may have dead letters closed ...
+MOST_LETTERS = 2_000  # ... and how many of their letters are looked at
+BELIEVED = 0.5  # a crawl that sees less than this share of the previous crawl's records is not believed
 
 
 async def close_when_stored(
     project: Project, spider: Spider, job: Job, events: EventSink, sink: Sink, stopped: asyncio.Event
 ) -> Storing | None:
-    """End a job of which nothing is left as soon as its results are stored: here, and by others that are at work.
+    """End a job that has no open page as soon as its results are stored, by this worker or by others at work.
 
-    Returns what is not stored yet, when `stopped` is set before or nobody is at work on it.
+    Returns the results that are not stored yet, if `stopped` is set first or no worker is storing them.
     """
     await first_of(sink.emptied(), stopped.wait(), _no_longer_runs(project, job))
     told = ""
     while True:
         try:
             storing = await close_drained(project, spider, job, events)
-        except Transient as error:  # the next look may find the state back
+        except Transient as error:  # the state may be back at the next look
             if stopped.is_set():
                 raise
             words = str(error)
@@ -71,9 +72,9 @@ async def close_when_stored(
 
 
 async def _no_longer_runs(project: Project, job: Job) -> None:
-    """Return when somebody else has ended the job: its results are stored in their own time."""
+    """Return when another process has ended the job. Its results are stored regardless."""
     while True:
-        with suppress(Transient):  # the next look tells
+        with suppress(Transient):  # the next look decides
             known = await project.state.jobs.job(job.id)
             if known is None or known.state is not JobState.RUNNING:
                 return
@@ -81,13 +82,13 @@ async def _no_longer_runs(project: Project, job: Job) -> None:
 
 
 async def close_drained(project: Project, spider: Spider, job: Job, events: EventSink) -> Storing | None:
-    """End a job of which nothing is left; the one worker that ended it reports it. While results of it wait, return
-    which, and do nothing. Nothing is left of a job that was cancelled or replaced either: it speaks for no page."""
+    """End a job that has no open page; only the worker that ended it reports it. If results still wait, return them and
+    do nothing. A cancelled or replaced job has no open page either, but is evidence about no page."""
     counts = await project.state.jobs.counts(job.id)
-    # After the counts: a result that waits is noted before its task is settled.
+    # After the counts: a waiting result is noted before its task is settled.
     notes = await project.state.spools.notes()
     lost = sum(note.results.get(job.id, 0) for note in notes if note.given_up)
-    known = await project.state.jobs.job(job.id)  # its limit may be another one by now
+    known = await project.state.jobs.job(job.id)  # its limit may have changed
     if known is not None and known.state is JobState.RUNNING:
         if (storing := await storing_of(project, notes, job.id)) is not None:
             return storing
@@ -99,17 +100,17 @@ async def close_drained(project: Project, spider: Spider, job: Job, events: Even
 
 async def _close(project: Project, spider: Spider, job: Job, counts: JobCounts, lost: int, events: EventSink) -> None:
     full = job.limit is not None and counts.settled >= job.limit
-    # One that its spider has ended may have more to begin with, of which nothing is queued.
+    # A job that its spider ended may have further seeds that were never queued.
     ending = "limit" if job.stopped or (full and (counts.queued or counts.waiting)) else "done"
     earlier = await earlier_runs(project, job)
     doubt = ""
     if lost:
-        doubt = f"{many(lost, 'result')} of {job.id} were given up (`gossamer spool forget`). None is marked as gone."
+        doubt = f"{many(lost, 'result')} of {job.id} were given up (`gossamer spool forget`). No record is marked gone."
     elif ending == "done" and (project.settings.store.mark_gone or is_reparse_job(job)):
-        # Before the job is closed: a crash in between repeats it.
+        # Before the job is closed: a crash in between repeats this step.
         try:
             gone, doubt = await mark_gone(project, spider, job, counts, earlier)
-        except Transient as error:  # the next crawl will see to it
+        except Transient as error:  # the next crawl does it
             events.emit(Trouble(at=project.clock.now(), job=job.id, stage="gone", message=str(error)))
         else:
             if gone:
@@ -122,14 +123,14 @@ async def _close(project: Project, spider: Spider, job: Job, counts: JobCounts, 
     ended = await end_job(project, job, ending, events, outcome)
     try:
         await close_letters(project, job)
-    except Transient as error:  # the next run will see to it
+    except Transient as error:  # the next run does it
         events.emit(Trouble(at=project.clock.now(), job=job.id, stage="dead letters", message=str(error)))
     if ended:
         await _tell_spider(project, spider, job, events)
 
 
 async def _tell_spider(project: Project, spider: Spider, job: Job, events: EventSink) -> None:
-    """Call `closed` of the spider, where it has one. What it raises is told, and changes nothing."""
+    """Call the spider's `closed` hook, if it has one. An exception in it is reported and changes nothing."""
     if type(spider).closed is Spider.closed:
         return
     limit = TimeLimit(project.settings.crawl.parse_timeout, project.box)
@@ -141,7 +142,7 @@ async def _tell_spider(project: Project, spider: Spider, job: Job, events: Event
 
 
 async def close_letters(project: Project, job: Job) -> int:
-    """Close dead letters of earlier jobs of the same name whose pages this one has got; return how many."""
+    """Close dead letters of earlier jobs of the same name whose pages this job has fetched; return how many."""
     queue, closed, looked = project.state.queue, 0, 0
     for before in await project.state.history.newest_jobs(job.name, EARLIER_LETTERS):
         if before.created_at >= job.created_at or not (await project.state.jobs.counts(before.id)).dead:
@@ -160,8 +161,8 @@ async def close_letters(project: Project, job: Job) -> int:
 async def end_job(
     project: Project, job: Job, ending: str, events: EventSink, outcome: JobOutcome | None = None
 ) -> bool:
-    """Close a job. The one worker that really did so tells it, and forgets runs of its schedule that are too old; True
-    for that one. Without an outcome, it is the one that the ending implies."""
+    """Close a job. The one worker that really closed it reports the end, deletes runs of its schedule that are too old,
+    and gets True. Without `outcome`, the ending implies one."""
     if not await project.state.jobs.close_job(job.id, ending, outcome):
         return False
     known = outcome or implied(ending)
@@ -171,7 +172,7 @@ async def end_job(
         return True
     try:
         await forget_old_runs(project.state.history, project.state.jobs, job.name, project.settings.store.keep_runs)
-    except Transient as error:  # the next run will see to it
+    except Transient as error:  # the next run does it
         events.emit(Trouble(at=project.clock.now(), job=job.id, stage="old runs", message=str(error)))
     return True
 
@@ -179,13 +180,13 @@ async def end_job(
 async def mark_gone(
     project: Project, spider: Spider, job: Job, counts: JobCounts, earlier: Sequence[Job]
 ) -> tuple[int, str]:
-    """Mark records that the crawl stood for, should have seen and did not; return how many, and why none in doubt.
+    """Mark the records that this crawl should have seen and did not; return how many, and why none if in doubt.
 
-    It stands for what it and `earlier` runs have seen: those of the same spider, arguments and start. A crawl that got
-    everywhere speaks for all of that. One that left pages out speaks only for the pages that it visited itself. One
-    that found less than half of what the run before had seen says nothing: more likely something is wrong with it than
-    with half of the site. Nor does one with rendered pages that were not done when they were read, if it found less
-    than the last run without such pages, or, where there is none, than the run before. All its results must be stored.
+    The crawl covers the records that it and `earlier` runs have seen: runs of the same spider, arguments and start. A
+    crawl that reached every page is evidence about all of them; one that left pages out only about the pages it
+    visited. A crawl that found less than half of what the run before saw marks nothing: more likely it is at fault than
+    half of the site. Nor does one that read rendered pages before they had finished, if it found fewer records than the
+    last run without such pages (or, without such a run, than the run before). All its results must be stored.
     """
     if is_reparse_job(job):
         return await retire_unseen(project, job), ""
@@ -196,20 +197,20 @@ async def mark_gone(
     everywhere = tried_all and set(reasons) <= NOT_FOUND
     last = last_good(earlier) or earlier[0]
     unfinished, now, before = counts.stats.get(UNFINISHED, 0), 0, 0
-    if tried_all:  # also where pages failed: of those that came, too many may have been misread
+    if tried_all:  # even if pages failed: too many of those that arrived may have been misread
         before = await project.records.count(RecordQuery(job=last.id))
         now = await project.records.count(RecordQuery(job=job.id))
         if before >= MANY_RECORDS and now < before * BELIEVED:
             return 0, (
-                f"{job.id} saw {now:,} records where {last.id} saw {before:,}. None is marked as gone: see"
+                f"{job.id} saw {now:,} records where {last.id} saw {before:,}. No record is marked as gone: see"
                 f" whether the site or the spider has changed."
             )
     if unfinished and tried_all and (whole := await _last_whole(project, earlier)) is not None:
-        before = await project.records.count(RecordQuery(job=whole.id, spider=spider.name))
+        before = await project.records.count(RecordQuery(job=whole.id))
     if unfinished and (now < before or not tried_all):
         return 0, (
-            f"{job.id} read {many(unfinished, 'page')} before all was there, and may have missed records. None is"
-            " marked as gone: let Render wait for what such a page shows last."
+            f"{job.id} read {many(unfinished, 'page')} before they had finished loading and may have missed records. No"
+            " record is marked as gone: let Render wait for what such a page shows last."
         )
     same = [one.id for one in earlier]
     retirement = Retirement(
@@ -224,7 +225,7 @@ async def mark_gone(
 
 
 async def _last_whole(project: Project, earlier: Sequence[Job]) -> Job | None:
-    """The newest of these runs that came to its end, and all of whose pages were done when they were read."""
+    """The newest of these runs that finished and read no page before it had finished loading."""
     for one in earlier:
         if last_good([one]) and not (await project.state.jobs.counts(one.id)).stats.get(UNFINISHED):
             return one
@@ -232,10 +233,10 @@ async def _last_whole(project: Project, earlier: Sequence[Job]) -> Job | None:
 
 
 async def _tried_all(project: Project, job: Job, earlier: Sequence[Job]) -> bool:
-    """Was nothing left out that the run before may have visited? Pages that failed were tried.
+    """Whether the run left out nothing that the run before may have visited. Pages that failed count as tried.
 
-    A list, a file or a sitemap stands for what it lists: an address that dropped out of it is gone in the runs of its
-    schedule. A feed lists what is new, a budget chooses, and pages that somebody asked for by name are only themselves.
+    A list, a file or a sitemap covers what it lists: a URL that drops out of it is gone in the runs of its schedule. A
+    feed lists only what is new, a budget selects, and pages requested by name cover only themselves.
     """
     terms = await project.state.jobs.terms(job.id)
     if terms.budget is not None or isinstance(source_of(terms.source), FeedSource | PagesSource | SiteSource):
@@ -249,7 +250,7 @@ async def _tried_all(project: Project, job: Job, earlier: Sequence[Job]) -> bool
 
 
 async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Return when one of these is over; the others are cancelled."""
+    """Return when one of these finishes; cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,6 +1,6 @@
-"""What a job was worth: gathers the facts that model/outcome.py judges, when the job ends.
+"""Gathers the facts from which model/outcome.py judges a job when it ends.
 
-How it fails: Transient, and the job runs on until the next worker that finds nothing left of it.
+How it fails: Transient, and the job keeps running until the next worker that finds no open page.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ..store.contract import RecordQuery
 from .open import Project
 from .reparse.archive_job import is_reparse_job, outcome_of_reparse
 
-EARLIER_JOBS = 100  # that stood for the same records, the newest first, whose records a run stands for
-LOOKED_AT = 500  # jobs of the same name among which they are looked for
-FEW = 50  # pages; more than these are not all redirects, and the list of a big job is long
+EARLIER_JOBS = 100  # at most: the newest that covered the same records
+LOOKED_AT = 500  # jobs of the same name that are searched for them
+FEW = 50  # pages; beyond this not all are redirects, and listing the pages of a big job takes long
 NOTHING_DUE = {DropReason.FRESH, DropReason.UNMODIFIED}
 
 
 async def earlier_runs(project: Project, job: Job) -> list[Job]:
-    """Earlier jobs that stood for the same records (same spider, arguments and start), the newest first."""
+    """Earlier jobs that covered the same records (same spider, arguments and start), newest first."""
     newest = await project.state.history.newest_jobs(job.name, LOOKED_AT)
     same = [one for one in newest if one.created_at < job.created_at and one.stands_for_same(job)]
     return same[:EARLIER_JOBS]
 
 
 def last_good(earlier: Sequence[Job]) -> Job | None:
-    """The newest of these runs that came to its end with records."""
+    """The newest of these runs that reached its end with records."""
     through = (Outcome.DONE, Outcome.WARNINGS)
     return next((one for one in earlier if one.outcome is not None and one.outcome.outcome in through), None)
 
@@ -47,7 +47,7 @@ async def job_outcome(
     lost: int = 0,
     doubt: str = "",
 ) -> JobOutcome:
-    """The outcome of a job that ends now. `doubt`: why none of its records was marked as gone. Raises Transient."""
+    """The outcome of a job that ends now. `doubt` says why no record was marked as gone. Raises Transient."""
     if is_reparse_job(job):
         return outcome_of_reparse(counts, lost)
     records = await project.records.count(RecordQuery(job=job.id))
@@ -76,8 +76,8 @@ async def job_outcome(
 
 
 async def _gives_records(project: Project, job: Job, spider: Spider) -> bool:
-    """Does the spider declare items, or has it given some before? Pages that were asked for by themselves may have
-    carried something: of these nothing is recorded, and the job is no worse for it."""
+    """Whether the spider declares items or has yielded some before. Never for pages requested one by one: those with a
+    method or body of their own are not recorded, and their job is no worse for it."""
     if job.spider == PAGES:
         return False
     if declares_items(spider):
@@ -88,13 +88,13 @@ async def _gives_records(project: Project, job: Job, spider: Spider) -> bool:
 
 
 async def why_nothing_came(project: Project, job: str) -> str:
-    """One line on why not one page of the job could be had; empty when one could, a redirect not counted, and when
-    none was due."""
+    """One line on why no page of the job could be fetched; empty if one could (redirects do not count), or if none was
+    due."""
     counts = await project.state.jobs.counts(job)
     if counts.done + counts.unchanged > FEW:
         return ""
     elsewhere = refused = ""
-    listed = 0  # pages that are done and have a row; where a filter deduplicates, rows go with the work
+    listed = 0  # done pages that have a row; with a filter for deduplication, rows are deleted as the work proceeds
     undue = False
     async for url, state, reason in project.state.queue.urls(job):
         listed += state in (UrlState.DONE, UrlState.UNCHANGED)

@@ -1,4 +1,4 @@
-"""What a worker pool says about its jobs, each report once."""
+"""The reports of a worker pool about its jobs, each made once."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from ..clock import Clock
 from ..model.events import EventSink, JobBegun, JobLeft, JobPaused, Trouble
 from ..model.job import Job
 
-GIVEN_UP = ("cancelled", "replaced")  # endings that are somebody's doing
-MOST_REPORTS = 20  # different ones about one job that are remembered
+GIVEN_UP = ("cancelled", "replaced")  # endings that a person caused
+MOST_REPORTS = 20  # different reports per job that are remembered
 
 
 class JobReports:
-    """What a worker pool says about its jobs: that it works on one, why it leaves one alone, what somebody did to one.
+    """Reports that a pool works on a job, why it leaves one alone, and what an operator did to one.
 
-    Each report is made once, however often a job is tried: it is remembered for as long as the job runs.
+    Each report is made once, however often a job is tried, and remembered while the job runs.
     """
 
     def __init__(self, events: EventSink, clock: Clock) -> None:
         self._events = events
         self._clock = clock
         self._begun: set[str] = set()
-        self._told: dict[str, dict[str, bool]] = {}  # words about a job; True: the trouble may pass
+        self._told: dict[str, dict[str, bool]] = {}  # texts by job; True: the trouble may pass
 
     def begun(self, job: Job) -> None:
-        """The job is open: a trouble that has passed is news when it comes again."""
+        """The job is open: a passing trouble is reported again if it returns."""
         self._told[job.id] = {words: passes for words, passes in self._told.get(job.id, {}).items() if not passes}
         if job.id not in self._begun:
             self._begun.add(job.id)
@@ -40,14 +40,14 @@ class JobReports:
             self._events.emit(Trouble(at=self._clock.now(), job=job, stage=stage, message=words))
 
     def pauses(self, before: Mapping[str, Job], now: Iterable[Job], served: Collection[str]) -> None:
-        """Report the served jobs that somebody has paused or resumed."""
+        """Report the served jobs that were paused or resumed."""
         for job in now:
             known = before.get(job.id)
             if job.id in served and known is not None and known.paused != job.paused:
                 self._events.emit(JobPaused(at=self._clock.now(), job=job.id, paused=job.paused))
 
     def ended(self, job: Job | None) -> None:
-        """Report a job that was served here when somebody else has ended it."""
+        """Report that another process ended a job that was served here."""
         if job is not None and job.ending in GIVEN_UP:
             self._events.emit(JobLeft(at=self._clock.now(), job=job.id, ending=job.ending))
 

@@ -1,11 +1,11 @@
 """Slots: how many jobs a worker pool serves at once, which job is next, and which makes way. Pure but for `Obstacles`.
 
-A thousand jobs may be due at midnight. Each that is served costs memory, questions to the queue and sockets, so there
-are only as many slots as pages in flight. Where sites are paced, a job has nothing in flight most of the time: then
-more jobs have a slot, up to four for each page, unless the jobs that have one only wait, as jobs do that are after the
-same site. Jobs without a slot wait: the one with the highest priority is next, of equal ones the longest waiting.
+A thousand jobs may be due at midnight. Each served job costs memory, queries to the queue and sockets, so there are
+only as many slots as pages in flight. Where sites are paced, a job has nothing in flight most of the time: then there
+are up to four slots per page, unless the jobs that hold slots are only waiting, as jobs for the same site do. Jobs
+without a slot wait; the highest priority is next, and among equals the one that has waited longest.
 
-A job that has nothing to do makes way for one that has, and so does one that had its turn, unless its priority is
+A job with nothing to do makes way for one that has work, and so does one that had its turn, unless its priority is
 higher. A job that cannot work now, because it is paused or its window is closed, has a slot only while no other job
 needs it.
 """
@@ -26,23 +26,23 @@ from ..model.job import Job
 from ..schedule.windows import parse_windows
 
 FILES_OF_A_JOB = 8
-FILES_OF_A_PROCESS = 128  # for all that is not of one job
+FILES_OF_A_PROCESS = 128  # not tied to one job
 
 
 class PoolTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """The times that a worker pool goes by, and how many jobs it serves at once."""
+    """The intervals of a worker pool, and how many jobs it serves at once."""
 
     look: timedelta = timedelta(seconds=1)  # between two looks for jobs, and at a job whose window is closed
-    glance: timedelta = timedelta(milliseconds=100)  # between two glances whether a job was begun since the last look
-    turn: timedelta = timedelta(seconds=10)  # of a job, while others wait for a slot
-    silent: timedelta = timedelta(seconds=1)  # without anything to do, before a job's share goes to others
-    idle: timedelta = timedelta(seconds=2)  # without anything to do, before a job makes way
+    glance: timedelta = timedelta(milliseconds=100)  # between two cheap checks for a job begun since the last look
+    turn: timedelta = timedelta(seconds=10)  # how long a job keeps its slot while others wait
+    silent: timedelta = timedelta(seconds=1)  # idle time after which a job's share goes to others
+    idle: timedelta = timedelta(seconds=2)  # idle time after which a job makes way
     longest_rest: timedelta = timedelta(seconds=5)  # of a job that made way: its next page may be due earlier
-    no_page: timedelta = timedelta(seconds=20)  # before a job is left for want of pages
-    again: timedelta = timedelta(seconds=5)  # before a job is tried again whose worker met a backend in trouble
-    unfit_again: timedelta = timedelta(seconds=30)  # before a job is tried again that could not be served here
-    jobs_for_a_page: int = 4  # at most, for each page that may be in flight
-    unfit_claim: timedelta = timedelta(minutes=5)  # before another job makes way for it
+    no_page: timedelta = timedelta(seconds=20)  # without a page for the served routes, before a pool leaves the job
+    again: timedelta = timedelta(seconds=5)  # before retrying a job whose worker met a failing backend
+    unfit_again: timedelta = timedelta(seconds=30)  # before retrying a job that could not be served here
+    jobs_for_a_page: int = 4  # at most, per page that may be in flight
+    unfit_claim: timedelta = timedelta(minutes=5)  # before another job makes way for one that could not be served
     source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES  # between two tries of a source that fails
 
 
@@ -50,7 +50,7 @@ USUAL_TERMS = PoolTerms()
 
 
 class WaitingJob(msgspec.Struct, frozen=True):
-    """A job without a slot. While `since` is later than now, it may have a free slot, but no other job makes way."""
+    """A job without a slot. Until `since`, it may take a free slot, but no other job makes way for it."""
 
     job: str
     can_work: bool
@@ -59,7 +59,7 @@ class WaitingJob(msgspec.Struct, frozen=True):
 
 
 class SlotHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that has a slot: how many seconds it was idle until now, was at work, and took to get there."""
+    """A job that has a slot, and for how many seconds it has been idle, has worked, and took to start working."""
 
     job: str
     idle: float
@@ -68,19 +68,20 @@ class SlotHolder(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
 
     def has_had_its_turn(self, turn: timedelta) -> bool:
-        """A turn is no shorter than it took to begin: a job that reads a million seeds first gets to work, too."""
+        """A turn lasts at least as long as the start took, so that a job that reads a million seeds first gets to work,
+        too."""
         return self.worked >= max(turn.total_seconds(), self.opening)
 
 
 class JobSlot(msgspec.Struct, kw_only=True):
-    """A job that is served, and the worker that works on it; None until it is open."""
+    """A job that is served, and its worker; None until the worker is open."""
 
     job: Job
     taken_at: float
     worker: Worker | None = None
     width: int = 0
     leaves: bool = False
-    reported: bool = False  # what it waits for
+    reported: bool = False  # whether the reason it waits has been reported
 
     @property
     def in_flight(self) -> int:
@@ -91,13 +92,13 @@ class JobSlot(msgspec.Struct, kw_only=True):
         return self.worker is None or self.worker.began_at is None
 
     def is_steady(self, now: float, silent: timedelta) -> bool:
-        """Has it been at work for a while, and does not just wait?"""
+        """Whether it has been at work for a while and is not just waiting."""
         if self.worker is None or self.worker.began_at is None:
             return False
         return now - self.worker.began_at >= silent.total_seconds() > self.worker.idle.total_seconds()
 
     def holder(self, now: float) -> SlotHolder:
-        """What decides whether it makes way. Only of a job that is at work."""
+        """The facts that decide whether it makes way. Only for a job that is at work."""
         worker = self.worker
         assert worker is not None
         assert worker.began_at is not None
@@ -121,8 +122,8 @@ def has_room(
     steady: int,
     terms: PoolTerms = USUAL_TERMS,
 ) -> bool:
-    """Is there a slot for it? `taken` counts the slots that jobs have, `opening` those whose jobs are not at work yet,
-    `steady` those whose jobs have been at work for a while and do not just wait."""
+    """Whether there is a slot for the waiting job. `taken` counts all used slots, `opening` those whose jobs are not at
+    work yet, `steady` those whose jobs have been at work for a while and are not just waiting."""
     most = terms.jobs_for_a_page * concurrency
     if files is not None:
         most = min(most, max(1, (files - FILES_OF_A_PROCESS) // FILES_OF_A_JOB))
@@ -133,20 +134,20 @@ def has_room(
 
 
 def in_order(waiting: Iterable[WaitingJob]) -> list[WaitingJob]:
-    """Those that can work first, by priority, of equal ones the longest waiting before the others."""
+    """Jobs that can work first; then by priority; among equals the longest waiting first."""
     return sorted(waiting, key=lambda one: (not one.can_work, -one.priority, one.since))
 
 
 def wanted(waiting: Iterable[WaitingJob], now: float) -> int:
-    """How many of the waiting jobs have a claim to the slot of another one."""
+    """How many of the waiting jobs have a claim to another job's slot."""
     return sum(one.can_work and one.since <= now for one in waiting)
 
 
 def makes_way(
     holders: Sequence[SlotHolder], waiting: Iterable[WaitingJob], terms: PoolTerms = USUAL_TERMS
 ) -> list[str]:
-    """Which jobs may have to give up their slots, in this order: those with nothing to do, the longest idle first, then
-    those that had their turn, the least important and of these the longest first."""
+    """Jobs that may have to give up their slots, in this order: idle jobs, longest idle first; then jobs that had their
+    turn, lowest priority first and among these the longest turn first."""
     highest = max((one.priority for one in waiting if one.can_work), default=None)
     idle = [one for one in holders if one.idle >= terms.idle.total_seconds()]
     done = [
@@ -161,8 +162,8 @@ def makes_way(
 
 
 def shares(concurrency: int, idle: Sequence[bool]) -> list[int]:
-    """How many pages each of the jobs may have in flight: equal shares, at least one. An idle one needs no more than
-    that to notice that it has work again."""
+    """How many pages each job may have in flight: equal shares, at least one. An idle job gets one, enough to notice
+    that it has work again."""
     busy = [not one for one in idle]
     if not any(busy):
         busy = [True for _ in idle]
@@ -177,7 +178,7 @@ def shares(concurrency: int, idle: Sequence[bool]) -> list[int]:
 class Obstacles:
     """What keeps a running job from being worked on: it is paused, or its window is closed.
 
-    Asked every second for every job, and answered from memory.
+    Checked every second for every job, and answered from memory.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -185,7 +186,7 @@ class Obstacles:
         self._windows: dict[str, OpenTimes] = {}  # by job
 
     def of(self, job: Job) -> str:
-        """The obstacle of this job in words, for people; empty without one."""
+        """The obstacle in words, for people; empty if there is none."""
         if job.paused:
             return f"it is paused. `gossamer job resume {job.id}` lets it go on."
         if not job.windows:
@@ -193,7 +194,7 @@ class Obstacles:
         if job.id not in self._windows:
             try:
                 self._windows[job.id] = OpenTimes(parse_windows(job.windows), self._clock)
-            except Misconfigured:  # reported where the job is opened
+            except Misconfigured:  # reported when the job is opened
                 return ""
         wait = self._windows[job.id].wait()
         return f"its window opens at {moment(self._clock.now() + wait.total_seconds())}." if wait else ""

@@ -1,6 +1,6 @@
-"""The jobs of a project as a table: searched, filtered, sorted, in pages; less those of other keys. And a job again.
+"""The jobs of a project as a table: searched, filtered, sorted, paged, without the jobs of other keys. Restarts a job.
 
-How it fails: BackendUnavailable; BadRequest for a job that cannot be begun again over HTTP.
+How it fails: BackendUnavailable; BadRequest for a job that cannot be started again over HTTP.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RUNNING_SHOWN = 20
 
 
 class JobWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs. None does not restrict. `state` is running, paused, cancelled, or an outcome."""
+    """Which jobs to list. None does not restrict. `state` is running, paused, cancelled, or an outcome."""
 
     text: str | None = None  # in its id, its name or its spider
     state: str | None = None
@@ -35,17 +35,18 @@ class JobWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRow(JobView, frozen=True, kw_only=True):
-    """A job, and who began it: a key by its name, a schedule, or the command line."""
+    """A job, and who started it: a key by its name, a schedule, or the command line."""
 
     begun_by: str
 
 
 class JobTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of jobs. `total` are all that are wanted; `states`, `spiders` and `schedules` count all that are seen."""
+    """One page of jobs. `total` counts all that match; `states`, `spiders` and `schedules` count all that the caller
+    sees."""
 
     jobs: list[JobRow]
     total: int
-    next: str | None  # is given as `after` for the next page
+    next: str | None  # pass it as `after` to get the next page
     states: dict[str, int]
     spiders: dict[str, int]
     schedules: dict[str, int]
@@ -60,13 +61,13 @@ async def job_table(
     limit: int = 50,
     after: int = 0,
 ) -> JobTable:
-    """The jobs that the caller sees and wants. `after` are jobs to skip."""
+    """The matching jobs that the caller may see. `after` is how many to skip."""
     seen = [job for job in await project.state.jobs.jobs() if caller.sees(job)]
     found = [job for job in seen if _is_wanted(job, wanted)]
     field, down = sort.lstrip("-"), sort.startswith("-")
     if field in _OF_COUNTS:
         standings = await project.state.jobs.standings([job.id for job in found])
-        found = [job for job in found if job.id in standings]  # the others were forgotten just now
+        found = [job for job in found if job.id in standings]  # the others were deleted just now
         found.sort(key=lambda job: getattr(standings[job.id][0], field), reverse=down)
     elif field == "name":
         found.sort(key=lambda job: job.name.casefold(), reverse=down)
@@ -84,7 +85,7 @@ async def job_table(
 
 
 async def running_rows(project: Project, caller: Caller) -> tuple[list[JobRow], int]:
-    """The newest of the jobs that run now, and how many there are."""
+    """The newest running jobs, and how many are running."""
     seen = [job for job in await project.state.jobs.running_jobs() if caller.sees(job)]
     return await rows_of(project, seen[::-1][:RUNNING_SHOWN]), len(seen)
 
@@ -99,7 +100,7 @@ async def rows_of(project: Project, jobs: list[Job]) -> list[JobRow]:
 
 
 def state_of(job: Job) -> str:
-    """One word that the job itself tells, without its counts."""
+    """One word for the job's state, derived without its counts."""
     if job.state is JobState.RUNNING:
         return "paused" if job.paused else "running"
     if job.state is JobState.CANCELLED:
@@ -130,16 +131,17 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
 
 
 async def begin_again(project: Project, caller: Caller, job: Job) -> str:
-    """Begin a job with the spider, arguments and limit of another; return its id.
+    """Start a job with the spider, arguments and limit of another; return its id.
 
-    A run of a schedule is one more run of it, which is for the admin. Raises BadRequest, TooMuchAtOnce, Misconfigured.
+    For a run of a schedule this is one more run, which only an admin may start. Raises BadRequest, TooMuchAtOnce,
+    Misconfigured.
     """
     if job.schedule:
         if not caller.is_admin:
-            raise BadRequest("Runs of a schedule are begun by an admin.")
+            raise BadRequest("Only an admin can start runs of a schedule.")
         return (await run_schedule(project, job.schedule)).job
     if await wanted_pages(project, job):
-        raise BadRequest("This job fetched single pages that a program asked for: it can ask for them again.")
+        raise BadRequest("This job fetched single pages that a program asked for: let it request them again.")
     is_address = "://" in job.spider_name
     wanted = CrawlRequest(
         url=job.spider_name if is_address else None,

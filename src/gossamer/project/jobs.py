@@ -1,7 +1,7 @@
 """The jobs of a project: where each stands, how fast it is, when it may be done; pause, resume, cancel.
 
-How they add up with their records and sites is in status.py, how old ones are forgotten in retention.py.
-How it fails: BackendUnavailable, and Misconfigured for a job that is not there or has ended.
+Totals with records and sites are in status.py, the deletion of old jobs is in retention.py.
+How it fails: BackendUnavailable; Misconfigured for a job that does not exist or has ended.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .spools import waiting_by_job
 
 RUNNING, READING, WAITING, UNSERVED, PAUSED = "running", "reading", "waiting", "unserved", "paused"
 NOT_RESPONDING = "not responding"  # its workers hold pages and are dead or silent
-STORING = "storing"  # its pages are done, and results of them wait on the disks of workers
-SITES_LOOKED_AT = 1000  # of one job; a job with more sites is never said to wait for all of them
-TAKEN_UP_WITHIN = timedelta(seconds=10)  # workers look for jobs every second, and say every five which they work on
+STORING = "storing"  # its pages are done, but some results still wait in spools
+SITES_LOOKED_AT = 1000  # of one job; a job with more sites is never reported as waiting for all of them
+TAKEN_UP_WITHIN = timedelta(seconds=10)  # workers look for jobs every second and report their jobs every five
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,42 +47,42 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # of its spider, recipe or schedule, or the URL that was typed
     spider: str  # which spider, recipe or URL it is a run of
     arguments: dict[str, Any]  # of the spider
-    schedule: str | None  # the one that began it
-    due: str | None  # the tick that it is for
+    schedule: str | None  # that started it
+    due: str | None  # the tick it was started for
     state: JobState
     paused: bool
-    standing: str  # running, reading, waiting, unserved, storing or paused; else the first word of `ending`
-    in_words: str  # as `standing`, with what a reader would ask next
+    standing: str  # running, reading, waiting, unserved, storing or paused; otherwise the first word of `ending`
+    in_words: str  # `standing` with details for people
     ending: str | None  # done, limit, cancelled, replaced, or "source failed: " and why
-    outcome: Outcome | None  # what it was worth; None while it runs, and of jobs older than outcomes are
+    outcome: Outcome | None  # None while it runs, and for jobs from before outcomes existed
     reasons: tuple[Reason, ...]  # why it is not `done`
-    trouble: str | None  # with a source of which a part could be read
+    trouble: str | None  # with a source that could be read only in part
     started: str
     finished: str | None
-    seconds: float  # from its beginning to its end, or to now; pauses and closed windows count
+    seconds: float  # from start to end, or to now; pauses and closed windows count
     limit: int | None
     windows: str | None
-    opens: str | None  # when the window opens that it waits for
-    total: int  # addresses that it knows
+    opens: str | None  # when the window opens for which it waits
+    total: int  # URLs that it knows
     done: int
     unchanged: int
     dropped: int
     dead: int
     open: int
     retries: int
-    stats: dict[str, int]  # what the spider counts itself
-    storing: int  # results that wait on the disks of workers, and are not in the record store yet
+    stats: dict[str, int]  # the spider's own counters
+    storing: int  # results that wait in spools and are not in the record store yet
     pages_per_second: float  # settled pages, on average over `seconds`
-    eta_seconds: float | None  # if the rest goes as fast and no more links are found; None: not known
+    eta_seconds: float | None  # at the same speed and without new links; None: unknown
 
     @property
     def fault(self) -> str:
-        """Why it ended before its time, where more is known than one word: what was wrong with its source."""
+        """Why it ended early, if more than one word is known: what was wrong with its source."""
         return (self.ending or "").partition(": ")[2]
 
     @property
     def remaining(self) -> int:
-        """Pages that are open and that its limit still lets it fetch."""
+        """Open pages that the limit still allows it to fetch."""
         settled = self.done + self.unchanged + self.dead
         return self.open if self.limit is None else max(0, min(self.open, self.limit - settled))
 
@@ -95,7 +95,8 @@ class JobPage(msgspec.Struct, frozen=True):
 
 
 class JobChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command did to a job. Not `changed`: the job was so already. `counts` are those after it."""
+    """What a command did to a job. `changed` is False if the job was in that state already. `counts` are those
+    afterwards."""
 
     id: str
     changed: bool
@@ -103,7 +104,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClosedSites(msgspec.Struct, frozen=True, kw_only=True):
-    """The windows of all sites are closed to which a job could go on. The first of them opens at `opens`."""
+    """The windows of all sites that a job could fetch from are closed. The first of them opens at `opens`."""
 
     sites: tuple[str, ...]
     opens: float | None  # None: never
@@ -128,18 +129,18 @@ async def find_job(project: Project, wanted: str) -> Job:
 
 
 async def list_jobs(project: Project, *, schedule: str | None = None, limit: int | None = None) -> JobPage:
-    """The jobs of the project, or of one schedule, the newest first. A limit of None means all of them."""
+    """The jobs of the project, or of one schedule, newest first. `limit` None means all."""
     jobs = [job for job in await project.state.jobs.jobs() if schedule is None or job.schedule == schedule]
     return JobPage(await views_of(project, jobs[:limit]), len(jobs))
 
 
 async def show_job(project: Project, wanted: str) -> JobView:
-    """The job with that id or name, and what was wrong with its source. Raises Misconfigured."""
+    """The job with that id or name, with the fault of its source. Raises Misconfigured."""
     return await view_of(project, await find_job(project, wanted))
 
 
 async def view_of(project: Project, job: Job) -> JobView:
-    """As `views_of`, with what was wrong with the job's source."""
+    """As `views_of`, with the fault of the job's source."""
     (view,) = await views_of(project, [job])
     trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule else ""
     return msgspec.structs.replace(view, trouble=trouble or None)
@@ -151,7 +152,7 @@ async def views_of(project: Project, jobs: Iterable[Job]) -> list[JobView]:
 
 
 async def counted_views(project: Project, jobs: Iterable[Job]) -> list[tuple[JobView, JobCounts]]:
-    """The jobs as they stand now, each with the counts that its view is made of."""
+    """The jobs as they stand now, each with the counts its view was made from."""
     found = list(jobs)
     views: list[tuple[JobView, JobCounts]] = []
     cards = await project.state.workers.workers() if any(job.state is JobState.RUNNING for job in found) else []
@@ -189,9 +190,9 @@ def job_view(
     storing: int = 0,
     lost: bool = False,
 ) -> JobView:
-    """A job in view of its counts at `now`. `sealed`: all its seeds are in. `served`: a worker says that it works on
-    it, or may be about to. `storing` results wait on the disks of workers. `lost`: its last workers are dead or
-    silent."""
+    """The view of a job with these counts at `now`. `sealed`: all its seeds are in. `served`: a worker reports that it
+    works on the job, or may be about to. `storing`: how many results wait in spools. `lost`: its last workers are dead
+    or silent."""
     standing = _standing(job, counts, now, sealed, served, closed, lost)
     if storing and sealed and job.state is JobState.RUNNING and not counts.open:
         standing = STORING
@@ -249,14 +250,14 @@ def _standing(
     if counts.leased:
         return NOT_RESPONDING if lost else RUNNING
     if not _may_fetch(job, now) or closed is not None:
-        return WAITING  # that needs no worker
+        return WAITING  # waiting needs no worker
     if not served:
         return UNSERVED
     return RUNNING if sealed or counts.discovered else READING
 
 
 def _may_fetch(job: Job, now: float) -> bool:
-    """Is one of its own windows open, or does it have none?"""
+    """Whether one of the job's own windows is open, or it has none."""
     return not job.windows or is_open(parse_windows(job.windows), now)
 
 
@@ -268,9 +269,9 @@ def _in_words(
     if standing == STORING:
         return f"storing: its pages are done, and {many(storing, 'result')} wait on disk (gossamer spool)"
     if standing == NOT_RESPONDING:
-        return "not responding: its process is dead or silent. The pages in hand are tried again by the next one"
+        return "not responding: its process is dead or silent. The next one retries the pages in hand"
     if standing == UNSERVED:
-        return "unserved: no worker works on it just now; gossamer up, or the same crawl again, goes on with it"
+        return "unserved: no worker serves it at the moment; gossamer up, or the same crawl again, continues it"
     if job.outcome is not None:
         return job.outcome.in_words
     if standing != WAITING:
@@ -284,10 +285,10 @@ def _in_words(
 
 
 async def _closed_sites(project: Project, job: Job, sealed: bool, now: float) -> ClosedSites | None:
-    """None when one of its sites may be visited now, or no site is known that it could go on with."""
+    """None when one of its sites may be visited now, or when no site with open pages is known."""
     settings = project.settings
     if not any(domain.windows for domain in settings.domains.values()):
-        return None  # nearly always; saves a query
+        return None  # nearly always: saves a query
     sites = [load.site for load in await project.state.queue.sites(job.id, SITES_LOOKED_AT)]
     if len(sites) == SITES_LOOKED_AT:
         return None
@@ -306,7 +307,7 @@ async def _closed_sites(project: Project, job: Job, sealed: bool, now: float) ->
 
 
 def closed_until(settings: Settings, site: str, now: float) -> tuple[bool, float | None]:
-    """Is the site's own window closed, and when does it open? None: never."""
+    """Whether the site's own window is closed, and when it opens. None: never."""
     text = settings.domain(site).windows
     windows = parse_windows(text) if text else ()
     if not windows or is_open(windows, now):
@@ -315,7 +316,8 @@ def closed_until(settings: Settings, site: str, now: float) -> tuple[bool, float
 
 
 def is_served(job: Job, cards: Collection[WorkerCard], now: float) -> bool:
-    """Does a worker say that it works on the job? A new job has some seconds to be taken up, if a worker is alive."""
+    """Whether a worker reports that it works on the job. A new job counts as served for some seconds if a worker is
+    alive."""
     alive = [card for card in cards if _is_alive(card, now)]
     if any(job.id in card.job.split(", ") for card in alive):
         return True
@@ -341,23 +343,23 @@ def crawl_command(name: str) -> str:
 
 
 def opening(windows: str, now: float) -> str:
-    """When windows that are closed open, to follow their name and a comma."""
+    """When closed windows open, as words to follow their name and a comma."""
     return opening_at(opens_at(parse_windows(windows), now), now)
 
 
 def opening_at(at: float | None, now: float) -> str:
-    return f"opens at {moment(at, now)}" if at is not None else "which opens no more"
+    return f"opens at {moment(at, now)}" if at is not None else "which never opens again"
 
 
 def window_words(windows: str, now: float) -> str:
-    """The windows, and whether one is open."""
+    """The windows, and whether one of them is open."""
     if not windows:
         return ""
     read = parse_windows(windows)
     if is_open(read, now):
         return f"{windows} (open now)"
     opens = opens_at(read, now)
-    return f"{windows} (closed, {f'opens {moment(opens, now)}' if opens is not None else 'opens no more'})"
+    return f"{windows} (closed, {f'opens {moment(opens, now)}' if opens is not None else 'never opens again'})"
 
 
 def _iso(at: float | None) -> str | None:
@@ -376,12 +378,12 @@ async def running_job(project: Project, wanted: str, *, verb: str) -> Job:
 
 
 async def pause_job(project: Project, wanted: str) -> JobChange:
-    """Hand out nothing more of a job, to any worker. Pages in hand are finished. Raises Misconfigured."""
+    """Stop handing out pages of a job, to any worker. Pages in hand are finished. Raises Misconfigured."""
     return await _set_paused(project, wanted, paused=True, verb="pause")
 
 
 async def resume_job(project: Project, wanted: str) -> JobChange:
-    """Let a paused job go on. Raises Misconfigured."""
+    """Let a paused job continue. Raises Misconfigured."""
     return await _set_paused(project, wanted, paused=False, verb="resume")
 
 
@@ -394,7 +396,7 @@ async def _set_paused(project: Project, wanted: str, *, paused: bool, verb: str)
 
 
 async def cancel_job(project: Project, wanted: str) -> JobChange:
-    """End a job for good: its open pages are dropped, what it has stored stays. Raises Misconfigured."""
+    """End a job for good: open pages are dropped, stored results stay. Raises Misconfigured."""
     job = await running_job(project, wanted, verb="cancel")
     if not await project.state.control.cancel_job(job.id):
         raise _too_late(job, "cancel")
@@ -404,5 +406,5 @@ async def cancel_job(project: Project, wanted: str) -> JobChange:
 def _too_late(job: Job, verb: str) -> Misconfigured:
     ending = f" ({job.ending})" if job.ending else ""
     return Misconfigured(
-        f"Job {job.id} has ended{ending}: there is nothing to {verb}. `gossamer job list` shows which run."
+        f"Job {job.id} has ended{ending}: there is nothing to {verb}. `gossamer job list` shows the running jobs."
     )

@@ -1,7 +1,7 @@
-"""The keys of the HTTP API: made, listed, revoked, checked; and what the holder of a key may see and change.
+"""The keys of the HTTP API: created, listed, revoked, checked; and what the holder of a key may see and change.
 
-A key is shown once, when it is made: the state has only the SHA-256 of its secret. How it fails: Misconfigured for a
-scope or a key that is not there, BackendUnavailable.
+A key is shown once, when it is created: the state stores only the SHA-256 of its secret. How it fails: Misconfigured
+for an unknown scope or key, BackendUnavailable.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ..model.job import Job
 from .open import Project
 from .view_fields import view_fields
 
-__all__ = ["ADMIN", "JOBS", "METRICS", "RECORDS", "SCOPES", "SCRAPE"]  # and what is defined below
+__all__ = ["ADMIN", "JOBS", "METRICS", "RECORDS", "SCOPES", "SCRAPE"]  # and the names defined below
 USE_NOTED_EVERY = 60.0  # seconds; a write for each request would cost more than the request
 LONGEST_NAME = 100
-LOCAL = "local"  # the owner of what is done with the one-time token of a server without keys
+LOCAL = "local"  # owner of everything done with the one-time token of a server without keys
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,13 +44,13 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewKey(KeyView, frozen=True, kw_only=True):
-    """A key that was just made. Its text is shown this once."""
+    """A new key. Its text is shown only this once."""
 
     key: str
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks: the holder of a key, or of the one-time token."""
+    """The holder of a key, or of the one-time token."""
 
     id: str
     name: str
@@ -66,11 +66,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return scope in self.scopes or self.is_admin
 
     def sees(self, job: Job) -> bool:
-        """Its own jobs, and those that no key has made: of schedules and of the command line."""
+        """Its own jobs, and those that no key started: from schedules and the command line."""
         return self.sees_those_of(job.owner)
 
     def sees_those_of(self, owner: str) -> bool:
-        """Jobs of that key; "" for those of none."""
+        """Whether the caller sees the jobs of that key; "" stands for jobs of no key."""
         return self.is_admin or owner in ("", self.id)
 
     def may_change(self, job: Job) -> bool:
@@ -78,14 +78,14 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """The one-time token of a server on this machine, for as long as the project has no keys."""
+    """The one-time token of a server on this machine, valid while the project has no keys."""
 
     caller: Caller
     digest: str  # SHA-256 of its secret, in hex
 
 
 class Sight:
-    """Which jobs the caller sees; each is looked up once, best of all many together."""
+    """Which jobs the caller sees; each is looked up once, preferably many in one step."""
 
     def __init__(self, project: Project, caller: Caller) -> None:
         self._project = project
@@ -93,7 +93,7 @@ class Sight:
         self._known: dict[str, bool] = {}
 
     async def of(self, job: str) -> bool:
-        """A job that the queue has forgotten, or never knew (a reparse), is seen by the admin alone."""
+        """A job that was deleted from the queue, or was never in it (a reparse), is visible only to the admin."""
         await self.look_at([job])
         return self._caller.is_admin or self._known[job]
 
@@ -117,7 +117,7 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     address: str
 
 
-# -- making and revoking -------------------------------------------------------------------------------------------
+# -- creating and revoking -----------------------------------------------------------------------------------------
 
 
 async def add_key(
@@ -129,7 +129,7 @@ async def add_key(
     rate: float | None = None,
     open_jobs: int | None = None,
 ) -> NewKey:
-    """Make a key. Raises Misconfigured for an unknown scope, a name that an active key has, or no name."""
+    """Create a key. Raises Misconfigured for an unknown scope, a name in use by an active key, or no name."""
     _check(name, scopes, rate, open_jobs)
     now = project.clock.now()
     if any(key.name == name and _state(key, now) == "active" for key in await project.state.keys.keys()):
@@ -152,7 +152,7 @@ async def add_key(
 
 def _check(name: str, scopes: list[str], rate: float | None, open_jobs: int | None) -> None:
     if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-        raise Misconfigured(f"A key needs a name of 1 to {LONGEST_NAME} printable characters, to be told from others.")
+        raise Misconfigured(f"A key needs a name of 1 to {LONGEST_NAME} printable characters, to tell it from others.")
     for scope in scopes:
         if scope not in SCOPES:
             near = difflib.get_close_matches(scope, SCOPES, n=1)
@@ -163,17 +163,17 @@ def _check(name: str, scopes: list[str], rate: float | None, open_jobs: int | No
     if rate is not None and not 0 < rate <= 10_000:
         raise Misconfigured("The rate of a key is a number of requests per second above 0.")
     if open_jobs is not None and open_jobs < 1:
-        raise Misconfigured("A key may have 1 job open at least.")
+        raise Misconfigured("A key must be allowed at least 1 open job.")
 
 
 async def list_keys(project: Project) -> list[KeyView]:
-    """Every key, the oldest first."""
+    """Every key, oldest first."""
     now = project.clock.now()
     return [_view(key, now) for key in await project.state.keys.keys()]
 
 
 async def revoke_key(project: Project, wanted: str) -> KeyView:
-    """Revoke the key with that id, else the active one with that name. Raises Misconfigured."""
+    """Revoke the key with that id, otherwise the active one with that name. Raises Misconfigured."""
     now = project.clock.now()
     keys = await project.state.keys.keys()
     found = [key for key in keys if key.id == wanted]
@@ -185,7 +185,7 @@ async def revoke_key(project: Project, wanted: str) -> KeyView:
 
 
 async def has_keys(project: Project) -> bool:
-    """Is there a key that opens the door?"""
+    """Whether the project has an active key."""
     now = project.clock.now()
     return any(_state(key, now) == "active" for key in await project.state.keys.keys())
 
@@ -206,14 +206,14 @@ def _state(key: ApiKey, now: float) -> str:
 
 
 def one_time_token() -> tuple[str, Token]:
-    """A token for a server on this machine that has no keys: its text, and what the server keeps of it."""
+    """A token for a server on this machine that has no keys: its text, and the part that the server keeps."""
     secret = new_secret()
     holder = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES))
     return key_text(LOCAL, secret), Token(caller=holder, digest=digest_of(secret))
 
 
 async def caller_of(project: Project, text: str) -> Caller | None:
-    """The holder of a key, or None when it opens nothing. Notes, about once a minute, that the key was used."""
+    """The holder of a key; None if the key is not valid. Notes, about once a minute, that the key was used."""
     parts = _parts_of(text)
     key = await project.state.keys.key(parts[0]) if parts is not None else None
     if parts is None or key is None or not _opens(key, parts[1], project.clock.now()):
@@ -222,7 +222,7 @@ async def caller_of(project: Project, text: str) -> Caller | None:
 
 
 async def holder_of(project: Project, key: ApiKey) -> Caller:
-    """The holder of a key that was found good. Notes, about once a minute, that it was used."""
+    """The holder of a valid key. Notes, about once a minute, that it was used."""
     now = project.clock.now()
     if key.used_at is None or now - key.used_at >= USE_NOTED_EVERY:
         await project.state.keys.note_use(key.id, now)
@@ -230,12 +230,12 @@ async def holder_of(project: Project, key: ApiKey) -> Caller:
 
 
 def is_active(key: ApiKey, now: float) -> bool:
-    """Neither revoked nor expired."""
+    """Whether it is neither revoked nor expired."""
     return _state(key, now) == "active"
 
 
 async def is_still_open_to(project: Project, caller: Caller) -> bool:
-    """Does the caller's key still open the door? For answers that take long: it may be revoked meanwhile."""
+    """Whether the caller's key is still valid. For long answers, during which it may be revoked."""
     if caller.id == LOCAL:
         return True
     key = await project.state.keys.key(caller.id)
@@ -243,7 +243,7 @@ async def is_still_open_to(project: Project, caller: Caller) -> bool:
 
 
 def secret_digest(text: str) -> str | None:
-    """The SHA-256 of the secret of a token for this machine; None for any other text."""
+    """The SHA-256 of the secret in a token for this machine; None for any other text."""
     parts = _parts_of(text)
     return digest_of(parts[1]) if parts is not None and parts[0] == LOCAL else None
 
@@ -268,7 +268,7 @@ async def note_write(
 
 
 async def audit_lines(project: Project, *, key: str | None = None, limit: int = 100) -> list[AuditView]:
-    """The newest lines of the audit log; with the id of a key, those of that key."""
+    """The newest lines of the audit log; with the id of a key, only those of that key."""
     return [
         AuditView(**{**msgspec.structs.asdict(line), "at": iso_time(line.at)})
         for line in await project.state.audit.lines(limit, key=key)

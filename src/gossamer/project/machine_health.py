@@ -1,5 +1,5 @@
-"""Has this machine what a crawl needs: Python, packages, SQLite, a clock, names, open files, room on its disks? And are
-the files of the project in order? health.py asks."""
+"""Checks of this machine (Python, packages, SQLite, clock, DNS, open files, disk space) and of the project's files.
+health.py runs them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def packages() -> Finding:
             Level.FAIL,
             "packages",
             f"missing: {', '.join(missing)}",
-            "Install Gossamer again: what it needs comes with it.",
+            "Install Gossamer again: its dependencies come with it.",
         )
     return ok("packages", f"gossamer {importlib.metadata.version('gossamer')} and the {len(names)} it needs")
 
@@ -97,7 +97,7 @@ def dns() -> Finding:
         except OSError as error:
             outcome.append(str(error))
 
-    # A daemon: a name server that never answers must not hold up the end of the command.
+    # A daemon thread: a name server that never answers must not delay the end of the command.
     thread = threading.Thread(target=look_up, daemon=True)
     thread.start()
     thread.join(DNS_PATIENCE.total_seconds())
@@ -134,7 +134,7 @@ def disk(places: list[Path]) -> Iterator[Finding]:
             )
             continue
         free = shutil.disk_usage(home).free
-        made = "" if folder.exists() else " (made by the first crawl)"
+        made = "" if folder.exists() else " (created by the first crawl)"
         detail = f"{folder}{made}, {size(free)} free"
         if free < DISK_NEEDED:
             yield Finding(
@@ -154,7 +154,7 @@ def _existing(path: Path) -> Path:
 
 def database(role: str, path: Path) -> Finding:
     if not path.exists():
-        return ok(role, f"{path.name} is made by the first crawl")
+        return ok(role, f"{path.name} is created by the first crawl")
     advice = f"Move {path} away, or set {role} to another path."
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
@@ -178,4 +178,4 @@ def archive_folder(folder: Path) -> Finding:
         return Finding(
             Level.FAIL, "archive", f"{home} cannot be written to ({error.strerror})", "Check its permissions."
         )
-    return ok("archive", f"{folder} can be written to" if folder.exists() else "made by the first crawl")
+    return ok("archive", f"{folder} can be written to" if folder.exists() else "created by the first crawl")

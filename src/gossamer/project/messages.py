@@ -1,10 +1,10 @@
-"""Messages of jobs that have ended, for a program that is no HTTP receiver: a task of Celery, say.
+"""Messages about ended jobs for programs that are not HTTP receivers, such as a Celery task.
 
-What it does: a message is entered in the outbox of callbacks, once for each job and text. When its job has ended, what
-is known of the job is written into it, and it is handed to `send`, by one process at a time, until that succeeds.
-How it fails: a `send` that raises is asked again at the next look, for as long as it takes; the reason stands in
-`gossamer callbacks list`. How it recovers: a process that dies between `send` and the note that it was sent leaves the
-message due; it is sent again under the same id, by which the receiver knows it.
+What it does: a message is entered in the outbox of callbacks, once per job and text. When its job has ended, the report
+of the job is written into the message, and one process at a time passes it to `send` until that succeeds.
+How it fails: if `send` raises, it is called again at the next look, without a limit; `gossamer callbacks list` shows
+the reason. How it recovers: if a process dies between `send` and the note that it was sent, the message stays due and
+is sent again with the same id, by which the receiver recognises it.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from .callbacks import MESSAGES, WAITING_LOOKED_AT, is_message
 from .keys import LOCAL
 from .open import Project
 
-LEASE = "@@messages"  # whose holder sends; no site has such a name
+LEASE = "@@messages"  # its holder sends; no site has such a name
 LEASE_FOR = timedelta(seconds=60)
-AT_ONCE = 500  # sent at one look
+AT_ONCE = 500  # sent in one pass
 MOST_TEXT = 20_000  # characters of a message
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be sent when a job has ended: the name of its receiver, and a text that only `send` understands."""
+    """What to send when a job has ended: the name of the receiver, and a text that only `send` understands."""
 
     to: str
     text: str
 
 
 class DueMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that is to be sent now. `report` is the job as `gossamer status JOB --json` has it."""
+    """A message to send now. `report` is the job as in `gossamer status JOB --json`."""
 
     id: str
     text: str
     report: dict[str, Any]
 
 
-Send = Callable[[DueMessage], None]  # returns when the receiver's side has taken it; it may block
+Send = Callable[[DueMessage], None]  # returns when the receiver's side has accepted it; it may block
 
 
 async def enter_message(project: Project, job: str, message: Message) -> bool:
-    """Enter the message of a job. False when the job has it already. Raises BackendUnavailable."""
+    """Enter a message for a job. False if the job has it already. Raises BackendUnavailable."""
     digest = blake2b(f"{job}\0{message.to}\0{message.text}".encode(), digest_size=12).hexdigest()
     host = blake2b(message.to.encode(), digest_size=4).hexdigest()
     callback = Callback(
@@ -63,7 +63,8 @@ async def enter_message(project: Project, job: str, message: Message) -> bool:
 
 
 async def deliver_messages(project: Project, send: Send) -> int:
-    """Send what is due; return how many were sent. Nothing while another process does it. Raises BackendUnavailable."""
+    """Send the due messages; return how many were sent. Does nothing while another process sends. Raises
+    BackendUnavailable."""
     book, seeds = project.state.callbacks, project.state.seeds
     waiting = [one for one in await book.waiting(WAITING_LOOKED_AT) if is_message(one)]
     due = [one for one in await book.due(inf, WAITING_LOOKED_AT) if is_message(one)]
@@ -76,7 +77,7 @@ async def deliver_messages(project: Project, send: Send) -> int:
         for one in due[:AT_ONCE]:
             if not await seeds.claim(LEASE, project.worker, LEASE_FOR):
                 break
-            # Looked at under the lease: whoever had it before may have sent it since.
+            # Read under the lease: the previous holder may have sent it since.
             known = await book.callback(one.id)
             if known is not None and known.state is CallbackState.DUE:
                 sent += await _sent(project, known, send)
@@ -86,7 +87,7 @@ async def deliver_messages(project: Project, send: Send) -> int:
 
 
 async def _written(project: Project, one: Callback) -> Callback:
-    """Its job has ended: write down what is known of it, so that every try sends the same."""
+    """Its job has ended: write the report into the message, so that every try sends the same text."""
     job = await project.state.jobs.job(one.job)
     report = msgspec.to_builtins(await job_report(project, job)) if job is not None else {"job_id": one.job}
     body = msgspec.json.encode({"text": one.body, "report": report}).decode()
@@ -99,7 +100,7 @@ async def _sent(project: Project, one: Callback, send: Send) -> bool:
     content = msgspec.json.decode(one.body)
     try:
         send(DueMessage(id=one.id, text=content["text"], report=content["report"]))
-    except Exception as error:  # whatever the broker's client raises; it stays due
+    except Exception as error:  # anything that the broker's client raises; the message stays due
         words = f"{type(error).__name__}: {error}"[:500]
         after = msgspec.structs.replace(one, tries=one.tries + 1, message=words)
     else:

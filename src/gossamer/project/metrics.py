@@ -1,9 +1,8 @@
-"""Figures of a project in the text format of Prometheus: what was counted, and what the shared state can tell now.
+"""Figures of a project in the Prometheus text format: counters, and the current values of the shared state.
 
 What it does: counters come from the record store, where every attempt is counted in the commit that stores it; gauges
-are read when they are asked for. So they are right whatever process has died. Jobs that have ended
-are not read. How it fails: a store that does not answer takes its own figures with it; `gossamer_store_up` says so.
-MissingExtra without prometheus-client.
+are read on request. So they are correct whichever process has died. Jobs that have ended are not read. How it fails: if
+a store does not answer, its figures are missing and `gossamer_store_up` is 0. MissingExtra without prometheus-client.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Values = dict[tuple[str, ...], float]
 
 
 class _Read:
-    """Figures that were read already, as the client library collects them."""
+    """Figures that have been read, as the client library collects them."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = list(families)
@@ -54,7 +53,7 @@ class _Read:
 
 
 async def exposition(project: Project) -> bytes:
-    """All figures that can be had, in the text format."""
+    """All available figures, in the text format."""
     families: list[Metric] = [
         _gauge("gossamer_build_info", "The version of Gossamer.", ("version",), {(__version__,): 1})
     ]
@@ -64,7 +63,7 @@ async def exposition(project: Project) -> bytes:
         for read in readers:
             try:
                 families += await read(project)
-            except Transient:  # told by the gauge below; what else this store would say is not waited for
+            except Transient:  # the gauge below reports it; the store's other figures are skipped
                 answers[store,] = 0
                 break
     words = "Whether a store of the project answered: 1 or 0. Its figures are left out when it did not."
@@ -104,7 +103,7 @@ async def _counted(project: Project) -> list[Metric]:
         received[(table.pool if table is not None else "") or DIRECT.name,] += count
     outcome = ("outcome",)
     return [
-        _counter("gossamer_pages", "Attempts, by what became of the page.", (*outcome, "route"), pages),
+        _counter("gossamer_pages", "Attempts, by outcome of the page.", (*outcome, "route"), pages),
         _counter("gossamer_domain_pages", "The same by site.", ("domain", *outcome), domains),
         _seconds(figures.latency),
         _counter("gossamer_errors", "Attempts that failed, by reason.", ("reason",), errors),
@@ -130,7 +129,7 @@ def _seconds(latency: dict[str, Latency]) -> Metric:
 
 
 async def _queue(project: Project) -> list[Metric]:
-    """Of the jobs that run."""
+    """Of the running jobs."""
     tasks: Counter[tuple[str, ...]] = Counter({(state, ANY_LANE): 0 for state in STATES})
     pages: Counter[tuple[str, ...]] = Counter()
     oldest, now = 0.0, project.clock.now()
@@ -145,7 +144,7 @@ async def _queue(project: Project) -> list[Metric]:
                 tasks[state, lane.lane or ANY_LANE] += getattr(lane, state)
             if lane.ready_since is not None and not job.paused:
                 oldest = max(oldest, now - lane.ready_since)
-    words = "Pages of the jobs that run now, by what became of them."
+    words = "Pages of the running jobs, by outcome."
     waits = "How long a page has waited for a worker that its site would let be fetched. 0: none waits."
     queue = "Tasks of the jobs that run now, by state and lane."
     return [
@@ -178,7 +177,7 @@ async def _scaling(project: Project) -> list[Metric]:
 
 
 async def _waiting_results(project: Project) -> list[Metric]:
-    """Those that were given up do not count."""
+    """Results that were given up do not count."""
     hosts: Counter[tuple[str, ...]] = Counter()
     for note in await project.state.spools.notes():
         if not note.given_up:
@@ -210,7 +209,7 @@ async def _budgets(project: Project) -> list[Metric]:
 
 
 async def _schedule_lag(project: Project) -> list[Metric]:
-    """A tick that has passed and that no scheduler has decided about."""
+    """The age of the oldest tick that has passed without a scheduler's decision."""
     now = project.clock.now()
     going = [one for one in await project.state.schedules.schedules() if not one.paused]
     ticks = [at for at in (next_tick(one, now) for one in going) if at is not None]
@@ -224,14 +223,14 @@ async def _callbacks(project: Project) -> list[Metric]:
 
 
 async def _alerts(project: Project) -> list[Metric]:
-    """Every alert, also those that do not fire: a query needs something to compare with."""
+    """Every alert, including those that do not fire: a query needs something to compare with."""
     firing: Counter[tuple[str, ...]] = Counter({(alert,): 0 for alert in USUAL})
     for one in await firing_alerts(project):
         firing[one.alert,] += 1
     return [_gauge("gossamer_alert_firing", "Subjects that an alert fires for.", ("alert",), dict(firing))]
 
 
-# The figures of each store, those that are read first, first.
+# The figures of each store; the first ones are read first.
 _READERS: dict[str, tuple[Callable[[Project], Awaitable[list[Metric]]], ...]] = {
     "records": (_counted, _quality),
     "state": (

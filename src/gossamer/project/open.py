@@ -1,4 +1,4 @@
-"""The open backends of a project. Opening them loads no transport and no worker."""
+"""Opens the backends of a project, without loading any transport or worker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..trace import Tracer
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
-    """The open backends of a project and what is derived from its settings."""
+    """The open backends of a project and the values derived from its settings."""
 
     settings: Settings
     clock: Clock
@@ -39,17 +39,17 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     records: Records
     archive: Archive
     worker: str
-    quarantine: Quarantine  # of the whole process
-    robots_turns: OriginTurns  # of the whole process
+    quarantine: Quarantine  # shared by the whole process
+    robots_turns: OriginTurns  # shared by the whole process
     box: BlackBox | None = None
-    absent: str = ""  # why the record store cannot be asked, in a project that was opened to look at it
+    absent: str = ""  # why the record store is unavailable, in a project that was opened with `to_look`
     warnings: tuple[str, ...] = ()  # what the user should know about the backends and the spider
-    tracer: Tracer | None = None  # of attempts, where they are traced
-    old_copies: tuple[str, ...] = ()  # those of them that say that the project was moved away
+    tracer: Tracer | None = None  # of attempts; None: they are not traced
+    old_copies: tuple[str, ...] = ()  # the warnings which say that the project was moved elsewhere
 
 
 class AbsentRecords:
-    """Stands in for a record store that does not answer: whatever is asked of it raises why."""
+    """Stands in for a record store that does not answer: every call raises the original error."""
 
     def __init__(self, error: BackendUnavailable) -> None:
         self._error = error
@@ -64,9 +64,9 @@ async def open_project(
 ) -> AsyncIterator[Project]:
     """Open state, records and archive. Raises Misconfigured, BadState or BackendUnavailable.
 
-    A spider's own wishes (rate, concurrency) hold for the sites it visits. `to_look` opens the archive only when a
-    page is asked for, and goes without a record store that does not answer: `absent` says why, and whatever is asked of
-    it raises that. Most of what people look at needs the state alone.
+    The spider's own rate and concurrency apply to the sites that it visits. With `to_look`, the archive is opened on
+    first use, and a record store that does not answer is tolerated: `absent` says why, and every call to it raises that
+    error. Most read-only commands need only the state.
     """
     shared = ServerClock(clock or SystemClock())
     worker = worker_name()
@@ -111,13 +111,15 @@ async def open_project(
 
 
 def is_crawled(settings: Settings) -> bool:
-    """Does the project have state or records already? Asked before a look, which must not create files."""
+    """Whether the project already has state or records. Read-only commands ask this first, so that they create no
+    files."""
     return any(not is_local(settings, role) or local_path(settings, role).exists() for role in ("state", "records"))
 
 
 @asynccontextmanager
 async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
-    """Open a project to look at it. Raises Misconfigured where nothing has been crawled yet, and as `open_project`."""
+    """Open a project for reading. Raises Misconfigured if nothing has been crawled yet, and whatever `open_project`
+    raises."""
     if not is_crawled(settings):
         raise Misconfigured(nothing_crawled(settings))
     async with open_project(settings, to_look=True) as project:
@@ -135,8 +137,8 @@ def nothing_crawled(settings: Settings) -> str:
 def open_beside(project: Project, spider: Spider, *, settings: Settings, worker: str) -> Iterator[Project]:
     """The project for one more job of this process, on the same connections.
 
-    The frontier is one of its own, because the spider's own wishes go with it, and so is the name, because each site
-    is paced by one worker at a time.
+    The job gets its own frontier, because the frontier carries the spider's rate and concurrency, and its own worker
+    name, because one worker at a time paces a site.
     """
     with project.state.frontier_for(site_terms(settings, spider)) as frontier:
         state = msgspec.structs.replace(project.state, frontier=frontier)
@@ -144,14 +146,15 @@ def open_beside(project: Project, spider: Spider, *, settings: Settings, worker:
 
 
 class Migrated(msgspec.Struct, frozen=True, kw_only=True):
-    """The migrations that were applied, in order, and what there is to say of it."""
+    """The migrations that were applied, in order, and the result in words."""
 
     applied: list[str]
     in_words: str
 
 
 async def migrate_records(settings: Settings) -> Migrated:
-    """Apply what is missing; nothing where the store does so whenever it is opened. Raises BackendUnavailable."""
+    """Apply the missing migrations. SQLite and MongoDB need none: opening the store migrates it. Raises
+    BackendUnavailable."""
     scheme = scheme_of(settings, "records")
     if scheme in MONGO:
         return Migrated(
@@ -159,7 +162,7 @@ async def migrate_records(settings: Settings) -> Migrated:
         )
     if scheme not in POSTGRES:
         return Migrated(applied=[], in_words="nothing to do: a SQLite file is brought up to date whenever it is opened")
-    from ..backends.postgres.connection import migrate_database  # its driver is an extra
+    from ..backends.postgres.connection import migrate_database  # imported late: the driver is an optional extra
 
     applied, address = await migrate_database(settings.records, schema=postgres_schema(settings))
     where = f"{address.place}, schema {address.schema}"

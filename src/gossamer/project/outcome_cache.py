@@ -1,7 +1,7 @@
-"""Pages that were read a moment ago, for clients that look at a running job again and again.
+"""Caches recently read pages, for clients that poll a running job.
 
-A page that is done stays as it is, so its documents need not be made again with each look. Bounded by bytes and by
-time: what was erased from the archive is not shown for longer than KEPT.
+A page that is done does not change, so its documents need not be made again for each poll. Bounded by bytes and time: a
+page that was erased from the archive is shown no longer than KEPT.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 KEPT = timedelta(minutes=1)
 MOST_BYTES = 32 * 1024 * 1024
-MOST_OF_ONE = 1024 * 1024  # bytes; a bigger page is read again
+MOST_OF_ONE = 1024 * 1024  # bytes; a bigger page is not cached
 
-Key = tuple[str, bytes]  # a job, and what is wanted of a page
+Key = tuple[str, bytes]  # a job, and what the client wants from a page
 
 
 class OutcomeCache:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: OrderedDict[Key, tuple[float, int, PageOutcome]] = OrderedDict()  # the oldest first
+        self._kept: OrderedDict[Key, tuple[float, int, PageOutcome]] = OrderedDict()  # oldest first
         self._bytes = 0
 
     def get(self, key: Key) -> PageOutcome | None:

@@ -1,9 +1,9 @@
-"""Services of others that the owner of a project has named: a search engine, and a language model.
+"""External services that the owner of a project has configured: a search engine and a language model.
 
-What it does: one request each, bounded in time and size, to the host in the settings and nowhere else; no redirect is
-followed. A page that a model reads stands between two marks that it cannot know, as data; the model has no tools, and
-what it answers is taken as JSON and nothing else.
-How it fails: NotConfigured where the settings name no service, ServiceFailed for anything that it does.
+What it does: makes one request each, bounded in time and size, only to the host in the settings; redirects are not
+followed. The page that a model reads is enclosed in two marks that the page cannot know, as data; the model has no
+tools, and its answer is accepted only as JSON.
+How it fails: NotConfigured if the settings name no service, ServiceFailed for any fault of the service.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NotConfigured(Permanent):
 
 
 class ServiceFailed(Transient):
-    """The service did not answer, or not as it should."""
+    """The service did not answer, or answered incorrectly."""
 
     reason = "service"
 
@@ -59,8 +59,8 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def search(settings: Settings, query: str, *, source: str, limit: int, period: str = "") -> list[SearchHit]:
-    """What the search engine finds: `source` is web, news or images, `period` day, week, month or year. Raises
-    NotConfigured, ServiceFailed."""
+    """Search the web: `source` is web, news or images, `period` day, week, month or year. Raises NotConfigured,
+    ServiceFailed."""
     place = settings.search
     if not place.url:
         raise NotConfigured("No search engine is configured for this server.")
@@ -70,7 +70,7 @@ async def search(settings: Settings, query: str, *, source: str, limit: int, per
     answer = await _json(settings, TransportRequest(url=url, limits=_limits(place.timeout)), "The search engine")
     found = answer.get("results")
     if not isinstance(found, list):
-        raise ServiceFailed("The search engine gave no results as JSON: it must allow the format json.")
+        raise ServiceFailed("The search engine returned no JSON: it must allow the format json.")
     hits = [hit for one in found if isinstance(one, dict) and (hit := _hit(one)) is not None]
     return hits[:limit]
 
@@ -90,7 +90,7 @@ def _hit(row: Mapping[str, Any]) -> SearchHit | None:
 
 
 class LanguageModel:
-    """Fills JSON in from the text of a page, a few at a time."""
+    """Fills in JSON from the text of a page, a few pages at a time."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -101,7 +101,7 @@ class LanguageModel:
         return bool(self._settings.model.url)
 
     async def values(self, text: str, source: str, prompt: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-        """What the model reads in the text; of a schema with properties, these alone. Raises NotConfigured,
+        """The values that the model finds in the text; if the schema has properties, only these. Raises NotConfigured,
         ServiceFailed."""
         if not self.is_there:
             raise NotConfigured("No model is configured for this server.")
@@ -111,9 +111,9 @@ class LanguageModel:
             content = answer["choices"][0]["message"]["content"]
             found = msgspec.json.decode(content.strip().removeprefix("```json").strip("`\n "))
         except (KeyError, IndexError, TypeError, AttributeError, msgspec.DecodeError) as error:
-            raise ServiceFailed("The model gave no JSON.") from error
+            raise ServiceFailed("The model returned no JSON.") from error
         if not isinstance(found, dict):
-            raise ServiceFailed("The model gave no JSON object.")
+            raise ServiceFailed("The model returned no JSON object.")
         wanted = (schema or {}).get("properties")
         return {name: found.get(name) for name in wanted} if isinstance(wanted, dict) and wanted else found
 
@@ -151,7 +151,7 @@ def _limits(timeout: timedelta) -> Limits:
 
 
 async def _json(settings: Settings, request: TransportRequest, who: str) -> dict[str, Any]:
-    """The answer of a service. Its host may be a private one, because the owner has named it; no other may."""
+    """The answer of a service. Its host may be private, because the owner configured it; no other host may."""
     allowed = frozenset({*settings.fetch.allow_hosts, host_of(request.url)})
     headers = (("User-Agent", f"Gossamer/{__version__}"), ("Accept", "application/json"), *request.headers)
     request = msgspec.structs.replace(request, headers=headers)
@@ -165,4 +165,4 @@ async def _json(settings: Settings, request: TransportRequest, who: str) -> dict
     try:
         return msgspec.json.decode(response.body, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise ServiceFailed(f"{who} gave no JSON.") from error
+        raise ServiceFailed(f"{who} returned no JSON.") from error

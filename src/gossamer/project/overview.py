@@ -1,6 +1,6 @@
-"""A project at one glance: what runs and waits, who works on it, what the last minutes, hour, day or month came to.
+"""A project at a glance: running and waiting work, the workers, and figures for the last minutes, hour, day or month.
 
-How it fails: BackendUnavailable, of the state for `work_now`, of the record store for `figures_over`.
+How it fails: BackendUnavailable, from the state in `work_now`, from the record store in `figures_over`.
 """
 
 from __future__ import annotations
@@ -24,28 +24,27 @@ RANGES: dict[Range, tuple[timedelta, int]] = {
     "hour": (timedelta(hours=1), 60),
     "day": (timedelta(days=1), 600),
     "month": (timedelta(days=30), 6 * 3600),
-}  # how far back, and seconds of a step
+}  # how far back, and the step, in seconds
 RECENT = timedelta(minutes=5)
 MOST_REASONS = 5
 
 
 class WorkNow(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller sees of the work that is going on. `dead` and `firing` are None for a caller who
-    is not an admin."""
+    """The work in progress that the caller may see. `dead` and `firing` are None for a caller who is not an admin."""
 
     running: int  # jobs
     paused: int
     open: int  # pages: queued, waiting and in hand
     in_hand: int
     waiting: int
-    workers: int  # that are alive
+    workers: int  # alive
     missing: int
     dead: int | None  # letters
     firing: int | None  # alerts
 
 
 class Recent(msgspec.Struct, frozen=True, kw_only=True):
-    """The last minutes, and what today has cost. Rates are None where nothing happened."""
+    """The last minutes, and today's cost. Rates are None if nothing happened."""
 
     per_second: float  # attempts
     done_per_second: float
@@ -96,13 +95,13 @@ async def figures_over(project: Project, range: Range) -> History:
 
 
 def by_result(pages: dict[str, int]) -> tuple[int, int, int]:
-    """Attempts that succeeded, that failed, and others: forbidden by robots.txt, or given back."""
+    """How many attempts succeeded, failed, and neither: forbidden by robots.txt, or given back."""
     good = sum(pages.get(name, 0) for name in SUCCESSES)
     bad = sum(count for name, count in pages.items() if name in ERRORS)
     return good, bad, sum(pages.values()) - good - bad
 
 
 def top_reasons(found: History) -> list[str]:
-    """The most frequent reasons of errors, the first first."""
+    """The most frequent reasons of errors, in descending order."""
     counts = Counter(found.whole.errors)
     return [reason for reason, _ in counts.most_common(MOST_REASONS)]

@@ -1,4 +1,4 @@
-"""A page in the formats that somebody asked for over HTTP, as JSON values."""
+"""A page in the formats that a client requested over HTTP, as JSON values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .api_requests import RequestedPage
 
 
 def formatted(snapshot: Snapshot, wanted: RequestedPage | WantedPage) -> dict[str, Any]:
-    """The page in each of the formats, as JSON values; None where the page has nothing of the kind."""
+    """The page in each of the formats, as JSON values; None if the page has nothing of the kind."""
     page, content = Page(snapshot), wanted.content or WHOLE
     is_html = page.media is Media.HTML and page.tree is not None
     data: dict[str, Any] = {}

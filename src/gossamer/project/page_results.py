@@ -1,8 +1,8 @@
-"""What came of pages that were asked for over HTTP: read back from the queue, the log of attempts and the archive.
+"""The results of pages that were requested over HTTP: read from the queue, the audit log and the archive.
 
-What it does: follows redirects inside the job to the page that answered, and makes of it the formats that were asked
-for. Pages are parsed in threads of its own, because a hostile page may take long; the loop goes on.
-How it fails: a page that could not be had is a result with `error`; BackendUnavailable is raised.
+What it does: follows redirects inside the job to the page that answered, and converts it to the requested formats.
+Pages are parsed in separate threads, because a hostile page may take long; the event loop stays free.
+How it fails: a page that could not be fetched is a result with `error`; BackendUnavailable is raised.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from .story_words import DROPPED
 
 THREADS = 4
 PLAIN = How()  # a plain GET
-LOOK = timedelta(milliseconds=100)  # between two looks at which jobs still run
+LOOK = timedelta(milliseconds=100)  # how often to check which jobs still run
 MOST_REDIRECTS = 50
 MOST_RECORDS = 1000  # of one page
-FIRST_RESULTS = 100  # of a batch that are shown with its job: all of them, if they are not too big
-MOST_OF_A_PAGE = 64 * 1024 * 1024  # bytes in all formats that were asked for
+FIRST_RESULTS = 100  # shown with a batch's job: all of them, unless they are too big
+MOST_OF_A_PAGE = 64 * 1024 * 1024  # bytes, over all requested formats
 
 
 class PageMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """How a page was had. `latency` is that of the last request, in seconds."""
+    """How a page was fetched. `latency` is that of the last request, in seconds."""
 
     job_id: str | None
     route: str | None
@@ -71,36 +71,36 @@ class PageMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a page could not be had. `code` is the reason under which `why` and the dead letters have it."""
+    """Why a page could not be fetched. `code` is the reason shown by `why` and in the dead letters."""
 
     code: str
     message: str
 
 
 class PageOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A page that was asked for. `url` is where it was in the end; `data` has a field for each format."""
+    """A requested page. `url` is its final address; `data` has a field for each format."""
 
     success: bool
     id: str
     url: str
     status_code: int | None
-    data: dict[str, Any] | None  # whatever the formats hold
+    data: dict[str, Any] | None  # the content of the formats
     meta: PageMeta
     tokens_used: float
     error: PageError | None
 
 
 class JobAnswer(api_views.JobReport, frozen=True, kw_only=True):
-    """A job. `result` is the page of a scrape, `results` are the first pages of a batch, once they are had."""
+    """A job. `result` is the page of a scrape, `results` are the first pages of a batch, once they are fetched."""
 
     success: bool
     result: PageOutcome | None
     results: list[PageOutcome] | None
-    next: int | None  # `after` for more results, at /results
+    next: int | None  # pass it as `after` to /results for more
 
 
 async def answer_of(project: Project, pages: PageReader, job: Job) -> JobAnswer:
-    """Where a job stands, and what came of its pages when it has ended."""
+    """Where a job stands, and the results of its pages when it has ended."""
     report = await api_views.job_report(project, job)
     result, results, following = None, None, None
     wanted = await wanted_pages(project, job)
@@ -121,8 +121,8 @@ async def answer_of(project: Project, pages: PageReader, job: Job) -> JobAnswer:
 async def scraped(
     asked: Asked, pages: PageReader, wanted: ScrapeRequest, begun: Callable[[Job], Awaitable[object]] | None = None
 ) -> PageOutcome | Job:
-    """A page, from the archive where that is wanted; its job, where the page does not come in time. `begun` is called
-    when a job was begun. Raises BadRequest, TooMuchAtOnce, NoWorker."""
+    """A page, from the archive if the client accepts a copy; or its job, if the page does not arrive in time. `begun`
+    is called when a job was started. Raises BadRequest, TooMuchAtOnce, NoWorker."""
     project = asked.project
     href = public_url(project.settings, wanted.url)
     if wanted.max_age and wanted.spider is None and wanted.recipe is None:
@@ -130,7 +130,7 @@ async def scraped(
         if cached is not None:
             return cached
     if not await is_served(project):
-        await check_scrape(asked, wanted)  # what is wrong with the request is said first
+        await check_scrape(asked, wanted)  # report faults of the request first
         raise NoWorker(NO_WORKER)
     job = await begin_scrape(asked, wanted, waits=True)
     if begun is not None:
@@ -143,10 +143,10 @@ async def scraped(
 
 
 class PageReader:
-    """Waits for results and reads them. Open inside `async with`: it has threads, children that follow the rules of
-    clients, and a task that looks for all who wait.
+    """Waits for results and reads them. Open inside `async with`: it owns threads, child processes that apply the rules
+    of clients, and a task that polls for all waiting clients.
 
-    However many wait, one question is asked for all of them, ten times a second.
+    However many clients wait, one query serves all of them, ten times a second.
     """
 
     def __init__(self, project: Project) -> None:
@@ -169,7 +169,7 @@ class PageReader:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def wait(self, job: str, seconds: float) -> bool:
-        """Wait until the job has ended; False when `seconds` passed first. Raises BackendUnavailable."""
+        """Wait until the job has ended; False if `seconds` passed first. Raises BackendUnavailable."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(job, []).append(ended)
         self._wanted.set()
@@ -189,7 +189,7 @@ class PageReader:
     async def _look(self) -> None:
         while True:
             await self._wanted.wait()
-            waiting = list(self._waiting)  # before the question: what begins meanwhile is looked at the next time
+            waiting = list(self._waiting)  # before the query: jobs added meanwhile are included in the next look
             try:
                 running = {job.id for job in await self._project.state.jobs.running_jobs()}
             except GossamerError as error:
@@ -211,9 +211,9 @@ class PageReader:
                     ended.set_exception(error)
 
     async def cached(self, caller: Caller, wanted: RequestedPage, href: str, max_age: float) -> PageOutcome | None:
-        """The newest good copy in the archive that a job of the caller's sight has fetched, if it is not older than
-        `max_age` seconds and has what is wanted. How it should be fetched cannot be told of a copy, and what a request
-        carries may change the answer."""
+        """The newest good copy in the archive that a job visible to the caller has fetched, if it is at most `max_age`
+        seconds old and has what the client wants. None for a request with a payload or with wishes about how to fetch:
+        a copy does not tell how it was fetched, and a payload may change the response."""
         if "records" in wanted.formats or not _is_plain(wanted):
             return None
         project = self._project
@@ -226,7 +226,7 @@ class PageReader:
         try:
             snapshot = await project.archive.get(good[-1].archive_ref)
         except Permanent:
-            return None  # it was pruned
+            return None  # pruned
         if "screenshot" in wanted.formats and not snapshot.screenshot:
             return None
         error = None
@@ -254,14 +254,14 @@ class PageReader:
         )
 
     async def _may_read(self, caller: Caller, id: str) -> bool:
-        """Where the project's own jobs may visit private addresses, only what jobs of keys fetched is given."""
+        """If the project's own jobs may visit private addresses, only pages fetched by jobs of keys are returned."""
         job = await self._project.state.jobs.job(id)
         if job is None:
             return caller.is_admin and not self._project.settings.fetch.allow_private
         return caller.sees(job) and bool(job.owner or not self._project.settings.fetch.allow_private)
 
     async def outcomes(self, job: Job, pages: tuple[WantedPage, ...]) -> list[PageOutcome]:
-        """What came of these pages of the job, in their order; of the first ones, where all would be too much."""
+        """The results of these pages of the job, in order; only the first ones if all would be too big."""
         found: list[PageOutcome] = []
         weight = 0
         for page in pages:
@@ -272,7 +272,7 @@ class PageReader:
         return found
 
     async def outcome(self, job: Job, page: WantedPage) -> PageOutcome:
-        """What came of one page of the job, behind its redirects."""
+        """The result of one page of the job, after its redirects."""
         key = (job.id, msgspec.json.encode(page))
         known = self._cache.get(key)
         if known is None:
@@ -294,7 +294,7 @@ class PageReader:
             if not is_redirect(fate.reason):
                 break
             to, status = fate.reason.rpartition(" ")[2], here[-1].status if here else None
-            for method in (method_after(status or 0, how.method), "GET"):  # behind a cookie it may be GET all the same
+            for method in (method_after(status or 0, how.method), "GET"):  # after a cookie redirect it may be GET
                 onward = how_after(how, url, to, method)
                 if (fate := await self._fate(job, to, onward)) is not None:
                     how = onward
@@ -313,10 +313,10 @@ class PageReader:
         )
         data, error = None, _error_of(state, reason, message, job)
         status = last.status if last is not None else None
-        if error is None or state is UrlState.DEAD:  # a page with an error status is given, too
+        if error is None or state is UrlState.DEAD:  # a page with an error status is returned, too
             try:
                 snapshot = await self._snapshot(job, fingerprint, earlier=error is None)
-                status = snapshot.status  # not 304, where the copy from before is still good
+                status = snapshot.status  # not 304, if the earlier copy is still good
                 meta = msgspec.structs.replace(meta, content_type=snapshot.headers.get("content-type") or None)
                 data = await self._data(snapshot, page, job, job.owner)
             except _NotExtracted as failure:
@@ -340,7 +340,7 @@ class PageReader:
         return await self._project.state.queue.fate(job.id, site_of(url), self._project.rules.fingerprint(url, how))
 
     async def snapshots(self, job: Job, urls: Sequence[str]) -> list[Snapshot | str]:
-        """The raw pages that an ended job fetched for these addresses, behind their redirects; or why there is none."""
+        """The raw pages that an ended job fetched for these addresses, after redirects; or why there is none."""
         found: list[Snapshot | str] = []
         for url in urls:
             fate = await self._fate(job, url, PLAIN)
@@ -360,13 +360,13 @@ class PageReader:
         return found
 
     async def _snapshot(self, job: Job, fingerprint: bytes, *, earlier: bool) -> Snapshot:
-        """The raw page that the job fetched; with `earlier` else the copy from before, where the server said that it is
-        still good."""
+        """The raw page that the job fetched; with `earlier`, otherwise the previous copy that the server confirmed by
+        304."""
         visits = [one for one in await self._project.records.visits(fingerprint) if one.archive_ref]
         own: list[PageFacts] = [one for one in visits if one.job == job.id]
         found = own or (visits if earlier else [])
         if not found:
-            raise Permanent("The raw page is not stored yet, or was pruned. Ask for the job again, or for the page.")
+            raise Permanent("The raw page is not stored yet, or was pruned. Request the job again, or the page.")
         return await self._project.archive.get(found[-1].archive_ref)
 
     async def _data(
@@ -390,7 +390,7 @@ class PageReader:
                 raise _NotExtracted(data, str(error)) from error
         if api_views.weight_of(data) > MOST_OF_A_PAGE:
             raise Permanent(
-                f"{snapshot.url} has more than {MOST_OF_A_PAGE >> 20} MiB in these formats. Ask for fewer of them."
+                f"{snapshot.url} has more than {MOST_OF_A_PAGE >> 20} MiB in these formats. Request fewer of them."
             )
         return data
 
@@ -407,7 +407,7 @@ class PageReader:
 
 
 class _NotExtracted(Exception):
-    """The rules of the client do not fit the page. `data` is what there is beside them."""
+    """The client's rules do not fit the page. `data` holds the other formats."""
 
     def __init__(self, data: dict[str, Any], message: str) -> None:
         super().__init__(message)
@@ -415,7 +415,7 @@ class _NotExtracted(Exception):
 
 
 def _is_plain(wanted: RequestedPage) -> bool:
-    """Does it say nothing of how the page is to be fetched, and carry nothing?"""
+    """Whether it has no payload and no wishes about how to fetch the page."""
     asked = (
         wanted.use_js_render
         or wanted.wait_for
@@ -428,7 +428,7 @@ def _is_plain(wanted: RequestedPage) -> bool:
 
 
 def _error_of(state: UrlState | None, reason: str, message: str, job: Job) -> PageError | None:
-    """None for a page that was had."""
+    """None for a page that was fetched."""
     match state:
         case UrlState.DONE | UrlState.UNCHANGED if not is_redirect(reason):
             return None
@@ -441,4 +441,4 @@ def _error_of(state: UrlState | None, reason: str, message: str, job: Job) -> Pa
         case None if is_ended(job):
             return PageError(code="cancelled", message="The job was cancelled before the page was fetched.")
         case _:
-            return PageError(code="pending", message="The page is not fetched yet. Ask for the job again.")
+            return PageError(code="pending", message="The page is not fetched yet. Request the job again later.")

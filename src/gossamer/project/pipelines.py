@@ -1,6 +1,6 @@
-"""What stands between a spider's items and the store, put together from settings: its pipeline and inspector.
+"""Builds what lies between a spider's items and the store, from the settings: the pipeline and the inspector.
 
-Apart from wiring.py, so that a process that only parses need not load what fetches.
+Separate from wiring.py, so that a process that only parses does not load fetch code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..settings import Settings
 from ..store.contract import Records
 from ..store.sink import Sink
 
-HABITS_OF = timedelta(days=30)  # how far back one looks for what is usual of a spider's items
+HABITS_OF = timedelta(days=30)  # how far back the usual shape of a spider's items is learned
 
 
 def pipeline_of(
@@ -28,8 +28,8 @@ def pipeline_of(
     latest: Latest | None = None,
     strict: bool = False,
 ) -> Pipeline:
-    """The pipeline of a spider. `counted` are the tallies of its last days, from which its habits are known; `strict`
-    bears no exception to these."""
+    """The pipeline of a spider. `counted` are the tallies of the last days, from which its habits are derived; `strict`
+    allows no exception to them."""
     inspector = Inspector(
         spider.name,
         settings.quality,
@@ -41,7 +41,7 @@ def pipeline_of(
 
 
 def latest_of(records: Records, sink: Sink) -> Latest:
-    """What records looked like before. Empty while the record store is away: results go to the spool without a
+    """The earlier versions of records. Empty while the record store is away: then results go to the spool without a
     comparison."""
 
     async def latest(identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:

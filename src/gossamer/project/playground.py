@@ -1,8 +1,8 @@
-"""A page and a selector to try on it: what a field of a recipe would find there.
+"""Tries a selector on a page: shows what a field of a recipe would find there.
 
-What it does: the page is the newest copy in the archive that the caller may see; where there is none, it is asked for
-as any page over HTTP is: a job, politely, by a worker. The selector is followed in a child process (extraction.py).
-How it fails: BadRequest for an address or a selector that cannot be; TooMuchAtOnce; BackendUnavailable.
+What it does: takes the newest copy in the archive that the caller may see; if there is none, the page is requested like
+any page over HTTP: a worker fetches it politely in a job. A child process applies the selector (extraction.py).
+How it fails: BadRequest for an invalid address or selector; TooMuchAtOnce; BackendUnavailable.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from .page_results import PageOutcome, PageReader
 Kind = Literal["css", "xpath", "jsonpath", "regex"]
 KINDS: tuple[Kind, ...] = ("css", "xpath", "jsonpath", "regex")
 FRESH = timedelta(days=1)  # how old a copy may be
-WAIT = timedelta(seconds=10)  # for the page, before the person is told that it takes longer
+WAIT = timedelta(seconds=10)  # for the page, before the answer says that it takes longer
 MOST_SHOWN = 200
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What a selector found. `trouble` says why it found nothing, where it is wrong."""
+    """What a selector found. `trouble` says what is wrong with the selector, if anything."""
 
     url: str
     status: int | None
     html: str
     found: list[Any]  # texts, mostly
-    more: int  # that are not in `found`
+    more: int  # not in `found`
     trouble: str | None
 
 
 async def fetch_to_try(project: Project, pages: PageReader, caller: Caller, url: str) -> str | None:
-    """See that the page is in the archive; the id of the job that still fetches it, or None when it is there."""
+    """Make sure that the page is in the archive: None if it is, otherwise the id of the job that still fetches it."""
     wanted = ScrapeRequest(url=public_url(project.settings, url))
     if await pages.cached(caller, wanted, wanted.url, FRESH.total_seconds()) is not None:
         return None
@@ -50,7 +50,7 @@ async def fetch_to_try(project: Project, pages: PageReader, caller: Caller, url:
 async def try_selector(
     project: Project, pages: PageReader, caller: Caller, url: str, kind: Kind, selector: str
 ) -> Tried | None:
-    """None when the page is not in the archive."""
+    """None if the page is not in the archive."""
     href = public_url(project.settings, url)
     rules = {"found": {kind: selector, "type": "list"}} if selector else None
     wanted = ScrapeRequest(url=href, formats=("html",), extract=rules)

@@ -1,6 +1,6 @@
-"""The proxy pools of a project: the health of their exits, whether they work, and how to end their rests.
+"""The proxy pools of a project: the health of their exits, trying them out, and ending their rests.
 
-Every value here has the shape in which `--json` prints it; times are ISO 8601.
+Every value has the shape that `--json` prints; times are ISO 8601.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..settings.effective import limits_of
 from ..units import size
 from .open import Project
 
-FAILING = 0.5  # an exit is failing that has succeeded less often than this of late
+FAILING = 0.5  # an exit with a lower recent success rate is failing
 TRIES_AT_ONCE = 32
 
 
@@ -30,13 +30,13 @@ class ExitView(msgspec.Struct, frozen=True, kw_only=True):
     """An exit of a pool, and its health."""
 
     exit: str
-    state: str  # new, ok, failing, resting; not listed: it is not in the pool's sources any more
+    state: str  # new, ok, failing, resting; not listed: no longer in the pool's sources
     resting_until: str | None
     tries: int
     successes: int
     failures: int
     bans: int
-    strikes: int  # rests that were not made good yet
+    strikes: int  # rests that later successes have not made up for
     latency: float | None  # seconds
     bytes: int
     cost: float  # tokens
@@ -45,7 +45,7 @@ class ExitView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool with the sums of its exits."""
+    """A pool with the totals of its exits."""
 
     pool: str
     kind: str
@@ -54,10 +54,10 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     tries: int
     successes: int
     bans: int
-    latency: float | None  # the mean of its exits', by their successes
+    latency: float | None  # the mean over its exits, weighted by their successes
     bytes: int
     cost: float
-    exits: list[ExitView]  # those that rest first, then by their tries
+    exits: list[ExitView]  # resting ones first, then by their tries
 
     @property
     def listed(self) -> int:
@@ -66,7 +66,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExitTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of trying an exit. `words` are the answer, or why there was none."""
+    """The result of trying an exit. `words` are the answer, or why there was none."""
 
     pool: str
     exit: str
@@ -76,7 +76,7 @@ class ExitTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def chosen_pools(settings: Settings, pool: str | None) -> list[str]:
-    """The names of all pools, or of one. Raises Misconfigured when there is no such pool."""
+    """The names of all pools, or of one. Raises Misconfigured if there is no such pool."""
     if pool is None:
         return list(settings.proxies)
     if pool not in settings.proxies:
@@ -89,7 +89,7 @@ def chosen_pools(settings: Settings, pool: str | None) -> list[str]:
 
 
 async def proxy_pools(project: Project, pool: str | None = None) -> list[PoolView]:
-    """All pools, or one, as they are now. Raises Misconfigured when there is no such pool."""
+    """All pools, or one, as they are now. Raises Misconfigured if there is no such pool."""
     names = chosen_pools(project.settings, pool)
     health = {name: await project.state.exits.health(name) for name in names}
     now = project.clock.now()
@@ -97,13 +97,13 @@ async def proxy_pools(project: Project, pool: str | None = None) -> list[PoolVie
 
 
 def untouched_pools(settings: Settings, pool: str | None = None) -> list[PoolView]:
-    """The pools of a project in which nothing was crawled yet."""
+    """The pools of a project in which nothing has been crawled yet."""
     return [_pool_view(settings, name, (), 0.0) for name in chosen_pools(settings, pool)]
 
 
 async def reset_exits(project: Project, pool: str | None = None) -> int:
-    """End the rests of all exits and forget their health; return how many. Raises Misconfigured for a pool that
-    neither gossamer.toml nor the state knows."""
+    """End the rests of all exits and delete their health; return how many. Raises Misconfigured for a pool that neither
+    gossamer.toml nor the state knows."""
     count = await project.state.exits.reset(pool)
     if not count:
         chosen_pools(project.settings, pool)
@@ -176,9 +176,9 @@ def _names_of(pool: ListedPool | GatewayPool) -> list[str]:
 
 
 async def try_exits(settings: Settings, pool: str | None = None, url: str | None = None) -> list[ExitTrial]:
-    """Try every exit of all pools, or of one: does it let us in, and with `url`, does the page come?
+    """Try every exit of all pools, or of one: does it accept our credentials, and with `url`, does the page arrive?
 
-    Nothing of it counts as health. Raises Misconfigured when there is no pool.
+    Nothing of this counts as health. Raises Misconfigured if there is no pool.
     """
     names = chosen_pools(settings, pool)
     if not names:
@@ -190,7 +190,7 @@ async def try_exits(settings: Settings, pool: str | None = None, url: str | None
     return await (_knock(settings, exits) if url is None else _fetch(settings, exits, url))
 
 
-# What fetches is imported here: looking at pools should start quickly.
+# Fetch code is imported here, so that read-only commands start quickly.
 
 
 async def _knock(settings: Settings, exits: Sequence[Exit]) -> list[ExitTrial]:
@@ -226,7 +226,7 @@ async def _fetch(settings: Settings, exits: Sequence[Exit], url: str) -> list[Ex
 
 
 async def _each(exits: Sequence[Exit], attempt: Callable[[Exit], Awaitable[tuple[bool, str]]]) -> list[ExitTrial]:
-    """Some at a time; the answers are in the order of the exits."""
+    """A few at a time; the answers are in the order of the exits."""
     room, clock = asyncio.Semaphore(TRIES_AT_ONCE), SystemClock()
 
     async def one_try(one: Exit) -> ExitTrial:

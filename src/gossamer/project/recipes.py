@@ -1,7 +1,7 @@
-"""Recipes: is one right, what does each of its rules find on a page, and a first draft from a page. What `gossamer
-check` does begins here; spider_check.py does it for spiders in Python.
+"""Recipes: check one, show what each of its rules finds on a page, and draft one from a page. `gossamer check` starts
+here; spider_check.py does the same for spiders in Python.
 
-Every value here has the shape in which `--json` prints it. Nothing is stored.
+Every value has the shape that `--json` prints. Nothing is stored.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from .spider_check import (
 )
 
 _BY_HAND = {
-    Media.JSON: " docs/recipes.md has a recipe for JSON to begin with.",
-    Media.XML: " Of a feed or a sitemap, a schedule or `page.feed()` of a spider takes the pages.",
+    Media.JSON: " docs/recipes.md has a recipe for JSON to start from.",
+    Media.XML: " For a feed or a sitemap, use a schedule, or `page.feed()` in a spider.",
 }
-LONGEST_PAUSE = 5.0  # seconds between two requests; a person waits
+LONGEST_PAUSE = 5.0  # seconds between two requests, because a person waits
 
 FieldNote: TypeAlias = Note  # what a rule found for a field
 
 
 class LineFault(msgspec.Struct, frozen=True):
-    """What is wrong with a recipe, and in which line."""
+    """A fault of a recipe, with its line."""
 
     line: int | None
     message: str
 
 
 class RecipeFaults(msgspec.Struct, frozen=True, kw_only=True):
-    """A recipe that cannot be used, and all that is wrong with it."""
+    """A recipe that cannot be used, and all its faults."""
 
     recipe: str  # the file
     valid: bool = False
@@ -76,7 +76,7 @@ class KindView(msgspec.Struct, frozen=True, kw_only=True):
 
     item: str | None  # the type of its records
     fields: list[str]
-    optional: list[str]  # those of them that may be missing
+    optional: list[str]  # those that may be missing
     leads_to: list[str]  # kinds of pages
 
 
@@ -108,18 +108,18 @@ class RecipeCheck(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     status: int
     bytes: int  # of the body
-    kind: str  # the kind of page that it was read as
-    kinds: list[str]  # all that the recipe has
+    kind: str  # the kind of page it was parsed as
+    kinds: list[str]  # of the recipe
     fields: list[FieldNote]
     links: list[LinksFound]
     records: list[RecordFound]
-    dropped: list[Dropped]  # items that a step of the pipeline left out
+    dropped: list[Dropped]  # items that a step of the pipeline dropped
     quality: list[Fault]
     refusal: str | None  # why the page would be a parse failure
 
 
 class RecipeDrafted(msgspec.Struct, frozen=True, kw_only=True):
-    """A draft that was written. `ref` is what the commands call it."""
+    """A draft that was written. `ref` is its name for other commands."""
 
     file: Path
     name: str
@@ -139,12 +139,12 @@ def load_for_check(settings: Settings, ref: str, folder: Path) -> Spider | Recip
 
 
 def view_of(spider: Spider) -> RecipeView | SpiderView:
-    """A recipe or a spider that loads, as it is without a page."""
+    """A recipe or a spider that loads, described without a page."""
     return recipe_view(spider) if isinstance(spider, RecipeSpider) else spider_view(spider)
 
 
 def demand_kind_of(spider: Spider, kind: str | None) -> None:
-    """Raises Misconfigured when the recipe has no such kind of page, or the spider no such callback."""
+    """Raises Misconfigured if the recipe has no such kind of page, or the spider no such callback."""
     if isinstance(spider, RecipeSpider):
         demand_kind(spider, kind)
     else:
@@ -181,14 +181,14 @@ def _kind_view(kind: PageKind) -> KindView:
 
 
 def demand_kind(spider: RecipeSpider, kind: str | None) -> None:
-    """Raises Misconfigured when the recipe has no such kind of page."""
+    """Raises Misconfigured if the recipe has no such kind of page."""
     if kind is not None and kind not in spider.recipe.kinds:
         raise Misconfigured(f"{spider.recipe.file} has no page kind {kind!r}.{suggestion(kind, spider.recipe.kinds)}")
 
 
 async def check_recipe(settings: Settings, spider: RecipeSpider, fetched: Page, kind: str | None = None) -> RecipeCheck:
-    """Read a page by the rules for that kind of page, else for the likely one. Raises FetchRefused for the answer of a
-    site that is no page."""
+    """Parse a page by the rules for that kind of page, or for the likely one. Raises FetchRefused for an error
+    response."""
     if fetched.status >= 400 and fetched.status not in spider.handle_statuses:
         raise FetchRefused(f"{fetched.url} answered {fetched.status}; there is nothing to read.", status=fetched.status)
     page = Page(fetched.snapshot, spider=spider)
@@ -211,7 +211,7 @@ async def check_recipe(settings: Settings, spider: RecipeSpider, fetched: Page, 
 
 
 async def _piped(settings: Settings, spider: RecipeSpider, seen: PageCheck, page: Page) -> tuple[Piped, str]:
-    """What would be stored, and why nothing would be."""
+    """The records that would be stored, and why none would be."""
     if seen.fault or seen.missing:
         names = ", ".join(dict.fromkeys(note.field for note in seen.missing[:LINKS_TOLD]))
         more = f" and {len(seen.missing) - LINKS_TOLD} more" if len(seen.missing) > LINKS_TOLD else ""
@@ -247,8 +247,9 @@ async def draft(
     fetch: Callable[[str], Awaitable[Page]],
     tell: Callable[[str], None] = lambda words: None,
 ) -> RecipeDrafted:
-    """Fetch the page and one behind it, at the site's pace, and write a recipe: into the project's spiders folder, or
-    outside of a project into `folder`. Nothing is overwritten. Raises Misconfigured, FetchFailed, FetchRefused."""
+    """Fetch the page and one that it links to, at the site's pace, and write a recipe into the project's spiders
+    folder, or outside of a project into `folder`. Nothing is overwritten. Raises Misconfigured, FetchFailed,
+    FetchRefused."""
     name = _checked_name(name or _name_for(url))
     in_project = (settings.root / FILE_NAME).is_file()
     file = _free_place(settings.root / settings.spiders if in_project else folder, name)
@@ -269,8 +270,8 @@ async def draft(
 
 
 def _name_for(url: str) -> str:
-    """`https://www.book-shop.example/` is book-shop; a host without a registrable domain gives its first word, an
-    address in numbers all of them."""
+    """`https://www.book-shop.example/` becomes book-shop; a host without a registrable domain gives its first label, an
+    IP address all of its numbers."""
     site = site_of(url)
     host = site if "." in site and not site.endswith(".localhost") else host_of(url)
     words = host.removeprefix("www.").lower()

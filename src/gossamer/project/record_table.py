@@ -1,6 +1,6 @@
-"""Records as people look at them: the kinds that there are, a table with the item's own columns, one record over time.
+"""Records for the dashboard: the kinds that exist, a table with the item's own columns, one record over time.
 
-How it fails: BackendUnavailable; Misconfigured for a job that is not there.
+How it fails: BackendUnavailable; Misconfigured for a job that does not exist.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .open import Project
 from .records import FaultyRecord, FieldChange, RecordFilter, RecordVersions, changes, faulty_records, query_of
 
 MOST_COLUMNS = 12
-MOST_SORTED = 10_000  # records that are read to sort them by a column
-SECONDS_SORTED = 0.6  # that this may take
-LONGEST_HELD = 400  # characters of a text, while the others are read
+MOST_SORTED = 10_000  # records read to sort them by a column
+SECONDS_SORTED = 0.6  # time limit for that
+LONGEST_HELD = 400  # characters kept of a text while the others are read
 MOST_CHARTS = 4
-MOST_DRAWN = 1e300  # an item may hold whole numbers that no float can
-FIRST_COLUMNS = ("title", "name", "headline", "url")  # what a reader knows a record by
+MOST_DRAWN = 1e300  # an item may hold integers that no float can represent
+FIRST_COLUMNS = ("title", "name", "headline", "url")  # by which a reader recognises a record
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?")
 
 
 class RecordKinds(msgspec.Struct, frozen=True, kw_only=True):
-    """The types of items and the spiders that there are records of. `types` is None for a caller who does not see all:
-    which job gave a type first is not known."""
+    """The item types and spiders that have records. `types` is None for a caller who may not see all: which job stored
+    a type first is unknown."""
 
     types: list[str] | None
     spiders: list[str]
@@ -52,10 +52,11 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of records. `total` is None for a caller who does not see all; `next` is given as `after`.
+    """A page of records. `total` is None for a caller who may not see all; pass `next` as `after`.
 
-    `sorted_of`: how many records, the newest, were sorted by a column where there are more; None: all of them, or none
-    were sorted."""
+    `sorted_of`: how many records, the newest, were sorted by a column if there are more; None: all of them, or no
+    sorting.
+    """
 
     columns: list[str]
     rows: list[RecordRow]
@@ -75,7 +76,7 @@ class RecordStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NumberLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A field that is a number, over the versions of a record."""
+    """A numeric field over the versions of a record."""
 
     field: str
     times: list[float]
@@ -84,13 +85,13 @@ class NumberLine(msgspec.Struct, frozen=True, kw_only=True):
 
 class RecordStory(msgspec.Struct, frozen=True, kw_only=True):
     record: RecordVersions
-    steps: list[RecordStep]  # the newest first
+    steps: list[RecordStep]  # newest first
     numbers: list[NumberLine]
 
 
 async def record_kinds(project: Project, caller: Caller) -> RecordKinds:
-    """From what the quality checks have counted, and the shapes that items had; for a caller who does not see all, the
-    spiders of the jobs that they see."""
+    """Derived from the counts of the quality checks and the recorded item shapes; for a caller who may not see all,
+    only the spiders of the jobs that they see."""
     if not caller.is_admin:
         return RecordKinds(types=None, spiders=sorted(await seen_spiders(project, caller)))
     tallies = await project.records.scores()
@@ -101,8 +102,8 @@ async def record_kinds(project: Project, caller: Caller) -> RecordKinds:
 
 
 async def searched(project: Project, wanted: RecordFilter, search: str | None) -> RecordQuery:
-    """What the record store is asked for by a table, and by an export of it. `search` is a key, or the address of a
-    page. Raises Misconfigured."""
+    """The query for a table, and for an export of it. `search` is a key, or the address of a page. Raises
+    Misconfigured."""
     query = await query_of(project, wanted)
     if not search:
         return query
@@ -115,7 +116,7 @@ async def searched(project: Project, wanted: RecordFilter, search: str | None) -
 async def record_table(
     project: Project, caller: Caller, wanted: RecordFilter, *, search: str | None, newest: bool, limit: int, after: int
 ) -> RecordTable:
-    """Records that the caller sees, in the order of their first storage, or the `newest` first. `search` as in
+    """The records that the caller sees, in the order in which they were first stored, or `newest` first. `search` as in
     `searched`. Raises Misconfigured."""
     query = msgspec.structs.replace(await searched(project, wanted, search), newest=newest)
     found, following = await some_records(project, caller, query, limit=limit, after=after)
@@ -131,10 +132,11 @@ async def record_table(
 async def sorted_table(
     project: Project, caller: Caller, wanted: RecordFilter, *, search: str | None, column: str, limit: int, after: int
 ) -> RecordTable:
-    """As `record_table`, by a field of the items; with a minus, downwards. What has no value comes last.
+    """As `record_table`, sorted by a field of the items; with a minus, descending. Records without a value come last.
 
-    No store has an index for it, so the newest MOST_SORTED records that fit are read, in SECONDS_SORTED at most, and
-    the first `after + limit` of them are kept: a filter that means no more than those gives the whole order."""
+    No store has an index for this, so the newest MOST_SORTED matching records are read, for SECONDS_SORTED at most, and
+    the first `after + limit` are kept: if the filter matches no more than that, the order is complete.
+    """
     query = msgspec.structs.replace(await searched(project, wanted, search), newest=True)
     total = await project.records.count(query) if caller.is_admin else None
     rows, read, whole = await _some_rows(seen_records(project, caller, query))
@@ -155,7 +157,7 @@ async def sorted_table(
 
 
 async def _some_rows(records: AsyncIterator[StoredRecord]) -> tuple[list[RecordRow], int, bool]:
-    """The first rows, how many, and: are these all?"""
+    """The first rows, how many were read, and whether these are all."""
     rows: list[RecordRow] = []
     with suppress(TimeoutError):
         async with asyncio.timeout(SECONDS_SORTED):
@@ -169,7 +171,7 @@ async def _some_rows(records: AsyncIterator[StoredRecord]) -> tuple[list[RecordR
 
 
 def _cut(value: Any) -> Any:
-    """A value that is not much longer than what a table shows of it."""
+    """The value shortened to little more than a table shows."""
     text = value if isinstance(value, str) else "" if isinstance(value, int | float | bool | None) else str(value)
     if len(text) <= LONGEST_HELD:
         return value
@@ -177,7 +179,7 @@ def _cut(value: Any) -> Any:
 
 
 def rank_of(value: Any) -> tuple[int, float, str]:
-    """Where a value stands among others: numbers and amounts of money first, by size, then texts."""
+    """The sort key of a value: numbers and amounts of money first, by size, then texts."""
     if isinstance(value, dict) and {"amount", "currency"} <= value.keys():
         value = float(value["amount"]) if _is_number("amount", value["amount"]) else str(value["amount"])
     if isinstance(value, int | float):
@@ -198,7 +200,7 @@ def _row(record: StoredRecord) -> RecordRow:
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
-    """The item's own fields, what a reader knows it by first; those that hold whole documents last."""
+    """The item's own fields: those that identify it first, those that hold whole documents last."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     heavy = {name for name in names if any(len(str(row.get(name, ""))) > 400 for row in rows)}
 
@@ -210,7 +212,7 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def story_of_record(record: RecordVersions) -> RecordStory:
-    """What each version changed, and the fields that are numbers over time."""
+    """What each version changed, and the numeric fields over time."""
     steps: list[RecordStep] = []
     before: Any = None
     for one in record.versions:
@@ -221,7 +223,7 @@ def story_of_record(record: RecordVersions) -> RecordStory:
 
 
 def _numbers(record: RecordVersions) -> list[NumberLine]:
-    """Fields that changed and are numbers first. Each version holds until the next one, so the last is drawn twice."""
+    """Numeric fields that changed come first. Each version holds until the next one, so the last is drawn twice."""
     versions = [one for one in record.versions if not one.gone]
     times = [datetime.fromisoformat(one.at).timestamp() for one in versions]
     flat = [_flat(one.data) for one in versions]
@@ -242,7 +244,7 @@ def _numbers(record: RecordVersions) -> list[NumberLine]:
 
 
 def _flat(data: Any, path: str = "") -> dict[str, float]:
-    """The numbers of an item by their dotted paths; an amount of money is written as a text."""
+    """The numbers of an item by their dotted paths; amounts of money are stored as text."""
     found: dict[str, float] = {}
     if not isinstance(data, dict):
         return found
@@ -264,7 +266,8 @@ def _is_number(name: str, value: Any) -> bool:
 async def some_faulty(
     project: Project, caller: Caller, spider: str | None, *, days: int, limit: int, seconds: float
 ) -> tuple[list[FaultyRecord], bool]:
-    """Up to `limit` stored records with faults that the caller sees, found within `seconds`; and: are these all?"""
+    """Up to `limit` stored records with faults that the caller sees, found within `seconds`; and whether these are
+    all."""
     sight, found = Sight(project, caller), list[FaultyRecord]()
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):

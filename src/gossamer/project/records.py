@@ -1,6 +1,6 @@
-"""What a project has collected: records and their versions, what two jobs saw differently, quality, shapes of items.
+"""The collected data of a project: records and their versions, differences between two jobs, quality, shapes of items.
 
-Every value here has the shape in which `--json` prints it; times are ISO 8601. Files are written by export.py.
+Every value has the shape that `--json` prints; times are ISO 8601. export.py writes files.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ _REPARSE = re.compile(r"reparse-.+-(\d+|[0-9a-f]{6})")
 
 
 class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records are meant. None does not restrict. Times are those of the last change, in seconds."""
+    """Which records to select. None does not restrict. Times are those of the last change, in seconds."""
 
     job: str | None = None  # its id, or a name: then the newest job of that name
     spider: str | None = None
-    type: str | None = None  # of item: Book
+    type: str | None = None  # the item type: Book
     site: str | None = None
     since: float | None = None
     until: float | None = None
-    gone: bool = False  # also records that were not found any more
+    gone: bool = False  # include records that are gone
 
 
 class RecordVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a record. A record that a crawl did not find any more has a version that is `gone`."""
+    """One version of a record. When a crawl no longer finds a record, it gets a version that is `gone`."""
 
     version: int
-    at: str  # from then on
+    at: str  # valid from
     job: str
     gone: bool
     schema: str | None  # the shape of the item, see `schemas`
-    data: Any  # whatever the item held
+    data: Any  # the fields of the item
 
 
 class RecordVersions(msgspec.Struct, frozen=True, kw_only=True):
-    """A record with all its versions, the oldest first."""
+    """A record with all its versions, oldest first."""
 
     type: str
     site: str
@@ -65,7 +65,7 @@ class RecordVersions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FieldChange(msgspec.Struct, frozen=True):
-    """One field, by its dotted path, in two states of a record. None stands for a field that is not there."""
+    """One field, by its dotted path, in two versions of a record. None stands for a missing field."""
 
     field: str
     before: Any
@@ -73,7 +73,7 @@ class FieldChange(msgspec.Struct, frozen=True):
 
 
 class RecordDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that two jobs saw differently. `fields` says in what, where it was changed."""
+    """A record that two jobs saw differently. `fields` lists the differences if it was changed."""
 
     kind: Literal["added", "changed", "gone"]
     type: str
@@ -86,10 +86,10 @@ class RecordDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QualityScore(msgspec.Struct, frozen=True, kw_only=True):
-    """How good one field of one type of item was on one day (UTC).
+    """The quality of one field of one item type on one day (UTC).
 
     Field `*` is the item as a whole, type `*` are the pages of the spider. `score` is the share of faultless ones among
-    those that were `checked`; `rules` counts how often each rule was broken.
+    those `checked`; `rules` counts how often each rule was broken.
     """
 
     spider: str
@@ -108,7 +108,7 @@ class QualityScore(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Is it about the item as a whole, and not about one of its fields?"""
+        """Whether it covers the item as a whole rather than one field."""
         return self.field == WHOLE
 
     @property
@@ -117,12 +117,12 @@ class QualityScore(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def faultless_share(self) -> float:
-        """As `score`, and exact."""
+        """As `score`, without rounding."""
         return 1 - self.faulty / self.checked if self.checked else 1.0
 
 
 class ItemShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The declared fields of a type of item at one time. Records keep the shape they were made with."""
+    """The declared fields of an item type at one time. Records keep the shape they were made with."""
 
     id: str
     type: str
@@ -135,7 +135,7 @@ class ItemShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def query_of(project: Project, wanted: RecordFilter) -> RecordQuery:
-    """What the record store is asked for. Raises Misconfigured when there is no such job."""
+    """The query for the record store. Raises Misconfigured if there is no such job."""
     return RecordQuery(
         job=await job_of_records(project, wanted.job) if wanted.job is not None else None,
         spider=wanted.spider,
@@ -148,8 +148,8 @@ async def query_of(project: Project, wanted: RecordFilter) -> RecordQuery:
 
 
 async def job_of_records(project: Project, wanted: str) -> str:
-    """The id of a job, as `find_job`. Records may also be of a job that the queue has forgotten, or of a reparse, which
-    the queue never knew."""
+    """The id of a job, as in `find_job`. Records may also belong to a job that was deleted from the queue, or to a
+    reparse, which was never in it."""
     try:
         return (await find_job(project, wanted)).id
     except Misconfigured:
@@ -159,7 +159,7 @@ async def job_of_records(project: Project, wanted: str) -> str:
 
 
 async def records(project: Project, wanted: RecordFilter, limit: int | None = None) -> AsyncIterator[dict[str, Any]]:
-    """Records as lines of `gossamer export`: the item's fields, and `_meta` with what else is known of it."""
+    """Records as lines of `gossamer export`: the item's fields, and `_meta` with what else is known about them."""
     count = 0
     async for record in project.records.records(await query_of(project, wanted)):
         if count == limit:
@@ -184,7 +184,7 @@ async def what_there_is(project: Project, query: RecordQuery) -> str:
 async def history(
     project: Project, key: str, *, type: str | None = None, site: str | None = None, limit: int | None = None
 ) -> list[RecordVersions]:
-    """Records with that key and all their versions; if there are none, the records of the page at that address."""
+    """The records with that key and all their versions; if there are none, the records of the page at that address."""
     for query in (RecordQuery(key=key, type=type, site=site), RecordQuery(url=key, type=type, site=site)):
         found: list[RecordVersions] = []
         async for record in project.records.records(query):
@@ -220,22 +220,22 @@ def _versions(record: StoredRecord, versions: list[Version]) -> RecordVersions:
 
 
 def is_reparse(job: str) -> bool:
-    """Is this the id of a run over the archive, and not of a crawl?"""
+    """Whether this is the id of a run over the archive rather than of a crawl."""
     return _REPARSE.fullmatch(job) is not None
 
 
 async def differences(project: Project, before: str, after: str) -> AsyncIterator[RecordDifference]:
-    """What the job `after` saw differently from the job `before`. Raises Misconfigured for a job that is not there, and
-    for a job compared with itself."""
+    """What the job `after` saw differently from the job `before`. Raises Misconfigured for a job that does not exist,
+    and for a job compared with itself."""
     one, other = await job_of_records(project, before), await job_of_records(project, after)
     if one == other:
-        raise Misconfigured(f"{one} compared with itself is always the same. Name two jobs.")
+        raise Misconfigured(f"{one} is compared with itself. Name two different jobs.")
     async for difference in project.records.differences(one, other):
         yield told(difference)
 
 
 def told(difference: Difference) -> RecordDifference:
-    """A difference with its data decoded and its fields compared."""
+    """The difference with its data decoded and its fields compared."""
     before = decoded(difference.before) if difference.before else None
     after = decoded(difference.after) if difference.after else None
     return RecordDifference(
@@ -251,7 +251,7 @@ def told(difference: Difference) -> RecordDifference:
 
 
 def changes(before: Any, after: Any) -> list[FieldChange]:
-    """The fields in which two states of a record's data differ; None is no record."""
+    """The fields in which two versions of a record differ; None stands for no record."""
     old, new = dict(_fields(before)), dict(_fields(after))
     return [
         FieldChange(name, old.get(name), new.get(name))
@@ -276,7 +276,7 @@ def _fields(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def decoded(data: str) -> Any:
-    """The data of a stored record. Python's reader takes numbers of any length, as items may hold them."""
+    """The data of a stored record. Python's JSON reader accepts integers of any length, as items may hold them."""
     return json.loads(data)
 
 
@@ -301,9 +301,9 @@ class FaultyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def faulty_records(project: Project, spider: str | None = None, *, days: int) -> AsyncIterator[FaultyRecord]:
-    """Stored records of the last `days` days that break the built-in rules: what leaked before the quality guard
-    closed. A field is missed that items of that type nearly always had. Rules of a spider's own need the page, and are
-    left to `gossamer reparse`."""
+    """Stored records of the last `days` days that break the built-in rules: those stored before the quality guard
+    closed. A field counts as missing if items of that type nearly always had it. A spider's own rules need the page,
+    and are left to `gossamer reparse`."""
     terms, since = project.settings.quality, project.clock.now() - timedelta(days=days).total_seconds()
     habits: dict[str, Habits] = {}
     async for record in project.records.records(RecordQuery(spider=spider, since=since, gone=False)):
@@ -324,12 +324,12 @@ async def faulty_records(project: Project, spider: str | None = None, *, days: i
 
 
 def _broken(habits: Habits, type: str, _: str, field: str) -> bool:
-    """Stored data is a dict, which does not know the type that it was made of."""
+    """Stored data is a dict, which does not know the item type it was made from."""
     return habits.broken(type, field)
 
 
 def scores_of(tallies: list[Tally]) -> list[QualityScore]:
-    """Counts with the rules that were broken, in order."""
+    """The counts with the broken rules, in order."""
     rules: dict[tuple[str, str, str, str], Counter[str]] = defaultdict(Counter)
     for one in tallies:
         if one.rule and one.faulty:
@@ -356,7 +356,7 @@ def scores_of(tallies: list[Tally]) -> list[QualityScore]:
 
 
 async def schemas(project: Project, type: str | None = None) -> list[ItemShape]:
-    """The shapes that items had, the oldest first."""
+    """The shapes that items had, oldest first."""
     return [
         ItemShape(id=one.id, type=one.type, first_stored=iso_time(at), **msgspec.json.decode(one.definition))
         for one, at in await project.records.schemas(type)

@@ -1,9 +1,9 @@
-"""A crawl from the archive: every page is answered with its newest raw copy, and nothing is sent to anybody.
+"""A crawl from the archive: every page is answered with its newest raw copy, and no request is sent.
 
-State and records of the replay are in a folder of their own, which goes with it: the project is as it was before. So a
-spider can be tried again and again on pages of yesterday, and its records be written to a file.
+State and records of the replay are in a temporary folder, deleted with it: the project stays unchanged. So a spider can
+be tried repeatedly on yesterday's pages, and its records written to a file.
 
-How it fails: a page without a raw copy is refused with the reason `not-archived`; the crawl goes on.
+How it fails: a page without a raw copy is refused with the reason `not-archived`; the crawl continues.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ FAILURES_TOLD = 10
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a replay. `failures` are the first pages that failed, each with its reason and message; `missing`
-    counts the pages that have no raw copy."""
+    """The result of a replay. `failures` are the first pages that failed, each with its reason and message; `missing`
+    counts the pages without a raw copy."""
 
     crawl: CrawlReport
     failures: list[Buried]
@@ -77,7 +77,7 @@ class ArchiveTransport:
                 try:
                     copy = await self._project.archive.get(visit.archive_ref)
                 except Permanent as error:
-                    raise NotArchived(f"{request.url} has no raw copy any more: {error}") from error
+                    raise NotArchived(f"{request.url} no longer has a raw copy: {error}") from error
                 return Response(url=copy.url, status=copy.status, headers=copy.headers, body=copy.body, cut=copy.cut)
         for attempt in reversed(await records.attempts(fingerprint)):
             if attempt.outcome == "redirected":
@@ -116,7 +116,7 @@ async def replay(
     events: EventSink,
     output: Sequence[str] | None = None,
 ) -> ReplayReport:
-    """Crawl from the archive of the project, and write the records to `output`. Raises Misconfigured where nothing has
+    """Crawl from the archive of the project, and write the records to `output`. Raises Misconfigured if nothing has
     been crawled yet."""
     failures = _Failures()
 
@@ -139,7 +139,7 @@ async def replay(
 
 
 def _apart(settings: Settings, folder: Path) -> Settings:
-    """The settings of a replay: stores of its own, no pauses and no prices, since nobody is asked."""
+    """The settings of a replay: separate stores, no pauses and no prices, since no server is asked."""
     replace = msgspec.structs.replace
     return replace(
         settings,

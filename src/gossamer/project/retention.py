@@ -1,9 +1,9 @@
-"""What a project forgets: old jobs, attempts and raw pages. Records and their history are never deleted.
+"""Deletes old jobs, attempts and raw pages of a project. Records and their history are never deleted.
 
-What it does: `forget_old_runs` keeps the runs of a schedule from piling up, `prune` makes room by age. A job with dead
-letters is kept longer, because somebody may want to replay them. A running job, the newest job of each name and the
-last run of each schedule are always kept.
-How it fails: BackendUnavailable. How it recovers: call again; what was forgotten by then stays forgotten.
+What it does: `forget_old_runs` keeps the runs of a schedule from piling up, `prune` deletes by age. Jobs with dead
+letters are kept longer, because they may be replayed. A running job, the newest job of each name and the last run of
+each schedule are always kept.
+How it fails: BackendUnavailable. How it recovers: call again; what was deleted by then stays deleted.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from ..frontier.contract import JobBook, JobHistory
 from ..model.job import Job, JobState
 from .open import Project
 
-LETTERS_KEPT = 10  # runs with dead letters are kept for this many times as many runs as others
-RUNS_LOOKED_AT = 20  # old runs that are judged when another one ends; each run is among them that many times
+LETTERS_KEPT = 10  # runs with dead letters are kept this many times as long, counted in runs
+RUNS_LOOKED_AT = 20  # old runs examined when a run ends; each run is examined that many times
 FORGOTTEN_AT_ONCE = 100
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs were forgotten, and how many stay only because of their dead letters."""
+    """How many jobs were deleted, and how many stay only because of their dead letters."""
 
     jobs: int = 0
     with_letters: int = 0
 
 
 class PruneAges(msgspec.Struct, frozen=True, kw_only=True):
-    """How old a thing must be to be forgotten. None: it is kept, whatever its age."""
+    """The age at which each kind is deleted. None: it is kept forever."""
 
-    attempts: timedelta | None = None  # attempts, and visits that a later one replaced
+    attempts: timedelta | None = None  # attempts, and visits replaced by a later one
     pages: timedelta | None = None  # raw pages in the archive
     jobs: timedelta | None = None  # ended jobs without dead letters
     dead: timedelta | None = None  # ended jobs with dead letters
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """What was deleted. None: it was not asked for."""
+    """What was deleted. None: not requested."""
 
     attempts: int | None = None
     page_bytes: int | None = None
@@ -50,13 +50,13 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def count_prunable_jobs(project: Project, ages: PruneAges) -> int:
-    """How many jobs `prune` would forget."""
+    """How many jobs `prune` would delete."""
     before, dead_before, keep = await _bounds(project, ages)
     return len((await ended_jobs(project.state.jobs, before=before, dead_before=dead_before, keep=keep))[0])
 
 
 async def prune(project: Project, ages: PruneAges) -> Pruned:
-    """Delete what is older than that. Returns when everything is deleted."""
+    """Delete everything older than these ages. Returns when it is done."""
     pruned = Pruned()
     if ages.attempts is not None:
         pruned = msgspec.structs.replace(pruned, attempts=await project.records.prune(ages.attempts))
@@ -71,7 +71,7 @@ async def prune(project: Project, ages: PruneAges) -> Pruned:
 
 
 async def _bounds(project: Project, ages: PruneAges) -> tuple[float | None, float | None, set[str]]:
-    """Before which moments jobs without and with dead letters must have ended, and which jobs stay in any case."""
+    """The times before which jobs without and with dead letters must have ended, and the jobs that stay in any case."""
     now = project.clock.now()
     return (
         None if ages.jobs is None else now - ages.jobs.total_seconds(),
@@ -83,7 +83,7 @@ async def _bounds(project: Project, ages: PruneAges) -> tuple[float | None, floa
 async def forget_ended(
     history: JobHistory, book: JobBook, *, before: float | None, dead_before: float | None, keep: Collection[str]
 ) -> Forgotten:
-    """Forget the jobs of `ended_jobs`. Returns when all their pages are deleted."""
+    """Delete the jobs of `ended_jobs`. Returns when all their pages are deleted."""
     going, with_letters = await ended_jobs(book, before=before, dead_before=dead_before, keep=keep)
     forgotten = 0
     for start in range(0, len(going), FORGOTTEN_AT_ONCE):
@@ -96,12 +96,12 @@ async def ended_jobs(
     book: JobBook, *, before: float | None, dead_before: float | None, keep: Collection[str]
 ) -> tuple[list[str], int]:
     """Jobs without dead letters that ended before `before`, and jobs with dead letters that ended before `dead_before`
-    (None: not one of that kind), except those to `keep`; and how many stay only because of their dead letters."""
+    (None: none of that kind), except those to `keep`; and how many stay only because of their dead letters."""
     newest: set[str] = set()
     going: list[str] = []
     with_letters = 0
     for job in await book.jobs():
-        is_newest = job.name not in newest and not job.owner  # what a key began nobody begins again by its name
+        is_newest = job.name not in newest and not job.owner  # a job of a key is never continued by its name
         newest.add(job.name)
         if is_newest or job.id in keep or job.state is JobState.RUNNING or job.finished_at is None:
             continue
@@ -120,8 +120,8 @@ def _ended_before(job: Job, at: float | None) -> bool:
 
 
 async def forget_owned_jobs(project: Project) -> int:
-    """Forget jobs that keys began and that ended longer ago than server.keep_jobs, with their dead letters; return how
-    many. What they have stored stays."""
+    """Delete jobs of keys that ended longer ago than server.keep_jobs, with their dead letters; return how many. Their
+    stored results stay."""
     before = project.clock.now() - project.settings.server.keep_jobs.total_seconds()
     old = [job.id for job in await project.state.jobs.jobs() if job.owner and _ended_before(job, before)]
     forgotten = 0
@@ -134,10 +134,10 @@ async def forget_owned_jobs(project: Project) -> int:
 
 
 async def forget_old_runs(history: JobHistory, book: JobBook, name: str, keep: int | None) -> int:
-    """Forget the runs of a schedule that are not among its newest `keep` any more (None: keep all); return how many.
+    """Delete the runs of a schedule beyond its newest `keep` (None: keep all); return how many.
 
-    Runs with dead letters stay until they are not among LETTERS_KEPT times as many. Cheap: it reads a few rows, and the
-    pages of forgotten runs are deleted later, in the background.
+    Runs with dead letters stay until they are beyond LETTERS_KEPT times as many. Cheap: it reads a few rows, and the
+    pages of deleted runs are removed later, in the background.
     """
     if keep is None:
         return 0
@@ -152,7 +152,7 @@ async def forget_old_runs(history: JobHistory, book: JobBook, name: str, keep: i
 
 
 async def _last_run(history: JobHistory, name: str) -> str:
-    """The run that its schedule knows as the last one, however many jobs were begun by hand since; "": it has none."""
+    """The last run according to the schedule, however many jobs were started by hand since; "": it has none."""
     passed = 0
     while jobs := await history.newest_jobs(name, RUNS_LOOKED_AT if passed else 1, skip=passed):
         for job in jobs:
@@ -163,5 +163,5 @@ async def _last_run(history: JobHistory, name: str) -> str:
 
 
 def _is_ended_run(job: Job) -> bool:
-    """A job that somebody began by hand under the name of a schedule is not one of its runs."""
+    """A job started by hand under the name of a schedule is not one of its runs."""
     return bool(job.schedule) and job.state is not JobState.RUNNING

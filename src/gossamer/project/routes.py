@@ -1,6 +1,6 @@
-"""What a project has learned about the ways to each site, and what was spent of its budgets.
+"""What a project has learned about the routes to each site, and what it has spent of its budgets.
 
-Every value here has the shape in which `--json` prints it; times are ISO 8601.
+Every value has the shape that `--json` prints; times are ISO 8601.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .open import Project
 
 
 class SiteRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the pages of a site begin, because the site has blocked cheaper routes."""
+    """The route at which the pages of a site start, because the site blocked cheaper ones."""
 
     site: str
-    pattern: str | None  # of their addresses; None: all pages of the site that have no row of their own
+    pattern: str | None  # of their addresses; None: all pages of the site without a row for their pattern
     route: str
     since: str
     reason: str  # the block that led here
@@ -31,7 +31,7 @@ class SiteRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetView(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget in tokens: what was spent, and how much may be spent in all. None is no limit."""
+    """A budget in tokens: what was spent, and how much may be spent in total. None means no limit."""
 
     budget: str = msgspec.field(name="purse")  # day/2027-01-31, job/books-1, domain/2027-01-31/shop.example
     meaning: str = msgspec.field(name="for")  # the same, in words
@@ -41,13 +41,13 @@ class BudgetView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouteReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about routes. Pages begin at a learned route only if `learn`, the setting, is on."""
+    """What is known about routes. Pages start at a learned route only if the setting `learn` is on."""
 
     learn: bool
-    standings: list[SiteRoute]  # the site that was learned about last comes first
+    standings: list[SiteRoute]  # most recently learned first
     budgets: list[BudgetView]  # of today, of jobs, of sites
-    when_spent: str  # wait or bury: what happens to tasks whose budget is spent
-    more: bool = False  # there are sites beyond the limit
+    when_spent: str  # wait or bury: what happens to tasks when their budget is spent
+    more: bool = False  # whether there are sites beyond the limit
 
 
 async def route_report(project: Project, site: str | None = None, *, limit: int) -> RouteReport:
@@ -67,12 +67,12 @@ async def route_report(project: Project, site: str | None = None, *, limit: int)
 
 
 def untouched_routes(settings: Settings, site: str | None = None, *, now: float) -> RouteReport:
-    """The report of a project in which nothing was crawled yet."""
+    """The report of a project in which nothing has been crawled yet."""
     return _report(settings, (), _budgets(settings, {}, (), today=day_of(now), site=site))
 
 
 async def reset_routes(project: Project, site: str | None = None) -> int:
-    """Forget what was learned about one site, or about all; return about how many. Budgets stay as they are."""
+    """Delete what was learned about one site, or about all; return about how many. Budgets stay as they are."""
     return await project.state.routes.forget(site)
 
 
@@ -103,7 +103,7 @@ def _report(
 def _budgets(
     settings: Settings, spent: Mapping[str, float], jobs: Sequence[Job], *, today: str, site: str | None
 ) -> list[BudgetView]:
-    """The budgets of today and those of jobs, in the order in which people ask for them; of one site, if named."""
+    """Today's budgets and those of jobs, most interesting first; only those of `site`, if given."""
     router, day = settings.router, f"day/{today}"
     budgets = []
     if router.budget_day is not None or day in spent:
@@ -133,7 +133,7 @@ def _domain_limit(settings: Settings, site: str) -> float | None:
 
 
 def _job_of(budget: str, jobs: Sequence[Job]) -> tuple[int, str]:
-    """Where the job of a budget stands among all, and its id; the budget names the id, or only the number in it."""
+    """The position of a budget's job among all, and its id; the budget holds the id, or only the number in it."""
     wanted = budget.removeprefix("job/")
     for place, job in enumerate(jobs):
         if wanted in (job.id, job.id.rpartition("-")[2]):

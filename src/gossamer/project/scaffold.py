@@ -1,4 +1,4 @@
-"""A new project: its folder with settings and a first spider that runs."""
+"""Creates a new project: its folder with settings and a first spider that runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Names(msgspec.Struct, frozen=True):
 
 
 def new_project(parent: Path, name: str, start: str | None) -> Names:
-    """Make the project's folder in `parent`, with a spider that starts at `start`. Nothing is overwritten.
+    """Create the project's folder in `parent`, with a spider that starts at `start`. Nothing is overwritten.
 
     Raises Misconfigured.
     """
@@ -44,7 +44,7 @@ def new_project(parent: Path, name: str, start: str | None) -> Names:
 
 def write_new(folder: Path, texts: dict[str, str]) -> list[Path]:
     """Write these files, by their paths in `folder`, and return them. Raises Misconfigured, before anything is written,
-    when one of them exists."""
+    if one of them exists."""
     wanted = {folder / path: text for path, text in texts.items()}
     if there := next((file for file in wanted if file.exists()), None):
         raise Misconfigured(f"{there} exists already, and nothing was changed. Move it away first.")
@@ -57,13 +57,13 @@ def write_new(folder: Path, texts: dict[str, str]) -> list[Path]:
                 file.chmod(0o755)
     except OSError as error:
         raise Misconfigured(
-            f"Files cannot be made in {folder} ({error.strerror}). Go to a folder that you may write to."
+            f"Files cannot be created in {folder} ({error.strerror}). Go to a folder that you may write to."
         ) from error
     return list(wanted)
 
 
 def check_name(name: str) -> Names:
-    """The forms of a project's name. Raises Misconfigured for one that can be no spider's."""
+    """The forms of a project's name. Raises Misconfigured for a name that cannot be a spider's."""
     if not _NAME.fullmatch(name) or len(name) > 60:
         raise Misconfigured(
             f"{visible(name[:80])!r} cannot be a project's name. Begin with a letter from a to z, and use such letters,"
@@ -80,7 +80,7 @@ def check_name(name: str) -> Names:
 
 
 def files_of(names: Names, start: str | None) -> dict[str, str]:
-    """Path in the project -> its text. Without a `start` the spider is one for a shop made for practice."""
+    """Path in the project -> its text. Without a `start`, the spider crawls a shop made for practice."""
     spider = SITE_SPIDER if start is not None else SHOP_SPIDER
     return {
         "gossamer.toml": TOML.format(names=names, hosts=_allowed(start)),
@@ -91,7 +91,7 @@ def files_of(names: Names, start: str | None) -> dict[str, str]:
 
 
 def _allowed(start: str | None) -> str:
-    """A local site may be crawled when the user names it; the project remembers that."""
+    """A local site may be crawled if the user names it; the project's settings record that."""
     hosts = local_hosts([start]) if start is not None else []
     return (
         f"allow_hosts = {json.dumps(hosts)}   # a private address: refused unless it is named here\n" if hosts else ""
@@ -99,7 +99,7 @@ def _allowed(start: str | None) -> str:
 
 
 TOML = """\
-# Settings of {names.folder}. `gossamer settings` shows all of them, with their values and where each came from.
+# Settings of {names.folder}. `gossamer settings` shows all of them, with their values and origins.
 
 [politeness]
 rate = "2/s"        # requests per site; robots.txt is obeyed as well
@@ -109,7 +109,7 @@ rate = "2/s"        # requests per site; robots.txt is obeyed as well
 {hosts}# Tell sites who you are and where they can reach you:
 # user_agent = "{names.folder}/1.0 (+https://example.com/bot)"
 
-# A site of its own kind:
+# Settings for one site:
 # [domains."slow.example"]
 # rate = "10/m"
 """
@@ -187,12 +187,12 @@ README = """\
 
 A Gossamer project that crawls {url}
 
-    gossamer crawl {names.spider} -o {names.module}.jsonl  # Ctrl-C stops; the same command goes on
+    gossamer crawl {names.spider} -o {names.module}.jsonl  # Ctrl-C stops; the same command continues
     gossamer status  # where it stands
     gossamer dead list  # pages that failed, and why
     gossamer export -o {names.module}.csv  # all records as a table
 
-- `spiders/{names.module}.py` says what is collected. `gossamer shell {url}` lets you try selectors.
+- `spiders/{names.module}.py` defines what is collected. `gossamer shell {url}` lets you try selectors.
 - `gossamer.toml` holds the settings; `gossamer settings` lists all of them.
-- `gossamer-data/` is made by the first crawl: queue, records and raw pages.
+- `gossamer-data/` is created by the first crawl: queue, records and raw pages.
 """

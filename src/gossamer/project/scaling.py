@@ -1,9 +1,9 @@
-"""How many workers a project needs: by what may be fetched now, not by how long its queue is.
+"""How many workers a project needs: by what may be fetched now, not by the length of its queue.
 
-A million URLs of one polite site need one worker; two hundred sites that allow two pages a second need some. What is
-asked for is what rates, crawl-delays, windows, budgets and the sites' own rests allow at this moment, divided by what
-a worker has been seen to do.
-How it fails: BackendUnavailable. Nothing here changes anything: `gossamer up --autoscale`, or whatever else asks, does.
+A million URLs of one polite site need one worker; two hundred sites that allow two pages a second need several. The
+demand is what rates, crawl-delays, windows, budgets and the sites' own rests allow at this moment, divided by the
+measured capacity of a worker.
+How it fails: BackendUnavailable. This module only computes; `gossamer up --autoscale`, or another caller, acts.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from ..settings.effective import Routing, routing_of, site_terms
 from .open import Project
 from .workers import MISSING_SECONDS
 
-HORIZON = timedelta(seconds=20)  # work that is done in this time needs no further worker
-TARGET = 0.75  # the share of its strength that a worker is meant to use
-SPARE = 0.6  # the share that those who stay may use at most when one of them leaves: what is measured is never exact
-ASSUMED = 10.0  # pages a second that a worker can do, where none has been seen at work
+HORIZON = timedelta(seconds=20)  # work that is done within this time needs no further worker
+TARGET = 0.75  # the share of its capacity that a worker is meant to use
+SPARE = 0.6  # the share that the remaining workers may use when one leaves: measurements are never exact
+ASSUMED = 10.0  # pages a second per worker, if none has been measured
 ASSUMED_OF = {BROWSER: 0.5, MANAGED: 5.0}
-LEAST_BUSY = 0.02  # a worker that did less tells nothing about its strength
-LATENCY = (0.05, 30.0)  # seconds a page, between which a measurement is believed
-FASTEST = 1000.0  # pages a second that a site without any limit counts for
-MOST_JOBS = 1000  # running jobs that are looked at
+LEAST_BUSY = 0.02  # a worker that did less says nothing about its capacity
+LATENCY = (0.05, 30.0)  # seconds per page: measurements outside are not believed
+FASTEST = 1000.0  # pages a second assumed for a site without any limit
+MOST_JOBS = 1000  # running jobs that are examined
 MOST_WORKERS = 1000
 
 
 class LaneScaling(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of route, for workers that serve it alone (`gossamer worker --routes browser`)."""
 
-    ready: int  # tasks that no time keeps waiting; of each site at most 200 are counted
+    ready: int  # tasks that are due now; at most 200 of each site are counted
     leased: int
     runnable_per_second: float  # pages that all sites together allow now
-    pages_per_second_per_worker: float  # that one worker can do
-    measured: bool  # else that is assumed
-    workers: int  # that serve it, and live
+    pages_per_second_per_worker: float  # capacity of one worker
+    measured: bool  # False: assumed
+    workers: int  # alive, and serving it
     workers_wanted: int
 
 
@@ -61,8 +61,8 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     at: str
     workers: int
     workers_wanted: int
-    load: float  # the work as a number of workers that would use all of their strength
-    chores: int  # jobs without a page that is ready, which need a worker all the same: to read a source, to end
+    load: float  # the work, as a number of fully busy workers
+    chores: int  # jobs without a ready page that still need a worker: to read a source, or to end
     lanes: dict[str, LaneScaling]
 
 
@@ -106,7 +106,7 @@ async def scaling(project: Project) -> Scaling:
 
 
 class SiteWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job has to do at one site in one lane, and how fast it may: its part of the site's pace."""
+    """What one job has to do at one site in one lane, and its share of the site's pace."""
 
     lane: str
     ready: int
@@ -115,7 +115,7 @@ class SiteWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _work(project: Project, routing: Routing, latency: float, now: float) -> tuple[list[SiteWork], int]:
-    """What there is to do, and how many jobs need a worker for something else."""
+    """The work at each site, and how many jobs need a worker for something other than pages."""
     state, settings = project.state, project.settings
     spent = await state.budgets.spent() if settings.router.when_spent == "wait" else {}
     orders = {order.site: order for order in await state.orders.orders()}
@@ -149,7 +149,7 @@ async def _pages_left(project: Project, job: Job) -> float:
 
 
 async def _needs_a_hand(project: Project, job: Job, left: float) -> bool:
-    """Is there something to do for the job that is no page: a source to read, or its end?"""
+    """Whether the job needs a worker for something other than a page: to read a source, or to end."""
     if left < 1 or not await project.state.jobs.is_sealed(job.id):
         return True
     return (await project.state.jobs.counts(job.id)).open == 0
@@ -159,7 +159,7 @@ async def _needs_a_hand(project: Project, job: Job, left: float) -> bool:
 
 
 def lane_of(load: QueueLoad, routing: Routing) -> tuple[str, Route]:
-    """The kind of route that the tasks wait for, and the route. Tasks that leave it to the router begin with the first
+    """The kind of route that the tasks wait for, and the route. Tasks without a route of their own start at the first
     rung of their site's ladder."""
     name = load.lane.removeprefix(LANE_ONLY)
     first = routing.terms_for(load.site).ladder[0]
@@ -172,7 +172,7 @@ def lane_of(load: QueueLoad, routing: Routing) -> tuple[str, Route]:
 
 
 def under_order(load: QueueLoad, order: SiteOrder | None) -> QueueLoad:
-    """What an operator wants of the site holds as if the site itself asked for it, and only ever makes it slower."""
+    """An operator's order applies as if the site itself had asked for it, and only ever slows it down."""
     if order is None:
         return load
     asked = load.asked if order.interval is None else max(load.asked or 0.0, order.interval)
@@ -180,7 +180,7 @@ def under_order(load: QueueLoad, order: SiteOrder | None) -> QueueLoad:
 
 
 def allowed(load: QueueLoad, terms: SiteTerms, latency: float) -> float:
-    """Pages a second that the site allows: by its rate or its own wish, and by how many may be in flight at once."""
+    """Pages a second that the site allows: by its rate or its own wish, and by its concurrency."""
     interval = terms.spacing(load.asked)
     at_once = 1 if load.away else terms.concurrency
     by_rate = 1 / interval if interval else FASTEST
@@ -188,8 +188,8 @@ def allowed(load: QueueLoad, terms: SiteTerms, latency: float) -> float:
 
 
 def shared(queues: Sequence[tuple[str, QueueLoad, float, float]]) -> list[SiteWork]:
-    """Several jobs and lanes share one site's pace by what they have to do. A queue is (lane, load, pace of the site
-    for that job, pages that limits and budgets leave); it needs no more than what it has to do within HORIZON."""
+    """Split one site's pace between several jobs and lanes by their work. A queue is (lane, load, pace of the site for
+    that job, pages that limits and budgets leave); it needs no more than its work within HORIZON."""
     pace = max((pace for _, _, pace, _ in queues), default=0.0)
     total = sum(load.ready + load.leased for _, load, _, _ in queues)
     work = []
@@ -209,7 +209,7 @@ def _serves(card: WorkerCard, lane: str, routing: Routing) -> bool:
 
 
 def seconds_per_page(cards: Iterable[WorkerCard]) -> float:
-    """How long a page takes, by Little's law: pages in flight, divided by pages that end in a second."""
+    """How long a page takes, by Little's law: pages in flight divided by pages finished per second."""
     working = [card for card in cards if card.pace > 0]
     pace = sum(card.pace for card in working)
     if not pace:
@@ -218,19 +218,19 @@ def seconds_per_page(cards: Iterable[WorkerCard]) -> float:
 
 
 def strength(cards: Iterable[WorkerCard]) -> float | None:
-    """Pages a second that one worker can do: what all did together, divided by the share of their strength that this
-    took. One that has just begun, and knows little of itself, counts for little. None where none is at work."""
+    """Pages a second that one worker can do: the total throughput, divided by the share of capacity that it took. A
+    worker that has just started has little weight. None if no worker is at work."""
     seen = [(card.pace, min(1.0, card.busy)) for card in cards if card.pace > 0 and card.busy >= LEAST_BUSY]
     return min(FASTEST, sum(pace for pace, _ in seen) / sum(busy for _, busy in seen)) if seen else None
 
 
 def workers_wanted(full_workers: float, *, any_work: bool, share: float = TARGET) -> int:
-    """How many workers do the work of `full_workers` that are busy all the time, if each is busy for `share` of it; 0
-    without any work."""
+    """How many workers do the work of `full_workers` fully busy ones, if each is busy for `share` of its time; 0 if
+    there is no work."""
     return min(MOST_WORKERS, max(1, ceil(round(full_workers / share, 6)))) if any_work else 0
 
 
-# -- how many there are to be --------------------------------------------------------------------------------------
+# -- deciding --------------------------------------------------------------------------------------------------------
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,7 +245,7 @@ def bounds_of(text: str) -> Bounds:
     """Read `1..8`. Raises Misconfigured."""
     match = re.fullmatch(r"(\d{1,4})\.\.(\d{1,4})", text.strip())
     if match is None or not 1 <= int(match[2]) <= MOST_WORKERS or int(match[1]) > int(match[2]):
-        raise Misconfigured(f"{text!a:.40} is no range of workers; write the fewest and the most: --autoscale 1..8")
+        raise Misconfigured(f"{text!a:.40} is not a range of workers; write minimum and maximum: --autoscale 1..8")
     return Bounds(least=int(match[1]), most=int(match[2]))
 
 
@@ -261,11 +261,11 @@ def look_at(found: Scaling, at: float, bounds: Bounds) -> Look:
 
 
 def decide(looks: Sequence[Look], current: int, *, calm: timedelta) -> int:
-    """How many workers there are to be, after these looks, the last of which was just now.
+    """How many workers there should be after these looks, the last of which was just now.
 
-    More as soon as two looks in a row want more; the first worker at once. Fewer when fewer have been enough, with
-    strength to spare, for as long as `calm`. So neither a number that goes up and down within that time changes
-    anything, nor one that lies at the edge of two.
+    Scale up as soon as two looks in a row want more; start the first worker at once. Scale down when fewer have been
+    enough, with capacity to spare, for as long as `calm`. So a demand that fluctuates within that time changes nothing,
+    nor does one on the edge between two numbers.
     """
     now = looks[-1].at
     rising = min(look.wanted for look in looks[-2:])

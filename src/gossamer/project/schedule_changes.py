@@ -1,7 +1,7 @@
-"""Schedules changed: add one, pause and resume it, begin a run now, remove it.
+"""Changes to schedules: add one, pause and resume it, start a run now, remove it.
 
-A schedule of gossamer.toml is changed and removed in that file only. How it fails: Misconfigured for what cannot be
-done, BackendUnavailable; then nothing was changed.
+A schedule of gossamer.toml can be changed and removed only in that file. How it fails: Misconfigured for an invalid
+change, BackendUnavailable; then nothing was changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import GossamerError, Misconfigured, SpiderNotFound, Transient
 from ..model.job import JobTerms
 from ..model.schedule import Schedule, ScheduleProgress
 from ..schedule.authority import demand_own_schedule, sealed_schedule
-from ..schedule.bad_schedule import BadSchedule as BadSchedule  # the doors tell it in their own notation
+from ..schedule.bad_schedule import BadSchedule as BadSchedule  # reworded by the CLI and the API
 from ..schedule.bad_schedule import Key as Key
 from ..schedule.decisions import run_now
 from ..schedule.definition import FROM_FILE, schedule_of
@@ -36,7 +36,7 @@ from .timetable import in_zone, next_run, next_tick, ticks_of, trigger_of
 
 ADDED = "added"  # the origin of a schedule that was added at run time
 RUN_TRIES = 50
-RUN_PAUSE = timedelta(milliseconds=100)  # between two of them
+RUN_PAUSE = timedelta(milliseconds=100)  # between two tries
 _DAY = 86_400.0
 
 
@@ -48,13 +48,13 @@ class NewSchedule(msgspec.Struct, frozen=True):
 
 
 class ScheduleAdded(msgspec.Struct, frozen=True, kw_only=True):
-    """What `add_schedule` did. `going` are jobs of the schedule that go on under the terms with which they began."""
+    """The result of `add_schedule`. `going` are jobs of the schedule that continue with their old terms."""
 
     name: str
     when: str  # its trigger in words
-    first_run: str  # when it will run
+    first_run: str  # when, in words
     going: list[str]
-    warnings: list[str]  # what may be a mistake
+    warnings: list[str]  # possible mistakes
 
 
 class WrittenTrigger(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class WrittenTrigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleEdit(msgspec.Struct, frozen=True, kw_only=True):
-    """When a schedule runs and how much, in the words of gossamer.toml; None is no bound."""
+    """When a schedule runs and how much, in the words of gossamer.toml; None means no bound."""
 
     trigger: str  # every 6h, 0 3 * * *, at 2027-01-31T12:00
     zone: str
@@ -77,7 +77,8 @@ class ScheduleEdit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command did to a schedule. Not `changed`: it was so already. `running` are its jobs, which go on."""
+    """What a command did to a schedule. `changed` is False if it was in that state already. `running` are its jobs,
+    which go on."""
 
     name: str
     changed: bool
@@ -86,7 +87,7 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleRun(msgspec.Struct, frozen=True):
-    """A run that was begun by hand."""
+    """A run that was started by hand."""
 
     name: str
     job: str
@@ -97,9 +98,9 @@ class ScheduleRun(msgspec.Struct, frozen=True):
 
 
 def new_schedule(settings: Settings, name: str, table: ScheduleTable, *, force: bool = False) -> NewSchedule:
-    """Check a definition: nothing is opened or written. `force` accepts a spider that is on other machines only.
+    """Check a definition, without opening or writing anything. `force` accepts a spider that is only on other machines.
 
-    Raises BadSchedule for a definition that cannot be, SpiderNotFound, Misconfigured.
+    Raises BadSchedule for an invalid definition, SpiderNotFound, Misconfigured.
     """
     schedule = sealed_schedule(settings, schedule_of(name, table))
     if name in settings.schedules:
@@ -108,8 +109,8 @@ def new_schedule(settings: Settings, name: str, table: ScheduleTable, *, force: 
 
 
 async def add_schedule(project: Project, new: NewSchedule, *, replace: bool = False) -> ScheduleAdded:
-    """Keep a schedule with the queue, for all schedulers and workers. Raises Misconfigured when there is one of that
-    name, unless `replace`."""
+    """Store a schedule in the state, for all schedulers and workers. Raises Misconfigured if the name is taken, unless
+    `replace`."""
     schedule, name = new.schedule, new.schedule.name
     _demand_future(schedule, project.clock.now())
     for one in await project.state.schedules.schedules():
@@ -141,20 +142,20 @@ def opening_for(
     budget: int | None = None,
     spiders: Spiders | None = None,
 ) -> tuple[str, JobTerms]:
-    """Name and terms of the job that a run becomes. Raises Misconfigured, whatever the spider's code raises."""
+    """Name and terms of the job for a run. Raises Misconfigured for any exception in the spider's code."""
     try:
         return opening_of(settings, schedule, due, budget=budget, spiders=spiders)
     except GossamerError:
         raise
     except Exception as error:  # a spider's constructor may raise anything
         raise Misconfigured(
-            f"Spider {schedule.spider} cannot be made: {type(error).__name__}: {error}. Mend its file."
+            f"Spider {schedule.spider} cannot be created: {type(error).__name__}: {error}. Fix its file."
         ) from error
 
 
 def _starts(settings: Settings, schedule: Schedule, *, force: bool) -> list[str]:
-    """Where the spider starts; nowhere if it is not on this machine. Raises SpiderNotFound unless `force`, and
-    Misconfigured for a spider that is faulty or has no such callback."""
+    """Where the spider starts; empty if it is not on this machine. Raises SpiderNotFound unless `force`, and
+    Misconfigured for a spider that is faulty or lacks the callback."""
     spiders = Spiders(settings)
     try:
         opening_for(settings, schedule, 0.0, spiders=spiders)
@@ -166,7 +167,7 @@ def _starts(settings: Settings, schedule: Schedule, *, force: bool) -> list[str]
 
 
 def _demand_future(schedule: Schedule, now: float) -> None:
-    """Raises Misconfigured for a schedule whose only moment is past."""
+    """Raises Misconfigured for a schedule whose only moment has passed."""
     trigger = trigger_of(schedule)
     if isinstance(trigger, Once) and trigger.at <= now:
         raise Misconfigured(
@@ -176,7 +177,7 @@ def _demand_future(schedule: Schedule, now: float) -> None:
 
 
 def _first_run(progress: ScheduleProgress, now: float, *, leads: bool, last: float | None) -> str:
-    """When it will run; `last` is the moment that its last run was for."""
+    """When it will run; `last` is the tick of its last run."""
     if progress.paused:
         return f"it is paused, and runs when it is resumed: gossamer schedule resume {progress.schedule.name}"
     first, skipped = next_run(progress, now, last)
@@ -190,7 +191,7 @@ def _first_run(progress: ScheduleProgress, now: float, *, leads: bool, last: flo
 
 
 def _at_its_place(progress: ScheduleProgress, at: float, now: float) -> str:
-    """On the clock of its zone, and how far off: `2027-01-31 12:00:05 CET (in 2 h)`."""
+    """In local time of its zone, and how far off: `2027-01-31 12:00:05 CET (in 2 h)`."""
     return f"{in_zone(at, progress.schedule.zone)} ({distance(at, now)})"
 
 
@@ -198,8 +199,8 @@ def _at_its_place(progress: ScheduleProgress, at: float, now: float) -> str:
 
 
 def schedule_warnings(settings: Settings, progress: ScheduleProgress, starts: list[str], now: float) -> list[str]:
-    """What may be a mistake in a schedule whose spider starts at `starts`. It may also be meant: workers may be on
-    other machines, with files and programs that this one does not have."""
+    """Possible mistakes in a schedule whose spider starts at `starts`. They may be intended: workers may run on other
+    machines, with files and programs that this one lacks."""
     schedule = progress.schedule
     return [
         *(
@@ -212,8 +213,8 @@ def schedule_warnings(settings: Settings, progress: ScheduleProgress, starts: li
 
 
 def _refused_hosts(settings: Settings, schedule: Schedule, starts: list[str]) -> list[str]:
-    """Private hosts that the schedule names and that workers will not visit, because no person types them. The hosts at
-    which the spider `starts` they do visit."""
+    """Private hosts that the schedule names and workers will not visit, because no person typed them. They do visit the
+    hosts at which the spider `starts`."""
     if settings.fetch.allow_private:
         return []
     urls = [schedule.spider] if "://" in schedule.spider else []
@@ -233,7 +234,7 @@ def _missing(settings: Settings, schedule: Schedule) -> list[str]:
                 f"There is no file {settings.root / path} on this machine. The worker that begins a run reads its own."
             ]
         case CommandSource(argv=argv):
-            # As the program will be looked for: by its place from the project's folder, or by its name in PATH.
+            # As the program will be found: by its path from the project's folder, or by its name in PATH.
             place = str(settings.root / argv[0]) if os.sep in argv[0] else argv[0]
             if shutil.which(place) is None:
                 return [
@@ -257,7 +258,7 @@ def _runs_a_day(progress: ScheduleProgress, now: float) -> int:
     trigger = trigger_of(progress.schedule)
     if isinstance(trigger, Every):
         return int(_DAY / trigger.seconds)
-    # From the second tick on, because the first may be overdue. A cron is due each minute at most.
+    # From the second tick on, because the first may be overdue. A cron is due at most once a minute.
     ticks = islice(ticks_of(progress, now), 1, None)
     first = next(ticks, None)
     return 0 if first is None else 1 + sum(1 for _ in takewhile(lambda tick: tick.at < first.at + _DAY, ticks))
@@ -267,7 +268,7 @@ def _runs_a_day(progress: ScheduleProgress, now: float) -> int:
 
 
 async def pause_schedule(project: Project, name: str) -> ScheduleChange:
-    """Let the ticks of a schedule be skipped. A job of it that runs goes on. Raises Misconfigured."""
+    """Skip the ticks of a schedule from now on. A running job of it continues. Raises Misconfigured."""
     progress = await _find(project, name)
     if progress.paused:
         return ScheduleChange(name=name, changed=False)
@@ -276,7 +277,7 @@ async def pause_schedule(project: Project, name: str) -> ScheduleChange:
 
 
 async def resume_schedule(project: Project, name: str) -> ScheduleChange:
-    """Let a paused schedule go on with its next tick. Raises Misconfigured."""
+    """Let a paused schedule continue with its next tick. Raises Misconfigured."""
     progress = await _find(project, name)
     if not progress.paused:
         return ScheduleChange(name=name, changed=False)
@@ -296,13 +297,13 @@ def written_trigger(text: str) -> WrittenTrigger:
 
 
 async def edit_schedule(project: Project, name: str, wanted: ScheduleEdit) -> ScheduleAdded:
-    """Change when a schedule runs, and leave alone what it does. Raises Misconfigured for one of gossamer.toml, for one
-    that nobody vouches for, and for a definition that cannot be."""
+    """Change when a schedule runs, not what it does. Raises Misconfigured for a schedule of gossamer.toml, for one
+    without a valid seal, and for an invalid definition."""
     settings, progress = project.settings, await _find(project, name)
     if progress.origin == FROM_FILE:
         raise Misconfigured(_in_file(settings, name, "change it"))
     before = progress.schedule
-    demand_own_schedule(settings, before)  # else our seal would vouch for what a stranger wrote
+    demand_own_schedule(settings, before)  # otherwise our seal would vouch for a stranger's definition
     when = written_trigger(wanted.trigger)
     table = ScheduleTable(
         spider=before.spider,
@@ -323,18 +324,18 @@ async def edit_schedule(project: Project, name: str, wanted: ScheduleEdit) -> Sc
 
 async def _set_paused(project: Project, progress: ScheduleProgress, paused: bool) -> None:
     schedules, name = project.state.schedules, progress.schedule.name
-    if not await schedules.pause(name, paused):  # one of the file that no scheduler has read yet
+    if not await schedules.pause(name, paused):  # a schedule of the file that no scheduler has read yet
         await schedules.put(progress.schedule, origin=progress.origin)
         await schedules.pause(name, paused)
 
 
 async def run_schedule(project: Project, name: str, *, replace: bool = False) -> ScheduleRun:
-    """Begin a run now, besides the ticks; no scheduler is needed. `replace` ends the run that is going.
+    """Start a run now, besides the ticks; no scheduler is needed. `replace` ends the running one.
 
-    Raises Misconfigured, and Transient when others change the schedule all the time.
+    Raises Misconfigured, and Transient if other processes keep changing the schedule.
     """
     progress = await _find(project, name)
-    for _ in range(RUN_TRIES):  # others may change the schedule, or begin another run, at the same moment
+    for _ in range(RUN_TRIES):  # others may change the schedule, or start another run, at the same moment
         going = [job for job in await project.state.jobs.running_jobs() if job.name == name][-1:]
         if going and not replace:
             (job,) = going
@@ -351,11 +352,11 @@ async def run_schedule(project: Project, name: str, *, replace: bool = False) ->
         if settled is not None:
             return ScheduleRun(name, settled.progress.last_job, await _too_soon(project, kept, now))
         await project.clock.sleep(RUN_PAUSE.total_seconds())
-    raise Transient(f"Others change schedule {name} or begin runs of it all the time. Nothing was begun; try again.")
+    raise Transient(f"Other processes keep changing schedule {name}. No run was started; try again.")
 
 
 async def _too_soon(project: Project, kept: ScheduleProgress, now: float) -> str:
-    """That the pages of the last run are younger than the schedule's `min_age`; "" when they are not."""
+    """Says that the pages of the last run are younger than the schedule's `min_age`; "" if they are not."""
     min_age = kept.schedule.min_age
     last = await project.state.jobs.job(kept.last_job) if kept.last_job else None
     if min_age is None or last is None or now - last.created_at >= min_age.total_seconds():
@@ -368,7 +369,7 @@ async def _too_soon(project: Project, kept: ScheduleProgress, now: float) -> str
 
 
 async def _kept(project: Project, progress: ScheduleProgress) -> ScheduleProgress:
-    """The schedule as the state keeps it. One of the file that no scheduler has read yet is entered."""
+    """The schedule as stored in the state. One of the file that no scheduler has read yet is entered."""
     name = progress.schedule.name
     while True:
         for one in await project.state.schedules.schedules():
@@ -378,7 +379,7 @@ async def _kept(project: Project, progress: ScheduleProgress) -> ScheduleProgres
 
 
 async def remove_schedule(project: Project, name: str) -> ScheduleChange:
-    """Remove a schedule, also one that cannot be read. Its jobs stay, and one that runs goes on.
+    """Remove a schedule, even one that cannot be read. Its jobs stay, and a running one continues.
 
     Raises Misconfigured.
     """
@@ -392,7 +393,7 @@ async def remove_schedule(project: Project, name: str) -> ScheduleChange:
 
 
 def demand_schedule(settings: Settings, name: str, now: float) -> None:
-    """Raises Misconfigured when gossamer.toml has no such schedule: in a project without state there is no other."""
+    """Raises Misconfigured if gossamer.toml has no such schedule: a project without state has no others."""
     named(merged(settings, {}, now), name)
 
 

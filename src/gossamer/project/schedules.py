@@ -1,7 +1,7 @@
-"""The schedules of a project: those that are kept with the queue, and those of gossamer.toml.
+"""The schedules of a project: those stored in the state, and those of gossamer.toml.
 
-Looking is here, changing in schedule_changes.py. Every value has the shape in which `--json` prints it; times are
-ISO 8601. How it fails: BackendUnavailable, and Misconfigured for a schedule that is not there.
+This module reads them, schedule_changes.py changes them. Every value has the shape that `--json` prints; times are ISO
+8601. How it fails: BackendUnavailable, and Misconfigured for a schedule that does not exist.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ CALENDAR_TICKS = 1000
 
 
 class ScheduleNote(msgspec.Struct, frozen=True):
-    """What a reader should know about a schedule.
+    """A note about a schedule for the reader.
 
-    `about` is `file` (gossamer.toml says something else than what is in force), `ignored` (so is its table there),
-    `withdrawn` (it is not in the file any more), `trouble` (a run could not be begun) or `last run` (something was
-    wrong with it).
+    `about` is `file` (gossamer.toml differs from what is in force), `ignored` (its table in the file is not used),
+    `withdrawn` (it is no longer in the file), `trouble` (a run could not start) or `last run` (something was wrong with
+    it).
     """
 
     about: Literal["file", "ignored", "withdrawn", "trouble", "last run"]
@@ -48,7 +48,7 @@ class ScheduleNote(msgspec.Struct, frozen=True):
 
 
 class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as it is defined, and what has become of it. Secrets in addresses and commands are hidden."""
+    """The definition of a schedule and its progress. Secrets in addresses and commands are hidden."""
 
     name: str
     spider: str  # the name of a spider or a recipe, or the URL of a site
@@ -56,9 +56,9 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
     trigger: str
     when: str  # the trigger in words
     zone: str
-    source: dict[str, Any] | None  # where the addresses come from; None is the spider's own start
+    source: dict[str, Any] | None  # of addresses; None: the spider's own start
     source_in_words: str
-    max_urls: int | None  # the most addresses that are taken from the source, where it says so
+    max_urls: int | None  # at most this many addresses are taken from the source
     kind: str  # the callback for addresses of the source
     priority: int
     min_age: str | None
@@ -68,37 +68,37 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
     budget: int | None  # fetches a day
     min_interval: str | None
     max_interval: str | None
-    expected: Expectations  # what a run must come to
+    expected: Expectations  # of each run
     origin: str  # file or added
     created_at: str
     paused: bool
-    last_due: str | None  # the tick that was decided about last
+    last_due: str | None  # the last tick with a decision
     newest_due: str | None
     since: str | None  # only ticks after this one count
     last_job: str
     runs: int
     skipped: int
     skip_reason: str
-    waiting_due: str | None  # a tick whose run waits for the one before
-    failures: int  # tries in a row to begin a run that failed
+    waiting_due: str | None  # a tick whose run waits for the previous one
+    failures: int  # failed tries in a row to start a run
     retry_at: str | None
     trouble: str
     withdrawn_at: str | None
     state: str  # new, active, paused, trouble, waiting, missed, over, unread or withdrawn, see timetable.state_of
-    missed: bool  # its only moment went by without a run
+    missed: bool  # its only moment passed without a run
     next: str | None  # the next tick
     last_standing: str | None  # of the last run: running, done, ...
     last_in_words: str | None
     last_ending: str | None
     last_outcome: Outcome | None
     last_reasons: tuple[Reason, ...]
-    file_ignored: bool  # gossamer.toml has one of this name, and another one was added
-    file_differs: bool  # gossamer.toml says something else than what is in force
+    file_ignored: bool  # gossamer.toml has one of this name, but an added one is in force
+    file_differs: bool  # gossamer.toml differs from what is in force
     notes: list[ScheduleNote]
 
     @property
     def is_counted(self) -> bool:
-        """Do its ticks depend on when a scheduler reads it?"""
+        """Whether its ticks depend on when a scheduler reads it."""
         return self.trigger.startswith("every ")
 
 
@@ -107,7 +107,7 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
 
     next_ticks: list[str]
     last_runs: list[JobView]
-    leads: bool  # does a scheduler begin its runs?
+    leads: bool  # whether a scheduler starts its runs
 
 
 class BrokenSchedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +123,7 @@ class BrokenSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TickView(msgspec.Struct, frozen=True):
-    """A moment at which a schedule is due. One that is past runs as soon as a scheduler leads."""
+    """A moment at which a schedule is due. A past tick runs as soon as a scheduler leads."""
 
     schedule: str
     at: str
@@ -135,7 +135,7 @@ class ScheduleList(msgspec.Struct, frozen=True, kw_only=True):
     schedules: list[ScheduleView]
     broken: list[BrokenSchedule]
     ticks: list[TickView]
-    leads: bool  # does a scheduler begin their runs?
+    leads: bool  # whether a scheduler starts their runs
     now: str
 
     @property
@@ -144,26 +144,26 @@ class ScheduleList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Calendar(msgspec.Struct, frozen=True, kw_only=True):
-    """The ticks of a time to come, in order. `cut`: there are more."""
+    """The coming ticks of a period, in order. `cut`: there are more."""
 
     ticks: list[TickView]
     cut: bool
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
-    """What the state and the file say about schedules, before it is put into values."""
+    """What the state and the file say about schedules, before it is converted to values."""
 
     schedules: list[ScheduleProgress]
     now: float
     unreadable: list[UnreadableSchedule] = []
     leads: bool = False
-    unread: frozenset[str] = frozenset()  # new in the file since a scheduler has read it
-    changed: frozenset[str] = frozenset()  # in the file, since then
-    removed: frozenset[str] = frozenset()  # from the file, since then
-    ignored: frozenset[str] = frozenset()  # in the file, while one of that name was added at run time
+    unread: frozenset[str] = frozenset()  # added to the file since a scheduler read it
+    changed: frozenset[str] = frozenset()  # in the file since then
+    removed: frozenset[str] = frozenset()  # from the file since then
+    ignored: frozenset[str] = frozenset()  # in the file, but one of that name was added at run time
 
     def only(self, name: str | None) -> Book:
-        """The schedule of that name alone. Raises Misconfigured."""
+        """Only the schedule of that name. Raises Misconfigured."""
         if name is None:
             return self
         demand_readable(self.unreadable, name)
@@ -174,7 +174,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_schedules(project: Project, name: str | None = None, *, ticks: int = 0) -> ScheduleList:
-    """All schedules, or one, with that number of coming ticks. Raises Misconfigured when that one is not there."""
+    """All schedules, or one, with that number of coming ticks. Raises Misconfigured if it does not exist."""
     book = (await read_book(project)).only(name)
     return _listed(book, await _last_runs(project, book.schedules), ticks)
 
@@ -185,7 +185,7 @@ def unstarted_schedules(settings: Settings, now: float, name: str | None = None,
 
 
 async def calendar(project: Project, length: timedelta) -> Calendar:
-    """When the schedules are due from now on, for that long. Paused ones are left out."""
+    """When the schedules are due from now on, for that period. Paused ones are left out."""
     book = await read_book(project)
     end = book.now + length.total_seconds()
     active = [one for one in book.schedules if not one.paused]
@@ -207,7 +207,7 @@ def unstarted_schedule(settings: Settings, now: float, name: str) -> ScheduleDet
 
 
 async def read_book(project: Project) -> Book:
-    """What the state and gossamer.toml say together. What a scheduler has read is in force, as long as one leads."""
+    """What the state and gossamer.toml say together. While a scheduler leads, what it has read is in force."""
     settings, now = project.settings, project.clock.now()
     wanted = schedules_of(settings.schedules)
     written = await project.state.schedules.everything()
@@ -231,16 +231,16 @@ async def read_book(project: Project) -> Book:
 
 
 def book_of_file(settings: Settings, now: float) -> Book:
-    """What gossamer.toml says alone, in a project without state."""
+    """The schedules of gossamer.toml alone, in a project without state."""
     return Book(schedules=merged(settings, {}, now), now=now, unread=frozenset(schedules_of(settings.schedules)))
 
 
 def merged(
     settings: Settings, known: dict[str, ScheduleProgress], now: float, *, in_force: bool = False
 ) -> list[ScheduleProgress]:
-    """All schedules by name. Those of the file are as the file has them, also before a scheduler has read it.
+    """All schedules by name. Those of the file are as the file defines them, even before a scheduler has read it.
 
-    `in_force`: a schedule that a scheduler has read is as that scheduler has it, whatever the file says by now.
+    `in_force`: a schedule that a scheduler has read is as that scheduler knows it, whatever the file says by now.
     """
     found = dict(known)
     for name, schedule in schedules_of(settings.schedules).items():
@@ -269,7 +269,7 @@ def named(schedules: list[ScheduleProgress], name: str) -> ScheduleProgress:
 
 
 def demand_readable(unreadable: list[UnreadableSchedule], name: str) -> None:
-    """Raises Misconfigured for a schedule that is in the state and that this version cannot read."""
+    """Raises Misconfigured for a schedule in the state that this version cannot read."""
     for one in unreadable:
         if one.name == name:
             raise Misconfigured(one.words)
@@ -362,9 +362,7 @@ def _notes(progress: ScheduleProgress, book: Book, run: JobView | None) -> list[
             )
         )
     if progress.withdrawn_at is not None and not behind:
-        notes.append(
-            ScheduleNote("withdrawn", f"not in {FILE_NAME} any more, so it rests; it is forgotten after a week.")
-        )
+        notes.append(ScheduleNote("withdrawn", f"no longer in {FILE_NAME}, so it rests; it is deleted after a week."))
     if progress.trouble:
         notes.append(ScheduleNote("trouble", progress.trouble))
     if run is not None and (trouble := _trouble_of(run)):
@@ -373,11 +371,11 @@ def _notes(progress: ScheduleProgress, book: Book, run: JobView | None) -> list[
 
 
 def _behind(progress: ScheduleProgress, book: Book) -> str:
-    """What the file says otherwise, and when that will hold; "" when the file says the same."""
+    """How the file differs, and when that will take effect; "" if it does not differ."""
     name = progress.schedule.name
     when = "when the leading scheduler is restarted" if book.leads else "when a scheduler starts"
     if name in book.removed:
-        return f"not in {FILE_NAME} any more; it rests {when}."
+        return f"no longer in {FILE_NAME}; it rests {when}."
     if name in book.unread:
         return f"new in {FILE_NAME}; it is read {when}."
     if name in book.changed:
@@ -386,11 +384,11 @@ def _behind(progress: ScheduleProgress, book: Book) -> str:
 
 
 def _trouble_of(run: JobView) -> str:
-    """What is wrong with a run, whatever its ending says."""
+    """What is wrong with a run, whatever its ending."""
     if run.fault:
         return f"{run.id} ended: {run.ending}"
     if run.dead and not run.done + run.unchanged and run.state is not JobState.RUNNING:
-        return f"not one page of {run.id} could be had; see: gossamer dead list --job {run.id}"
+        return f"no page of {run.id} could be fetched; see: gossamer dead list --job {run.id}"
     if run.outcome not in (None, Outcome.DONE, Outcome.INCOMPLETE):
         return f"{run.id} is {run.in_words}"
     return f"{run.id}: {run.trouble}" if run.trouble else ""

@@ -1,8 +1,9 @@
-"""The posture of a project: who could read, change or misuse it. For `gossamer doctor --security`.
+"""Security checks of a project: who could read, change or misuse it. For `gossamer doctor --security`.
 
-What it does: looks at the user, the files, the addresses that may be visited, the browser, the servers and the programs
-that schedules run. Nothing is opened, fetched or started. How it fails: it does not; what is weak is a finding with
-the next step. FAIL is what lets others run programs here; WARN is what the owner should know and may well want.
+What it does: examines the user, the files, the addresses that may be visited, the browser, the servers and the programs
+that schedules run. It opens, fetches and starts nothing. How it fails: it does not; every weakness is a finding with
+the next step. FAIL means that others can run programs here; WARN is something that the owner should know and may
+intend.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ROLES = ("state", "records", "archive")
 
 
 def posture(folder: Path) -> Iterator[Finding]:
-    """Every check in turn, for the project that is found from `folder` upwards."""
+    """Run every check for the project found from `folder` upwards."""
     yield _user()
     try:
         settings = load(start=folder)
@@ -52,19 +53,19 @@ def posture(folder: Path) -> Iterator[Finding]:
 
 def _user() -> Finding:
     if os.geteuid() == 0:
-        advice = "Let a user of its own crawl: what a page breaks out of, it has then less to break."
+        advice = "Crawl as a separate user: a page that breaks out can then do less harm."
         return Finding(Level.WARN, "user", "root", advice)
     return ok("user", f"number {os.geteuid()}, not root")
 
 
 def _trust(settings: Settings) -> Finding:
     if trusted := os.environ.get(TRUST, ""):
-        return Finding(Level.WARN, "project", f"{TRUST} trusts {trusted}, whoever can write there")
+        return Finding(Level.WARN, "project", f"{TRUST} trusts {trusted}, and anyone who can write there")
     return ok("project", f"only you and root can write {settings.root / FILE_NAME}, spiders and data")
 
 
 def _readable(places: list[Path]) -> Iterator[Finding]:
-    """What others can read. A folder that others cannot enter hides all that is in it."""
+    """What others can read. A folder that others cannot enter hides everything in it."""
     there = [place for place in places if place.exists()]
     seen = [place for place in there if _others(place) and not any(_closed(folder) for folder in place.parents)]
     for place in seen:
@@ -115,7 +116,7 @@ def _browser(settings: Settings) -> Finding:
         return ok("browser", "none is installed")
     if not wants_sandbox():
         detail = "Chromium runs without its sandbox, because you are root"
-        return Finding(Level.WARN, "browser", detail, "Render pages as another user, or in a container of its own.")
+        return Finding(Level.WARN, "browser", detail, "Render pages as another user, or in a separate container.")
     return ok("browser", "Chromium runs in its sandbox")
 
 
@@ -145,7 +146,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
 
 
 def _is_plain(address: str) -> bool:
-    """Does it lead over a network without TLS?"""
+    """Whether it crosses a network without TLS."""
     scheme, _, rest = address.partition("://")
     options = {name: values[-1] for name, values in parse_qs(rest.partition("?")[2]).items()}
     if scheme in ("rediss", "valkeys", "redis+unix", "mongodb+srv"):

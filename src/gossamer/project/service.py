@@ -1,10 +1,10 @@
 """The processes of a project: a crawl, a worker, a scheduler, or all of them under a supervisor.
 
-What it does: opens the backends, waits for those that are away, works until a signal drains it, and beats for the
-supervisor above it, if there is one. What people see of it is left to the caller: `welcome` is called when the
-backends are open, `tell` with a line for people, and events go to a sink.
-How it fails: Misconfigured. How it recovers: a process that dies loses nothing, because its leases come back, and
-none outlives its supervisor (process/supervisor.py).
+What it does: opens the backends, waits for those that are away, works until a signal drains it, and sends a pulse to
+its supervisor, if there is one. The caller decides what people see: `welcome` is called when the backends are open,
+`tell` with a line for people, and events go to a sink.
+How it fails: Misconfigured. How it recovers: a process that dies loses nothing, because its leases expire, and none
+outlives its supervisor (process/supervisor.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..parse.spider import Spider
 from ..process.black_box import PARENT
-from ..process.pulse import Pulse as Pulse  # for the processes that are run elsewhere
+from ..process.pulse import Pulse as Pulse  # re-exported for processes that run elsewhere
 from ..process.pulse import alive
 from ..process.signals import stopping as stopping
 from ..process.supervisor import DRAINED, MISCONFIGURED, ChildSlot, Supervisor, silence_under, spawn
@@ -46,31 +46,31 @@ from .scaling import Bounds, Look, decide, in_words, kept, look_at, scaling
 from .spools import waiting_by_job
 from .wiring import is_over, sink_of
 from .worker_health import HealthAddress, telling_health
-from .worker_health import health_address as health_address  # for those who start workers
+from .worker_health import health_address as health_address  # re-exported for callers that start workers
 from .worker_pool import WorkerPool
 
 AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
 RESTARTS = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))  # of a process that died
-EXIT_DRAINED = DRAINED  # the exit code that tells a supervisor that a worker was to go, and needs no other in its place
+EXIT_DRAINED = DRAINED  # tells a supervisor that the worker was drained on purpose and is not to be replaced
 SCALER_ENDS_WITHIN = timedelta(seconds=5)
-EXIT_MISCONFIGURED = MISCONFIGURED  # the exit code that tells a supervisor not to start this process again
+EXIT_MISCONFIGURED = MISCONFIGURED  # tells a supervisor not to start this process again
 
 Welcome = Callable[[Project], None]
 Tell = Callable[[str], None]
 
 
 def inherited_pulse() -> Pulse | None:
-    """The pulse that a supervisor has given to this process; None for a process that nobody watches."""
+    """The pulse that a supervisor gave this process; None if no supervisor watches it."""
     return Pulse.inherited()
 
 
 def last_fate() -> str:
-    """What became of the process that this one follows, in one line; "" when it is the first."""
+    """How this process's predecessor ended, in one line; "" if it is the first."""
     return PARENT.box.fate if PARENT.box is not None else ""
 
 
 def served_routes(settings: Settings, routes: str) -> frozenset[str]:
-    """The routes that a worker serves, from what was typed: `http, browser`. Raises Misconfigured."""
+    """The routes that a worker serves, from the typed text: `http, browser`. Raises Misconfigured."""
     return served(routes, routing_of(settings))
 
 
@@ -89,10 +89,10 @@ async def run_crawl(
     attend: Attend | None = None,
     heeds_signals: bool = True,
 ) -> CrawlReport:
-    """Crawl in this process; write the records that the job saw to `output` when it ends or is stopped. Of a crew, the
+    """Crawl in this process; write the records that the job saw to `output` when it ends or is stopped. In a crew, the
     first process writes them.
 
-    A process that follows one that died goes on with its crawl, even if it was begun as a fresh one. Raises
+    A process that replaces a dead one continues its crawl, even if that was started as a fresh one. Raises
     Misconfigured and Transient.
     """
 
@@ -100,7 +100,7 @@ async def run_crawl(
     outputs = outputs_of(output, spider) if crew is None or not crew.helps else ()
 
     async def write(project: Project, job: Job) -> None:
-        # A crawl that had nothing leaves the file of the last one alone.
+        # A crawl without records leaves the file of the last one alone.
         if outputs and not await why_nothing_came(project, job.id):
             await write_outputs(project, job.id, spider, outputs, gone=False)
         if not output:
@@ -136,10 +136,10 @@ async def run_worker(
     serves: frozenset[str] | None = None,
     health_at: HealthAddress | None = None,
 ) -> bool:
-    """Work on every running job until a signal; `until_idle`, until no job is left that can be served here.
+    """Work on every running job until a signal; with `until_idle`, until no job is left that can be served here.
 
-    `serves` are the routes that it works on; None means all. Its health is told at `health_at`. True: somebody wanted
-    this worker to drain, and no other one should take its place. Raises Misconfigured.
+    `serves` are the routes that it serves; None means all. Its metrics are served at `health_at`. True: an operator
+    drained this worker, and it is not to be replaced. Raises Misconfigured.
     """
     pools: list[WorkerPool] = []  # empty until the backends are open
 
@@ -167,7 +167,7 @@ async def run_worker(
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the spool of this machine. `jobs` are those that waited for nothing else."""
+    """The result of draining this machine's spool. `jobs` are those that waited for nothing else."""
 
     stored: int
     left: int
@@ -175,8 +175,8 @@ class Drained(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def drain_spool(settings: Settings, events: EventSink) -> Drained:
-    """Store what waits in the spool of this machine and no living process keeps, until a signal. Raises Misconfigured
-    and Transient."""
+    """Store the results in this machine's spool that no living process owns, until a signal. Raises Misconfigured and
+    Transient."""
     async with open_project(settings) as project:
         stopped = asyncio.Event()
         before = waiting_by_job(await project.state.spools.notes())
@@ -194,7 +194,7 @@ async def drain_spool(settings: Settings, events: EventSink) -> Drained:
 async def run_scheduler(
     settings: Settings, events: EventSink, *, welcome: Welcome, tell: Tell, pulse: Pulse | None = None
 ) -> None:
-    """Begin the runs of schedules when they are due, and watch for alerts, until a signal. Raises Misconfigured."""
+    """Start the runs of schedules when they are due, and watch for alerts, until a signal. Raises Misconfigured."""
     schedulers: list[Scheduler] = []  # empty until the backends are open
 
     def orphaned() -> None:
@@ -209,7 +209,7 @@ async def run_scheduler(
         scheduler = scheduler_of(project, events)
         schedulers.append(scheduler)
         welcome(project)
-        from .alert_watch import AlertWatch  # of schedulers only, and loads what sends alerts
+        from .alert_watch import AlertWatch  # only for schedulers: loads the code that sends alerts
 
         watching = asyncio.create_task(AlertWatch(project, scheduler.lead, events).run(), name="watch alerts")
         try:
@@ -223,8 +223,7 @@ async def run_scheduler(
 
 @asynccontextmanager
 async def sign_of_life(settings: Settings) -> AsyncIterator[None]:
-    """For the time of the block, the file `fleet.alive` is as young as the last turn of the event loop. Raises
-    Misconfigured."""
+    """During the block, the event loop touches the file `fleet.alive` every few seconds. Raises Misconfigured."""
     file = settings.root / settings.fleet.alive if settings.fleet.alive else None
     async with AsyncExitStack() as stack:
         try:
@@ -238,8 +237,8 @@ async def sign_of_life(settings: Settings) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def leaving_when_outdated(project: Project, leave: Callable[[], None]) -> AsyncIterator[None]:
-    """For the time of the block, look whether a newer version has opened the state: what it writes there is not for
-    this one. Then `leave` is called, and the end of the block raises BadState. Workers learn of it by heartbeat."""
+    """During the block, check whether a newer version has opened the state, whose data this version may not understand.
+    Then `leave` is called, and the end of the block raises BadState. Workers learn of it by heartbeat."""
     outdated: list[BadState] = []
 
     async def watch() -> None:
@@ -249,7 +248,7 @@ async def leaving_when_outdated(project: Project, leave: Callable[[], None]) -> 
             except BadState as error:
                 outdated.append(error)
                 leave()
-            except Transient:  # whoever needs the state tells that it is away
+            except Transient:  # the code that needs the state reports that it is away
                 pass
             await asyncio.sleep(BEAT.total_seconds())
 
@@ -289,15 +288,15 @@ async def supervised_workers(
     until_idle: bool,
     health_at: HealthAddress | None = None,
 ) -> Supervisor:
-    """The supervisor that runs `command` in `processes` processes, watched and replaced when they die."""
-    async with AsyncExitStack() as stack:  # what is wrong with the backends is said once, and not by each child
+    """The supervisor that runs `command` in `processes` processes, and replaces those that die."""
+    async with AsyncExitStack() as stack:  # report faults of the backends once, not from each child
         welcome(await open_patiently(stack, settings, tell))
     slots = [_worker_slot(command, settings, health_at, place) for place in range(processes)]
     return Supervisor(slots, tell=tell, backoff=RESTARTS, until_idle=until_idle)
 
 
 def supervised_worker(settings: Settings, command: list[str], *, tell: Tell) -> Supervisor:
-    """The supervisor of one worker beside something else; the backends are left to the worker."""
+    """The supervisor of one worker beside another process; the worker itself opens the backends."""
     return Supervisor([_worker_slot(command, settings)], tell=tell, backoff=RESTARTS)
 
 
@@ -312,10 +311,11 @@ async def supervised_all(
     welcome: Callable[[Project, bool], None],
     tell: Tell,
 ) -> Supervisor:
-    """The supervisor of one scheduler, `workers` workers and perhaps a server; all end when one of them cannot go on.
+    """The supervisor of one scheduler, `workers` workers and perhaps a server; all end when one of them cannot
+    continue.
 
-    With None workers there are as many as `autoscaled` says. `welcome` is also given whether the project has schedules.
-    Raises Misconfigured before anything is started.
+    If `workers` is None, `autoscaled` decides. `welcome` is also told whether the project has schedules. Raises
+    Misconfigured before anything is started.
     """
     schedules_of(settings.schedules)
     async with AsyncExitStack() as stack:  # as above
@@ -331,9 +331,9 @@ async def supervised_all(
 
 @contextmanager
 def autoscaled(supervisor: Supervisor, settings: Settings, bounds: Bounds, tell: Tell) -> Iterator[None]:
-    """For the time of the block, give the supervisor as many workers as the project needs, within the bounds.
+    """During the block, give the supervisor as many workers as the project needs, within the bounds.
 
-    It looks every `scaling.look`, in a thread of its own. While the state does not answer, the number stays.
+    A separate thread checks every `scaling.look`. While the state does not answer, the number stays.
     """
     ended = threading.Event()
     supervisor.resize(bounds.least)
@@ -350,7 +350,7 @@ def autoscaled(supervisor: Supervisor, settings: Settings, bounds: Bounds, tell:
         yield
     finally:
         ended.set()
-        thread.join(SCALER_ENDS_WITHIN.total_seconds())  # the workers have ended: nobody waits for one that hangs
+        thread.join(SCALER_ENDS_WITHIN.total_seconds())  # the workers have ended: do not wait for a hanging thread
 
 
 async def _autoscale(supervisor: Supervisor, settings: Settings, bounds: Bounds, tell: Tell) -> None:
@@ -378,7 +378,7 @@ async def _autoscale(supervisor: Supervisor, settings: Settings, bounds: Bounds,
 def _worker_slot(
     command: list[str], settings: Settings, health_at: HealthAddress | None = None, place: int = 0
 ) -> ChildSlot:
-    """Each worker tells of its health at a port of its own: the first at the one that was given."""
+    """Each worker serves its metrics at a separate port: the first at the given one."""
     silence = silence_under(settings.crawl.parse_timeout)
     health = ["--metrics-port", health_at.moved(place)] if health_at is not None else []
     return ChildSlot(spawn([*command, *health]), silence=silence, drain_within=settings.crawl.drain)
@@ -387,7 +387,7 @@ def _worker_slot(
 def scheduler_of(
     project: Project, events: EventSink, *, name: str = "", loader: SpiderLoader | None = None
 ) -> Scheduler:
-    """A scheduler by this name; the process's own by default. Raises Misconfigured as `Scheduler` does."""
+    """A scheduler with this name; by default the process's own. Raises Misconfigured as `Scheduler` does."""
     state, keep = project.state, project.settings.store.keep_runs
     return Scheduler(
         state,

@@ -1,4 +1,4 @@
-"""Sessions logged in by hand: `login()` of a spider, run once, without a crawl. Loads what fetches."""
+"""Logs sessions in by hand: runs a spider's `login()` once, without a crawl. Loads fetch code."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .wiring import open_context, sink_of
 async def log_in(
     settings: Settings, spider: Spider, session: str | None = None, events: EventSink | None = None
 ) -> list[SessionView]:
-    """Log the sessions of a spider in, or one of them, now: whatever they were before. Raises Misconfigured."""
+    """Log in the sessions of a spider, or one of them, now, whatever their state. Raises Misconfigured."""
     if not logs_in(spider):
         raise Misconfigured(f"Spider {spider.name} has no login(self, session); write one, or just crawl.")
     names = [session] if session is not None else session_names(spider)
     if not names:
-        raise Misconfigured(f"Spider {spider.name} has no session of its own. Name one: --session NAME.")
+        raise Misconfigured(f"Spider {spider.name} declares no session. Name one: --session NAME.")
     made: list[SessionView] = []
     async with (
         open_project(settings, spider=spider) as project,
@@ -43,6 +43,6 @@ async def log_in(
             await context.sessions.enter(name, None)
             kept = await context.sessions.log_in(name, login)
             if kept is None:
-                raise Misconfigured(f"Another worker is logging {name} in just now. Look again in a moment.")
+                raise Misconfigured(f"Another worker is logging {name} in at the moment. Try again soon.")
             made.append(session_view(kept, project.clock.now()))
     return made

@@ -1,7 +1,7 @@
-"""The sessions of a project: which there are, whether they are logged in, cleared. session_login.py logs them in.
+"""The sessions of a project: listed with their login state, and cleared. session_login.py logs them in.
 
-Values of cookies and headers are secrets: nobody is shown them. Every value here has the shape in which `--json` prints
-it; times are ISO 8601. How it fails: Misconfigured for a session that is not there, BackendUnavailable.
+Values of cookies and headers are secrets and never shown. Every value has the shape that `--json` prints; times are ISO
+8601. How it fails: Misconfigured for a session that does not exist, BackendUnavailable.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ SHOWN_AS = "***"
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as a list shows it. `failures` counts the logins in a row that failed; `error` is the last one's."""
+    """A session in a list. `failures` counts the failed logins in a row; `error` is that of the last one."""
 
     name: str  # spider/session
     logged_in: bool
     logins: int
     logged_in_at: str | None
-    logging_in: str | None  # the worker that is at it
+    logging_in: str | None  # the worker that is logging it in
     cookies: int
-    generation: int  # grows when a session is replaced because it was blocked
+    generation: int  # grows when a blocked session is replaced
     failures: int
     error: str
     retry_at: str | None
@@ -52,17 +52,17 @@ class SessionDetail(SessionView, frozen=True, kw_only=True):
 
 
 async def list_sessions(project: Project, wanted: str | None = None) -> list[SessionView]:
-    """Every session, or those of a spider, or one; in order of their names."""
+    """All sessions, those of a spider, or one; sorted by name."""
     return [session_view(one, project.clock.now()) for one in await _found(project, wanted)]
 
 
 async def failing_sessions(project: Project) -> list[SessionView]:
-    """Those whose last login failed, or let no page in."""
+    """Sessions whose last login failed, or led to no page."""
     return [one for one in await list_sessions(project) if one.failures]
 
 
 async def login_troubles(settings: Settings) -> list[tuple[str, str]]:
-    """What is wrong with logins, and what to do about it. What is wrong with the backends is told elsewhere."""
+    """Faults of logins, each with the next step. Faults of the backends are reported elsewhere."""
     failing: list[SessionView] = []
     if is_crawled(settings):
         with suppress(GossamerError):
@@ -71,7 +71,7 @@ async def login_troubles(settings: Settings) -> list[tuple[str, str]]:
     return [
         (
             f"{one.name} cannot log in ({many(one.failures, 'failure')} in a row): {one.error}",
-            f"Mend login(), then: gossamer sessions login {one.name.partition('/')[0]}",
+            f"Fix login(), then: gossamer sessions login {one.name.partition('/')[0]}",
         )
         for one in failing
     ]
@@ -82,7 +82,7 @@ async def session_detail(project: Project, wanted: str) -> SessionDetail:
     found = await _found(project, wanted)
     if len(found) != 1:
         names = ", ".join(one.name for one in (found or await project.state.sessions.sessions())[:10])
-        what = f"means several sessions: {names}." if found else f"is no session; there is {names or 'none'}."
+        what = f"means several sessions: {names}." if found else f"is not a session; there is {names or 'none'}."
         raise Misconfigured(f"{wanted} {what} Name one of them.")
     (kept,) = found
     return SessionDetail(
@@ -94,10 +94,10 @@ async def session_detail(project: Project, wanted: str) -> SessionDetail:
 
 
 async def clear_sessions(project: Project, wanted: str | None) -> list[str]:
-    """Forget sessions with all their cookies; None: all of them. Workers begin anew with their next page."""
+    """Delete sessions with all their cookies; None: all of them. Workers start anew with their next page."""
     names = [one.name for one in await _found(project, wanted)]
     if wanted is not None and not names:
-        raise Misconfigured(f"{wanted} is no session and no spider with sessions. See `gossamer sessions list`.")
+        raise Misconfigured(f"{wanted} is neither a session nor a spider with sessions. See `gossamer sessions list`.")
     await project.state.sessions.forget(names)
     return names
 

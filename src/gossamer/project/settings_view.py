@@ -1,6 +1,6 @@
-"""The settings of a project, with where each came from. Secrets are masked.
+"""The settings of a project, with the origin of each. Secrets are masked.
 
-`settings_view` has the shape in which `--json` prints it.
+`settings_view` has the shape that `--json` prints.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ..schedule.sources.kinds import HIDDEN
 from ..settings import NAMED_TABLES, Settings, keys_of, known_keys
 from ..units import Rate, Size, many, setting_text
 
-DEFAULT = "default"  # the origin of a setting that was set nowhere
+DEFAULT = "default"  # the origin of a setting that is not set
 
 
 class SettingView(msgspec.Struct, frozen=True, kw_only=True):
-    """The value of a setting, masked where it may hold a secret, and where it came from."""
+    """The value of a setting, masked if it may hold a secret, and its origin."""
 
     value: Any  # each setting has its own type; durations, rates and sizes are texts
     origin: str = msgspec.field(name="from")
 
 
 class SettingLine(msgspec.Struct, frozen=True):
-    """One setting with its value, masked, and where that came from."""
+    """One setting with its value, masked, and its origin."""
 
     key: str
     value: Any  # each setting has its own type
@@ -41,7 +41,8 @@ class SettingLine(msgspec.Struct, frozen=True):
 
 
 def setting_lines(settings: Settings, key: str | None = None) -> list[SettingLine]:
-    """Every setting, and every override for a domain; with a `key`, that one or that group. Raises UnknownSetting."""
+    """Every setting, and every override for a domain; with a `key`, only that one or that group. Raises
+    UnknownSetting."""
     lines = []
     for known in known_keys():
         if known.partition(".")[0] in NAMED_TABLES:
@@ -66,14 +67,14 @@ def settings_view(lines: list[SettingLine]) -> dict[str, SettingView]:
 
 
 def _masked(value: Any) -> Any:  # Any: each setting has its own kind of value
-    """Of an address no password; of headers their names."""
+    """An address without its password; headers as their names."""
     if isinstance(value, dict):
         return dict.fromkeys(value, HIDDEN)
     return redacted(value) if isinstance(value, str) and "://" in value else value
 
 
 def _masked_in_table(family: str, name: str, value: Any) -> Any:  # Any: as above
-    """As `_masked`; of a schedule's command the first word, of its addresses no password."""
+    """As `_masked`; a schedule's command as its first word, its addresses without passwords."""
     if family != "schedules" or value is None:
         return _masked(value)
     if name == "command":
@@ -96,7 +97,7 @@ def _chosen(lines: list[SettingLine], key: str) -> list[SettingLine]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers, texts, lists and tables as they are; everything else in the notation of gossamer.toml."""
+    """Numbers, texts, lists and tables unchanged; everything else in the notation of gossamer.toml."""
     if isinstance(value, Rate | Size) or not isinstance(value, bool | int | float | str | tuple | list | dict | None):
         return setting_text(value)
     return value

@@ -1,10 +1,11 @@
-"""People at the dashboard: a key becomes a cookie, and a cookie becomes a caller again, on every server of the project.
+"""Sign-in at the dashboard: a key becomes a cookie, and a cookie becomes a caller again, on every server of the
+project.
 
-What it does: the cookie holds the id of the key, when its holder signed in and was seen last, and an HMAC of these by
-the stored digest of the key. Any replica can check it, and nothing is stored for those who are signed in; who signs
-out is noted in the state for as long as a copy of the cookie could live. Revoking the key ends it at once.
-How it fails: None for a cookie that is forged, too old, idle for too long, signed out, or of a key that opens nothing
-any more; BackendUnavailable. How it recovers: the person signs in again.
+What it does: the cookie holds the id of the key, when its holder signed in and was last seen, and an HMAC of these with
+the stored digest of the key. Any replica can check it, and nothing is stored about signed-in people; a sign-out is
+noted in the state for as long as a copy of the cookie could be valid. Revoking the key ends all its sign-ins at once.
+How it fails: None for a cookie that is forged, too old, idle for too long, signed out, or whose key is no longer valid;
+BackendUnavailable. How it recovers: the person signs in again.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ from ..access.contract import StoredAnswer
 from .keys import LOCAL, Caller, Token, caller_of, holder_of, is_active, secret_digest
 from .open import Project
 
-RENEWED_EVERY = 60.0  # seconds: a new cookie with each answer would only cost bytes
+RENEWED_EVERY = 60.0  # seconds: a new cookie with each response would only cost bytes
 _COOKIE = re.compile(r"([0-9a-z]{1,16}\.\d{1,12}\.[0-9a-f]{16})\.(\d{1,12})\.([0-9a-f]{64})", re.ASCII)
 
 
 class Visitor(msgspec.Struct, frozen=True, kw_only=True):
-    """A person who is signed in. `id` names this sign-in among all; `csrf` stands in every form of theirs; `until` is
-    when they are signed out."""
+    """A signed-in person. `id` identifies this sign-in; `csrf` is in each of their forms; `until` is when the sign-in
+    expires."""
 
     id: str
     caller: Caller
     until: float
     csrf: str
-    renewed: str | None = None  # the cookie that replaces the one that was shown
+    renewed: str | None = None  # the cookie that replaces the presented one
 
 
 class SignIns:
-    """Signs people in. `token` opens where there is no key."""
+    """Signs people in. `token` is accepted while there is no key."""
 
     def __init__(self, project: Project, token: Token | None) -> None:
         self._project = project
         self._token = token
 
     async def begin(self, text: str) -> tuple[Caller, str] | None:
-        """The holder of a key or of the one-time token, and their cookie; None when it opens nothing."""
+        """The holder of a key or of the one-time token, and their cookie; None if the text is neither."""
         text = text.strip()
         digest = secret_digest(text)
         if self._token is not None and digest is not None and hmac.compare_digest(digest, self._token.digest):
@@ -54,7 +55,7 @@ class SignIns:
         return caller, self._new_cookie(key.id, key.digest)
 
     async def visitor(self, cookie: str) -> Visitor | None:
-        """Who shows this cookie; None when it is not good, or not any more."""
+        """The person with this cookie; None if it is not valid, or no longer."""
         found = _COOKIE.fullmatch(cookie)
         if found is None:
             return None
@@ -72,7 +73,7 @@ class SignIns:
         return Visitor(id=id, caller=caller, until=until, csrf=_mac(digest, f"csrf {id}"), renewed=renewed)
 
     async def end(self, visitor: Visitor) -> None:
-        """From now on no cookie of this sign-in is good, on any server of the project."""
+        """From now on no cookie of this sign-in is valid, on any server of the project."""
         lasting = self._project.settings.server.sign_in_limit.total_seconds()
         await self._project.state.answers.keep(_ended(visitor.id), StoredAnswer(digest="", status=303), lasting)
 
@@ -101,7 +102,7 @@ def _cookie(id: str, digest: str, seen: int) -> str:
 
 
 def _ended(id: str) -> str:
-    """Under which name the end of a sign-in is noted; no request of a client has such a name."""
+    """The name under which the end of a sign-in is noted; no request of a client can have such a name."""
     return f"signed out {id}"
 
 

@@ -1,5 +1,5 @@
-"""A crawl of a part of a site, as its job keeps it: in the arguments of the job, where every worker and reader finds
-it. Jobs of this kind are begun in api_sites.py."""
+"""A crawl of a part of a site, as stored in the arguments of its job, where every worker and reader finds it.
+api_sites.py starts such jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..schedule.sources import WantedPage
 
 
 class SiteCrawl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`page` says how each page is asked for and what is wanted of it; its address is that of the first page."""
+    """`page` says how to request each page and what the client wants from it; its address is that of the first page."""
 
     part: SitePart
     page: WantedPage

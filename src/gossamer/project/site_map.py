@@ -1,8 +1,8 @@
-"""Which pages a site has, without fetching them: its sitemaps, and the links of one page.
+"""Lists the pages of a site without fetching them: from its sitemaps, and the links of one page.
 
-What it does: asks for the page, for robots.txt and for the sitemaps, as any page over HTTP is asked for (same queue,
-same pace, same archive), and lists the addresses in them. How it fails: BadRequest and TooMuchAtOnce; a page or sitemap
-that cannot be had is named in `missing`, and the rest is given.
+What it does: requests the page, robots.txt and the sitemaps like any page over HTTP (same queue, same pace, same
+archive), and lists the addresses in them. How it fails: BadRequest and TooMuchAtOnce; a page or sitemap that cannot be
+fetched is named in `missing`, and the rest is returned.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from .keys import Caller
 from .open import Project
 from .page_results import PageReader
 
-MOST_SITEMAPS = 20  # that are read for one map
+MOST_SITEMAPS = 20  # read for one map
 MOST_ROUNDS = 3  # an index may list indexes
 
 
 class SiteMap(msgspec.Struct, frozen=True, kw_only=True):
-    """The addresses that were found, those of the page first. `missing` says what could not be read, and why."""
+    """The addresses found, those of the page first. `missing` says what could not be read, and why."""
 
     url: str
     links: list[str]
-    more: bool  # there are more than these, or sitemaps that were not read
+    more: bool  # whether there are more than these, or unread sitemaps
     missing: list[str]
 
 
@@ -50,7 +50,7 @@ async def map_site(
     page_links: bool = True,
     seconds: float = 60.0,
 ) -> SiteMap:
-    """The addresses of a site that hold the text `search`, at most `limit`, in at most `seconds`."""
+    """The addresses of a site that contain the text `search`, at most `limit`, within `seconds`."""
     href = public_url(project.settings, url)
     deadline = project.clock.monotonic() + seconds
     missing: list[str] = []
@@ -71,7 +71,7 @@ async def map_site(
             waiting += await asyncio.to_thread(_take_sitemap, snapshot, found, missing)
         elif page_links:
             found = dict.fromkeys(await asyncio.to_thread(_page_links, snapshot)) | found
-    if waiting:  # of the well-known sitemap that is not there nothing need be said
+    if waiting:  # a missing sitemap at the well-known address is not worth reporting
         missing = [line for line in missing if not line.startswith(usual)]
     read = {usual}
     for _ in range(MOST_ROUNDS):
@@ -94,16 +94,16 @@ async def map_site(
 async def _fetched(
     project: Project, pages: PageReader, caller: Caller, urls: list[str], seconds: float
 ) -> list[tuple[str, Snapshot | str]]:
-    """Each page, or why it is not to be had in this time."""
+    """Each page, or why it could not be fetched in this time."""
     asked = Asked(project=project, caller=caller, extraction=pages.extraction)
     try:
         job = await begin_batch(asked, BatchRequest(urls=urls))
-    except BadRequest as error:  # a sitemap at an address that nobody may ask for
+    except BadRequest as error:  # a sitemap at an address that may not be requested
         if len(urls) == 1:
             return [(urls[0], str(error))]
         return [one for url in urls for one in await _fetched(project, pages, caller, [url], seconds)]
     if not await pages.wait(job.id, seconds):
-        return [(url, f"it did not come within {seconds:.0f} s") for url in urls]
+        return [(url, f"it did not arrive within {seconds:.0f} s") for url in urls]
     return list(zip(urls, await pages.snapshots(job, urls), strict=True))
 
 
@@ -113,7 +113,7 @@ def _page_links(snapshot: Snapshot) -> list[str]:
 
 
 def _take_sitemap(snapshot: Snapshot, found: dict[str, None], missing: list[str]) -> list[str]:
-    """Add what the sitemap lists to `found`; return the sitemaps that it names."""
+    """Add the pages of the sitemap to `found`; return the sitemaps that it names."""
     try:
         sitemap = sitemap_of(Page(snapshot))
     except ParseFailed as error:

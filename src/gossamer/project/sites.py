@@ -1,9 +1,9 @@
-"""The queue by site: how much waits for each, and why; one site with all that is known of it; slow it down, let it
-rest, let it go on.
+"""The queue by site: how many pages wait for each, and why; everything about one site; slow it down, let it rest,
+resume it.
 
-What it does: the queues of all running jobs are put together by site. What an operator wants of a site (an order) is
-written into the state, and holds for all workers from their next lease on.
-How it fails: Misconfigured for what is no domain, rate or duration; BackendUnavailable.
+What it does: combines the queues of all running jobs by site. An operator's order for a site is written into the state,
+and applies to all workers from their next lease on.
+How it fails: Misconfigured for an invalid domain, rate or duration; BackendUnavailable.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .status import WAITED_FOR
 from .story import ANOTHER_JOB
 from .story_words import learned_words, order_words
 
-JOBS_AT_ONCE = 8  # whose queues are asked for at the same time
+JOBS_AT_ONCE = 8  # jobs whose queues are read at the same time
 LONGEST_REST = timedelta(days=366)
 ROBOTS_SHOWN = 64 * 1024  # characters
-ATTEMPTS_LOOKED_AT = 200  # for the hosts that a site has
+ATTEMPTS_LOOKED_AT = 200  # to find the hosts of a site
 
-# Why a site waits, as one word each. The first that holds is told.
+# Why a site waits, as one word each. The first that applies is shown.
 PAUSED, WINDOW, ORDERED, AWAY, RESTING, RATE, TURN, WORKER, IN_HAND, NOT_DUE = (
     "paused", "window", "ordered", "away", "resting", "rate", "turn", "worker", "in hand", "not due",
 )  # fmt: skip
@@ -52,12 +52,12 @@ SORTS: dict[str, Callable[[SiteQueue], tuple[object, ...]]] = {
 
 
 class OrderView(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator wants of a site. Times are ISO 8601 in UTC."""
+    """An operator's order for a site. Times are ISO 8601 in UTC."""
 
     site: str
     at: str
     by: str
-    rate: str | None  # no faster than this, as it is written in settings: 6/m
+    rate: str | None  # the fastest allowed, as in the settings: 6/m
     rest_until: str | None
     in_words: str
 
@@ -67,17 +67,17 @@ class SiteQueue(msgspec.Struct, frozen=True, kw_only=True):
 
     site: str
     open: int
-    queued: int  # could be handed out
-    waiting: int  # for a time of their own: a retry, a window, a budget
+    queued: int  # ready to be handed out
+    waiting: int  # until a certain time: a retry, a window, a budget
     leased: int  # in the hands of workers
-    jobs: list[str]  # that have pages of it, the one with the most first
+    jobs: list[str]  # that have pages of it, the largest first
     cause: str  # one of CAUSES
     why: str  # the same in words
     next_at: str | None  # when the next request may leave, by rate, rests and orders
 
 
 class QueuePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some of the sites with open pages; the counts are those of all that fit."""
+    """Some of the sites with open pages; the counts are those of all that match."""
 
     sites: list[SiteQueue]
     total: int  # sites
@@ -111,24 +111,24 @@ class RobotsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SiteView(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a site now."""
+    """Everything known about a site now."""
 
     site: str
-    known: bool  # a job has had a page of it
-    rate: str  # of the settings
+    known: bool  # a job has fetched a page of it
+    rate: str  # from the settings
     burst: int
     concurrency: int | None
-    crawl_delay: float | None  # seconds, as its robots.txt or its answers asked for
-    learned: float | None  # seconds between two requests that its refusals (429) have taught; rises again with time
+    crawl_delay: float | None  # seconds, as its robots.txt or its responses asked for
+    learned: float | None  # seconds between two requests, learned from its refusals (429); shrinks again with time
     learned_in_words: str | None
-    refused_at: str | None  # when it last said that it is asked too often
-    spacing: float | None  # seconds between two requests that are kept now, all in all; None: no limit
+    refused_at: str | None  # when it last answered that requests are too frequent
+    spacing: float | None  # seconds between two requests as now in force; None: no limit
     in_flight: int
-    held_by: str | None  # the worker that spaces its requests
+    held_by: str | None  # the worker that paces its requests
     answered_at: str | None
     away_since: str | None
     away_reason: str | None
-    rests_until: str | None  # as it asked itself
+    rests_until: str | None  # by its own request
     windows: str | None
     obeys_robots: bool
     order: OrderView | None
@@ -154,10 +154,10 @@ async def queue_by_site(
     skip: int = 0,
     sees: Callable[[Job], bool] = lambda job: True,
 ) -> QueuePage:
-    """Sites with open pages of running jobs; those with most, or with the soonest request, first, unless `reverse`.
-    Raises Misconfigured for a cause or an order that there is not."""
+    """Sites with open pages of running jobs; those with the most, or with the soonest request, first, unless `reverse`.
+    Raises Misconfigured for an unknown cause or sort order."""
     if cause is not None and cause not in CAUSES:
-        raise Misconfigured(f"{visible(cause)} is no cause; there is {', '.join(CAUSES)}.")
+        raise Misconfigured(f"{visible(cause)} is not a cause; there is {', '.join(CAUSES)}.")
     if sort not in SORTS:
         raise Misconfigured(f"Sites cannot be sorted by {visible(sort)}; there is {', '.join(SORTS)}.")
     orders = {order.site: order for order in await project.state.orders.orders()}
@@ -193,7 +193,7 @@ async def _loads(project: Project, jobs: Sequence[Job], site: str | None = None)
 
 
 def _masked(load: SiteLoad, seen: Collection[str]) -> SiteLoad:
-    """Without the id of a job that the caller does not see."""
+    """The load without the id of a job that the caller may not see."""
     if load.taken_by is None or load.taken_by in seen:
         return load
     return msgspec.structs.replace(load, taken_by=ANOTHER_JOB)
@@ -226,7 +226,7 @@ def _open(load: SiteLoad) -> int:
 
 
 def why_it_waits(load: SiteLoad, job: Job, order: SiteOrder | None, windows: str, now: float) -> tuple[str, str]:
-    """Why the pages of a job at a site are not all fetched at once: a word of CAUSES, and a sentence."""
+    """Why the pages of a job at a site are not all being fetched: a word of CAUSES, and a sentence."""
     if job.paused:
         return PAUSED, f"{job.id} is paused"
     for whose, text in ((f"of {job.id}", job.windows), ("of the site", windows)):
@@ -260,7 +260,7 @@ def why_it_waits(load: SiteLoad, job: Job, order: SiteOrder | None, windows: str
 
 
 async def site_view(project: Project, domain: str, *, sees: Callable[[Job], bool] = lambda job: True) -> SiteView:
-    """All that is known of the site of a domain or URL. Raises Misconfigured for what is neither."""
+    """Everything known about the site of a domain or URL. Raises Misconfigured if it is neither."""
     site = site_named(domain)
     state, now = project.state, project.clock.now()
     facts = await state.queue.site(site)
@@ -308,7 +308,7 @@ def _at_site(job: Job, load: SiteLoad, order: SiteOrder | None, windows: str, no
 
 
 async def _robots(project: Project, site: str) -> list[RobotsView]:
-    """Those of the site's own host, of its www, and of the hosts that were asked of late, as far as they were read."""
+    """The robots.txt of the site's own host, of its www, and of recently requested hosts, if they have been read."""
     found = []
     usual = [f"{scheme}://{host}" for scheme in ("https", "http") for host in (site, f"www.{site}")]
     for origin in dict.fromkeys((*usual, *await _asked_of_late(project, site))):
@@ -327,7 +327,7 @@ async def _robots(project: Project, site: str) -> list[RobotsView]:
 
 
 async def _asked_of_late(project: Project, site: str) -> list[str]:
-    """Origins of the newest attempts at a site; none while the record store is away."""
+    """Origins of the newest attempts at a site; empty while the record store is away."""
     try:
         found = await project.records.attempt_log(AttemptQuery(site=site), limit=ATTEMPTS_LOOKED_AT)
     except BackendUnavailable:
@@ -338,7 +338,7 @@ async def _asked_of_late(project: Project, site: str) -> list[str]:
 def site_named(domain: str) -> str:
     """The site that a person means by a domain or a URL. Raises Misconfigured."""
     try:
-        if domain.startswith((".", "/", "\\")):  # a path of files, of which a browser would make a host
+        if domain.startswith((".", "/", "\\")):  # a file path, which a browser would turn into a host
             raise InvalidUrl(domain)
         return site_of(typed_url(domain if "://" in domain else f"http://{domain}/"))
     except InvalidUrl as error:
@@ -349,7 +349,7 @@ def site_named(domain: str) -> str:
 
 
 async def slow_site(project: Project, domain: str, rate: str, *, by: str) -> OrderView:
-    """Visit the site no faster than `rate` (6/m), whatever the settings say. A rest that was ordered goes on. Raises
+    """Visit the site no faster than `rate` (6/m), whatever the settings say. An ordered rest stays. Raises
     Misconfigured."""
     try:
         interval = parse_rate(rate).interval
@@ -363,7 +363,7 @@ async def slow_site(project: Project, domain: str, rate: str, *, by: str) -> Ord
 
 
 async def rest_site(project: Project, domain: str, duration: str, *, by: str) -> OrderView:
-    """No request to the site for that time (2h). A slower rate that was ordered stays. Raises Misconfigured."""
+    """No request to the site for that time (2h). An ordered slower rate stays. Raises Misconfigured."""
     try:
         rest = parse_duration(duration)
     except ValueError as error:
@@ -374,7 +374,7 @@ async def rest_site(project: Project, domain: str, duration: str, *, by: str) ->
 
 
 async def resume_site(project: Project, domain: str) -> bool:
-    """Withdraw the order for a site: the settings and the site itself decide again. False when there was none."""
+    """Withdraw the order for a site: the settings and the site itself decide again. False if there was none."""
     return await project.state.orders.withdraw(site_named(domain))
 
 

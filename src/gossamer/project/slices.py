@@ -1,10 +1,10 @@
-"""Work in slices, for programs that bring their own processes, as Celery does: each of these begins, does its part and
+"""Work in slices, for programs that bring their own processes, such as Celery: each call starts, does its part and
 ends, in any process and any number of times.
 
-What it does: `work_slice` works on the running jobs for a while, `tick` begins the runs that are due, `enqueue` opens a
-job, `scrape_page` fetches one page here and now. Correct is what the state keeps: leases, the lead of schedulers, the
-outbox of messages. A slice that dies, comes late, or is run twice costs time and nothing else.
-How it fails: Transient while a backend does not answer, Misconfigured; BadRequest for what cannot be asked for.
+What it does: `work_slice` works on the running jobs for a while, `tick` starts the runs that are due, `enqueue` opens a
+job, `scrape_page` fetches one page here and now. Correctness rests on the state: leases, the scheduler's leadership,
+the outbox of messages. A slice that dies, comes late, or runs twice costs only time.
+How it fails: Transient while a backend does not answer, Misconfigured; BadRequest for an invalid request.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from .page_results import PageOutcome, PageReader
 from .service import scheduler_of
 from .worker_pool import WorkerPool
 
-LOOK = timedelta(milliseconds=200)  # between two looks whether the slice is over
-LONGEST_TICK = timedelta(seconds=40)  # a spider that takes longer to load has failed by then
-QUIET = timedelta(seconds=1)  # a scheduler with nothing due for so long has done its part
+LOOK = timedelta(milliseconds=200)  # how often to check whether the slice is over
+LONGEST_TICK = timedelta(seconds=40)  # a spider that takes longer to load counts as failed
+QUIET = timedelta(seconds=1)  # a scheduler with nothing due for this long has done its part
 T = TypeVar("T")
-MOST_OPEN = 100_000  # jobs of the program itself; the limit of a key is not meant for it
+MOST_OPEN = 100_000  # jobs of the program itself, to which the limit of a key does not apply
 
 OWNER = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES), open_jobs=MOST_OPEN)
 
 
 class SliceReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a slice of work did. `ended`: time (its time was over), idle (nothing to do), told (somebody stopped it)."""
+    """What a slice of work did. `ended`: time (its time was over), idle (nothing to do), told (the caller stopped
+    it)."""
 
     pages: int
     failed: int
@@ -51,11 +52,11 @@ class SliceReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TickReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tick did. `led` is False when another scheduler has the lead; then it began nothing."""
+    """What a tick did. `led` is False if another scheduler leads; then it started nothing."""
 
     led: bool
     begun: tuple[str, ...]
-    messages: int  # that were sent: of jobs that have ended
+    messages: int  # sent, about ended jobs
 
 
 class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Watch:
-    """Counts what a slice does, and remembers which jobs it met."""
+    """Counts the work of a slice, and remembers which jobs it met."""
 
     def __init__(self) -> None:
         self.pages = 0
@@ -95,8 +96,8 @@ async def work_slice(
     told: Callable[[], bool] = lambda: False,
     messages: Iterable[Message] = (),
 ) -> SliceReport:
-    """Work on all running jobs for so long, or until nothing is left to do or `told` says so; then finish what is in
-    hand. Each job that it meets gets the messages for its end. Raises Misconfigured and Transient."""
+    """Work on all running jobs for that time, or until there is nothing left to do or `told` returns True; then finish
+    the pages in hand. Each job that it meets gets the messages for its end. Raises Misconfigured and Transient."""
     watch, wanted = _Watch(), tuple(messages)
     async with open_project(settings) as project:
         clock = project.clock
@@ -125,7 +126,7 @@ async def work_slice(
 
 
 async def _enter_for(project: Project, jobs: set[str], messages: tuple[Message, ...]) -> None:
-    """Enter the messages for the ends of these jobs, and forget the jobs."""
+    """Enter the messages for the ends of these jobs, and clear the list of jobs."""
     while jobs and messages:
         job = next(iter(jobs))
         for message in messages:
@@ -145,9 +146,9 @@ async def tick(
     messages: Iterable[Message] = (),
     longest: timedelta = LONGEST_TICK,
 ) -> TickReport:
-    """Begin the runs that are due, look for alerts, and send the messages of jobs that have ended.
+    """Start the due runs, evaluate alerts, and send the messages of jobs that have ended.
 
-    Of any number of ticks and schedulers one at a time leads and begins runs. Raises Misconfigured and Transient.
+    Of all ticks and schedulers only one at a time leads and starts runs. Raises Misconfigured and Transient.
     """
     watch, wanted = _Watch(), tuple(messages)
     async with open_project(settings, to_look=True) as project:
@@ -160,7 +161,7 @@ async def tick(
 
 
 async def _lead(project: Project, events: EventSink, longest: timedelta) -> bool:
-    from .alert_watch import AlertWatch  # loads what sends alerts
+    from .alert_watch import AlertWatch  # loads the code that sends alerts
 
     clock = project.clock
     until = clock.monotonic() + longest.total_seconds()
@@ -183,8 +184,8 @@ async def _lead(project: Project, events: EventSink, longest: timedelta) -> bool
 
 
 async def enqueue(settings: Settings, wanted: CrawlRequest, *, once: str, messages: Iterable[Message] = ()) -> Enqueued:
-    """Open the job of a crawl; a request that is repeated under the same name `once` gets the same job. Raises
-    BadRequest, Transient and Misconfigured, and StillWorking where the first request of that name has not ended."""
+    """Open the job of a crawl; a repeated request with the same name `once` gets the same job. Raises BadRequest,
+    Transient and Misconfigured, and StillWorking if the first request of that name has not finished."""
     content = msgspec.json.encode(wanted)
     async with open_project(settings, to_look=True) as project:
         known = await claim_answer(project, OWNER, once, content)
@@ -200,7 +201,7 @@ async def enqueue(settings: Settings, wanted: CrawlRequest, *, once: str, messag
 
 async def scrape_page(settings: Settings, events: EventSink, wanted: ScrapeRequest) -> PageOutcome:
     """Fetch one page, politely, in this process: a job of one page that needs no other worker. Raises BadRequest,
-    Transient and Misconfigured; PageNotThere when it did not come in time, and then workers go on with it."""
+    Transient and Misconfigured; PageNotThere if it did not arrive in time, and then workers continue with it."""
     async with open_project(settings) as project, PageReader(project) as pages:
         asked = Asked(project=project, caller=OWNER, extraction=pages.extraction)
         job = await begin_scrape(asked, wanted, waits=True)
@@ -215,7 +216,7 @@ async def scrape_page(settings: Settings, events: EventSink, wanted: ScrapeReque
             await asyncio.gather(waiting, working, return_exceptions=True)
         if not came:
             raise PageNotThere(
-                f"{wanted.url} did not come within {wanted.timeout:g} s. {job.id} is still being worked on."
+                f"{wanted.url} did not arrive within {wanted.timeout:g} s. {job.id} is still being worked on."
             )
         ended: Job = await job_for(project, OWNER, job.id) or job
         (outcome,) = await pages.outcomes(ended, await wanted_pages(project, ended))
@@ -223,7 +224,7 @@ async def scrape_page(settings: Settings, events: EventSink, wanted: ScrapeReque
 
 
 class PageNotThere(Transient):
-    """The page did not come within the time that the caller gave."""
+    """The page did not arrive within the caller's time limit."""
 
     reason = "timeout"
 

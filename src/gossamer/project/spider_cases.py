@@ -1,10 +1,10 @@
-"""Saved pages as cases for spiders: what a callback makes of a page, now and when it was last found good.
+"""Saved pages as test cases for spiders: what a callback makes of a page, now and when it was last approved.
 
-    tests/<case>/page.json        where the page came from, and which callback of which spider reads it
+    tests/<case>/page.json        where the page came from, and which callback of which spider parses it
     tests/<case>/body.html        the page as it was received
-    tests/<case>/expected.json    the items and links that come of it, or why none do
+    tests/<case>/expected.json    the items and links that it yields, or why none
 
-A case needs no network and no store: the callback and the pipeline are run as in a crawl, quality rules apart.
+A case needs no network and no store: callback and pipeline run as in a crawl, except for quality rules.
 How it fails: Misconfigured for a case that cannot be read, or a spider that does not load.
 """
 
@@ -42,7 +42,7 @@ from .spiders import crawl_target, spiders_of
 
 FOLDER = "tests"
 PAGE, EXPECTED = "page.json", "expected.json"
-MOST_DIFF = 200  # lines of a difference that are shown
+MOST_DIFF = 200  # lines shown of a difference
 _SECRET = frozenset({"set-cookie", "set-cookie2", "www-authenticate", "proxy-authenticate"})
 _UNFIT = re.compile(r"[^a-z0-9]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -64,7 +64,7 @@ class SavedPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CaseSaved(msgspec.Struct, frozen=True, kw_only=True):
-    """A case that was written. `failure` is why nothing came of the page, "" when all is well."""
+    """A case that was written. `failure` is why the page yielded nothing, "" if all is well."""
 
     name: str
     folder: str
@@ -74,7 +74,7 @@ class CaseSaved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a case went. `diff` are the lines that differ, "-" before what was expected and "+" before what came."""
+    """The result of a case. `diff` are the lines that differ: "-" marks the expected ones, "+" the actual ones."""
 
     name: str
     state: str  # ok, failed, updated, new
@@ -139,8 +139,8 @@ async def save_case(
 
 
 async def run_cases(settings: Settings, names: Sequence[str] = (), *, update: bool = False) -> list[CaseResult]:
-    """Run the cases of the project, or those named. `update` writes what comes as what is expected. Raises
-    Misconfigured where there are none."""
+    """Run the cases of the project, or the named ones. `update` saves the actual results as the expected ones. Raises
+    Misconfigured if there are none."""
     home = settings.root / FOLDER
     places = sorted(path.parent for path in home.glob(f"*/{PAGE}"))
     known = {place.name: place for place in places}

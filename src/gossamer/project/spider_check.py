@@ -1,6 +1,6 @@
-"""A spider in Python, tried on one page: what its callback gives, and what would become of it. Nothing is stored.
+"""Tries a Python spider on one page: what its callback yields, and what would be stored. Nothing is stored.
 
-Every value here has the shape in which `--json` prints it.
+Every value has the shape that `--json` prints.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class RecordFound(msgspec.Struct, frozen=True):
 
     type: str
     key: str
-    data: object  # whatever the item holds
+    data: object  # the fields of the item
 
 
 class LinksGiven(msgspec.Struct, frozen=True, kw_only=True):
-    """The links that a callback gave for one callback."""
+    """The links that a callback yielded for one other callback."""
 
     to: str  # the callback that will parse the pages behind them
     count: int
     first: list[str]
-    elsewhere: int  # those of them that leave the sites of the crawl, and are left out
-    invalid: list[str]  # the first that are no addresses
+    elsewhere: int  # those that leave the sites of the crawl, and are dropped
+    invalid: list[str]  # the first that are not URLs
 
 
 class SpiderView(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class SpiderView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpiderCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What a callback gives for a page."""
+    """What a callback yields for a page."""
 
     spider: str
     valid: bool = True
@@ -66,10 +66,10 @@ class SpiderCheck(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     bytes: int  # of the body
     callback: str
-    callbacks: list[str]  # all that the spider has
+    callbacks: list[str]  # of the spider
     links: list[LinksGiven]
     records: list[RecordFound]
-    dropped: list[Dropped]  # items that a step of the pipeline left out
+    dropped: list[Dropped]  # items that a step of the pipeline dropped
     quality: list[Fault]
     warnings: list[str]
     refusal: str | None  # why the page would be a parse failure
@@ -86,7 +86,7 @@ def spider_view(spider: Spider) -> SpiderView:
 
 
 def demand_callback(spider: Spider, callback: str | None) -> None:
-    """Raises Misconfigured when the spider has no such callback."""
+    """Raises Misconfigured if the spider has no such callback."""
     names = callback_names(spider)
     if callback is not None and callback not in names:
         hint = suggestion(callback, names)
@@ -96,9 +96,8 @@ def demand_callback(spider: Spider, callback: str | None) -> None:
 async def check_spider(
     settings: Settings, spider: Spider, fetched: Page, callback: str | None = None, data: str | None = None
 ) -> SpiderCheck:
-    """Call the callback with the page: the one that is named, else the one that an archived page was fetched for, else
-    `parse`. `data` is the JSON of `page.data`. Raises FetchRefused for the answer of a site that is no page, and
-    Misconfigured."""
+    """Call a callback with the page: the named one, otherwise the one for which an archived page was fetched, otherwise
+    `parse`. `data` is the JSON of `page.data`. Raises FetchRefused for an error response, and Misconfigured."""
     if fetched.status >= 400 and fetched.status not in spider.handle_statuses:
         raise FetchRefused(f"{fetched.url} answered {fetched.status}; there is nothing to read.", status=fetched.status)
     raw = fetched.snapshot
@@ -137,7 +136,7 @@ def _checked_data(text: str) -> str:
     try:
         found = msgspec.json.decode(text, type=dict[str, object])
     except msgspec.DecodeError as error:
-        raise Misconfigured(f'--data is no JSON object, as {{"page": 2}} is ({error}).') from error
+        raise Misconfigured(f'--data is not a JSON object like {{"page": 2}} ({error}).') from error
     return msgspec.json.encode(found).decode()
 
 

@@ -1,4 +1,4 @@
-"""The spiders of a project: which there are, and which one a user means by a name, a file or a URL."""
+"""The spiders of a project: which exist, and which one a user means by a name, a file or a URL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import InvalidUrl, Misconfigured
 from ..model.job import Job
 from ..model.url import parse_url
 from ..parse.arguments import declared_arguments, read_arguments, with_arguments
-from ..parse.arguments import written_arguments as written_arguments  # for what people type
+from ..parse.arguments import written_arguments as written_arguments  # re-exported, for typed text
 from ..parse.discovery import is_file_ref, list_spiders, load_spider, made_spider, make_importable
 from ..parse.site import PAGES, SITE_PART, PageSpider, SiteSpider
 from ..parse.spider import Spider
@@ -20,11 +20,11 @@ from ..settings.effective import local_hosts, slower_rate
 from .reparse.archive_job import ReparseSpider, is_reparse_job, terms_of
 from .site_crawl import site_crawl_of
 
-_NOT_CRAWLED = ("javascript", "data", "mailto", "file")  # schemes that are meant as URLs, and refused as such
+_NOT_CRAWLED = ("javascript", "data", "mailto", "file")  # the user means a URL, which is refused
 
 
 class CrawlTarget(msgspec.Struct, frozen=True):
-    """A spider, the name of its job (None: that of the spider), and the addresses that the user has named."""
+    """A spider, the name of its job (None: the spider's name), and the URLs that the user typed."""
 
     spider: Spider
     name: str | None
@@ -38,7 +38,7 @@ class SpiderView(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     class_name: str = msgspec.field(name="class")
     summary: str
-    arguments: tuple[str, ...] = ()  # that a run may set: name=value, with what the spider says unasked
+    arguments: tuple[str, ...] = ()  # that a run may set: name=value, with the spider's defaults
 
 
 class BrokenSpider(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,18 +80,20 @@ def spiders_of(settings: Settings) -> SpiderList:
 def _arguments_of(spider: type[Spider]) -> tuple[str, ...]:
     try:
         names = declared_arguments(spider)
-    except Misconfigured:  # its annotations cannot be read: a run says so
+    except Misconfigured:  # its annotations cannot be read: a run reports it
         return ()
     return tuple(f"{name}={'' if (value := getattr(spider, name, None)) is None else value}" for name in names)
 
 
 def make_spiders_importable(settings: Settings) -> None:
-    """At a prompt, `from books import Books` finds spiders/books.py, `import helpers` a file beside gossamer.toml."""
+    """So that at a prompt `from books import Books` finds spiders/books.py, and `import helpers` a file beside
+    gossamer.toml."""
     make_importable(settings.root / settings.spiders, settings.root)
 
 
 def crawl_target(settings: Settings, target: str, folder: Path) -> CrawlTarget:
-    """The spider that is meant. A path is looked for from `folder`, a name in the project. Raises Misconfigured."""
+    """The spider that `target` names. A path is relative to `folder`, a name belongs to the project. Raises
+    Misconfigured."""
     if "://" not in target and target.partition(":")[0].lower() not in _NOT_CRAWLED:
         home = folder if is_file_ref(target) else settings.root
         spider = made_spider(load_spider(target, home, settings.spiders))
@@ -108,9 +110,9 @@ def crawl_target(settings: Settings, target: str, folder: Path) -> CrawlTarget:
 
 
 def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
-    """The job's spider for a worker, and settings under which its hosts may be visited. Raises Misconfigured.
+    """The job's spider for a worker, and settings that allow its hosts. Raises Misconfigured.
 
-    What comes over HTTP reaches no private address, but for those that fetch.allow_hosts names.
+    Requests from the HTTP API reach no private address, except those that fetch.allow_hosts names.
     """
     if job.owner:
         settings = _with_fetch(settings, allow_private=False)
@@ -124,7 +126,7 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
     if "://" in job.spider_name:
         foreign = [] if settings.fetch.allow_private else _new_hosts(settings, [job.spider_name])
         if foreign:
-            # `gossamer crawl` may visit a private address because its user typed it; nobody typed it here.
+            # `gossamer crawl` may visit a private address that its user typed; no person typed this one.
             raise Misconfigured(
                 f"{foreign[0]} is a private address. If workers may visit it, add it to fetch.allow_hosts."
             )

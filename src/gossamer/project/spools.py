@@ -1,7 +1,7 @@
 """Results that wait on the disks of workers: where, how many, of which jobs; drained, or given up.
 
-The shared state has a note for each process that keeps some (store/spool_notes.py), so that every machine can tell.
-How it fails: BackendUnavailable, and Misconfigured for a spool that is not there.
+The shared state has a note for each process that holds some (store/spool_notes.py), so that every machine knows.
+How it fails: BackendUnavailable, and Misconfigured for a spool that does not exist.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .open import Project
 
 
 class Storing(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of a job that has no page left, and cannot end before they are stored.
+    """Results of a job that has no open page and cannot end before they are stored.
 
-    `in_hand`: the processes that keep them are alive, and store them as soon as they can.
+    `in_hand`: the processes that hold them are alive, and store them as soon as they can.
     """
 
     results: int
@@ -37,7 +37,7 @@ class Storing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpoolView(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits in the folder of one process. Times are ISO 8601 in UTC."""
+    """The waiting results in the folder of one process. Times are ISO 8601 in UTC."""
 
     name: str
     host: str
@@ -61,7 +61,7 @@ class SpoolFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def waiting_by_job(notes: Iterable[SpoolNote]) -> Counter[str]:
-    """How many results wait, by job. Those that were given up do not count."""
+    """How many results wait, by job. Results that were given up do not count."""
     total: Counter[str] = Counter()
     for note in notes:
         if not note.given_up:
@@ -75,7 +75,7 @@ async def results_waiting(project: Project, job: str) -> int:
 
 
 async def storing_of(project: Project, notes: Iterable[SpoolNote], job: str) -> Storing | None:
-    """Which results of the job wait; None when there are none."""
+    """Which results of the job wait; None if there are none."""
     waiting = [note for note in notes if note.results.get(job) and not note.given_up]
     if not waiting:
         return None
@@ -88,7 +88,7 @@ async def storing_of(project: Project, notes: Iterable[SpoolNote], job: str) -> 
 
 
 async def list_spools(project: Project) -> list[SpoolView]:
-    """What waits on every machine, by name."""
+    """The waiting results on every machine, by name."""
     alive = await _living(project)
     return [
         SpoolView(
@@ -108,7 +108,7 @@ async def list_spools(project: Project) -> list[SpoolView]:
 
 
 def spool_files(settings: Settings, noted: Iterable[str] = ()) -> list[SpoolFiles]:
-    """What lies in the spool folder of this machine, folder by folder, with what was set aside as damaged as ""."""
+    """The contents of this machine's spool folder, by subfolder; files set aside as damaged are under ""."""
     folder, names = settings.root / settings.store.spool, frozenset(noted)
     if not folder.is_dir():
         return []
@@ -120,9 +120,9 @@ def spool_files(settings: Settings, noted: Iterable[str] = ()) -> list[SpoolFile
 
 
 async def forget_spools(project: Project, wanted: str) -> list[SpoolView]:
-    """Give up the results of a lost machine or worker: of the host, the worker or the folder of that name.
+    """Give up the results of a lost machine or worker: `wanted` is the host, the worker or the folder.
 
-    Their jobs can end then, and mark nothing as gone. Raises Misconfigured when nothing of that name waits, or its
+    Then their jobs can end, and mark nothing as gone. Raises Misconfigured if nothing of that name waits, or its
     process is alive.
     """
     found = [
@@ -144,7 +144,7 @@ async def forget_spools(project: Project, wanted: str) -> list[SpoolView]:
 
 
 async def forget_lost(project: Project) -> None:
-    """Forget notes of results that were given up, when all their jobs have ended."""
+    """Delete notes of results that were given up, when all their jobs have ended."""
     running = {job.id for job in await project.state.jobs.running_jobs()}
     lost = [
         note.name for note in await project.state.spools.notes() if note.given_up and not running & note.results.keys()
@@ -158,7 +158,7 @@ def _sizes(folder: Path, pattern: str) -> list[int]:
 
 
 async def _living(project: Project) -> set[str]:
-    """Names of processes that gave a sign of life not long ago."""
+    """Names of processes with a recent heartbeat."""
     now = project.clock.now()
     cards = await project.state.workers.workers()
     return {card.name for card in cards if now - card.seen_at <= MISSING_AFTER.total_seconds()}

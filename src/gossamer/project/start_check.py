@@ -1,9 +1,9 @@
-"""What can never work is refused before a crawl begins, not after it has waited for it.
+"""Refuses, before a crawl starts, what can never work.
 
-Routes and budgets that lead nowhere, a wish of the spider that no route fulfils or no budget pays for, a proxy at an
-address that is not allowed, terms for a site that is none. What may pass (a proxy that does not answer, a budget of
-today) is left to the crawl.
-How it fails: Misconfigured, with what to change. Settings are read when a command starts: mend them, start it again.
+Routes and budgets that lead nowhere, a spider's wish that no route fulfils or no budget can pay for, a proxy at a
+forbidden address, settings for a site that does not exist. Problems that may pass (a proxy that does not answer,
+today's budget) are left to the crawl.
+How it fails: Misconfigured, with what to change. Settings are read when a command starts: fix them and start it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..settings.effective import Routing, header_defaults, routing_of
 
 
 def check_start(settings: Settings, spider: Spider) -> None:
-    """Raises Misconfigured for a crawl of this spider that could never get a page, or not as the settings want it."""
+    """Raises Misconfigured if a crawl of this spider could never get a page, or not as the settings want it."""
     for name in settings.domains:
         if fault := domain_fault(name):
             raise Misconfigured(fault)
@@ -38,10 +38,10 @@ def check_start(settings: Settings, spider: Spider) -> None:
 
 
 def domain_fault(name: str) -> str:
-    """Why a table [domains."NAME"] would hold for no site; empty when it may."""
+    """Why a table [domains."NAME"] would match no site; empty if it may."""
     host = name.removeprefix("*.")
     if is_literal(host) or any(sign in host for sign in "*?["):
-        return ""  # an address, or a pattern of which nobody can tell what it means
+        return ""  # an IP address, or a pattern whose meaning cannot be checked
     try:
         site = site_of(typed_url(host if "://" in host else f"http://{host}/"))
     except InvalidUrl:
@@ -52,7 +52,7 @@ def domain_fault(name: str) -> str:
 
 
 def disguise_warnings(settings: Settings, spider: Spider) -> list[str]:
-    """One sentence for each header that goes before what the profile of a route says of itself."""
+    """One sentence for each header that overrides a route's profile."""
     headers = header_defaults(settings, spider)
     own = {site: [name for name, _ in headers(site) if name.lower() in OWN_HEADERS] for site in ("", *settings.domains)}
     if not any(own.values()):
@@ -65,14 +65,14 @@ def disguise_warnings(settings: Settings, spider: Spider) -> list[str]:
             for name in names if route.profile else ():
                 words = f"The header {name} of {f'[domains.{site!r}]' if site else 'the settings or the spider'}"
                 told[
-                    f"{words} goes before that of the profile {route.profile!r} (route {route.name}), and may give it"
+                    f"{words} overrides that of the profile {route.profile!r} (route {route.name}), and may give it"
                     f" away. Leave it out, or choose a profile that says the same."
                 ] = None
     return list(told)
 
 
 def _wished(settings: Settings, spider: Spider, routing: Routing) -> tuple[Route, ...]:
-    """The rungs that the spider asks for; none where it leaves them to the router."""
+    """The rungs that the spider asks for; empty if it leaves them to the router."""
     if spider.fetcher is None and spider.proxy_pool is None:
         return ()
     if spider.proxy_pool is not None and spider.proxy_pool not in settings.proxies:
@@ -94,7 +94,7 @@ def _wished(settings: Settings, spider: Spider, routing: Routing) -> tuple[Route
 
 
 def _check_pool(settings: Settings, pool: str) -> None:
-    """A proxy at a private address is dialled only where its pool, or the settings, allow that."""
+    """A proxy at a private address is dialled only if its pool, or the settings, allow it."""
     terms = settings.proxies[pool]
     if terms.allow_private:
         return
@@ -107,7 +107,7 @@ def _check_pool(settings: Settings, pool: str) -> None:
     for exit in exits:
         own = exit.host == "localhost" or exit.host.endswith(".localhost")
         if not own and not is_literal(exit.host):
-            continue  # a name is judged when it is dialled
+            continue  # host names are checked when they are dialled
         try:
             guard.check(exit.host, "127.0.0.1" if own else exit.host)
         except AddressRefused as error:

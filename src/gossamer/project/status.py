@@ -1,6 +1,6 @@
-"""How the jobs of a project add up: pages by state, records, sites with open work, reasons of failures.
+"""Totals of a project's jobs: pages by state, records, sites with open work, reasons of failures.
 
-How fast a job is and how to pause or end it is in jobs.py.
+How fast a job is, and how to pause or end it, is in jobs.py.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None
     windows: str | None
     counts: JobCounts
-    adds_up: bool  # is every link that was found in one of the counts?
-    storing: int  # results that wait on the disks of workers
-    records: int | None  # that the job saw; None: the record store does not answer
+    adds_up: bool  # whether every link that was found is in one of the counts
+    storing: int  # results that wait in spools
+    records: int | None  # seen by the job; None: the record store does not answer
 
     @property
     def fault(self) -> str:
-        """Why it ended before its time, where more is known than one word: what was wrong with its source."""
+        """Why it ended early, if more than one word is known: what was wrong with its source."""
         return (self.ending or "").partition(": ")[2]
 
     @property
     def took(self) -> float | None:
-        """Seconds from its beginning to its end; None while it runs."""
+        """Seconds from start to end; None while it runs."""
         if self.finished is None:
             return None
         return (datetime.fromisoformat(self.finished) - datetime.fromisoformat(self.started)).total_seconds()
@@ -79,23 +79,23 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     leased: int
     next_at: str | None
-    away_since: str | None  # when the site could not be reached, and was not since
-    next_request: str  # in words: by its rate, its windows and those of the job
+    away_since: str | None  # since when the site cannot be reached
+    next_request: str  # when, in words: by its rate, its windows and the job's windows
 
 
 class JobDetail(JobStatus, frozen=True, kw_only=True):
     """Everything about one job. `data` says where the project keeps its state, records and archive."""
 
     schedule: str | None
-    sites: list[SiteStatus]  # the first with open work
+    sites: list[SiteStatus]  # the first ones with open work
     dead_reasons: dict[str, int]
     data: dict[str, str]
-    waits_for: str | None = None  # in words, when nothing of it is in hand or may be handed out
+    waits_for: str | None = None  # in words, if no page of it is in hand or may be handed out
     trouble: str | None = None  # with the record store
 
 
 class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest jobs. `records` is counted in a project without jobs only: its records came from elsewhere."""
+    """The newest jobs. `records` is counted only in a project without jobs, whose records were imported."""
 
     jobs: list[JobStatus]
     total: int  # jobs in all
@@ -106,7 +106,7 @@ class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def project_status(project: Project, *, limit: int | None = None) -> ProjectStatus:
-    """Where every job stands, the newest first. A limit of None means all of them."""
+    """Where every job stands, newest first. `limit` None means all."""
     jobs = await project.state.jobs.jobs()
     told = [
         JobStatus(**await _fields(project, view, counts)) for view, counts in await counted_views(project, jobs[:limit])
@@ -129,7 +129,7 @@ async def _archive_trouble(project: Project) -> str | None:
 
 
 async def job_status(project: Project, wanted: str) -> JobDetail:
-    """Everything about the job with that id or name. Raises Misconfigured when there is none."""
+    """Everything about the job with that id or name. Raises Misconfigured if there is none."""
     job = await find_job(project, wanted)
     ((view, counts),) = await counted_views(project, [job])
     loads = await project.state.queue.sites(job.id, SITES_SHOWN)
@@ -159,7 +159,7 @@ WAITING_LOOKED_AT = 200
 
 
 async def waits_for(project: Project, job: str, counts: JobCounts) -> str:
-    """What the open pages of a job wait for, in words; "" when one of them is in hand or may be handed out."""
+    """What the open pages of a job wait for, in words; "" if one of them is in hand or may be handed out."""
     if counts.leased or counts.queued or not counts.waiting:
         return ""
     found: Counter[str] = Counter()
@@ -171,7 +171,7 @@ async def waits_for(project: Project, job: str, counts: JobCounts) -> str:
 
 
 async def what_it_waits_for(project: Project, job: str) -> str:
-    """As `waits_for`, with the counts of now."""
+    """As `waits_for`, with the current counts."""
     return await waits_for(project, job, await project.state.jobs.counts(job))
 
 
@@ -186,7 +186,7 @@ async def _fields(project: Project, view: JobView, counts: JobCounts) -> dict[st
 
 
 async def _counted(project: Project, query: RecordQuery) -> int | None:
-    """How many records there are; None where the record store does not answer."""
+    """The number of records; None if the record store does not answer."""
     if project.absent:
         return None
     try:
@@ -209,7 +209,7 @@ def _site_status(settings: Settings, job: Job, load: SiteLoad, now: float) -> Si
 
 
 def _next_request(settings: Settings, job: Job, load: SiteLoad, now: float) -> str:
-    """When the site's rate, its windows and those of the job let it be asked again."""
+    """When the site's rate, its windows and the job's windows allow the next request."""
     if job.state is not JobState.RUNNING:
         return "never: the job has ended"
     if job.paused:
@@ -224,7 +224,7 @@ def _next_request(settings: Settings, job: Job, load: SiteLoad, now: float) -> s
 
 
 def place_near(settings: Settings, role: str, folder: Path) -> str:
-    """As `place_of`; a file or folder of this machine is named as seen from `folder`."""
+    """As `place_of`, with a file or folder of this machine relative to `folder`."""
     if not is_local(settings, role):
         return place_of(settings, role)
     path = local_path(settings, role)

@@ -1,9 +1,9 @@
-"""The story of a URL: who found it, what was tried, why it waits, what became of it.
+"""The story of a URL: where it was found, what was tried, why it waits, how it ended.
 
-What it does: `story_of` asks the queue, the log of attempts, the archive's index and the record store, and puts the
-answers into one value, which has the shape of `gossamer why --json`. Nothing is written.
+What it does: `story_of` reads the queue, the audit log, the archive's index and the record store, and combines them
+into one value in the shape of `gossamer why --json`. It writes nothing.
 How it fails: InvalidUrl for an address that cannot be read, Misconfigured for a request, BackendUnavailable. While the
-record store does not answer, the story is what the queue knows.
+record store does not answer, the story contains only what the queue knows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .story_words import SiteNow, change_words, in_words
 from .view_fields import view_fields
 
 RECORDS_SHOWN = 20
-ANOTHER_JOB = "another job"  # in the place of the id of one that the reader does not see
+ANOTHER_JOB = "another job"  # shown instead of the id of a job that the reader may not see
 
 
 class Incident(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Incident(msgspec.Struct, frozen=True):
 
 
 class JobStory(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a URL stands in one job, and how it came there. Times are ISO 8601 in UTC."""
+    """Where a URL stands in one job, and how it got there. Times are ISO 8601 in UTC."""
 
     job: str
     url: str
@@ -62,18 +62,18 @@ class JobStory(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None
     lease_until: str | None
     site_next_at: str | None  # when the site's rate allows the next request
-    site_away_since: str | None  # when the site could not be reached, and was not since
-    site_taken_by: str | None  # the job that had the site when this URL was asked for last
-    lane: str  # which workers may have it: those that serve this lane
+    site_away_since: str | None  # since when the site cannot be reached
+    site_taken_by: str | None  # the job that held the site when a worker last tried to lease this URL
+    lane: str  # only workers that serve this lane may lease it
     ahead_of_it: int | None  # queued tasks of the same site and lane that go first
-    session: str | None  # the visitor as which it is fetched
+    session: str | None  # the visitor that fetches it
     incidents: list[Incident]
     in_words: str  # where it stands and why, in one sentence
-    next_step: str | None  # the command that goes on from here
+    next_step: str | None  # the command to run next
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the log of attempts. `latency` is in seconds, `cost` in tokens, `fingerprint` in hex."""
+    """One attempt from the audit log. `latency` is in seconds, `cost` in tokens, `fingerprint` in hex."""
 
     at: str
     job: str
@@ -111,7 +111,7 @@ class StoryRecord(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     job: str
     spider: str
-    data: dict[str, Any]  # whatever the item held
+    data: dict[str, Any]  # the fields of the item
     first_seen: str
     last_changed: str
     last_checked: str
@@ -121,7 +121,8 @@ class StoryRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked with, when it was more than a GET. Never what the headers and the body say."""
+    """What identified the request, if it was more than a GET. Never the values of headers or the content of the
+    body."""
 
     method: str
     headers: list[str]  # their names
@@ -129,25 +130,25 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a URL. Not `known`: it was never a seed, and no spider has asked for it."""
+    """All that is known about a URL. `known` is False if it was never a seed and no spider has asked for it."""
 
     url: str
     canonical: str  # the form in which URLs are compared
     fingerprint: str  # of that form, in hex
     known: bool
-    changes: str | None  # how often the page changes, in words, where a schedule has learned that
+    changes: str | None  # how often the page changes, in words, if a schedule has learned it
     jobs: list[JobStory]
     attempts: list[AttemptView]
     visits: list[Visit]
     records: list[StoryRecord]
-    more_records: bool  # there are more than these
-    trouble: str | None = None  # why the record store could not be asked: attempts, visits and records are left out
+    more_records: bool  # whether there are more than these
+    trouble: str | None = None  # why the record store did not answer: attempts, visits and records are missing
     request: RequestView | None = None  # None: a plain GET
 
 
 async def story_of(project: Project, url: str, request: Request | None = None) -> Story:
-    """The whole story of a URL, as a person would type it. With `request`, that of the address asked for in this way:
-    its method, its body, and the headers of `urls.identity_headers` tell it from others. Raises InvalidUrl, and
+    """The whole story of a URL, given as a person would type it. With `request`, the story of the URL requested in that
+    way: its method, its body and the headers of `urls.identity_headers` identify it. Raises InvalidUrl, and
     Misconfigured for a request that cannot be sent."""
     href, how = typed_url(url), None
     if request is not None and not request.is_plain:
@@ -155,7 +156,7 @@ async def story_of(project: Project, url: str, request: Request | None = None) -
             raise Misconfigured(f"The request for {href} {fault}.")
         href, how = typed_url(request.address()), request.wishes()
     canonical, fingerprint = project.rules.canonical(href), project.rules.fingerprint(href, how)
-    as_file = project.rules.fingerprint(href, How(file=Download()))  # the address may be wanted as a file, too
+    as_file = project.rules.fingerprint(href, How(file=Download()))  # the same URL may also be queued as a file
     site = site_of(canonical)
     stories = await project.state.queue.story(site, fingerprint)
     if how is None:
@@ -223,7 +224,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
 
 
 def _job_story(story: UrlStory, job: Job | None, site: SiteNow, now: float) -> JobStory:
-    """A URL in one job, as the queue tells it, for a reader."""
+    """A URL in one job, from the queue's data, for a reader."""
     times = ("created_at", "changed_at", "ready_at", "lease_until", "site_next_at", "site_away_since")
     fields = view_fields(story, *times)
     fields["incidents"] = [Incident(iso_time(at), what) for at, what in story.incidents]
@@ -233,7 +234,7 @@ def _job_story(story: UrlStory, job: Job | None, site: SiteNow, now: float) -> J
 
 def _next_step(story: UrlStory, job: Job | None, order: SiteOrder | None) -> str | None:
     if story.state is UrlState.DEAD:
-        return f"gossamer dead replay {shlex.quote(story.url)}"  # written by strangers, and pasted into shells
+        return f"gossamer dead replay {shlex.quote(story.url)}"  # URLs are written by strangers and pasted into shells
     if story.state.open and job is not None and job.ending == "limit" and not (job.schedule or job.stopped):
         return f"{crawl_command(job.name)} --limit N"
     if story.state is UrlState.QUEUED and order is not None:

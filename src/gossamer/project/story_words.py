@@ -17,7 +17,7 @@ from .jobs import opening
 DROPPED = {
     DropReason.DUPLICATE: "another URL of the same page is in the queue",
     DropReason.ROBOTS: "robots.txt forbids it",
-    DropReason.SCOPE: "outside the scope of the crawl: its site is none of the allowed domains",
+    DropReason.SCOPE: "outside the scope of the crawl: its site is not one of the allowed domains",
     DropReason.DEPTH: "deeper than the crawl goes (crawl.depth)",
     DropReason.TRAP: "it looks like a trap: too long, a path that repeats itself, or too many URLs of its pattern",
     DropReason.FULL: "the queue was full (crawl.max_queued)",
@@ -30,8 +30,8 @@ DROPPED = {
 
 
 class SiteNow(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for the site of a URL: its windows, what an operator has ordered, the interval (seconds) that its
-    refusals have taught."""
+    """What applies to the site of a URL: its windows, an operator's order, and the interval (seconds) learned from its
+    refusals."""
 
     windows: str = ""
     order: SiteOrder | None = None
@@ -58,7 +58,7 @@ def in_words(story: UrlStory, job: Job | None, site: SiteNow, now: float) -> str
 
 
 def tries(attempts: int, deliveries: int) -> str:
-    """A page that kills its workers has no answered try, only deliveries, and of these a limited number."""
+    """A page that kills its workers has no answered try, only deliveries, and a limited number of those."""
     return many(attempts, "try", "tries") if attempts else many(deliveries, "delivery", "deliveries")
 
 
@@ -116,7 +116,7 @@ def _waiting(story: UrlStory, windows: str, now: float) -> str:
 
 
 def _away(story: UrlStory, now: float) -> str:
-    """That the site cannot be reached, and when it is tried again."""
+    """Says that the site cannot be reached, and when it is tried again."""
     since, next_at = moment(story.site_away_since or now, now), story.site_next_at or 0.0
     again = f"at {moment(next_at, now)}" if next_at > now else "now"
     return f"{story.site} cannot be reached since {since}; one page tries it again {again}"
@@ -134,7 +134,7 @@ def _leased(story: UrlStory, now: float) -> str:
 
 
 def _fetch_reasons() -> frozenset[str]:
-    """The reasons of failures that use up a try; everything else that makes a task wait does not."""
+    """The reasons of failures that use up a try; no other reason does."""
     kinds: list[type[FetchFailed]] = [FetchFailed]
     for kind in kinds:
         kinds += [each for each in kind.__subclasses__() if each is not RouteFailed]
@@ -142,7 +142,7 @@ def _fetch_reasons() -> frozenset[str]:
 
 
 def order_words(order: SiteOrder, now: float) -> str:
-    """That a site rests or was slowed down by hand, and by whom."""
+    """Says that a site rests or was slowed down by hand, and by whom."""
     said = []
     if order.rest_until is not None and order.rest_until > now:
         said.append(f"rests until {moment(order.rest_until, now)}")
@@ -152,14 +152,12 @@ def order_words(order: SiteOrder, now: float) -> str:
 
 
 def learned_words(interval: float) -> str:
-    """That a site was slowed down because of its own answers."""
-    return (
-        f"was slowed down to a request every {span(interval)}, because it answered again and again: too many requests"
-    )
+    """Says that a site was slowed down because of its own answers."""
+    return f"was slowed down to a request every {span(interval)}, because it kept answering: too many requests"
 
 
 def change_words(rhythm: Rhythm) -> str:
-    """How often a page changes, as far as the schedules that fetch it have learned."""
+    """How often a page changes, as learned by the schedules that fetch it."""
     if not rhythm.checks:
         return "fetched once by a schedule: how often it changes is not known yet"
     counted = f"{many(rhythm.checks, 'check')}, {many(rhythm.changes, 'change')}"

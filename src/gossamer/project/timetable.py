@@ -1,4 +1,4 @@
-"""When schedules are due, and what has become of each: pure answers from a schedule's progress. Nothing is opened."""
+"""When schedules are due, and the state of each: pure functions of a schedule's progress. Opens nothing."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ..schedule.zones import read_zone
 from ..units import seconds_of
 
 UNREAD, MISSED = "unread", "missed"
-TICKS_LOOKED_AT = 3_000  # at most, for the first that a small budget lets run
+TICKS_LOOKED_AT = 3_000  # at most, to find the first one that a small budget allows
 
 SKIPPED = {
     "running": "the run before is still going",
     "waiting": "a run waits already for the one before",
     "paused": "the schedule is paused",
     "budget": "it is too early for a single fetch of the budget",
-    "missed": "a later one was due already when it could have run",
+    "missed": "a later one was already due when it could have run",
 }
 
 
 class Tick(msgspec.Struct, frozen=True, order=True):
-    """A moment at which a schedule is due. One that is past is made up for as soon as a scheduler leads."""
+    """A moment at which a schedule is due. A past tick is made up for as soon as a scheduler leads."""
 
     at: float
     schedule: str
@@ -40,7 +40,7 @@ def trigger_of(schedule: Schedule) -> Trigger:
 
 
 def ticks_of(progress: ScheduleProgress, now: float) -> Iterator[Tick]:
-    """The coming ticks of a schedule, without end if it has none. The first may be past: due and not decided about."""
+    """The coming ticks of a schedule, possibly without end. The first may be past: due, but without a decision."""
     if progress.withdrawn_at is not None:
         return
     trigger, first = trigger_of(progress.schedule), progress.created_at
@@ -67,9 +67,9 @@ def next_tick(progress: ScheduleProgress, now: float) -> float | None:
 
 
 def next_run(progress: ScheduleProgress, now: float, last: float | None) -> tuple[float | None, int]:
-    """The next tick that the budget lets run, and how many before it are skipped as too early for a single fetch.
+    """The next tick that the budget allows, and how many before it are skipped as too early for a single fetch.
 
-    `last` is the moment that the last run was for. None: there is no such tick, or not among the first TICKS_LOOKED_AT.
+    `last` is the tick of the last run. None: there is no such tick, or not among the first TICKS_LOOKED_AT.
     """
     budget, trigger = progress.schedule.budget, trigger_of(progress.schedule)
     skipped = 0
@@ -82,7 +82,8 @@ def next_run(progress: ScheduleProgress, now: float, last: float | None) -> tupl
 
 
 def is_missed(progress: ScheduleProgress, now: float) -> bool:
-    """Did its only moment go by without a run, and no scheduler will make up for it? A run by hand counts as a run."""
+    """Whether its only moment passed without a run, and no scheduler will make up for it. A run by hand counts as a
+    run."""
     if progress.runs:
         return False
     trigger = trigger_of(progress.schedule)
@@ -90,14 +91,14 @@ def is_missed(progress: ScheduleProgress, now: float) -> bool:
 
 
 def is_counted(progress: ScheduleProgress) -> bool:
-    """Do its ticks depend on when a scheduler reads it? Those of an interval do."""
+    """Whether its ticks depend on when a scheduler reads it, as those of an interval do."""
     return isinstance(trigger_of(progress.schedule), Every)
 
 
 def state_of(progress: ScheduleProgress, now: float, *, unread: bool = False) -> str:
-    """One word: unread (no scheduler has read it from the file), withdrawn (not in the file any more), paused, trouble,
-    waiting (a run waits for the one before), missed (its only moment was past when it was read), over (never due
-    again), new (nothing was decided about it yet), active."""
+    """One word: unread (no scheduler has read it from the file), withdrawn (no longer in the file), paused, trouble,
+    waiting (a run waits for the previous one), missed (its only moment had passed when it was read), over (never due
+    again), new (no tick has been decided yet), active."""
     if unread:
         return UNREAD
     if progress.withdrawn_at is not None:
@@ -114,11 +115,11 @@ def state_of(progress: ScheduleProgress, now: float, *, unread: bool = False) ->
 
 
 def in_zone(at: float | str, zone: str) -> str:
-    """What the clock on the wall shows there: `2027-01-31 12:00:05 CET`."""
+    """Local time in that zone: `2027-01-31 12:00:05 CET`."""
     return datetime.fromtimestamp(seconds_of(at), read_zone(zone)).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A key for sorting names as people do: c2 before c11."""
+    """A key that sorts names as people do: c2 before c11."""
     parts = re.split(r"(\d+)", name)
     return [(int(part), part) if at % 2 else (-1, part) for at, part in enumerate(parts)]

@@ -1,7 +1,7 @@
-"""What a project does just now, in one value: speed, success, answers, errors, jobs, the queue by site, workers.
+"""The current activity of a project in one value: speed, success, responses, errors, jobs, the queue by site, workers.
 
-What `gossamer top` shows. Each part is read from the stores when it is asked for. How it fails: BackendUnavailable of
-the state. Without the record store the figures are missing, and `trouble` says why.
+`gossamer top` shows it. Each part is read from the stores on request. How it fails: BackendUnavailable from the state.
+Without the record store the figures are missing, and `trouble` says why.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .open import Project
 from .sites import QueuePage, queue_by_site
 from .workers import WorkerView, list_workers
 
-MINUTES = 30  # that are shown
-NOW = 2  # minutes that count as now: the one under way and the one before
+MINUTES = 30  # shown
+NOW = 2  # minutes that count as now: the current one and the one before
 JOBS = 8
 SITES = 10
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """The minute under way and the one before, and what came of the minutes that are shown. Rates by the second."""
+    """The current minute and the one before, and the totals of the minutes shown. Rates are per second."""
 
-    counted: int  # attempts ever: two looks at it tell the speed in between
+    counted: int  # attempts ever: two readings tell the speed in between
     pages_per_second: float
     items_per_second: float
     success_rate: float | None
@@ -38,33 +38,34 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     p95: float | None
     p99: float | None
     bytes_per_second: float
-    minutes: int  # that the rest is about
+    minutes: int  # that the fields below cover
     pages: int
     items: int
     tokens: float
-    errors: dict[str, int]  # by reason, the most frequent first
+    errors: dict[str, int]  # by reason, most frequent first
     by_minute: list[float]  # pages per second, oldest first
     domains: dict[str, DomainPoint]  # the busiest
 
 
 class TopView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the project does just now. `at` is ISO 8601 in UTC. `pace` is None when the record store does not answer."""
+    """The current activity of the project. `at` is ISO 8601 in UTC. `pace` is None if the record store does not
+    answer."""
 
     at: str
     pace: Pace | None
-    jobs: list[JobView]  # that run, those with the most open pages first
+    jobs: list[JobView]  # running, those with the most open pages first
     running_jobs: int  # in all
     queue: QueuePage
     workers: list[WorkerView]
     workers_by_state: dict[str, int]
-    alerts: list[AlertView]  # that fire, the gravest first
+    alerts: list[AlertView]  # firing, most severe first
     dead_letters: int
     waiting_results: int  # on the disks of workers
     trouble: str | None
 
 
 async def top_view(project: Project) -> TopView:
-    """Look at everything once."""
+    """Read everything once."""
     running = await project.state.jobs.running_jobs()
     views = sorted(await views_of(project, running), key=lambda one: (-one.open, one.id))
     workers = await list_workers(project)

@@ -1,10 +1,10 @@
 """The transports that the settings allow, and how the jobs of one process share them.
 
-What it does: every job of a worker goes through the same connections and the same browsers, as long as its settings say
-the same of them. So a page that is asked for by itself costs no handshake with a site that was asked a moment ago, and
-no start of a browser. Jobs whose settings differ there (hosts that only one of them may reach, say) have their own.
-How it fails: Misconfigured, MissingExtra. How it recovers: transports themselves replace connections and browsers that
-broke.
+What it does: all jobs of a worker use the same connections and browsers, as long as their settings for them are equal.
+So a single page costs no new handshake with a site that was just visited, and no start of a browser. Jobs whose
+settings differ there (such as hosts that only one of them may reach) have their own transports.
+How it fails: Misconfigured, MissingExtra. How it recovers: transports themselves replace broken connections and
+browsers.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ..settings import Settings
 from ..settings.effective import Routing
 from .extensions import openings_of
 
-LINGER = timedelta(seconds=30)  # how long transports stay open that no job uses: another page may be asked for
+LINGER = timedelta(seconds=30)  # how long unused transports stay open: another page may be requested
 
 
 def check_installed(settings: Settings, routing: Routing, serves: frozenset[str] | None) -> None:
-    """See that everything is installed that the routes need which this worker serves. Raises MissingExtra."""
+    """Check that everything is installed for the routes that this worker serves. Raises MissingExtra."""
     rungs = {route for site in ("", *settings.domains) for route in routing.terms_for(site).ladder}
     used = {route.transport for route in rungs if serves is None or route.name in serves or route.transport in serves}
     if PROFILE in used and find_spec("wreq") is None:
@@ -51,7 +51,7 @@ def guard_of(settings: Settings) -> AddressGuard:
 
 
 def transports_of(settings: Settings, clock: Clock) -> Transports:
-    """Every transport that the settings allow, none of them open yet. Raises Misconfigured."""
+    """Every transport that the settings allow, not opened yet. Raises Misconfigured."""
     openings: dict[str, Opening] = {
         HTTP: lambda: AiohttpTransport(guard_of(settings)),
         PROFILE: partial(_open_profile, settings),
@@ -59,7 +59,7 @@ def transports_of(settings: Settings, clock: Clock) -> Transports:
         **openings_of(settings),
     }
     if settings.managed:
-        from ..fetch.managed import ManagedTransport, describe  # few need it, and it takes a while to import
+        from ..fetch.managed import ManagedTransport, describe  # rarely needed, and slow to import
     for name, table in settings.managed.items():
         vendor = describe(name, table, root=settings.root)
         openings[f"{MANAGED}/{name}"] = partial(ManagedTransport, vendor, guard_of(settings), clock)
@@ -89,7 +89,7 @@ async def open_transport(settings: Settings) -> AsyncIterator[Transport]:
 
 @dataclass
 class _Shared:
-    """Open transports and the settings that they go by. `closing` ends them unless a job comes before."""
+    """Open transports and their settings. `closing` closes them unless a job arrives first."""
 
     terms: tuple[object, ...]
     transports: Transports
@@ -98,7 +98,7 @@ class _Shared:
 
 
 class SharedTransports:
-    """Alive while entered; longer than the blocks of `of`."""
+    """Alive while entered; it must outlive the blocks of `of`."""
 
     def __init__(self, clock: Clock, linger: timedelta = LINGER) -> None:
         self._clock = clock
@@ -117,7 +117,7 @@ class SharedTransports:
 
     @asynccontextmanager
     async def of(self, settings: Settings) -> AsyncIterator[Transports]:
-        """The transports of these settings. Raises Misconfigured."""
+        """The transports for these settings. Raises Misconfigured."""
         terms = _terms(settings)
         shared = next((one for one in self._open if one.terms == terms), None)
         if shared is None:
@@ -142,7 +142,7 @@ class SharedTransports:
 
 
 def _terms(settings: Settings) -> tuple[object, ...]:
-    """What `transports_of` reads."""
+    """The settings that `transports_of` reads."""
     fetch = settings.fetch
     may_reach = (fetch.allow_private, fetch.allow_hosts, fetch.deny)
     return (*may_reach, settings.root, settings.browser, settings.managed, settings.transports)

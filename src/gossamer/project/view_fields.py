@@ -1,4 +1,4 @@
-"""How values become views: what people and programs see of them."""
+"""How values become views, as people and programs see them."""
 
 from __future__ import annotations
 

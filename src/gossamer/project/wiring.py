@@ -1,5 +1,5 @@
-"""An open project in, a running worker out. Only in project/ are things wired; every other room is handed what it
-needs."""
+"""Turns an open project into a running worker. Only project/ constructs objects; every other package receives what it
+needs as arguments."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ from .transports import SharedTransports, check_installed, transports_of
 
 
 def robots_of(settings: Settings, shelf: RobotsShelf, clock: Clock, turns: OriginTurns | None = None) -> Robots:
-    """The rules of all sites. `turns` are those of the process, where others use the same shelf."""
+    """The robots.txt rules of all sites. Pass the `turns` of the process if several callers share the shelf."""
     return Robots(
         shelf,
         clock,
@@ -79,13 +79,13 @@ def robots_of(settings: Settings, shelf: RobotsShelf, clock: Clock, turns: Origi
 
 
 def address_pace(settings: Settings, book: AddressBook, clock: Clock) -> AddressPace | None:
-    """The pace of addresses, where the settings name one."""
+    """The pace per address; None if the settings set none."""
     interval = settings.politeness.per_address.interval
     return AddressPace(book, clock, interval) if interval is not None else None
 
 
 def sink_of(project: Project, events: EventSink | None = None) -> Sink:
-    """The sink of this process, whatever the number of its jobs. Entered, it drains this machine's spool."""
+    """The one sink of this process, shared by all of its jobs. Entering it drains this machine's spool."""
     settings, clock = project.settings, project.clock
     spool = Spool(settings.root / settings.store.spool, max_bytes=settings.store.spool_limit.bytes, noted=True)
     limit = settings.store.archive_limit
@@ -115,7 +115,7 @@ def page_requests(project: Project, spider: Spider | None) -> PageRequests:
 
 
 def sessions_of(project: Project, spider: Spider, job: str, events: EventSink, *, may_log_in: bool = True) -> Sessions:
-    """The sessions of a spider. What becomes of its logins is told."""
+    """The sessions of a spider. The outcome of each login is emitted as an event."""
     settings, clock = project.settings, project.clock
 
     def told(session: str, kept: KeptSession, error: str) -> None:
@@ -162,16 +162,19 @@ async def open_worker(
     journey: MakeJourney | None = None,
     shared: SharedTransports | None = None,
 ) -> AsyncIterator[Worker]:
-    """A worker of this process for one job, ready to run. `sink` is that of the process. `terms` are the job's;
-    `serves` are the routes it works on; None: all. `look` lies between two looks at a job whose window is closed.
-    `transports` take the place of those of the settings, in a replay; `journey` that of fetching pages; `shared` are
-    those of the process."""
+    """Open a worker of this process for one job, ready to run.
+
+    `sink` is shared by the process, `terms` belong to the job. `serves` are the routes that the worker serves (None:
+    all). `look` is the pause between two looks at a job whose window is closed. `transports` replace those of the
+    settings, for a replay; `journey` replaces the fetching of pages; `shared` are the transports that the jobs of this
+    process share.
+    """
     settings, routing = project.settings, routing_of(project.settings)
     async with open_context(
         project, spider, job, scope, sink, events, terms=terms, serves=serves, transports=transports, shared=shared
     ) as context:
         try:
-            if transports is None:  # a replay stores nothing
+            if transports is None:  # not in a replay, which stores nothing
                 spider._end_job = partial(project.state.control.end_soon, job)
                 await context.time_limit.run(run_hook(spider, "_entered", job), spider.name)
             await context.time_limit.run(run_hook(spider, "opened", job), spider.name)
@@ -198,7 +201,7 @@ async def open_worker(
 
 
 async def _leave(context: JobContext, spider: Spider, job: str) -> None:
-    """The spider has had its last page in this process."""
+    """Tell the spider that it has had its last page in this process."""
     try:
         await context.time_limit.run(run_hook(spider, "_left", job), spider.name)
     except ParseFailed as error:
@@ -219,7 +222,7 @@ async def open_context(
     transports: Transports | None = None,
     shared: SharedTransports | None = None,
 ) -> AsyncIterator[JobContext]:
-    """What the journeys of a job share, its transports open. For the rest see `open_worker`."""
+    """What the journeys of a job share, with its transports open. The parameters are those of `open_worker`."""
     settings, clock = project.settings, project.clock
     ones = extensions_of(settings, spider)
     limit = TimeLimit(settings.crawl.parse_timeout, project.box)
@@ -344,10 +347,11 @@ async def open_source_files(
     spider: Spider | None = None,
     addresses: AddressBook | None = None,
 ) -> AsyncIterator[SourceFiles]:
-    """What fetches sitemaps and feeds. Raises Misconfigured.
+    """Open what fetches sitemaps and feeds. Raises Misconfigured.
 
-    `shelf` keeps answers of robots.txt, for which the process asks in `turns`; `exits` is needed where the settings
-    send a site through a proxy pool, and `addresses` where they give addresses a pace; for the rest see `SourceFiles`.
+    `shelf` caches robots.txt answers, and `turns` keeps the process from asking for the same one twice at once. `exits`
+    is needed if the settings send a site through a proxy pool, `addresses` if they set a pace per address. For the
+    other parameters see `SourceFiles`.
     """
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
@@ -379,7 +383,7 @@ async def open_source_files(
 
 
 async def is_over(jobs: JobBook, job: str) -> bool:
-    """Was the job ended, or is nothing left of it? Raises BackendUnavailable."""
+    """Whether the job has ended or has no open page left. Raises BackendUnavailable."""
     found = await jobs.job(job)
     if found is None or found.state is not JobState.RUNNING:
         return True
@@ -393,8 +397,8 @@ def seed_context(
     on_the_net: bool = True,
     candidates: Candidates | None = None,
 ) -> SeedContext:
-    """What seeding needs of the project. `source_pauses` lie between two tries of a source that fails; what is not
-    `on_the_net` has no sitemaps; `candidates` take the place of the source."""
+    """What seeding needs from the project. `source_pauses` are the waits between two tries of a failing source. A job
+    that is not `on_the_net` has no sitemaps. `candidates` replace the source."""
     return SeedContext(
         settings=project.settings,
         clock=project.clock,

@@ -1,8 +1,8 @@
-"""The health of one worker process for Prometheus: memory, lag of its loop, connections, what it has in hand.
+"""The health of one worker process for Prometheus: memory, event loop lag, connections, pages in hand.
 
-What it does: a tiny HTTP server of its own, which answers `GET /metrics` and nothing else. What the project as a whole
-does is told by the server's /metrics (metrics.py). How it fails: Misconfigured when the port is taken, or is no port; a
-client that sends nothing, or too much, is hung up on.
+What it does: runs a tiny HTTP server that answers only `GET /metrics`. Metrics of the whole project are served by the
+server's /metrics (metrics.py). How it fails: Misconfigured if the port is taken or invalid; it closes the connection of
+a client that sends nothing, or too much.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MOST_CLIENTS = 16  # at once
 MOST_HEAD = 8192  # bytes of a request
 CLIENT_WITHIN = timedelta(seconds=10)
 LAG_EVERY = timedelta(milliseconds=500)
-LAGS = 60  # that are remembered: half a minute
+LAGS = 60  # samples kept: half a minute
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker pool tells of itself."""
+    """What a worker pool reports about itself."""
 
     in_flight: int  # pages
     jobs: int
@@ -41,13 +41,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthAddress(msgspec.Struct, frozen=True):
-    """Where a worker tells of its health: loopback, unless an address was given."""
+    """The address that serves a worker's metrics: loopback, unless an address was given."""
 
     host: str
     port: int
 
     def moved(self, by: int) -> str:
-        """The address of the worker that many places further, as it is typed."""
+        """The address with the port raised by `by`, as it is typed."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port + by}"
 
@@ -56,13 +56,13 @@ def health_address(text: str) -> HealthAddress:
     """From `9100` or `10.0.0.5:9100`. Raises Misconfigured."""
     host, colon, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65_536 or (colon and not host):
-        raise Misconfigured(f"{visible(text)!r} is no port. Write --metrics-port 9100, or 10.0.0.5:9100.")
+        raise Misconfigured(f"{visible(text)!r} is not a port. Write --metrics-port 9100, or 10.0.0.5:9100.")
     return HealthAddress(host.strip("[]") or LOOPBACK, int(port))
 
 
 @asynccontextmanager
 async def telling_health(address: HealthAddress, read: Callable[[], Health], clock: Clock) -> AsyncIterator[None]:
-    """Answer for the time of the block. Raises Misconfigured; MissingExtra without prometheus-client."""
+    """Serve the metrics for the duration of the block. Raises Misconfigured; MissingExtra without prometheus-client."""
     try:
         import prometheus_client as _  # noqa: F401 - what tells that the extra is there
     except ImportError as error:
@@ -79,7 +79,7 @@ async def telling_health(address: HealthAddress, read: Callable[[], Health], clo
                 writer.write(_answer(head, read(), max(lags)))
                 await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ConnectionError):
-            pass  # a client that went away, or did not ask for anything
+            pass  # a client that disconnected or sent no request
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -150,13 +150,13 @@ def _exposition(health: Health, lag: float) -> bytes:
 
 
 def _open_sockets() -> int | None:
-    """None where the system does not tell."""
+    """None if the system does not tell."""
     try:
         names = os.listdir("/proc/self/fd")
     except OSError:
         return None
     found = 0
     for name in names:
-        with suppress(OSError):  # it was closed meanwhile
+        with suppress(OSError):  # closed meanwhile
             found += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
     return found

@@ -1,11 +1,11 @@
-"""A worker pool: one process that works on every running job of the project. What `gossamer worker` runs.
+"""A worker pool: one process that works on every running job of the project. `gossamer worker` runs it.
 
-What it does: looks every second which jobs run, and opens a worker for each one whose spider is found here; a job that
-is named by a URL is crawled as a site. The workers run side by side, share the process's connections, and share its
-concurrency evenly. When there are more jobs than slots, they take turns (job_slots.py). With or without jobs, it stores
-what waits in the spool of this machine. A job whose results wait, here or elsewhere, ends when they are stored.
-How it fails: a job that it cannot serve is left to others, and reported once. A state that does not answer is waited
-for. How it recovers: what it could not serve it tries again later; a job whose worker failed is begun again.
+What it does: looks every second for running jobs, and opens a worker for each one whose spider is found here; a job
+named by a URL is crawled as a site. The workers run side by side and share the process's connections and, evenly, its
+concurrency. If there are more jobs than slots, they take turns (job_slots.py). With or without jobs, the pool stores
+the results in this machine's spool. A job whose results wait, here or elsewhere, ends when they are stored.
+How it fails: a job that it cannot serve is left to other pools, and reported once. If the state does not answer, the
+pool waits. How it recovers: it retries later what it could not serve, and restarts a job whose worker failed.
 """
 
 from __future__ import annotations
@@ -44,18 +44,17 @@ from .worker_health import Health
 
 
 class Respite(msgspec.Struct, frozen=True):
-    """A job that is left alone for now. `hopeful`: the fault is not with the job, so it counts as one of ours."""
+    """A job that is left alone for now. `hopeful`: the obstacle may pass, so a pool with `until_idle` waits for it."""
 
     until: float
     hopeful: bool
 
 
 class WorkerPool:
-    """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve now, and
-    nothing waits in its spool.
+    """Serves jobs until it is drained; with `until_idle`, until it can serve no running job now and its spool is empty.
 
-    `serves` are the routes that it works on, by name or kind, `only` the ids of jobs; None means all. `parsers` is how
-    many children parse archived pages, for each job that does.
+    `serves` are the routes that it serves, by name or kind, `only` the ids of jobs; None means all. `parsers` is the
+    number of child processes that parse archived pages, for each job that does.
     """
 
     def __init__(
@@ -91,17 +90,17 @@ class WorkerPool:
         self._slots: dict[str, JobSlot] = {}  # of the same jobs
         self._running: dict[str, Job] = {}  # at the last look
         self._asked_at = float("-inf")
-        self._newest = 0  # number of the newest job then
-        self._waiting: list[WaitingJob] = []  # the next one last
+        self._newest = 0  # number of the newest job at that time
+        self._waiting: list[WaitingJob] = []  # the next one is last
         self._since: dict[str, float] = {}  # when a job began to wait
         self._obstacles = Obstacles(project.clock)
         self._respites: dict[str, Respite] = {}
-        self._opened = 0  # workers so far
+        self._opened = 0  # workers opened so far
         self._draining = False
         self._changed = asyncio.Event()
 
     def drain(self) -> None:
-        """Begin nothing more; `run` returns when every worker has drained."""
+        """Start nothing more; `run` returns when every worker has drained."""
         self._draining = True
         for slot in self._slots.values():
             if slot.worker is not None:
@@ -110,7 +109,7 @@ class WorkerPool:
 
     @property
     def was_asked_to_drain(self) -> bool:
-        """Not by a signal: by somebody who wants this worker gone, wherever it runs."""
+        """Whether an operator asked this worker to drain through the state, not by a signal."""
         return self._heartbeat.was_asked_to_drain
 
     def health(self) -> Health:
@@ -123,7 +122,7 @@ class WorkerPool:
         )
 
     async def run(self) -> None:
-        """Serve. A state that does not answer is waited for; what is wrong with a job is reported, not raised."""
+        """Serve. If the state does not answer, wait for it. Faults of a job are reported, not raised."""
         async with self._heartbeat, self._sink, self._transports:
             try:
                 while not self._draining and not await self._look():
@@ -135,10 +134,10 @@ class WorkerPool:
     # -- which jobs --------------------------------------------------------------------------------------------
 
     async def _look(self) -> bool:
-        """Begin what can be begun. True when there is nothing to stay for."""
+        """Start the jobs that can be started. True if there is no reason to stay."""
         self._changed.clear()
         if self._waiting and self._project.clock.monotonic() - self._asked_at < self._terms.look.total_seconds():
-            self._fill()  # a slot is free, and which job is next is known
+            self._fill()  # a slot is free, and the next job is known
             return False
         jobs = self._project.state.jobs
         try:
@@ -162,7 +161,8 @@ class WorkerPool:
         return self._until_idle and not (self._tasks or self._waiting or hopeful or self._sink.away)
 
     def _queue_up(self) -> None:
-        """Jobs that are not served and not left alone wait. With `until_idle`, those that cannot work now do not."""
+        """Queue the jobs that are neither served nor left alone. With `until_idle`, leave out those that cannot work
+        now."""
         now = self._project.clock.monotonic()
         waiting = []
         for job in self._running.values():
@@ -209,7 +209,7 @@ class WorkerPool:
             if needed <= 0:
                 return
             slot = staying[job]
-            if await self._may_leave(slot) and self._slots.get(job) is slot:  # jobs end while others are asked about
+            if await self._may_leave(slot) and self._slots.get(job) is slot:  # jobs end while others are checked
                 self._stand_down(slot)
                 needed -= 1
 
@@ -224,7 +224,7 @@ class WorkerPool:
         worker.stand_down()
 
     async def _tell_wait(self, slot: JobSlot) -> None:
-        """Report what keeps a pool that is to end when it is idle from ending."""
+        """Report why a pool with `until_idle` does not end yet."""
         worker, job = slot.worker, slot.job.id
         if worker is None or slot.reported or worker.idle < self._terms.no_page:
             return
@@ -239,7 +239,7 @@ class WorkerPool:
         self._reports.trouble(job, "job", words)
 
     async def _may_leave(self, slot: JobSlot) -> bool:
-        """Not while its worker reads the seeds: another one would have to begin anew."""
+        """False while its worker reads the seeds: another worker would have to start over."""
         reads = slot.worker.reads_source if slot.worker is not None else None
         return await self._is_sealed(slot.job.id) if reads is None else not reads()
 
@@ -284,19 +284,19 @@ class WorkerPool:
         scope = scope_of(settings, job, spider, sites)
         try:
             with open_beside(self._project, spider, settings=settings, worker=name) as project:
-                over = await is_over(project.state.jobs, job.id)  # so is a job whose results wait to be stored
+                over = await is_over(project.state.jobs, job.id)  # true also for a job whose results wait to be stored
                 if not over:
                     over = await self._work_off(slot, project, spider, scope, sites)
-                if over or (self._draining and await is_over(project.state.jobs, job.id)):  # drained when all was done
+                if over or (self._draining and await is_over(project.state.jobs, job.id)):  # drained after all was done
                     storing = await close_drained(project, spider, job, self._events)
                     if storing is not None:
                         self._wait_for_results(job, storing)
                     self._reports.ended(await project.state.jobs.job(job.id))
-        except Exception as error:  # of a backend, of the spider's start, a defect of ours: other jobs go on
+        except Exception as error:  # from a backend, the spider's start, or a defect in Gossamer: other jobs go on
             self._leave_alone(job, error)
 
     async def _work_off(self, slot: JobSlot, project: Project, spider: Spider, scope: Scope, sites: set[str]) -> bool:
-        """Work on a job until nothing is left of it, or until its worker is drained: False."""
+        """Work on a job until no page is left. False if its worker was drained first."""
         job = slot.job
         terms, candidates = await project.state.jobs.terms(job.id), None
         sink, heard, serves, look = self._sink, self._events, self._serves, self._terms.look
@@ -319,13 +319,13 @@ class WorkerPool:
                 idling.cancel()
 
     def _wait_for_results(self, job: Job, storing: Storing) -> None:
-        """Look at the job again soon. Where nobody is left who stores its results, it does not keep us from ending."""
+        """Look at the job again soon. If no live worker stores its results, it does not keep this pool from ending."""
         until = self._project.clock.monotonic() + self._terms.idle.total_seconds()
         self._respites[job.id] = Respite(until, hopeful=storing.in_hand)
         self._reports.trouble(job.id, "storing", storing.in_words(job.id))
 
     async def _leave_when_idle(self, job: Job, worker: Worker) -> None:
-        """A worker that serves some routes only, and is to end when it is idle, does not wait for the other routes."""
+        """A worker with `until_idle` that serves only some routes does not wait for pages of other routes."""
         if not self._until_idle or self._serves is None:
             return
         clock = self._project.clock
@@ -357,13 +357,13 @@ class WorkerPool:
                 worker.resize(width)
 
     def _leave_alone(self, job: Job, error: Exception) -> None:
-        """Try the job again later. The same words about the same job are said once."""
+        """Try the job again later. The same message about a job is reported once."""
         if openfiles.were_used_up(error):
             error = BackendUnavailable(openfiles.remedy())
         hopeful, now = isinstance(error, Transient), self._project.clock.monotonic()
         pause = self._terms.again if hopeful else self._terms.unfit_again
         self._respites[job.id] = Respite(now + pause.total_seconds(), hopeful)
-        if not hopeful:  # no other job makes way for it each time
+        if not hopeful:  # so that no other job makes way for it each time
             self._since[job.id] = now + self._terms.unfit_claim.total_seconds()
         words = str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}"
         self._reports.trouble(
@@ -373,7 +373,7 @@ class WorkerPool:
     # -- small things ------------------------------------------------------------------------------------------
 
     def _forget_all_but_running(self) -> None:
-        """Memory goes with the jobs that run, not with those that ever ran."""
+        """Keep memory proportional to the jobs that run, not to all that ever ran."""
         for memory in (self._respites, self._since):
             for job in [job for job in memory if job not in self._running]:
                 del memory[job]
@@ -381,7 +381,8 @@ class WorkerPool:
         self._obstacles.forget_all_but(self._running.keys())
 
     async def _rest(self) -> None:
-        """Until the next look; less when something has changed here, or a job was begun that somebody may wait for."""
+        """Sleep until the next look; shorter if something changed here, or a job was started whose caller may be
+        waiting."""
         clock, glance = self._project.clock, self._terms.glance.total_seconds()
         ends = clock.monotonic() + self._terms.look.total_seconds()
         while (left := ends - clock.monotonic()) > 0:
@@ -389,12 +390,12 @@ class WorkerPool:
                 async with asyncio.timeout(min(glance, left)):
                     await self._changed.wait()
                     return
-            with suppress(Transient):  # the next look tells
+            with suppress(Transient):  # the next look decides
                 if await self._project.state.jobs.newest_number() != self._newest:
                     return
 
     async def _stop(self) -> None:
-        """End what still runs, when `run` itself was cancelled."""
+        """End everything that still runs, when `run` itself was cancelled."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -1,6 +1,6 @@
-"""The processes that work on a project, on all machines: their signs of life, and the scheduler that leads.
+"""The processes that work on a project, on all machines: their heartbeats, and the scheduler that leads.
 
-How such a process is run is in service.py.
+service.py runs such a process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ARCHIVE_FULL = (
     "`gossamer prune --pages 30d`, or raise the limit."
 )
 BEAT_SECONDS = BEAT.total_seconds()
-MISSING_SECONDS = MISSING_AFTER.total_seconds()  # without a heartbeat, then a worker is called missing
+MISSING_SECONDS = MISSING_AFTER.total_seconds()  # without a heartbeat for longer, a worker counts as missing
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,21 +30,21 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     version: str  # of Gossamer
     started_at: str
     seen_at: str
-    job: str  # what it works on; several are separated by commas
-    state: str  # working, idle, draining, storing (no job, and results wait); nothing is fetched: spool, archive full
+    job: str  # separated by commas if several
+    state: str  # working, idle, draining, storing (no job, but results wait); spool or archive full: it fetches nothing
     in_flight: int  # pages
     done: int  # pages
-    cpu: float  # share of one core since the heartbeat before
+    cpu: float  # share of one core since the previous heartbeat
     memory: int  # bytes
     pace: float  # pages a second in the last minute
-    busy: float  # share of its strength that they took: cores, or pages in flight
-    serves: str  # the routes or kinds that it works on, separated by commas; "": all
+    busy: float  # share of its capacity in use: cores, or pages in flight
+    serves: str  # the routes or kinds that it serves, separated by commas; "": all
     waiting: int  # results on its disk that are not stored yet
-    missing: bool  # no heartbeat came for MISSING_SECONDS, or it is known to be dead
+    missing: bool  # no heartbeat for MISSING_SECONDS, or known to be dead
 
 
 class SchedulerView(msgspec.Struct, frozen=True, kw_only=True):
-    """The scheduler that leads; `host` is None when there is none. `needed`: the project has schedules."""
+    """The scheduler that leads; `host` is None if there is none. `needed`: the project has schedules."""
 
     host: str | None
     pid: int | None
@@ -52,7 +52,7 @@ class SchedulerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_workers(project: Project) -> list[WorkerView]:
-    """Every worker that has not signed off, also those that are missing."""
+    """Every worker that has not signed off, including missing ones."""
     now = project.clock.now()
     waiting = {note.worker: sum(note.results.values()) for note in await project.state.spools.notes()}
     return [
@@ -66,25 +66,25 @@ async def list_workers(project: Project) -> list[WorkerView]:
 
 
 async def drain_worker(project: Project, wanted: str) -> WorkerView:
-    """Let a worker finish what it has in hand and end, wherever it runs. It is named as `gossamer workers` does: by its
-    whole name, its host and process (`host/123`), or its process where only one has that number. It learns of it with
-    its next heartbeat. Raises Misconfigured when no worker, or several, are meant."""
+    """Let a worker finish the pages in hand and exit, wherever it runs. `wanted` is a name as in `gossamer workers`:
+    the whole name, host and process (`host/123`), or the process number if it is unique. The worker learns of it with
+    its next heartbeat. Raises Misconfigured if no worker matches, or several do."""
     workers = await list_workers(project)
     exact = [one for one in workers if one.name == wanted]
     found = exact or [one for one in workers if wanted in (f"{one.host}/{one.pid}", str(one.pid))]
     if len(found) != 1:
         names = ", ".join(one.name for one in (found or workers)[:10])
-        what = f"means several workers: {names}." if found else f"is no worker; there is {names or 'none'}."
+        what = f"means several workers: {names}." if found else f"is not a worker; there is {names or 'none'}."
         raise Misconfigured(f"{wanted} {what} `gossamer workers` lists them.")
     if found[0].missing:
-        raise Misconfigured(f"{found[0].name} gives no sign of life: its pages are handed out again by themselves.")
+        raise Misconfigured(f"{found[0].name} sends no heartbeat: its pages go back to the queue by themselves.")
     if not await project.state.workers.ask_to_drain(found[0].name):
         raise Misconfigured(f"{found[0].name} has ended meanwhile.")
     return found[0]
 
 
 async def leading_scheduler(project: Project) -> SchedulerView:
-    """Which scheduler begins the runs of schedules, and whether the project needs one."""
+    """Which scheduler starts the runs of schedules, and whether the project needs one."""
     leader = await project.state.schedules.leader()
     needed = bool(project.settings.schedules or await project.state.schedules.schedules())
     if leader is None:
@@ -95,6 +95,6 @@ async def leading_scheduler(project: Project) -> SchedulerView:
 
 
 async def lacks_scheduler(project: Project) -> bool:
-    """Does the project have schedules, and no scheduler that begins their runs?"""
+    """Whether the project has schedules but no scheduler that starts their runs."""
     scheduler = await leading_scheduler(project)
     return scheduler.needed and scheduler.host is None

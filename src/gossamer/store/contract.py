@@ -35,8 +35,8 @@ class Retirement(msgspec.Struct, frozen=True, kw_only=True):
     It looked for a record if it visited the page that last gave it (done, unchanged or reparsed), or learned that this
     page does not exist (status 404, 410). With `of`, the job stands only for records that one of these jobs saw; None:
     for all of the spider. With `earlier`, the job looked everywhere: all records that one of these jobs saw count as
-    well, also those of a page that now leads elsewhere, unless their page was tried and not parsed, or they were checked
-    after the job `began` (None: after `at`). Records that were seen since are left alone.
+    well, also those of a page that now leads elsewhere, unless their page was tried and not parsed, or they were
+    checked after the job `began` (None: after `at`). Records that were seen since are left alone.
     """
 
     job: str

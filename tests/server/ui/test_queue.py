@@ -153,7 +153,7 @@ async def test_all_dead_letters_are_reached_page_by_page(screen: Screen) -> None
     await expect(page.get_by_label("Domain")).to_have_value(site)
     assert set(await page.locator("td:nth-child(3)").all_inner_texts()) == {site}
     await page.goto(f"/ui/dead?job={job.id}&after=nonsense")
-    await expect(page.get_by_text("nonsense is no place in the list")).to_be_visible()
+    await expect(page.get_by_text("nonsense is not a place in the list")).to_be_visible()
 
 
 async def test_one_letter_shows_its_attempts_and_its_raw_page_inert(screen: Screen) -> None:

@@ -1,14 +1,14 @@
 """Raw pages in a folder; fulfils `WholeArchive`.
 
-    <root>/YYYY-MM-DD/<writer>-<n>.zst      a segment: appended to by one process only, never changed afterwards
-    <root>/files/<ab>/<sha256>              a file that a spider asked for, as it came (files.py)
+    <root>/YYYY-MM-DD/<writer>-<n>.zst      a segment: only one process appends to it, never changed afterwards
+    <root>/files/<ab>/<sha256>              a file that a spider asked for, as received (files.py)
 
-Each page is one zstd frame of its own, so a segment is a valid .zst file (`zstdcat` shows it) and any page can be
-read alone. A frame holds one line of JSON (all of the snapshot but its body), the body, and a newline. A reference
-is `YYYY-MM-DD/<writer>-<n>.zst#offset+length`.
+Each page is a separate zstd frame, so a segment is a valid .zst file (`zstdcat` shows it) and any page can be read
+alone. A frame holds one line of JSON (the snapshot without its body), the body, and a newline. A reference is
+`YYYY-MM-DD/<writer>-<n>.zst#offset+length`.
 
-How it fails: `BackendUnavailable` when the disk is full or failing; what was half written is cut off or, after a
-crash, left as a tail that no reference names. How it recovers: the next write begins a new segment.
+How it fails: `BackendUnavailable` if the disk is full or failing; a partial write is cut off or, after a crash, left as
+a tail that no reference names. How it recovers: the next write starts a new segment.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from ...store.durable import new_file, sync_folder
 from ...store.page_format import PagePacker, unpack_page
 from .files import FolderFiles, translate
 
-SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one begun
-PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written out when this much has gathered
+SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one started
+PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written when this much has accumulated
 
 _NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
 _SEGMENT = re.compile(_NAME)
@@ -46,10 +46,11 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class FolderArchive(FolderFiles):
-    """Pages kept below `root`. Alive between `async with` and its end.
+    """Pages stored below `root`. Alive while entered.
 
-    `writer` names this process; two that share a name share no segment. `durable` fsyncs every batch: what was put
-    survives a power cut. Without it a killed process loses nothing, a power cut may take the last pages.
+    `writer` identifies this process; two processes of the same name never share a segment. `durable` fsyncs every
+    batch, so that stored pages survive a power cut. Without it a killed process loses nothing, but a power cut may lose
+    the last pages.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class FolderArchive(FolderFiles):
         self._pending_bytes = pending_bytes
         self._clock = clock or SystemClock()
         self._packer = PagePacker(level)
-        self._lock = threading.Lock()  # one appender at a time, also when a caller was cancelled half-way
+        self._lock = threading.Lock()  # one appender at a time, even if a caller was cancelled half-way
         self._segment: _Segment | None = None
         self._count = 0
         self._alive = False
@@ -80,7 +81,7 @@ class FolderArchive(FolderFiles):
             await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise Misconfigured(
-                f"The archive folder {self._root} cannot be made ({error.strerror}). "
+                f"The archive folder {self._root} cannot be created ({error.strerror}). "
                 f"Set archive = 'folder:///...' to a place you may write to."
             ) from error
         self._alive = True
@@ -197,7 +198,7 @@ class FolderArchive(FolderFiles):
         try:
             with (self._root / name).open("rb") as file:
                 if offset + length > os.fstat(file.fileno()).st_size:
-                    raise Permanent(f"The archived page {ref} lies beyond the end of its file, which was cut short.")
+                    raise Permanent(f"The archived page {ref} lies beyond the end of its file, which is truncated.")
                 file.seek(offset)
                 frame = file.read(length)
         except FileNotFoundError:
@@ -217,7 +218,7 @@ class FolderArchive(FolderFiles):
         size = 0
         for folder, _, names in os.walk(self._root):
             for name in names:
-                with suppress(OSError):  # it was pruned meanwhile
+                with suppress(OSError):  # pruned meanwhile
                     size += os.lstat(os.path.join(folder, name)).st_size
         return size
 
@@ -249,7 +250,7 @@ class FolderArchive(FolderFiles):
                     continue
                 try:
                     start = datetime.strptime(entry.name, "%Y-%m-%d").replace(tzinfo=UTC)
-                except ValueError:  # 2027-13-45: not a folder of ours
+                except ValueError:  # 2027-13-45: not one of our folders
                     continue
                 if (start + timedelta(days=1)).timestamp() <= cutoff:
                     freed += sum(file.stat().st_size for file in os.scandir(entry.path))
@@ -260,7 +261,7 @@ class FolderArchive(FolderFiles):
 
 
 class _Segment:
-    """A file that is being appended to. `length` counts what was added, written out or not."""
+    """A file that is being appended to. `length` counts everything added, written or not."""
 
     def __init__(self, day: str, name: str, descriptor: int, most_pending: int) -> None:
         self.day = day
@@ -282,7 +283,7 @@ class _Segment:
         return ref
 
     def settle(self, durable: bool) -> None:
-        """Everything added so far is in the file from here on."""
+        """Write everything added so far to the file."""
         self._write_out()
         if durable and self._settled < self.length:
             os.fsync(self._descriptor)
@@ -300,5 +301,5 @@ class _Segment:
             os.ftruncate(self._descriptor, self._settled)
 
     def close(self) -> None:
-        with suppress(OSError):  # all that counts was settled before
+        with suppress(OSError):  # everything that counts was settled before
             os.close(self._descriptor)

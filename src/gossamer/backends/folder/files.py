@@ -1,9 +1,9 @@
 """Files in a folder archive, each under the hash of its content.
 
-    <root>/files/<ab>/<sha256>      the bytes as they came; never changed, and there whole or not at all
+    <root>/files/<ab>/<sha256>      the bytes as received; never changed, and either complete or absent
 
-Two addresses with the same content share one file. Its time of change says when somebody last put it or asked for it:
-what is pruned goes by that.
+Two addresses with the same content share one file. Its modification time says when it was last stored or requested:
+pruning uses that time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ...errors import BackendUnavailable, GossamerError, Permanent
 from ...store.contract import Segment
 from ...store.durable import new_file, sync_folder
 
-PIECE = 1024 * 1024  # bytes that are read at once
+PIECE = 1024 * 1024  # bytes read at once
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class FolderFiles:
-    """The part of `FolderArchive` that keeps files."""
+    """The part of `FolderArchive` that stores files."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -1,6 +1,6 @@
 """Records in MongoDB (4.4 and later), for many writers at once. Without its driver the import raises MissingExtra.
 
-Read layout.py first: which documents there are, and what keeps them right without transactions.
+Read layout.py first: it describes the documents, and what keeps them consistent without transactions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The address of a record store, `mongodb://user:password@host:27017/database`, taken apart."""
+"""The address of a record store, `mongodb://user:password@host:27017/database`, parsed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...errors import Misconfigured
 
 SCHEMES = ("mongodb", "mongodb+srv")
 EXAMPLE = "mongodb://user:password@host:27017/database"
-DATABASE = "gossamer"  # where the address names none
+DATABASE = "gossamer"  # if the address names none
 MAX_PORT = 65535
 MAX_DATABASE = 63  # bytes
 MAX_PREFIX = 120  # bytes; MongoDB allows 255 for the database, our prefix and the longest of our names together
@@ -32,12 +32,12 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def read_address(address: str, prefix: str) -> Address:
-    """Take an address apart; `prefix` begins the names of all collections. Raises Misconfigured, without passwords."""
+    """Parse an address; `prefix` starts the names of all collections. Raises Misconfigured, without passwords."""
     parts = _split(address)
     if parts is None or parts.scheme not in SCHEMES:
         raise Misconfigured(f"The address in `records` is not one of MongoDB. Write it like {EXAMPLE}.")
     _, _, hosts = parts.netloc.rpartition("@")
-    # A user name of a certificate may have an @ in the options; in the path it is half of a password.
+    # A user name from a certificate may have an @ in the options; in the path it is half of a password.
     if not hosts or "@" in parts.path + parts.fragment or not all(map(_is_host, hosts.split(","))):
         raise Misconfigured(
             f"The address in `records` cannot be read. Write it like {EXAMPLE}; special characters of a password are "

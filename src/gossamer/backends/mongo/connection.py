@@ -1,9 +1,8 @@
-"""One MongoDB database: reached through the driver's pool, checked at opening, all errors of its verbs translated.
+"""One MongoDB database: the driver's pool, checks when it is opened, and the translation of all errors.
 
-How it fails: every error of the driver is translated (errors.py). A connection that is lost during a write leaves open
-whether it was done: every write must be safe to repeat. How it recovers: the driver connects anew with the
-next call. Writes count when the majority of the members have them on disk; reads go to the primary. Whatever the
-address says about that is overruled.
+How it fails: every driver error is translated (errors.py). If the connection is lost during a write, it is unknown
+whether it succeeded: every write must be safe to repeat. How it recovers: the driver reconnects on the next call.
+Writes count when the majority of the members have them on disk; reads go to the primary. This overrides the address.
 """
 
 from __future__ import annotations
@@ -29,34 +28,34 @@ from .address import Address, read_address
 from .errors import DRIVER_ERRORS, DUPLICATE, EXAMPLE, translate
 from .layout import COLLECTIONS, INDEXES, LAYOUT
 
-Document: TypeAlias = dict[str, Any]  # whatever a document holds
+Document: TypeAlias = dict[str, Any]  # any fields
 Write: TypeAlias = InsertOne[Document] | ReplaceOne[Document] | UpdateOne
 
 OLDEST = "4.4"
-OLDEST_WIRE = 9  # what 4.4 calls itself in the protocol
+OLDEST_WIRE = 9  # the wire version of 4.4
 MAX_CONNECTIONS = 8  # per process: the sink's, and a few for reading
 CONNECT_WITHIN = timedelta(seconds=10)
-ANSWER_WITHIN = timedelta(seconds=60)  # any one command; the driver tries it once more
+ANSWER_WITHIN = timedelta(seconds=60)  # for any single command; the driver repeats it once
 CLOSE_WITHIN = timedelta(seconds=5)
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The result of a batch of writes. `refused` are the places of those whose document's name was taken."""
+    """The result of a batch of writes. `refused` are the indexes of those whose document's id was taken."""
 
     matched: int
     refused: frozenset[int] = frozenset()
 
 
 class MongoDatabase:
-    """A database with collections of ours. Made by `open_database`, which also closes it.
+    """A database with our collections. `open_database` creates and closes it.
 
-    All its verbs raise BackendUnavailable and what else translates.
+    All its methods raise BackendUnavailable and other translated errors.
     """
 
     def __init__(self, database: AsyncDatabase[Document], address: Address, store: str) -> None:
         self._database = database
         self.address = address
-        self.store = store  # the name of this very store
+        self.store = store  # the id of this store
 
     async def find(
         self,
@@ -68,7 +67,7 @@ class MongoDatabase:
         limit: int = 0,
         hint: str | None = None,
     ) -> list[Document]:
-        """The documents that are wanted, all in memory: the caller asks for few."""
+        """The matching documents, all in memory: callers ask for few."""
         with self._translated():
             found = self._collection(name).find(
                 wanted, list(fields) if fields is not None else None, limit=limit, batch_size=limit
@@ -82,7 +81,7 @@ class MongoDatabase:
     async def stream(
         self, name: str, wanted: Mapping[str, Any], fields: Sequence[str], hint: str
     ) -> AsyncIterator[Document]:
-        """As `find`, for readers who do not pause: the server forgets about them after ten minutes."""
+        """As `find`, for readers that do not pause: the server drops idle cursors after ten minutes."""
         with self._translated():
             async with self._collection(name).find(wanted, list(fields)).hint(hint) as found:
                 async for document in found:
@@ -97,19 +96,19 @@ class MongoDatabase:
             return await self._collection(name).count_documents(wanted)
 
     async def change(self, name: str, wanted: Mapping[str, Any], update: Mapping[str, Any]) -> Document | None:
-        """Change one document; return it as it is then, or None when no document matches."""
+        """Change one document; return its new content, or None if no document matches."""
         with self._translated():
             return await self._collection(name).find_one_and_update(
                 wanted, update, return_document=ReturnDocument.AFTER
             )
 
     async def change_all(self, name: str, wanted: Mapping[str, Any], update: Mapping[str, Any]) -> int:
-        """Change all that are wanted; return how many there were."""
+        """Change all matching documents; return how many there were."""
         with self._translated():
             return (await self._collection(name).update_many(wanted, update)).matched_count
 
     async def put(self, name: str, document: Document) -> None:
-        """Write one document, whatever was there under its name."""
+        """Write one document, replacing any with the same id."""
         with self._translated():
             await self._collection(name).replace_one({"_id": document["_id"]}, document, upsert=True)
 
@@ -118,7 +117,7 @@ class MongoDatabase:
             return (await self._collection(name).delete_many(wanted)).deleted_count
 
     async def write(self, name: str, writes: Sequence[Write]) -> Written:
-        """Do all of them, in any order. Those that meet a document of the same name are refused, the others done."""
+        """Do all of them, in any order. Insertions whose id is taken are refused, the others are done."""
         if not writes:
             return Written(0)
         with self._translated():
@@ -147,7 +146,7 @@ class MongoDatabase:
 async def open_database(
     address: str, *, prefix: str, connect_within: timedelta = CONNECT_WITHIN
 ) -> AsyncIterator[MongoDatabase]:
-    """Connect, check, make the indexes where they are missing. Raises Misconfigured, BadState, BackendUnavailable."""
+    """Connect, check, create missing indexes. Raises Misconfigured, BadState, BackendUnavailable."""
     place = read_address(address, prefix)
     client = _client(place, connect_within)
     try:
@@ -164,7 +163,7 @@ async def open_database(
             raise translate(error, place.place) from error
         yield MongoDatabase(database, place, store)
     finally:
-        with suppress(*DRIVER_ERRORS):  # a server that is gone has closed everything already
+        with suppress(*DRIVER_ERRORS):  # a server that is gone has already closed everything
             async with asyncio.timeout(CLOSE_WITHIN.total_seconds()):
                 await client.close()
 
@@ -173,7 +172,7 @@ def _client(address: Address, connect_within: timedelta) -> AsyncMongoClient[Doc
     patience = int(connect_within.total_seconds() * 1000)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # the driver would leave out options that it does not know
+            warnings.simplefilter("error", UserWarning)  # otherwise the driver would ignore unknown options
             return AsyncMongoClient(
                 address.uri,
                 appname="gossamer",
@@ -201,18 +200,18 @@ async def _check_server(client: AsyncMongoClient[Document], address: Address) ->
 
 
 async def _require_layout(database: AsyncDatabase[Document], address: Address) -> str:
-    """Make the store if it does not exist; return its name. Raises BadState for one that a newer version made."""
+    """Create the store if it does not exist; return its id. Raises BadState for one that a newer version made."""
     collection = database[f"{address.prefix}.store"]
     for first in (
         {"_id": "store", "id": uuid4().hex[:12], "layout": LAYOUT},
         {"_id": "marks", "revision": 1, "records": 0, "pages": 0, "open": {}},
     ):
         if await collection.find_one({"_id": first["_id"]}, ["_id"]) is None:
-            with suppress(DuplicateKeyError):  # another process has just made it
+            with suppress(DuplicateKeyError):  # another process has just created it
                 await collection.insert_one(first)
     store = await collection.find_one({"_id": "store"})
     if store is None or not isinstance(store.get("layout"), int) or not isinstance(store.get("id"), str):
-        raise BadState(f"{address.place} has a collection {address.prefix}.store that is not one of ours.")
+        raise BadState(f"{address.place} has a collection {address.prefix}.store that does not belong to Gossamer.")
     if store["layout"] > LAYOUT:
         raise BadState(
             f"{address.place} was made by a newer Gossamer (layout {store['layout']}; this one knows {LAYOUT}). "

@@ -1,4 +1,4 @@
-"""Errors of MongoDB and of its driver in our terms, each with the next step. Passwords never enter a message."""
+"""Translates errors of MongoDB and its driver, each with the next step. Passwords never enter a message."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured
 
 ELSEWHERE = "set records = 'mongodb://...' to another one in gossamer.toml"
 EXAMPLE = "mongodb://user:password@host:27017/database"
-DUPLICATE = 11000  # the code of a document whose name is taken
+DUPLICATE = 11000  # the error code of a taken id
 
-# What the driver raises. A GossamerError passes through whatever catches these.
+# What the driver raises. A GossamerError passes through handlers of these.
 DRIVER_ERRORS = (PyMongoError, BSONError, OverflowError, OSError, TimeoutError)
 
 _NOT_LET_IN = (11, 18, 8000)
@@ -42,7 +42,7 @@ _OTHER_INDEX = (67, 85, 86)
 _NO_MAJORITY = (64, 79, 100)
 _LATER = (6, 7, 24, 50, 89, 91, 112, 175, 189, 202, 225, 237, 262, 290, 9001, 10107, 11600, 11602, 13388, 13435, 13436)
 
-MOST_SAID = 300  # characters of what the server says
+MOST_SAID = 300  # characters quoted of a server's message
 
 
 class Unstorable(Permanent):
@@ -71,19 +71,19 @@ def _unstorable(error: BaseException, place: str) -> GossamerError:
 
 
 def _of_batch(error: BulkWriteError, place: str) -> GossamerError:
-    """A batch of writes, some of which failed."""
+    """A batch of writes of which some failed."""
     details: Mapping[str, Any] = error.details or {}
     for one in details.get("writeErrors", ()):
         if one.get("code") != DUPLICATE:
             return _by_code(one.get("code"), str(one.get("errmsg", "")), place)
     for one in details.get("writeConcernErrors", ()):
         return _not_confirmed(place, str(one.get("errmsg", "")))
-    return Permanent(f"{place} refused to write (a name that is taken). Look at the server's log.")
+    return Permanent(f"{place} refused to write (an id that is taken). Look at the server's log.")
 
 
 def _of_command(error: OperationFailure, place: str) -> GossamerError:
     if isinstance(error, CursorNotFound):
-        return BackendUnavailable(f"{place} has forgotten where we were reading. Read it again.")
+        return BackendUnavailable(f"{place} has dropped the cursor of a reader. Read it again.")
     if isinstance(error, ExecutionTimeout):
         return BackendUnavailable(f"{place} took too long for one command. See what keeps it busy.")
     if isinstance(error, WriteConcernError):
@@ -98,30 +98,30 @@ def _by_code(code: int | None, said: str, place: str) -> GossamerError:
     said = _short(said)
     if code in _NOT_LET_IN:
         return Misconfigured(
-            f"{place} does not let us in. Check the user, the password and authSource in `records`; special characters "
+            f"{place} refused the login. Check the user, the password and authSource in `records`; special characters "
             f"of a password are written percent-encoded, @ as %40."
         )
     if code in _NOT_ALLOWED:
         return Misconfigured(f"{place}: {said}. Grant our user the role readWrite on the database.")
     if code in _UNKNOWN_COMMAND:
-        return Misconfigured(f"{place} lacks what MongoDB 4.4 and later can do ({said}). Use one of these.")
+        return Misconfigured(f"{place} lacks features of MongoDB 4.4 ({said}). Use 4.4 or later.")
     if code in _TOO_LARGE:
         return Unstorable(f"{place} cannot hold a value of this result ({said}).")
     if code in _FULL:
         return BackendUnavailable(f"The disk of {place} is full ({said}). Free some space.")
     if code in _OTHER_INDEX:
-        return BadState(f"{place} has another index under a name of ours ({said}). Drop it; it is made anew.")
+        return BadState(f"{place} has another index under a name of ours ({said}). Drop it; it is created again.")
     if code in _NO_MAJORITY:
         return _not_confirmed(place, said)
     if code in _LATER:
-        return BackendUnavailable(f"{place} cannot work just now ({said}). What was under way can be done again.")
+        return BackendUnavailable(f"{place} cannot work at the moment ({said}). The interrupted work can be repeated.")
     return Permanent(f"{place} refused to work (error {code}: {said}). Look at the server's log.")
 
 
 def _not_confirmed(place: str, said: str) -> GossamerError:
     return BackendUnavailable(
         f"{place}: a write was not confirmed by the majority of its members ({_short(said)}). See whether they run; "
-        f"what was under way can be done again."
+        f"the interrupted work can be repeated."
     )
 
 
@@ -139,13 +139,13 @@ def _no_connection(error: BaseException, place: str) -> GossamerError:
     if isinstance(error, WaitQueueTimeoutError):
         return BackendUnavailable(f"All connections to {place} are busy. Try again later.")
     if isinstance(error, NotPrimaryError):
-        return BackendUnavailable(f"{place} is choosing another primary. What was under way can be done again.")
+        return BackendUnavailable(f"{place} is electing another primary. The interrupted work can be repeated.")
     if isinstance(error, (NetworkTimeout, TimeoutError)):
         return BackendUnavailable(f"{place} does not answer. See whether it runs and can be reached from here.")
     if isinstance(error, (AutoReconnect, ConnectionFailure, OSError)):
-        # Whether a write under way was done is unknown. It does not matter: every batch can be stored again.
+        # Whether a write in progress succeeded is unknown. It does not matter: every batch can be stored again.
         return BackendUnavailable(
-            f"The connection to {place} was lost ({_short(str(error))}). What was under way can be done again."
+            f"The connection to {place} was lost ({_short(str(error))}). The interrupted work can be repeated."
         )
     return Permanent(f"The driver of {place} failed ({_short(str(error))}).")
 

@@ -1,18 +1,18 @@
-"""Figures in MongoDB: every attempt counts once, whatever breaks off in between, without a write of its own.
+"""Figures in MongoDB: every attempt counts once, whatever is interrupted, without an extra write.
 
-An attempt's document says in which `minute` it is to be counted, and how many `items` it gave. It is written once, so
-it counts once. Now and then a writer folds some of them into the sums, as quality.py does with what the checks counted:
+An attempt's document says in which `minute` to count it, and how many `items` it gave. It is written once, so it counts
+once. Now and then a writer folds some attempts into the sums, as quality.py does with the counts of the checks:
 
     {"_id": "now", "fold": 3, "last": [names of attempts], "total": ...,
         "minutes": [{"start", "id", "figures", "closed"}]}
     {"_id": "60/1800000000", "span": 60, "start": ..., "id": ..., "writes": 2, "merged": [ids], "figures": ...}
 
-1. What `now` folded in last is struck out of those attempts. It is in the sums, so nothing is lost.
-2. Some attempts that are not counted yet are added to the total and to their minutes, and named in `last`: in one
-   write, unless another writer was faster.
-3. Minutes that are over are closed: what comes late for one of them opens another of the same time. Closed ones go
-   into rows of their own, and after a day into rows of ten minutes. A row names what went into it; only then that is
-   removed. A reader who finds both leaves out what is named.
+1. The attempts that `now` folded in last are marked as counted. They are in the sums, so nothing is lost.
+2. Some uncounted attempts are added to the total and to their minutes, and named in `last`: in one write, unless
+   another writer was faster.
+3. Minutes that are over are closed: late attempts of a closed minute open another entry for the same time. Closed ones
+   go into separate rows, and after a day into rows of ten minutes. A row names what was merged into it; only then the
+   source is removed. A reader that finds both leaves out what is named.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from .connection import Document, MongoDatabase
 FOLD_EVERY = 256  # attempts, by one writer
 FOLDED = 512
 MAX_TRIES = 20
-MOST_OPEN = 30  # minutes in the document of the sums, which has a largest size; with more, those that are over leave it
-MOST_MERGED = 50  # names that a row remembers; it needs them until what they name is removed
-AT_THE_EDGE = 10 * MINUTE  # a minute that is nearly a day old is not changed any more: it goes into ten minutes next
+MOST_OPEN = 30  # minutes in the document of the sums, whose size is limited; beyond this, finished ones leave it
+MOST_MERGED = 50  # ids that a row remembers, until what they name is removed
+AT_THE_EDGE = 10 * MINUTE  # a minute that is nearly a day old is no longer changed: it goes into ten minutes next
 
 NOW: Document = {"_id": "now", "fold": 0, "last": [], "total": "{}", "minutes": []}
 
 
 def uncounted(result: PageResult, now: float) -> Document:
-    """The fields of an attempt's document that say that it is not counted yet."""
+    """The fields of an attempt's document which say that it is not counted yet."""
     return {"minute": minute_of(result.attempt, now), "items": len(result.records)}
 
 
@@ -63,8 +63,8 @@ class FigureLedger:
         self._database = database
         self._most_domains = most_domains
         self._since_fold = 0
-        self._newest = 0  # minute that this writer has counted in
-        self._open = 0  # minutes in the document of the sums, when this writer wrote it
+        self._newest = 0  # the newest minute that this writer has counted in
+        self._open = 0  # minutes in the document of the sums, when this writer last wrote it
 
     async def note(self, count: int, now: float) -> None:
         """Note how many attempts were written; fold and roll up when it is time."""
@@ -81,7 +81,7 @@ class FigureLedger:
             pass
 
     async def fold(self) -> bool:
-        """Fold some attempts into the sums. False when there was nothing to fold, or others were faster."""
+        """Fold some attempts into the sums. False if there was nothing to fold, or another writer was faster."""
         sums = await self._now()
         await self._strike_out(sums["last"])
         found = await self._database.find(
@@ -114,13 +114,14 @@ class FigureLedger:
         return await self._database.one("figures", {"_id": NOW["_id"]}) or NOW
 
     async def _replace(self, sums: Document, **changes: object) -> bool:
-        """Unless another writer was faster: then this becomes an insertion, which is refused, for the name is taken."""
+        """Replace the sums, unless another writer was faster: then this becomes an insertion, which fails on the taken
+        id."""
         changed = {**sums, **changes, "fold": sums["fold"] + 1}
         wanted = {"_id": NOW["_id"], "fold": sums["fold"]}
         return not (await self._database.write("figures", [ReplaceOne(wanted, changed, upsert=True)])).refused
 
     async def _strike_out(self, attempts: list[bytes]) -> None:
-        """These are in the sums."""
+        """Mark these attempts as counted: they are in the sums."""
         if attempts:
             await self._database.change_all(
                 "attempts", {"_id": {"$in": attempts}}, {"$unset": {"minute": "", "items": ""}}
@@ -129,11 +130,12 @@ class FigureLedger:
     # -- rolling up ------------------------------------------------------------------------------------------------
 
     async def _roll_up(self, now: float) -> None:
-        """Minutes that are over into rows, old rows into longer ones, the oldest away. Stops where others are faster:
-        they do the same."""
+        """Finished minutes into rows, old rows into longer ones, delete the oldest. Stops if another writer is faster:
+        it does the same."""
         sums = await self._now()
         over = [one for one in sums["minutes"] if one["start"] < now - MINUTE - STAYS_OPEN]
-        # Closed before they go into rows: whatever breaks off in between, a row has all that has the name it knows.
+        # Closed before they go into rows: whatever is interrupted in between, a row has everything under the id it
+        # knows.
         if not all(one.get("closed") for one in over):
             ended = {one["id"] for one in over}
             minutes = [{**one, "closed": True} if one["id"] in ended else one for one in sums["minutes"]]
@@ -162,7 +164,7 @@ class FigureLedger:
         await self._database.delete("figures", {"span": TEN_MINUTES, "start": {"$lt": now - KEEP_TEN_MINUTES}})
 
     async def _merge(self, row: tuple[int, int], name: str, figures: str) -> bool:
-        """Put figures, known by a name, into a row, once. False when another writer was faster with the row."""
+        """Merge figures with an id into a row, once. False if another writer changed the row first."""
         span, start = row
         place = f"{span}/{start}"
         held = await self._database.one("figures", {"_id": place})

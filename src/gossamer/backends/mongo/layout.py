@@ -1,34 +1,34 @@
-"""The collections of a record store in MongoDB, how their documents are called, and how a batch can be cut short.
+"""The collections of a record store in MongoDB, the ids of their documents, and what makes interrupted batches safe.
 
-    <prefix>.store       "store": the name of this store and the version of this layout
+    <prefix>.store       "store": the id of this store and the version of this layout
                          "marks": counters, and the tickets of the writers at work (revisions.py)
                          "move": the mark that a move leaves
     <prefix>.pages       a URL that was tried, with the newest facts      _id: its fingerprint
     <prefix>.visits      every archived visit                             _id: page, time (newest first)
-    <prefix>.attempts    the audit log, and what was counted              _id: page, time, hash of job and worker
+    <prefix>.attempts    the audit log, with its counts                   _id: page, time, hash of job and worker
     <prefix>.records     every record as it is now                        _id: hash of type, site and key
     <prefix>.superseded  earlier versions of records                      _id: record, version
     <prefix>.sightings   which job saw which record in which version      _id: hash of the job, record
     <prefix>.schemas     every shape that items have had                  _id: hash of type and id
-    <prefix>.quality     sums of what was counted (quality.py)            _id: hash of day and spider
+    <prefix>.quality     sums of the counts (quality.py)                  _id: hash of day and spider
     <prefix>.figures     sums of attempts, over time (figures.py)         _id: "now"; span and start
 
-Pages and records have numbers, in the order of first storage. Names are bytes of fixed length, numbers and times
-written so that the order of bytes is the order of things: most collections need no other index.
+Pages and records have numbers, in the order of first storage. Ids are bytes of fixed length, with numbers and times
+encoded so that their byte order is their natural order: most collections need no other index.
 
-A single mongod has no transactions, so the store uses none. What keeps the documents right instead:
+A single mongod has no transactions, so the store uses none. What keeps the documents consistent instead:
 
-1. Every document has a name that follows from what it says. Writing it again finds it there.
-2. A record is replaced only if it is still what the decision was made from (its version, times and page): else it is
-   read and decided again. So writers that meet end in the same state, in whatever order they come.
-3. The version that is replaced is written to `superseded` before. After a crash in between it is there twice: a reader
-   of the history takes only versions that are older than the record's.
-4. Records come first, then who saw them, visits and attempts; the facts of a page (with its ETag) come last. A crash
-   anywhere repeats the visit in full; there is no moment in which a page counts as known and its records are missing.
-5. A record names the job that checked it last, so that a crash before the sighting is written does not make it gone.
-6. What was counted is part of the attempt's own document, which exists once.
+1. Every document's id is derived from its content. Writing it again finds it there.
+2. A record is replaced only if it is unchanged since the decision (its version, times and page); otherwise it is read
+   and decided again. So concurrent writers end in the same state, in whatever order they come.
+3. The replaced version is first written to `superseded`. After a crash in between it exists twice: readers of the
+   history use only versions that are older than the record's.
+4. Records come first, then sightings, visits and attempts; the facts of a page (with its ETag) come last. A crash
+   anywhere repeats the visit in full; a page never counts as known while its records are missing.
+5. A record names the job that last checked it, so that a crash before the sighting is written does not make it gone.
+6. Counts are part of the attempt's own document, which exists once.
 
-`source` is the exact text of a record; `data` is the same for your queries, as far as MongoDB can hold it
+`source` is the exact text of a record; `data` is the same for your queries, if MongoDB can hold it
 (stored_text.py).
 """
 
@@ -65,7 +65,7 @@ _ALL = (1 << 64) - 1
 
 
 def digest(*texts: str, size: int = 16) -> bytes:
-    """A hash of several texts; texts that are cut differently give another one."""
+    """A hash of several texts; the same characters split differently give a different one."""
     return blake2b(msgspec.json.encode(texts), digest_size=size).digest()
 
 
@@ -74,7 +74,7 @@ def identity_of(type: str, site: str, key: str) -> bytes:
 
 
 def key_hash(key: str) -> bytes:
-    """What a key is found by: keys may be longer than an index should hold."""
+    """The hash by which a key is found: keys may be longer than an index should hold."""
     return digest(key, size=8)
 
 
@@ -87,8 +87,8 @@ def number_in(name: bytes, start: int = 0) -> int:
 
 
 def time_bytes(at: float) -> bytes:
-    """Times in the order of bytes."""
-    (bits,) = struct.unpack(">Q", struct.pack(">d", at + 0.0))  # + 0.0: there is but one zero
+    """Times whose byte order is their order in time."""
+    (bits,) = struct.unpack(">Q", struct.pack(">d", at + 0.0))  # + 0.0: turns -0.0 into 0.0
     return int.to_bytes(bits ^ (_ALL if bits & _SIGN else _SIGN), 8, "big")
 
 
@@ -97,7 +97,7 @@ def attempt_name(page: int, at: float, job: str, worker: str) -> bytes:
 
 
 def attempts_from(page: int) -> bytes:
-    """The place before all attempts of a page."""
+    """The position before all attempts of a page."""
     return number_bytes(page) + bytes(16)
 
 
@@ -106,7 +106,7 @@ def visit_name(page: int, at: float) -> bytes:
 
 
 def visits_from(page: int) -> bytes:
-    """The place before all visits of a page."""
+    """The position before all visits of a page."""
     return number_bytes(page) + bytes(8)
 
 

@@ -1,6 +1,6 @@
-"""What a batch of results does to the log of pages: pages, attempts, archived visits; and pages that were unchanged.
+"""What a batch of results writes to the log of pages: pages, attempts, archived visits; and pages that were unchanged.
 
-The same try reported twice is one try, and is counted once: its document has one name.
+The same attempt reported twice is one attempt, and is counted once: its document has one id.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ async def number_pages(
     ]  # fmt: skip
     written = await database.write("pages", [InsertOne(one) for one in new])
     numbers.update((one["_id"], one["number"]) for place, one in enumerate(new) if place not in written.refused)
-    if written.refused:  # others were faster with these
+    if written.refused:  # other writers were faster with these
         numbers.update(await find_numbers(database, [missing[place] for place in written.refused]))
     return numbers
 
 
 async def find_numbers(database: MongoDatabase, fingerprints: Sequence[bytes]) -> dict[bytes, int]:
-    """The numbers of those pages that are known."""
+    """The numbers of the known pages among these."""
     numbers: dict[bytes, int] = {}
     for part in portions(fingerprints, NAMES_PER_QUERY):
         found = await database.find("pages", {"_id": {"$in": part}}, ["number"])
@@ -73,7 +73,7 @@ async def find_numbers(database: MongoDatabase, fingerprints: Sequence[bytes]) -
 async def stale_ones(
     database: MongoDatabase, results: Sequence[PageResult], number: dict[bytes, int]
 ) -> frozenset[int]:
-    """The places of results that were read from an old copy: the spider has a newer one of the same page."""
+    """The indexes of results parsed from an old copy: the spider has a newer one of the same page."""
     visitors = reparsed(results, number)
     each = list(set(visitors.values()))
     newest = dict(zip(each, await asyncio.gather(*(_newest(database, *who) for who in each)), strict=True))
@@ -81,7 +81,7 @@ async def stale_ones(
 
 
 async def _newest(database: MongoDatabase, page: int, spider: str) -> float | None:
-    """When the spider visited the page last with success; a visit without a spider may be its own."""
+    """When the spider last visited the page successfully; a visit without a spider may be its own."""
     wanted = {**visits_of(page), "failure": "", "spider": {"$in": [spider, ""]}}
     for found in await database.find("visits", wanted, ["fetched_at"], order=[("_id", 1)], limit=1):
         at: float = found["fetched_at"]
@@ -94,7 +94,7 @@ def visits_of(page: int) -> Document:
 
 
 async def see_stale(database: MongoDatabase, looks: Sequence[tuple[int, str]]) -> None:
-    """Note pages of which a job read an old copy: such a copy proves nothing missing."""
+    """Note pages of which a job parsed an old copy: such a copy proves nothing missing."""
     for page, job in looks:
         found = await database.find("records", {"page": page}, ["number"], hint="page")
         await see(database, {(job, one["number"]): 0 for one in found})
@@ -104,7 +104,7 @@ async def see_stale(database: MongoDatabase, looks: Sequence[tuple[int, str]]) -
 
 
 class _Confirmed(msgspec.Struct):
-    """A record of an unchanged page: as it is held, and as it becomes."""
+    """A record of an unchanged page: its stored and its new state."""
 
     identity: bytes
     before: Held
@@ -116,10 +116,10 @@ class _Confirmed(msgspec.Struct):
 async def confirm(
     database: MongoDatabase, revisions: Revisions, results: Sequence[PageResult], number: dict[bytes, int], now: float
 ) -> None:
-    """What unchanged pages gave was checked, is there again, and the job saw it."""
+    """The records that unchanged pages yielded were checked, are back, and were seen by the job."""
     waiting = [result.attempt for result in results if result.attempt.outcome == UNCHANGED]
     while waiting:
-        # One answer per page at a time: a later one builds on what an earlier one has changed.
+        # One answer per page at a time: a later one builds on the changes of an earlier one.
         turn: dict[int, tuple[str, float]] = {}
         later = []
         for attempt in waiting:
@@ -188,7 +188,7 @@ def _confirmed(identity: bytes, before: Held, job: str, at: float) -> _Confirmed
 
 
 async def _bring_back(database: MongoDatabase, revisions: Revisions, plans: Sequence[_Confirmed]) -> bool:
-    """False when another writer was faster with one of them."""
+    """False if another writer was faster with one of them."""
     if not plans:
         return True
     kept = await keep_versions(database, {plan.identity: plan.before.version for plan in plans})
@@ -235,8 +235,8 @@ async def _move_on(database: MongoDatabase, plans: Sequence[_Confirmed]) -> bool
 async def log_visits(
     database: MongoDatabase, results: Sequence[PageResult], number: dict[bytes, int], now: float
 ) -> int:
-    """Write visits, attempts and, last of all, the facts of pages; return how many attempts have something for the
-    ledger of quality. All of them are to be counted among the figures."""
+    """Write visits, attempts and, last, the facts of pages; return how many attempts have counts for the quality sums.
+    All of them are to be counted in the figures."""
     pages = [result.page for result in results if result.page is not None]
     visits = archived_visits(results)
     await database.write("visits", [InsertOne(visit_document(page, number[page.fingerprint])) for page in visits])
@@ -266,8 +266,8 @@ def attempt_document(attempt: Attempt, number: int) -> Document:
 
 
 async def _keep_facts(database: MongoDatabase, pages: Sequence[PageFacts]) -> None:
-    """Of two visits of the same instant the greater hash stays, so that the order of arrival does not matter. The same
-    visit once more changes nothing: it may have been read again since, by a newer parser."""
+    """Of two visits at the same instant the greater hash wins, so that the order of arrival does not matter. The same
+    visit again changes nothing: a newer parser may have parsed it since."""
     newest: dict[bytes, PageFacts] = {}
     for page in pages:
         known = newest.get(page.fingerprint)
@@ -292,11 +292,11 @@ async def _keep_facts(database: MongoDatabase, pages: Sequence[PageFacts]) -> No
 
 
 def _age(page: PageFacts) -> tuple[float, int, bytes]:
-    return page.fetched_at, len(page.body_hash), page.body_hash  # as MongoDB compares bytes
+    return page.fetched_at, len(page.body_hash), page.body_hash  # the order in which MongoDB compares bytes
 
 
 async def _keep_reparsed(database: MongoDatabase, pages: Sequence[PageFacts], number: dict[bytes, int]) -> None:
-    """Visits that were read again: whose they are and what came of them is known better now."""
+    """Visits that were parsed again: their spider and their outcome are now better known."""
     visits: list[Write] = [
         UpdateOne(
             {"_id": visit_name(number[page.fingerprint], page.fetched_at)},

@@ -1,17 +1,17 @@
-"""What the quality checks counted: every attempt counts once, whatever breaks off in between.
+"""The counts of the quality checks: every attempt counts once, whatever is interrupted.
 
-An attempt's document holds what was counted for it (`quality`, filed under a `sheet`: one per day and spider). It is
-written once, so it counts once. Now and then a writer folds some of them into the sheet's document, which has the sums.
-A sheet names the attempts that were folded in last, and is replaced as a whole, unless another writer was faster:
+An attempt's document holds its counts (`quality`, filed under a `sheet`: one per day and spider). It is written once,
+so it counts once. Now and then a writer folds some attempts into the sheet's document, which holds the sums. A sheet
+names the attempts that were folded in last, and is replaced as a whole, unless another writer was faster:
 
     {"_id": ..., "fold": 3, "last": [names of attempts], "rows": [{"day": ..., "checked": 12, ...}]}
 
-1. What the sheet folded in last is taken out of those attempts. They are counted in the sheet, so nothing is lost.
-2. Some attempts that are still uncounted are read, added to the rows, and named in `last`: in one write.
+1. The counts that the sheet folded in last are removed from those attempts. The sheet has them, so nothing is lost. 2.
+Some uncounted attempts are read, added to the rows, and named in `last`: in one write.
 
-A crash between the two leaves attempts that are counted twice, and named in `last`: readers leave these out. A
-reader looks at the sheets before and after it reads the attempts: when a sheet was folded more than once meanwhile, it
-begins anew, else the attempts that either look names are left out, and the sums are right.
+A crash between the two leaves attempts that are counted twice, and named in `last`: readers leave these out. A reader
+reads the sheets before and after the attempts: if a sheet was folded more than once meanwhile, it starts over;
+otherwise it leaves out the attempts that either reading names, and the sums are right.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ...store.record_rules import added_up
 from .connection import Document, MongoDatabase
 from .layout import digest
 
-FOLD_EVERY = 256  # attempts that count something, by one writer
+FOLD_EVERY = 256  # attempts with counts, by one writer
 FOLDED = 512
-MOST_ROWS = 20_000  # of a sheet; what would make it longer stays with its attempts
+MOST_ROWS = 20_000  # of a sheet; beyond this, counts stay with their attempts
 MAX_TRIES = 20
 
 _COUNTS = ("checked", "filled", "faulty")
 
 
 def uncounted(quality: Sequence[Tally]) -> Document:
-    """The fields of an attempt's document for what was counted; empty when nothing was."""
+    """The fields of an attempt's document with its counts; empty if there are none."""
     if not quality:
         return {}
     first = quality[0]
@@ -58,12 +58,12 @@ class QualityLedger:
             await self.fold()
 
     async def fold_all(self) -> None:
-        """Until nothing is left to be folded. Where sheets are full, the rest stays with its attempts."""
+        """Fold until nothing is left. If sheets are full, the rest stays with its attempts."""
         while await self.fold():
             pass
 
     async def fold(self) -> bool:
-        """Fold some attempts into their sheet. False when there was nothing to fold, or others were faster."""
+        """Fold some attempts into their sheet. False if there was nothing to fold, or another writer was faster."""
         first = await self._database.find(
             "attempts", {"sheet": {"$exists": True}}, ["sheet"], order=[("sheet", 1)], limit=1, hint="uncounted"
         )
@@ -89,7 +89,7 @@ class QualityLedger:
             "newest": max(row.day for row in rows),
             "rows": [msgspec.structs.asdict(row) for row in rows],
         }
-        # When another writer has folded since, this becomes an insertion, which is refused: the name is taken.
+        # If another writer has folded since, this becomes an insertion, which fails on the taken id.
         wanted = {"_id": name, "fold": 0 if sheet is None else sheet["fold"]}
         written = await self._database.write("quality", [ReplaceOne(wanted, folded, upsert=True)])
         if written.refused:
@@ -98,7 +98,7 @@ class QualityLedger:
         return True
 
     async def _strike_out(self, attempts: list[bytes]) -> None:
-        """These are in the sums of a sheet."""
+        """Mark these attempts as counted: they are in the sums of a sheet."""
         await self._database.change_all(
             "attempts", {"_id": {"$in": attempts}}, {"$unset": {"sheet": "", "quality": ""}}
         )
@@ -114,7 +114,7 @@ class QualityLedger:
         )
 
     async def _read(self, since: str) -> list[Tally] | None:
-        """All that was counted from the day on (and some before); None when it changed too much while it was read."""
+        """All counts from that day on (and some before); None if they changed too much while they were read."""
         before = {one["_id"]: one for one in await self._database.find("quality", {}, ["fold", "last"])}
         pending: dict[bytes, list[Any]] = {}
         async for one in self._database.stream("attempts", {"sheet": {"$exists": True}}, ["quality"], "uncounted"):

@@ -1,7 +1,6 @@
-"""How records came to be what they are: their versions, what two jobs saw differently, and what is gone.
+"""The history of records: their versions, the differences between two jobs, and which are gone.
 
-Records are marked as gone in portions: a call that breaks off in the middle has marked some of them, and the next call
-marks the rest.
+Records are marked as gone in portions: an interrupted call has marked some of them, and the next call marks the rest.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from .record_writes import HELD_FIELDS, MAX_TRIES, held_of, keep_versions, porti
 from .revisions import Revisions
 
 COMPARED = 1000  # records whose versions are compared at a time
-COMPARED_DATA = 100  # of those that may differ: their texts are read
-RETIRED = 1000  # records that are looked at at a time
-SIGHTINGS_PER_QUERY = 10_000  # of sightings that are looked up
+COMPARED_DATA = 100  # possibly different records whose texts are read at a time
+RETIRED = 1000  # records examined at a time
+SIGHTINGS_PER_QUERY = 10_000  # of sightings per look-up
 PAGES_PER_QUERY = 100  # whose attempts are looked up
 
 _CURRENT = ("number", "version", "last_changed", "job", "source", "gone_since", "schema")
@@ -36,7 +35,7 @@ async def versions(database: MongoDatabase, type: str, site: str, key: str) -> l
     if record is None:
         return []
     number, version = record["number"], record["version"]
-    # The present version may have been copied already by a writer that was about to replace it.
+    # A writer that was about to replace the present version may have copied it already.
     past = await database.find(
         "superseded",
         {"_id": {"$gte": version_name(number, 0), "$lt": version_name(number, version)}},
@@ -80,8 +79,8 @@ async def differences(database: MongoDatabase, before: str, after: str) -> Async
 
 
 async def _seen_by_either(database: MongoDatabase, jobs: tuple[bytes, bytes], last: int) -> list[Seen]:
-    """The first records after a number that one of two jobs saw. Each side is cut at as many, so that of those that
-    remain both sides are known."""
+    """The first records after a number that either of two jobs saw. Both sides get the same limit, so that for the
+    remaining records both sides are known."""
     first, second = await asyncio.gather(*(sightings_after(database, job, last, COMPARED) for job in jobs))
     numbers = sorted({*first, *second})[:COMPARED]
     return [Seen(number, first.get(number), second.get(number)) for number in numbers]
@@ -104,7 +103,7 @@ async def sightings_after(
 
 
 async def _compared(database: MongoDatabase, seen: Sequence[Seen]) -> list[Difference]:
-    """What differs of these, which should be few: the texts of all of them are read."""
+    """The differences among these, which should be few: the texts of all of them are read."""
     numbers = [one.record for one in seen]
     fields = ("number", "type", "site", "key", "url", "version", "source")
     records = {one["number"]: one for one in await database.find("records", {"number": {"$in": numbers}}, fields)}
@@ -130,7 +129,7 @@ async def _compared(database: MongoDatabase, seen: Sequence[Seen]) -> list[Diffe
 
 
 class RetirementRun:
-    """Marks the records that a `Retirement` means, part by part."""
+    """Marks the records that a `Retirement` covers, part by part."""
 
     def __init__(self, database: MongoDatabase, revisions: Revisions, wanted: Retirement) -> None:
         self._database = database
@@ -160,7 +159,7 @@ class RetirementRun:
         )
 
     async def _retire(self, numbers: set[int], found: list[Document]) -> int:
-        """Mark what is gone among the records that were found; where others change them meanwhile, look again."""
+        """Mark the gone ones among the records found; look again at those that other writers change meanwhile."""
         gone = 0
         for _ in range(MAX_TRIES):
             unseen = await self._unseen(found)
@@ -176,9 +175,9 @@ class RetirementRun:
         )
 
     async def _unseen(self, found: Sequence[Document]) -> list[tuple[Document, int]]:
-        """Those that the job would have seen, and what it found of the page that gave each: 2 its content, 1 that it
-        does not exist, 0 nothing (but it looked everywhere)."""
-        # Who has checked it last may have been cut short before it could write down that it saw it.
+        """Those that the job would have seen, and what it found for the page that yielded each: 2 its content, 1 that
+        it does not exist, 0 nothing (but it looked everywhere)."""
+        # The writer that last checked it may have been interrupted before it could write the sighting.
         unchecked = [one for one in found if one["checked_by"] != self._job]
         seen = await self._seen([job_hash(self._job)], [one["number"] for one in unchecked])
         unseen = [one for one in unchecked if one["number"] not in seen]
@@ -190,7 +189,7 @@ class RetirementRun:
         return [(one, looks[one["number"]] or 0) for one in unseen if one["number"] in known]
 
     async def _seen(self, jobs: Sequence[bytes], numbers: Sequence[int]) -> set[int]:
-        """Those among the numbers of records that one of the jobs saw."""
+        """Those records, by number, that one of the jobs saw."""
         names = (sighting_name(job, number) for job in jobs for number in numbers)
         found: set[int] = set()
         for part in portions(list(names), SIGHTINGS_PER_QUERY):
@@ -199,8 +198,8 @@ class RetirementRun:
         return found
 
     async def _looks(self, records: Sequence[Document]) -> dict[int, int | None]:
-        """What the job found of the pages that gave these records last; None where it did not try or was led
-        elsewhere. Who has seen a record since knows better."""
+        """What the job found for the pages that last yielded these records; None if it did not try or was redirected.
+        A later sighting knows better."""
         attempts: dict[int, list[Document]] = {}
         pages = sorted({one["page"] for one in records if one["page"] != NO_PAGE})
         for part in portions(pages, PAGES_PER_QUERY):
@@ -223,7 +222,7 @@ class RetirementRun:
         }
 
     async def _mark(self, unseen: Sequence[tuple[Document, int]]) -> int:
-        """Being gone is a new version. Returns how many were still as they had been found."""
+        """Being gone is a new version. Returns how many were still as found."""
         kept = await keep_versions(self._database, {one["_id"]: one["version"] for one, _ in unseen})
         going = [(one["_id"], held_of(one), look) for one, look in unseen if one["_id"] in kept]
         if not going:
@@ -239,8 +238,8 @@ class RetirementRun:
                         "job": self._job,
                         "version": held.version + 1,
                         "revision": ticket.revision,
-                        # A record that its page does not give any more has no page: should that page be unchanged the
-                        # next time, then so is that it does not give it.
+                        # A record that its page no longer yields has no page: if that page is unchanged next time, it
+                        # still does not yield the record.
                         "page": NO_PAGE if look == 2 else held.page,
                     }
                 },

@@ -1,7 +1,7 @@
-"""Which records a query means, and reading them in the order of their numbers, some at a time.
+"""Translates record queries, and reads records in the order of their numbers, a few at a time.
 
-Most queries walk along all records, or along those that a job saw. Those that mean few among many, by what changed
-after a cursor, find the numbers first. No cursor is held open while the reader thinks.
+Most queries scan all records, or those that a job saw. Queries that match few records, by changes after a cursor, first
+find the numbers. No server cursor is held open while the reader works.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .record_writes import NAMES_PER_QUERY, portions
 
 KIND = "mongo"  # of cursors
 CHUNK = 256  # records in memory while streaming
-MOST_FOUND = 100_000  # numbers that are kept in memory; a query that means more walks along all records
+MOST_FOUND = 100_000  # numbers kept in memory; a query with more matches scans all records
 
 _STORED_FIELDS = tuple(name for name in StoredRecord.__struct_fields__ if name != "data")
 
 
 def conditions(query: RecordQuery, store: str, newest: int) -> Document:
-    """What a record's document must be like; the job is not among it. Raises Misconfigured for a cursor that this store
-    has not given: `store` is its name, `newest` the revision that is current."""
+    """The filter for a record's document, without the job. Raises Misconfigured for a cursor from another store:
+    `store` is this one's id, `newest` the current revision."""
     wanted: Document = {}
     for field in ("spider", "type", "site", "key", "url"):
         value = getattr(query, field)
@@ -90,7 +90,7 @@ async def read(database: MongoDatabase, query: RecordQuery, wanted: Document) ->
 
 
 async def _few(database: MongoDatabase, query: RecordQuery, wanted: Document) -> list[int] | None:
-    """The numbers of the records that may be meant, in order; None without an index, or when they are too many."""
+    """The numbers of the possible matches, in order; None without an index, or if they are too many."""
     if query.after is None and (query.key is None or query.job is None):
         return None
     by = ("key_hash", "key") if query.key is not None else ("revision",)
@@ -123,7 +123,7 @@ async def _seen_by(database: MongoDatabase, job: bytes, size: int, query: Record
 async def _picked(
     database: MongoDatabase, numbers: Sequence[int], wanted: Document, query: RecordQuery
 ) -> list[StoredRecord]:
-    """Those among given numbers that are meant."""
+    """The matches among given numbers."""
     found = await database.find(
         "records",
         {**wanted, "number": {"$in": list(numbers)}},

@@ -43,8 +43,8 @@ from .stored_text import queryable
 if TYPE_CHECKING:
     from .records import MongoRecords
 
-BATCH = 200  # pages or records in memory, each with all that belongs to it
-CHECKED = 5000  # documents that are looked at, or deleted, with one request
+BATCH = 200  # pages or records in memory, each with everything that belongs to it
+CHECKED = 5000  # documents read, or deleted, with one request
 
 
 class MongoRecordStream:
@@ -69,7 +69,7 @@ class MongoRecordStream:
         return {name: count for name, count in counts.items() if count}
 
     async def _count_copies(self) -> int:
-        """Copies of present versions that a crash left among the past ones: they are no earlier versions."""
+        """Copies of present versions that a crash left in the history: they are not earlier versions."""
         copies, last = 0, 0
         while found := await self._records_after(last, ["number", "version"], CHECKED):
             names = [version_name(one["number"], one["version"]) for one in found]
@@ -143,14 +143,14 @@ class MongoRecordStream:
         )
 
     async def _between(self, name: str, first: bytes, end: bytes) -> dict[int, list[Document]]:
-        """Documents by the number that their names begin with, in order."""
+        """Documents by the number that their ids start with, in order."""
         groups: dict[int, list[Document]] = {}
         for one in await self._database.find(name, {"_id": {"$gte": first, "$lt": end}}, order=[("_id", 1)]):
             groups.setdefault(number_in(one["_id"]), []).append(one)
         return groups
 
     async def _jobs(self) -> list[tuple[bytes, str]]:
-        """The hash and the name of every job that saw a record: one step in the index for each of them."""
+        """The hash and the name of every job that saw a record: one index step for each."""
         found: list[tuple[bytes, str]] = []
         last = bytes(JOB_BYTES + 8)
         while first := await self._database.find(
@@ -209,7 +209,7 @@ class MongoRecordStream:
             for name, record in zip(names, records, strict=True)
             for one in record.past
         ]
-        # The past first, as always: a record is not there before its history.
+        # The history first, as always: no record exists before its history.
         await self._database.write("superseded", past)
         await self._database.write("records", [InsertOne(documents[name]) for name in missing])
         await self._store.revisions.close(ticket, missing)
@@ -221,7 +221,7 @@ class MongoRecordStream:
         await see(self._database, seen)
 
     async def _load_quality(self, tallies: Sequence[Tally]) -> None:
-        """As documents of their own, named after their first row: the same batch again finds them there."""
+        """As separate documents, named after their first row: writing the same batch again finds them."""
         sheets: dict[tuple[str, str], list[Tally]] = {}
         for one in tallies:
             sheets.setdefault((one.day, one.spider), []).append(one)
@@ -238,7 +238,7 @@ class MongoRecordStream:
         await self._database.write("quality", [InsertOne(one) for one in documents])
 
     async def finish(self) -> None:
-        """Nothing needs all rows: pages come before the records they gave."""
+        """Nothing to do: pages come before the records they yielded."""
 
     async def clear(self) -> None:
         for name in TABLES:
@@ -255,7 +255,7 @@ def _page(page: DumpedPage, number: int) -> Document:
 
 
 def _before(record: Document, past: Sequence[Document]) -> list[Document]:
-    """The versions that were replaced: without a copy of the present one."""
+    """The replaced versions, without a copy of the present one."""
     present = version_name(record["number"], record["version"])
     return [one for one in past if one["_id"] < present]
 

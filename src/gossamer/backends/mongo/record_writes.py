@@ -1,12 +1,12 @@
-"""What a batch of results does to records, their history and who saw them.
+"""What a batch of results does to records, their history and their sightings.
 
-store/record_rules.py decides what a record becomes from what is held, and it is written only where that is still held.
-Where another writer was faster, the record is read and decided again in the next wave, together with all that have to
-wait. A record takes at most one new version in a wave, so that the version that it replaces is always one that was in
-the store.
+store/record_rules.py decides what a record becomes from its stored state, and the result is written only if that state
+is unchanged. If another writer was faster, the record is read and decided again in the next wave, together with all
+that have to wait. A record takes at most one new version per wave, so that the replaced version was always in the
+store.
 
-How it fails: a batch that breaks off has stored some of its records. How it recovers: the batch is written again;
-records that are stored already are found unchanged.
+How it fails: an interrupted batch has stored some of its records. How it recovers: the batch is written again; records
+that are already stored are found unchanged.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from .stored_text import queryable
 
 T = TypeVar("T")
 
-NAMES_PER_QUERY = 1000  # names in one look-up
-COPIED = 100  # versions that are copied at a time: their texts are read
+NAMES_PER_QUERY = 1000  # ids in one look-up
+COPIED = 100  # versions copied at a time: their texts are read
 MAX_TRIES = 50  # of a record that others change at the same time; each collision means that another one succeeded
 
 HELD_FIELDS = ("number", "content_hash", "first_seen", "last_changed", "last_checked", "version", "page", "gone_since")
 VERSION_FIELDS = ("number", "version", "last_changed", "job", "source", "gone_since", "schema")
 
-Sightings = dict[tuple[str, int], int]  # job and record -> the version it saw; 0: not known, or not kept
+Sightings = dict[tuple[str, int], int]  # job and record -> the version it saw; 0: unknown, or not kept
 
 
 class _Incoming(msgspec.Struct, frozen=True):
-    """A record that a result brings."""
+    """A record of a result."""
 
     position: int
     record: Record
@@ -54,10 +54,10 @@ class _Plan(msgspec.Struct):
     identity: bytes
     before: Held | None
     held: Held | None = None
-    record: Record | None = None  # the version that is written; None: the stored one stays
+    record: Record | None = None  # the version to write; None: the stored one stays
     checked_by: str | None = None
     taken: int = 0
-    news: list[int] = []  # the results to which it was new or changed
+    news: list[int] = []  # the results for which it was new or changed
     seen: dict[str, int] = {}  # job -> version
 
     @property
@@ -75,7 +75,7 @@ class RecordBatch:
         self._min_age = min_age
 
     async def store(self, results: Sequence[PageResult], number: dict[bytes, int], stale: frozenset[int]) -> list[int]:
-        """Store all records; return how many of each result were new or changed. `number` is that of each page."""
+        """Store all records; return how many of each result were new or changed. `number` maps pages to numbers."""
         counts = [0] * len(results)
         waiting: dict[bytes, deque[_Incoming]] = {}
         for position, result in enumerate(results):
@@ -118,7 +118,7 @@ class RecordBatch:
             )
             news = verdict is Verdict.NEW or verdict is Verdict.CHANGED
             if news and plan.record is not None:
-                break  # the next wave's
+                break  # left to the next wave
             if news:
                 plan.record = record
                 plan.news.append(incoming.position)
@@ -130,7 +130,7 @@ class RecordBatch:
         return plan
 
     async def _carry_out(self, plans: list[_Plan]) -> list[_Plan]:
-        """Write what was planned; return the plans that came true."""
+        """Write the plans; return those that succeeded."""
         writing = [plan for plan in plans if plan.record is not None]
         moving = [plan for plan in plans if plan.moved]
         done = [plan for plan in plans if plan.record is None and not plan.moved]
@@ -142,7 +142,7 @@ class RecordBatch:
             if written.matched == len(moving):
                 done += moving
         # Another writer was faster with some that should have moved; the server does not say which. All are read again;
-        # that the job saw the version that was held is true in any case.
+        # that the job saw the stored version is true in any case.
         sightings: Sightings = {}
         for plan in {id(plan): plan for plan in [*done, *moving]}.values():
             assert plan.held is not None
@@ -167,7 +167,7 @@ class RecordBatch:
             if plan.before is None:
                 writes.append(InsertOne(document))
             else:
-                # When it is not as it was any more, this becomes an insertion, which is refused: the name is taken.
+                # If it has changed since, this becomes an insertion, which fails on the taken id.
                 writes.append(ReplaceOne(unchanged(plan.identity, plan.before), document, upsert=True))
         written = await self._database.write("records", writes)
         done = [plan for place, plan in enumerate(plans) if place not in written.refused]
@@ -215,8 +215,8 @@ def _document(plan: _Plan, revision: int) -> Document:
 
 
 async def keep_versions(database: MongoDatabase, versions: dict[bytes, int]) -> set[bytes]:
-    """Copy the present versions of records, known by their names, into the history; return the names of those that
-    still are of that version. To be done before they are replaced."""
+    """Copy the present versions of records, given by id, into the history; return the ids of those that still have that
+    version. Call it before they are replaced."""
     kept: set[bytes] = set()
     for part in portions(list(versions), COPIED):
         found = await database.find("records", {"_id": {"$in": part}}, VERSION_FIELDS)
@@ -227,7 +227,7 @@ async def keep_versions(database: MongoDatabase, versions: dict[bytes, int]) -> 
 
 
 def past_version(one: Document) -> Document:
-    """A record's present version, as it is kept when it has been replaced."""
+    """A record's present version, as stored once it is replaced."""
     return {
         "_id": version_name(one["number"], one["version"]),
         "at": one["last_changed"],
@@ -239,7 +239,7 @@ def past_version(one: Document) -> Document:
 
 
 async def see(database: MongoDatabase, sightings: Sightings) -> None:
-    """Write down which job saw which record; of two versions the newer one stays."""
+    """Write which job saw which record; of two versions the newer one wins."""
     hashes = {job: job_hash(job) for job, _ in sightings}
     writes = [
         UpdateOne(
@@ -253,7 +253,7 @@ async def see(database: MongoDatabase, sightings: Sightings) -> None:
         written = await database.write("sightings", writes)
         if not written.refused:
             return
-        writes = [writes[place] for place in sorted(written.refused)]  # two were the first at the same time
+        writes = [writes[place] for place in sorted(written.refused)]  # two writers were the first at the same time
     raise BackendUnavailable(f"{database.address.place}: {MAX_TRIES} tries collided with other writers.")
 
 
@@ -270,7 +270,7 @@ def copy_of(held: Held | None) -> Held | None:
 
 
 def unchanged(identity: bytes, held: Held) -> Document:
-    """The record, if it still is what was decided about. A version is never another one later."""
+    """The record, if it is still what was decided about. A version never changes."""
     return {
         "_id": identity,
         "version": held.version,

@@ -1,12 +1,12 @@
 """Records, attempts and page facts in MongoDB; fulfils `Records`. The documents are described in layout.py.
 
 How it fails: `BackendUnavailable`, and then some of the batch may be stored. How it recovers: the same batch is written
-again; what is there already stays as it is. Lives here: the contract's verbs. What a batch does to records:
-record_writes.py; to the log of pages: page_log.py. What a query means: record_queries.py. History: record_history.py.
+again; what is already there stays as it is. This module has the contract's methods. What a batch does to records:
+record_writes.py; to the log of pages: page_log.py. Queries: record_queries.py. History: record_history.py.
 
-What was never done: none of this has been run against a server of MongoDB. The tests run the driver against a stand-in
-that speaks its protocol and answers from mongomock (tests/services/mongo.py). How a real server plans queries, how it
-replicates, elects a new primary and repeats writes has not been seen.
+Not tested: none of this has been run against a real MongoDB server. The tests run the driver against a stand-in that
+speaks its protocol and answers from mongomock (tests/services/mongo.py). Query plans, replication, elections of a new
+primary and repeated writes of a real server have not been observed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from .stored_text import stored_results
 
 PREFIX = "gossamer"
 CHUNK = 256  # documents in memory while streaming
-PRUNED = 5000  # documents that are deleted at a time: others can write in between
+PRUNED = 5000  # documents deleted at a time: others can write in between
 
 
 @asynccontextmanager
@@ -71,9 +71,9 @@ async def open_mongo_records(
     prefix: str = PREFIX,
     connect_within: timedelta = CONNECT_WITHIN,
 ) -> AsyncIterator[MongoRecords]:
-    """Open the record store at `address`; its collections, named `prefix` and so on, are made if they are missing.
+    """Open the record store at `address`; missing collections, whose names start with `prefix`, are created.
 
-    `domains` have figures of their own in the total. Raises Misconfigured, BadState, BackendUnavailable.
+    `domains` have separate figures in the total. Raises Misconfigured, BadState, BackendUnavailable.
     """
     async with open_database(address, prefix=prefix, connect_within=connect_within) as database:
         revisions = Revisions(database)
@@ -127,7 +127,7 @@ class MongoRecords:
             self._known_schemas.update(shapes)
 
     def forget_schemas(self) -> None:
-        """What is known here about shapes is not in the store any more."""
+        """The store was emptied: known shapes must be stored again."""
         self._known_schemas.clear()
 
     async def latest(self, identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
@@ -236,7 +236,7 @@ class MongoRecords:
 
     async def prune(self, older_than: timedelta) -> int:
         cutoff = self._clock.now() - older_than.total_seconds()
-        await self._ledger.fold_all()  # what an attempt counted is kept
+        await self._ledger.fold_all()  # the counts of an attempt are kept
         await self._figures.fold_all()
         return await self._prune_attempts(cutoff) + await self._prune_visits(cutoff)
 
@@ -272,7 +272,7 @@ class MongoRecords:
         return gone
 
     async def _number(self, fingerprint: bytes) -> int:
-        """The number of a page; 0, which none has, when it is not known."""
+        """The number of a page; 0, which no page has, if it is unknown."""
         page = await self.database.one("pages", {"_id": fingerprint}, ["number"])
         return page["number"] if page is not None else 0
 
@@ -282,7 +282,7 @@ class MongoRecords:
 
 
 def _fitting(query: VisitQuery) -> Document:
-    """What a visit's document must be like."""
+    """The filter for a visit's document."""
     wanted: Document = {"archive_ref": {"$ne": ""}}
     if query.failures is not None:
         wanted["failure"] = {"$in": [mend(one) for one in query.failures]}

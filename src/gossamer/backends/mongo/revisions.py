@@ -1,18 +1,18 @@
-"""Counters that all writers share, and cursors in the stream of changes that are sound while others write.
+"""Counters that all writers share, and cursors into the stream of changes that are correct while others write.
 
-Every change of a record bears the revision that was current when its writer took a ticket. Asking for a cursor begins a
-new revision; the cursor is the oldest revision in which a ticket is still open, or the new one when all are closed. So
-no later change lies before a cursor: new tickets are for later revisions.
+Every change of a record carries the revision that was current when its writer took a ticket. Asking for a cursor starts
+a new revision; the cursor is the oldest revision with an open ticket, or the new one if all are closed. So no later
+change is before a cursor: new tickets belong to later revisions.
 
     {"_id": "marks", "revision": 7, "records": 5200, "pages": 910,
      "open": {"5f3c0a9be2115f3c": {"revision": 6, "at": <the server's time>}}}
 
-How it fails: a writer that dies leaves its ticket open, and cursors stand still until the ticket has expired by the
+How it fails: a writer that dies leaves its ticket open, and cursors stand still until the ticket expires by the
 server's clock. How it recovers: every request for a cursor, and every opening of the store, removes expired tickets. A
-writer that was only slow finds its ticket gone at the end, and gives what it changed a new revision: a follower sees
-the change twice rather than never. What is left: a writer that sleeps longer than a ticket lasts in the middle of a
-batch, wakes up, writes, and dies before it has checked its ticket. Followers see what it wrote in that moment only with
-the next change of the record.
+writer that was only slow finds its ticket gone at the end, and gives its changes a new revision: a follower sees them
+twice rather than never. The remaining gap: a writer that sleeps longer than a ticket lasts in the middle of a batch,
+wakes up, writes, and dies before it has checked its ticket. Followers see what it wrote then only with the record's
+next change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...errors import BackendUnavailable
 from .connection import Document, MongoDatabase
 
 TICKET_LASTS = timedelta(minutes=15)  # it is held during four calls; each ends within three minutes
-MANY_OPEN = 64  # tickets; from then on writers remove expired ones, too
+MANY_OPEN = 64  # tickets; beyond this, writers remove expired ones, too
 MAX_TRIES = 50
 
 _MARKS = {"_id": "marks"}
@@ -44,10 +44,10 @@ class Ticket(msgspec.Struct, frozen=True):
 class Revisions:
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
-        self._revision = 1  # as far as is known here
+        self._revision = 1  # as far as this process knows
 
     async def open(self, records: int) -> Ticket:
-        """A ticket, and as many numbers for new records."""
+        """A ticket, and that many numbers for new records."""
         token = token_hex(8)
         for _ in range(MAX_TRIES):
             revision = self._revision
@@ -70,7 +70,7 @@ class Revisions:
         )
 
     async def close(self, ticket: Ticket, changed: Sequence[bytes]) -> None:
-        """All is written: give the ticket back. `changed` are the names of the records that bear its revision."""
+        """Everything is written: return the ticket. `changed` are the ids of the records that carry its revision."""
         for _ in range(MAX_TRIES):
             given_back = await self._database.change(
                 "store", {**_MARKS, f"open.{ticket.token}": {"$exists": True}}, {"$unset": {f"open.{ticket.token}": ""}}
@@ -88,11 +88,11 @@ class Revisions:
         )
 
     async def cursor(self) -> int:
-        """A cursor: what changes from now on lies after it."""
+        """A cursor: everything that changes from now on is after it."""
         marks = await self._database.change(
             "store", _MARKS, {"$inc": {"revision": 1}, "$currentDate": {"asked_at": True}}
         )
-        assert marks is not None  # made at opening, never deleted
+        assert marks is not None  # created at opening, never deleted
         self._revision = marks["revision"]
         lasting = await self._sweep(marks, marks["asked_at"])
         return min([self._revision, *lasting])
@@ -105,14 +105,14 @@ class Revisions:
         await self._sweep(marks, marks["asked_at"])
 
     async def newest(self) -> int:
-        """The current revision; cursors of this store are not above it."""
+        """The current revision; no cursor of this store is above it."""
         marks = await self._database.one("store", _MARKS, ["revision"])
         assert marks is not None  # as above
         revision: int = marks["revision"]
         return revision
 
     async def number_pages(self, count: int) -> int:
-        """The first of as many new numbers for pages."""
+        """The first of `count` new numbers for pages."""
         marks = await self._database.change("store", _MARKS, {"$inc": {"pages": count}})
         assert marks is not None  # as above
         first: int = marks["pages"] - count + 1

@@ -1,12 +1,11 @@
-"""Texts and records as MongoDB can hold them.
+"""Converts texts and records to what MongoDB can hold.
 
-Half a character (a lone surrogate) means nothing and becomes U+FFFD, as in every record store; any other text is kept
-as it is. A record's text is kept exactly, as `source`. Beside it stands `data`, the same as a document that can be
-queried:
+A lone surrogate means nothing and becomes U+FFFD, as in every record store; any other text is stored unchanged. A
+record's text is stored exactly, as `source`. Beside it, `data` is the same as a document that can be queried:
 
-- a dot or a leading dollar sign in the name of a field is written wide (U+FF0E, U+FF04), a NUL there as U+FFFD;
-- whole numbers of more than 64 bits are floating point numbers;
-- it is left out (null) when the record is nested deeper than MongoDB allows, or has more than a million bytes.
+- a dot or a leading dollar sign in a field name is written wide (U+FF0E, U+FF04), a NUL there as U+FFFD;
+- integers of more than 64 bits are floating point numbers;
+- it is left out (null) if the record is nested deeper than MongoDB allows, or has more than a million bytes.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from ...store.record_rules import is_utf8, mend, parts_of, texts_of, with_texts
 from .errors import Unstorable
 
 MOST_QUERYABLE = 1_000_000  # bytes of a record; as a document with names for every entry it can be eight times as long
-MOST_STORED = 15_500_000  # bytes; a document may have 16 MB with everything
-DEEPEST = 60  # levels; MongoDB allows 100 with everything around it
+MOST_STORED = 15_500_000  # bytes; a whole document may have 16 MB
+DEEPEST = 60  # levels; a whole document may have 100
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
-    """The results with all their texts mended; the same objects when no text needs it, which is the usual case.
+    """The results with lone surrogates replaced; the same objects if there are none, which is the usual case.
 
     Raises Unstorable for one that is too large.
     """
@@ -39,7 +38,7 @@ def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
 
 
 def queryable(source: str) -> Any:  # whatever JSON holds
-    """The record as a document; None when MongoDB cannot hold it."""
+    """The record as a document; None if MongoDB cannot hold it."""
     if len(source) > MOST_QUERYABLE or len(source.encode()) > MOST_QUERYABLE:
         return None
     try:
@@ -58,7 +57,7 @@ def _decoded(source: str) -> Any:
 def _cleaned(value: Any, level: int) -> Any:
     if isinstance(value, str):
         return value if value.isascii() else mend(value)
-    if isinstance(value, int):  # truth values are among them, and stay what they are
+    if isinstance(value, int):  # includes booleans, which stay as they are
         return value if _LEAST <= value <= _MOST else _floating(value)
     if not isinstance(value, (list, dict)):
         return value

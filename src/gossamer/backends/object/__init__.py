@@ -1,1 +1,1 @@
-"""The fleet's archive: raw pages in S3 or anything that speaks its language."""
+"""The archive of a fleet: raw pages in S3 or a compatible store."""

@@ -3,9 +3,9 @@
     <prefix>/YYYY-MM-DD/<writer>-<life>-<n>.zst      an object: all pages of one `put`, written whole, never changed
     <prefix>/files/<ab>/<sha256>                     a file that a spider asked for (files.py)
 
-An object looks like a segment of the folder archive: one zstd frame per page, so that a page is read alone by a range
-request, and a bucket copied into a folder is a folder archive. A reference is
-`YYYY-MM-DD/<writer>-<life>-<n>.zst#offset+length`. `life` is drawn by lot when the archive is opened: two processes
+An object has the format of a segment of the folder archive: one zstd frame per page, so that a range request reads a
+single page, and a bucket copied into a folder is a folder archive. A reference is
+`YYYY-MM-DD/<writer>-<life>-<n>.zst#offset+length`. `life` is random, chosen when the archive is opened: two processes
 never write the same name, and a write that is repeated because its answer was lost writes the same bytes again.
 
 How it fails: `BackendUnavailable`; an object exists whole or not at all. How it recovers: the next `put` makes a new
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 OBJECT_BYTES = 32 * 1024 * 1024  # a batch that compresses to more is spread over several objects
 MAX_READS = 16  # at the same time
-GAP = 256 * 1024  # bytes between two pages of an object that are read along rather than asking twice
+GAP = 256 * 1024  # bytes between two pages of an object: a smaller gap is read along instead of making two requests
 DAMAGED = (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError)
 
 _NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
@@ -61,7 +61,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 async def open_object_archive(
     address: str, *, level: int, writer: str, clock: Clock | None = None
 ) -> AsyncIterator[ObjectArchive]:
-    """Open the archive at `s3://bucket/prefix?endpoint=...&region=...` (bucket.py), and see that it answers.
+    """Open the archive at `s3://bucket/prefix?endpoint=...&region=...` (bucket.py), and check that it answers.
 
     Raises Misconfigured (address, bucket, key, region), MissingExtra, BackendUnavailable.
     """
@@ -69,7 +69,7 @@ async def open_object_archive(
     demand_keys(place, os.environ)
     store = connect(place)
     try:
-        await anext(aiter(store.list(chunk_size=1)), None)  # the first page of names is answer enough
+        await anext(aiter(store.list(chunk_size=1)), None)  # listing one name proves enough
     except Exception as error:
         raise refused_at_start(error, place) from error
     archive = ObjectArchive(store, place, level=level, writer=writer, clock=clock or SystemClock())
@@ -80,7 +80,7 @@ async def open_object_archive(
 
 
 class ObjectArchive(ObjectFiles):
-    """Pages in a bucket. `writer` names this process in the objects' names, for people who look at them."""
+    """Pages in a bucket. `writer` identifies this process in object names, for people who look at them."""
 
     def __init__(self, store: S3Store, place: BucketAddress, *, level: int, writer: str, clock: Clock) -> None:
         super().__init__(store, place, clock)
@@ -149,8 +149,8 @@ class ObjectArchive(ObjectFiles):
             return error
 
     async def _neighbours(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
-        """Pages of one object, those that lie close together by one request. Empty where one of them cannot be had:
-        asked for alone, each says why."""
+        """Pages of one object; one request reads pages that lie close together. Empty if one of them cannot be read:
+        read alone, each gives its own error."""
         places = [match for match in map(_REF.fullmatch, refs) if match is not None]
         starts, lengths = ([int(match[part]) for match in places] for part in (2, 3))
         if len(places) < max(2, len(refs)) or not all(lengths):
@@ -180,7 +180,7 @@ class ObjectArchive(ObjectFiles):
                 raise unavailable(error, self._place) from error
             frame = b""
         if len(frame) < length:
-            raise Permanent(f"The archived page {ref} lies beyond the end of its object: it is another one, or cut.")
+            raise Permanent(f"The archived page {ref} lies beyond the end of its object: replaced or truncated.")
         return frame
 
     async def size(self) -> int:

@@ -1,14 +1,14 @@
-"""A bucket: its address `s3://bucket/prefix?endpoint=https://...&region=...`, a client for it, and the errors of that
-client in our own words.
+"""A bucket: its address `s3://bucket/prefix?endpoint=https://...&region=...`, a client for it, and the translation of
+the client's errors.
 
-    endpoint    any S3-compatible service; without it AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or AWS itself
-    region      without it AWS_REGION or AWS_DEFAULT_REGION
-    path_style  true (as a rule) for endpoint/bucket/key; false when the endpoint's host already names the bucket
+    endpoint    any S3-compatible service; default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or AWS itself
+    region      default: AWS_REGION or AWS_DEFAULT_REGION
+    path_style  true (the default) for endpoint/bucket/key; false if the endpoint's host already names the bucket
     allow_http  true sends pages unencrypted over the network; a loopback endpoint needs no permission
 
-Keys never stand in the address, which is printed and logged: they come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-AWS_SESSION_TOKEN, from files that AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE name, or from the role of the
-machine or pod.
+Keys are never in the address, which is printed and logged: they come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_SESSION_TOKEN, from the files named by AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE, or from the role of
+the machine or pod.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CONNECT_WITHIN = timedelta(seconds=5)
 ANSWER_WITHIN = timedelta(seconds=30)
-# Short: what stays away longer is the caller's to sit out, who can do something useful meanwhile.
+# Short: longer outages are left to the caller, who can do something useful meanwhile.
 RETRIES = 2
 RETRY_WITHIN = timedelta(seconds=10)
 
@@ -61,21 +61,21 @@ class BucketAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_address(address: str, environment: Mapping[str, str]) -> BucketAddress:
-    """Read an address; what it leaves out comes from the environment. Raises Misconfigured, never printing a key."""
+    """Read an address; the environment supplies what it leaves out. Raises Misconfigured, never printing a key."""
     try:
         parts = urlsplit(address)
         scheme, host, path, query = parts.scheme, parts.netloc, parts.path, parts.query
     except ValueError:
-        raise Misconfigured("archive: that is no address. Write archive = 's3://bucket/prefix'.") from None
+        raise Misconfigured("archive: this is not an address. Write archive = 's3://bucket/prefix'.") from None
     if scheme != "s3" or parts.fragment:
         raise Misconfigured("archive: write an object store as 's3://bucket/prefix?endpoint=https://...'.")
     if "@" in host:
         raise Misconfigured(
-            "archive: keys do not belong into the address, which is printed and logged. "
+            "archive: keys do not belong in the address, which is printed and logged. "
             "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment instead."
         )
     if not _BUCKET.fullmatch(host):
-        raise Misconfigured(f"archive: {host!r} is no bucket name. Write archive = 's3://bucket/prefix'.")
+        raise Misconfigured(f"archive: {host!r} is not a bucket name. Write archive = 's3://bucket/prefix'.")
     options = _options(query)
     endpoint = options.get("endpoint") or _first(environment, _ENDPOINT_VARIABLES)
     return BucketAddress(
@@ -99,7 +99,7 @@ def _options(query: str) -> dict[str, str]:
 
 
 def demand_keys(place: BucketAddress, environment: Mapping[str, str]) -> None:
-    """Demand keys for a private endpoint, which knows no roles of machines. Raises Misconfigured."""
+    """Demand keys for a private endpoint, which has no machine roles. Raises Misconfigured."""
     if place.endpoint is None or place.endpoint.endswith(".amazonaws.com"):
         return
     if not all(environment.get(name) or environment.get(f"{name}_FILE") for name in _KEY_NAMES):
@@ -109,8 +109,8 @@ def demand_keys(place: BucketAddress, environment: Mapping[str, str]) -> None:
 
 
 def keys_from_files(environment: Mapping[str, str]) -> dict[str, str]:
-    """The keys that AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE lead to, as orchestrators hand out secrets. A
-    key in the environment itself goes before. Raises Misconfigured."""
+    """The keys in the files that AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE name, as orchestrators mount
+    secrets. A key in the environment itself takes precedence. Raises Misconfigured."""
     found = {}
     for name in _KEY_NAMES:
         path = environment.get(f"{name}_FILE", "")
@@ -147,15 +147,15 @@ def _prefix(path: str) -> str:
 
 
 def _plain_http(endpoint: str, allowed: bool) -> bool:
-    """True when the endpoint is asked without encryption, and may be."""
+    """True if the endpoint is used without encryption, and may be."""
     try:
         parts = urlsplit(endpoint)
         host = parts.hostname or ""
-        _ = parts.port  # raises when it is no number
+        _ = parts.port  # raises if it is not a number
     except ValueError:
         host = ""
     if not host or parts.scheme not in ("http", "https"):
-        raise Misconfigured("archive: the endpoint is no address. Write endpoint=https://host:port.")
+        raise Misconfigured("archive: the endpoint is not an address. Write endpoint=https://host:port.")
     if parts.username is not None or parts.password is not None:
         raise Misconfigured("archive: the endpoint holds a user or password. Set AWS_ACCESS_KEY_ID and its secret.")
     if parts.scheme == "https":
@@ -176,7 +176,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def connect(place: BucketAddress) -> S3Store:
-    """A client for that place. What the address leaves open (keys, token, role) it takes from AWS_* itself."""
+    """A client for that place. It takes what the address leaves open (keys, token, role) from AWS_* itself."""
     try:
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
@@ -184,7 +184,7 @@ def connect(place: BucketAddress) -> S3Store:
         raise MissingExtra("An archive on S3 needs one more package: pip install 'gossamer[fleet]'.") from error
     config = cast("S3Config", keys_from_files(os.environ))
     if place.endpoint is not None:
-        config["aws_endpoint_url_s3"] = place.endpoint  # the one that counts when the environment names others
+        config["aws_endpoint_url_s3"] = place.endpoint  # overrides other endpoints in the environment
     if place.region is not None:
         config["region"] = place.region
     if place.path_style is not None:
@@ -203,16 +203,17 @@ def connect(place: BucketAddress) -> S3Store:
         raise refused_at_start(error, place) from error
 
 
-# -- the client's errors in ours: this is the only place that reads its messages ---------------------------------
+# -- translating the client's errors: the only place that reads its messages -------------------------------------
 
-# It tells most failures apart in its text alone: the S3 error code (`<Code>NoSuchBucket</Code>`) and the status.
+# The client distinguishes most failures only in its text: the S3 error code (`<Code>NoSuchBucket</Code>`) and the
+# status.
 _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
 _STATUS = re.compile(r"status code: ([0-9]{3})")
 
 _KEYS = "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, when the key is a temporary one)."
 _WRONG_REGION = "The bucket lives in another region. Set region= in the address, or AWS_REGION."
 
-# What only the user can put right, by S3 error code.
+# What only the user can fix, by S3 error code.
 _REMEDIES = {
     "NoSuchBucket": "There is no such bucket. Create it, or correct archive = in gossamer.toml.",
     "InvalidBucketName": "The service refuses the bucket's name. Correct archive = in gossamer.toml.",
@@ -229,7 +230,7 @@ _REMEDIES = {
 
 
 def missing(error: Exception) -> bool:
-    """True when the object is not there, but its bucket is."""
+    """True if the object does not exist, but its bucket does."""
     return isinstance(error, FileNotFoundError) and _code(error) != "NoSuchBucket"
 
 
@@ -238,7 +239,7 @@ def beyond_end(error: Exception) -> bool:
 
 
 def unavailable(error: Exception, place: BucketAddress) -> BackendUnavailable:
-    """Any failure while work goes on. A refused key, too: pages wait until it is corrected, they are not buried."""
+    """Any failure during work, including a refused key: pages wait until it is corrected, they are not buried."""
     remedy = _remedy(error)
     if remedy is not None:
         return BackendUnavailable(f"The archive {place} refused: {remedy}")
@@ -251,7 +252,7 @@ def unavailable(error: Exception, place: BucketAddress) -> BackendUnavailable:
 
 
 def refused_at_start(error: Exception, place: BucketAddress) -> Misconfigured | BackendUnavailable:
-    """The same failures before any work was done: what the user must put right is said as such."""
+    """The same failures before any work was done: what the user must fix is reported as Misconfigured."""
     remedy = _remedy(error)
     return unavailable(error, place) if remedy is None else Misconfigured(f"archive = {place}: {remedy}")
 
@@ -262,7 +263,7 @@ def _remedy(error: Exception) -> str | None:
         return _REMEDIES[code]
     if _status(error) in ("401", "403"):
         return f"The service refuses the access key. {_KEYS}"
-    if _status(error) is None and "/latest/api/token" in str(error):  # it looked for a machine's role, found none
+    if _status(error) is None and "/latest/api/token" in str(error):  # it found no role of a machine
         return f"There is no access key. {_KEYS}"
     return None
 

@@ -1,12 +1,12 @@
-"""An object store as a place for exports; fulfils `store.export.Place`.
+"""An object store as a destination for exports; fulfils `store.export.Place`.
 
-    s3://bucket/folder/items.parquet?endpoint=...&region=...     options and keys as those of an archive (bucket.py)
+    s3://bucket/folder/items.parquet?endpoint=...&region=...     options and keys as for an archive (bucket.py)
 
-The object is sent in parts while it is made, and appears only when the last one has arrived; until then the old one
+The object is uploaded in parts while it is made, and appears only when the last one has arrived; until then the old one
 stays. A part is 16 MiB and an object has at most 10,000 of them, so an export may have 156 GiB.
 
-How it fails: `Misconfigured` (address, bucket, key), `BackendUnavailable`. How it recovers: an upload that is not
-completed is aborted, nothing of it is left in the bucket.
+How it fails: `Misconfigured` (address, bucket, key), `BackendUnavailable`. How it recovers: an incomplete upload is
+aborted and leaves nothing in the bucket.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ObjectDestination:
         return self._name
 
     def probe(self) -> None:
-        # An upload is begun, which needs every right that the export will need, and aborted before its first part.
+        # Start an upload, which needs every permission that the export will need, and abort it before its first part.
         try:
             self._store.put(self._name, _never(), use_multipart=True)
         except _Enough:
@@ -87,12 +87,12 @@ class ObjectDestination:
 
 
 class _Upload:
-    """The object while it is sent."""
+    """The object while it is uploaded."""
 
     def __init__(self, writer: Any, place: ObjectDestination) -> None:  # Any: obstore's class is not there at run time
         self._writer = writer
         self._place = place
-        # A write that a cancelled export left behind in its thread is waited for, before the upload is aborted.
+        # A write that a cancelled export left in its thread must finish before the upload is aborted.
         self._lock = threading.Lock()
         self._over = False
 
@@ -106,7 +106,7 @@ class _Upload:
                 raise self._place._trouble(error) from error
 
     def flush(self) -> None:
-        """Parts are sent when they are full, the last one at the end."""
+        """Does nothing: parts are sent when they are full, the last one at the end."""
 
     def complete(self) -> None:
         with self._lock:
@@ -117,9 +117,9 @@ class _Upload:
                 raise self._place._trouble(error) from error
 
     def abort(self, why: BaseException) -> None:
-        """Take back what was sent. What the service says to that is of no more use: the export has failed already.
+        """Abort the upload. An error from the service no longer matters: the export has failed already.
 
-        Parts that are on their way are waited for: one that arrives after the end would stay as an unfinished upload.
+        Waits for parts in flight: one that arrives after the abort would remain as an unfinished upload.
         """
         with self._lock:
             self._over = True
@@ -132,7 +132,7 @@ class _Upload:
 
 
 class _Enough(Exception):
-    """The service has begun an upload; no more is wanted of it."""
+    """The service has started an upload; that is all the check needs."""
 
 
 def _never() -> Iterator[bytes]:
@@ -150,7 +150,7 @@ def _opened(place: BucketAddress) -> S3Store:
 
 
 def _of_output(message: str) -> str:
-    """What is said of an archive, said of an export."""
+    """A message about an archive, reworded for an export."""
     for of_archive, of_export in (
         (" Check the endpoint and that its service runs; store.keep_pages = false in gossamer.toml crawls without an "
          "archive.", " Check the endpoint and that its service runs; the records are safe in the store."),

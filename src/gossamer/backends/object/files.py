@@ -1,8 +1,8 @@
 """Files in an object archive, each under the hash of its content: `<prefix>/files/<ab>/<sha256>`.
 
-A file is sent in parts, in flat memory, and is there whole or not at all. Two addresses with the same content share one
-object. What is pruned goes by the object's time of change, which is when it was last put; one that is asked for after
-more than a day is copied onto itself by way of a second name, so that its time is today's.
+A file is uploaded in parts, in constant memory, and is either complete or absent. Two addresses with the same content
+share one object. Pruning uses the object's modification time, which is when it was last stored; an object requested
+after more than a day is copied onto itself through a second name, which renews its time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FILE = re.compile(r"files/[0-9a-f]{2}/([0-9a-f]{64})")
 
 
 class ObjectFiles:
-    """The part of `ObjectArchive` that keeps files."""
+    """The part of `ObjectArchive` that stores files."""
 
     def __init__(self, store: S3Store, place: BucketAddress, clock: Clock) -> None:
         self._store = store

@@ -11,5 +11,5 @@ try:
 except ImportError as error:
     raise MissingExtra("Records in PostgreSQL need a driver. Install it: pip install 'gossamer[fleet]'") from error
 
-# The driver's pool logs every failed try to connect with its traceback; what matters of it we tell ourselves.
+# The driver's pool logs every failed connection attempt with its traceback; we report what matters ourselves.
 logging.getLogger("asyncpg").addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""The address of a record store, `postgresql://user:password@host:5432/database?schema=gossamer`, taken apart."""
+"""The address of a record store, `postgresql://user:password@host:5432/database?schema=gossamer`, parsed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...errors import Misconfigured
 SCHEMES = ("postgresql", "postgres")
 EXAMPLE = "postgresql://user:password@host:5432/database"
 MAX_PORT = 65535
-MAX_NAME = 63  # bytes of an identifier; PostgreSQL would cut a longer one off silently
+MAX_NAME = 63  # bytes of an identifier; PostgreSQL would truncate a longer one silently
 
 _NAME = re.compile(f"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_NAME - 1}}}")
 
@@ -29,7 +29,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def read_address(address: str, schema: str) -> Address:
-    """Take an address apart; `schema` is meant where it names none. Raises Misconfigured, never quoting a password."""
+    """Parse an address; `schema` applies if it names none. Raises Misconfigured, never quoting a password."""
     parts = _split(address)
     if parts is None or parts.scheme not in SCHEMES:
         raise Misconfigured(f"The address in `records` is not one of PostgreSQL. Write it like {EXAMPLE}.")
@@ -55,12 +55,12 @@ def read_address(address: str, schema: str) -> Address:
 
 
 def quoted(schema: str) -> str:
-    """The name of a schema as SQL writes it, capitals kept. `read_address` lets no quotes through."""
+    """The name of a schema as quoted SQL, preserving capitals. `read_address` accepts no quotes."""
     return f'"{schema}"'
 
 
 def _split(address: str) -> SplitResult | None:
-    """By hand: `urlsplit` of some versions of Python refuses several hosts of which one is in brackets."""
+    """By hand: `urlsplit` in some Python versions refuses several hosts if one is in brackets."""
     scheme, found, rest = address.partition("://")
     if not found:
         return None

@@ -1,8 +1,8 @@
-"""One PostgreSQL database: reached through a pool, checked at opening, its transactions repeated when they collide.
+"""One PostgreSQL database: a connection pool, checks when it is opened, and transactions that are repeated on conflict.
 
-How it fails: every error of the driver is translated (errors.py); a transaction that fails leaves nothing behind. A
-connection that is lost during a commit leaves open whether it was done: every write must be safe to repeat.
-How it recovers: the pool connects anew with the next call.
+How it fails: every driver error is translated (errors.py); a failed transaction leaves nothing behind. If the
+connection is lost during a commit, it is unknown whether it succeeded: every write must be safe to repeat.
+How it recovers: the pool reconnects on the next call.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ T = TypeVar("T")
 Row = Any  # asyncpg's records: the driver has no types
 Connection = Any
 
-OLDEST = 13  # the oldest PostgreSQL that still understands all of our SQL
+OLDEST = 13  # the oldest version that supports all of our SQL
 MAX_CONNECTIONS = 4  # per process: the sink's, and a few for reading
 CONNECT_WITHIN = timedelta(seconds=10)
-ANSWER_WITHIN = timedelta(seconds=60)  # any one statement
+ANSWER_WITHIN = timedelta(seconds=60)  # for any single statement
 HANGS_AFTER = timedelta(seconds=5)  # of silence within a transaction
 CLOSE_WITHIN = timedelta(seconds=5)
 MAX_TRIES = 30  # of a transaction that collides with others; each collision means that another one succeeded
 
 _TABLE = re.compile(r"@([a-z_]+)")
 
-# Few rows are looked up in tables that may be huge, and statistics may be missing while a first crawl fills them:
-# always along an index, never by reading a whole table to sort or hash it.
+# Few rows are looked up in tables that may be huge, and statistics may be missing during a first crawl: always use an
+# index, never read a whole table to sort or hash it.
 PLAN_FOR_LOOKUPS = "; ".join(
     f"SET LOCAL enable_{way} = off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
 )
@@ -49,11 +49,11 @@ SELECT current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS is
 
 
 class Collision(Exception):
-    """Raised inside a transaction: another one came first with the same row. The work is to be done again."""
+    """Raised inside a transaction: another one wrote the same row first. The work must be repeated."""
 
 
 class Session:
-    """A connection in a transaction. `@records` in its statements is that table in our schema."""
+    """A connection in a transaction. `@records` in its statements stands for that table in our schema."""
 
     def __init__(self, connection: Connection, schema: str) -> None:
         self._connection = connection
@@ -68,14 +68,14 @@ class Session:
 
 
 class PostgresDatabase:
-    """A database with a schema of ours. Made by `open_database`, which also closes it."""
+    """A database with our schema. `open_database` creates and closes it."""
 
     def __init__(self, pool: Any, address: Address) -> None:
         self.pool = pool
         self.address = address
 
     async def rows(self, sql: str, *values: Any) -> list[Row]:
-        """Read in one statement. Raises BackendUnavailable and what else translates."""
+        """Read in one statement. Raises BackendUnavailable and other translated errors."""
         try:
             found: list[Row] = await self.pool.fetch(qualified(sql, self.address.schema), *values)
         except DRIVER_ERRORS as error:
@@ -83,7 +83,7 @@ class PostgresDatabase:
         return found
 
     async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Run `work` in one transaction and return its result after the commit. It may be run several times."""
+        """Run `work` in one transaction and return its result after the commit. `work` may run several times."""
         collision: BaseException | None = None
         for _ in range(MAX_TRIES):
             try:
@@ -101,7 +101,7 @@ class PostgresDatabase:
 
 @lru_cache(maxsize=512)
 def qualified(sql: str, schema: str) -> str:
-    """The statement with the schema before each table. Said each time: poolers do not keep a search path."""
+    """The statement with the schema before each table, explicit because poolers do not keep a search path."""
     return _TABLE.sub(lambda found: f"{quoted(schema)}.{found[1]}", sql)
 
 
@@ -113,7 +113,7 @@ async def open_database(
     connect_within: timedelta = CONNECT_WITHIN,
     migrations: Sequence[Migration] | None = None,
 ) -> AsyncIterator[PostgresDatabase]:
-    """Connect, check, make the tables where they are missing. Raises Misconfigured, BadState, BackendUnavailable."""
+    """Connect, check, create missing tables. Raises Misconfigured, BadState, BackendUnavailable."""
     place = read_address(address, schema)
     known = known_migrations() if migrations is None else migrations
     async with _connections(place, connect_within, MAX_CONNECTIONS) as pool:
@@ -129,7 +129,7 @@ async def open_database(
 async def migrate_database(
     address: str, *, schema: str, migrations: Sequence[Migration] | None = None
 ) -> tuple[list[str], Address]:
-    """Bring the tables up to date; return the names of the scripts that were applied, and where. Raises as above."""
+    """Migrate the tables; return the names of the applied scripts, and the address. Raises as above."""
     place = read_address(address, schema)
     known = known_migrations() if migrations is None else migrations
     async with _connections(place, CONNECT_WITHIN, 1) as pool:
@@ -152,7 +152,7 @@ async def _connections(address: Address, connect_within: timedelta, size: int) -
             command_timeout=ANSWER_WITHIN.total_seconds(),
             server_settings={
                 "application_name": "gossamer",
-                # A worker that hangs in the middle of a save holds locks that others wait for; the server ends it.
+                # A worker that hangs during a save holds locks that others wait for; the server ends its transaction.
                 "idle_in_transaction_session_timeout": str(int(HANGS_AFTER.total_seconds() * 1000)),
             },
             reset=_keep,
@@ -174,11 +174,11 @@ async def _connections(address: Address, connect_within: timedelta, size: int) -
 
 
 async def _keep(connection: Connection) -> None:
-    """What the pool does with a connection that comes back: nothing. We leave nothing behind in sessions."""
+    """Do nothing when a connection returns to the pool: our sessions leave nothing behind."""
 
 
 async def _close(pool: Any) -> None:
-    with suppress(*DRIVER_ERRORS):  # a server that is gone has closed them already
+    with suppress(*DRIVER_ERRORS):  # a server that is gone has already closed them
         try:
             async with asyncio.timeout(CLOSE_WITHIN.total_seconds()):
                 await pool.close()
@@ -200,6 +200,6 @@ async def _check_server(connection: Connection, address: Address) -> None:
 
 
 def check_version(major: int, place: str) -> None:
-    """Raises Misconfigured when the server is too old."""
+    """Raises Misconfigured if the server is too old."""
     if major < OLDEST:
         raise Misconfigured(f"{place} is version {major}; Gossamer needs PostgreSQL {OLDEST} or newer. Upgrade it.")

@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL and of its driver in our terms, each with the next step. Passwords never enter a message."""
+"""Translates errors of PostgreSQL and its driver, each with the next step. Passwords never enter a message."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured
 
 ELSEWHERE = "set records = 'postgresql://...' to another one in gossamer.toml"
 
-# What the driver raises. A GossamerError passes through whatever catches these.
+# What the driver raises. A GossamerError passes through handlers of these.
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 
-# Another transaction came in between. Nothing was written; the same work is simply done again.
+# Another transaction interfered. Nothing was written; the same work is repeated.
 COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
-# The driver loses its thread (InternalClientError) when the server goes in the middle of an answer.
+# The driver gets confused (InternalClientError) when the server goes away in the middle of an answer.
 LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError, ConnectionError)
 
 
 class Unstorable(Permanent):
-    """A value that PostgreSQL cannot hold: too long for an index, a number out of range, text that is no JSON."""
+    """A value that PostgreSQL cannot hold: too long for an index, a number out of range, text that is not JSON."""
 
     reason = "unstorable"
 
@@ -38,18 +38,18 @@ def translate(error: BaseException, place: str) -> GossamerError:
 
 
 def _refused_entry(error: BaseException, place: str) -> GossamerError | None:
-    """Errors of a login that is refused."""
+    """Errors of a refused login."""
     said = str(error)
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):  # wrong passwords are among them
         return Misconfigured(
-            f"{place} does not let us in ({said}). Check the user and the password in `records`; special "
+            f"{place} refused the login ({said}). Check the user and the password in `records`; special "
             f"characters of a password are written percent-encoded, @ as %40."
         )
     if isinstance(error, asyncpg.InvalidCatalogNameError):
-        return Misconfigured(f"{place}: {said}. Make it with `createdb -E UTF8 -T template0 NAME`, or {ELSEWHERE}.")
+        return Misconfigured(f"{place}: {said}. Create it with `createdb -E UTF8 -T template0 NAME`, or {ELSEWHERE}.")
     if isinstance(error, asyncpg.TooManyConnectionsError):
         return BackendUnavailable(
-            f"{place} takes no further connection ({said}). Raise max_connections, or run fewer workers."
+            f"{place} accepts no further connections ({said}). Raise max_connections, or run fewer workers."
         )
     if isinstance(error, asyncpg.CannotConnectNowError):
         return BackendUnavailable(f"{place} is not ready ({said}). Wait until it has started.")
@@ -64,7 +64,7 @@ def _refused_entry(error: BaseException, place: str) -> GossamerError | None:
 
 
 def _refused_work(error: BaseException, place: str) -> GossamerError | None:
-    """Errors of statements, where the user can do something about the database."""
+    """Errors of statements, if the user can do something about the database."""
     said = str(error).partition("\n")[0]
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
         return Misconfigured(
@@ -97,9 +97,9 @@ def _by_class(error: asyncpg.PostgresError, place: str) -> GossamerError:
     if isinstance(error, LOST):
         return _lost(place, said)
     if code.startswith("57"):
-        return BackendUnavailable(f"{place} broke off ({said}). What was under way can be done again.")
+        return BackendUnavailable(f"{place} broke off ({said}). The interrupted work can be repeated.")
     if code[:2] in ("25", "40", "53", "55", "58", "XX"):
-        return BackendUnavailable(f"{place} cannot work just now ({said}). Look at the server's log.")
+        return BackendUnavailable(f"{place} cannot work at the moment ({said}). Look at the server's log.")
     return Permanent(f"{place} refused to work (error {code}: {said}). Look at the server's log.")
 
 
@@ -112,7 +112,7 @@ def _no_connection(error: BaseException, place: str) -> GossamerError:
         return BackendUnavailable(f"{place} refused the connection. Start it, or {ELSEWHERE}.")
     if isinstance(error, TimeoutError):
         return BackendUnavailable(f"{place} does not answer. See whether it runs and can be reached from here.")
-    if type(error) is ConnectionError:  # the driver's own, while it makes itself known; those of sockets are narrower
+    if type(error) is ConnectionError:  # the driver's own, during the handshake; errors of sockets are narrower
         return _no_handshake(error, place)
     if isinstance(error, LOST):
         return _lost(place, str(error))
@@ -123,16 +123,16 @@ def _no_connection(error: BaseException, place: str) -> GossamerError:
 
 def _no_handshake(error: ConnectionError, place: str) -> GossamerError:
     if "SSL upgrade" in str(error):  # the driver has no class for it
-        # While a server is away something else may answer at its port: an outage for those who worked with it before.
+        # While a server is away, another program may answer at its port: an outage for those who used it before.
         return BackendUnavailable(
             f"What answers is not PostgreSQL, or it has no TLS while sslmode asks for it: {place}. "
             f"Check host, port and sslmode in `records`."
         )
     return BackendUnavailable(
-        f"{place} closes the connection without a word. See whether it is PostgreSQL, and whether it has started."
+        f"{place} closes the connection without a message. See whether it is PostgreSQL, and whether it has started."
     )
 
 
 def _lost(place: str, said: str) -> BackendUnavailable:
-    # Whether a commit under way succeeded is unknown. It does not matter: every batch can be stored again.
-    return BackendUnavailable(f"The connection to {place} was lost ({said}). What was under way can be done again.")
+    # Whether a commit in progress succeeded is unknown. It does not matter: every batch can be stored again.
+    return BackendUnavailable(f"The connection to {place} was lost ({said}). The interrupted work can be repeated.")

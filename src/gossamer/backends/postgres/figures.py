@@ -1,11 +1,11 @@
-"""Figures in PostgreSQL: counted in the transaction that stores the attempts, without a statement of their own.
+"""Figures in PostgreSQL: counted in the transaction that stores the attempts, without an extra statement.
 
-A `Sheet` is what one writer has counted in its open minutes. The writer knows what is in its rows, so that it need not
-read them: the statement that adds the attempts also writes the new sum, provided that all of them were new and the row
-is still there. Where that is not so, the rest is written apart; a row that was rolled up meanwhile begins anew. Whoever
-does not know whether its commit was done forgets the sheet and begins another: nothing is lost or counted twice.
+A `Sheet` is what one writer has counted in its open minutes. The writer knows the content of its rows, so it need not
+read them: the statement that adds the attempts also writes the new sum, provided that all attempts were new and the row
+still exists. Otherwise the rest is written separately; a row that was rolled up meanwhile starts anew. A writer that
+does not know whether its commit succeeded abandons the sheet and starts another: nothing is lost or counted twice.
 
-Rolling up: by any writer, once in a minute, one at a time, in a transaction of its own.
+Rolling up: by any writer, once a minute, one at a time, in a separate transaction.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from ...store.figure_rules import (
 )
 from .connection import PostgresDatabase, Session
 
-MOST_OPEN = 8  # minutes that a writer remembers, those that it used last
+MOST_OPEN = 8  # minutes that a writer remembers, the most recently used
 
 _REWRITE = "UPDATE @figure_sheets SET figures = $3 WHERE start = $1 AND writer = $2 RETURNING 1"
 _BEGIN = "INSERT INTO @figure_sheets (start, writer, figures) VALUES ($1, $2, $3)"
 
 _MAKE_TOTAL = "INSERT INTO @figures (span, start, figures) VALUES (0, 0, '{}') ON CONFLICT DO NOTHING"
 _LOCK_TOTAL = "SELECT figures FROM @figures WHERE span = 0 FOR UPDATE SKIP LOCKED"
-# A writer may have the row in its hands: then the roll-up waits for it, and takes what it has written.
+# A writer may have locked the row: then the roll-up waits for it, and includes what it has written.
 _TAKE_SHEETS = f"""
 DELETE FROM @figure_sheets AS sheets USING (
     SELECT start, writer FROM @figure_sheets WHERE start < $1 ORDER BY start, writer LIMIT {ROLLED_AT_ONCE} FOR UPDATE
@@ -68,16 +68,16 @@ UNION ALL SELECT start, writer, figures FROM @figure_sheets"""
 
 
 class Sheet:
-    """What one writer has counted in its open minutes, as it is in the store: by minute the name of the row, and its
-    figures. In the hands of one save at a time."""
+    """What one writer has counted in its open minutes, as stored: by minute the name of the row, and its figures. Used
+    by one save at a time."""
 
     def __init__(self) -> None:
         self.minutes: dict[int, tuple[str, Figures]] = {}
 
 
 class Count:
-    """What a batch adds to a sheet. Made anew for each try of a transaction; `settle` is for the one that was
-    committed."""
+    """What a batch adds to a sheet. Created anew for each try of a transaction; `settle` is called for the committed
+    one."""
 
     def __init__(self, sheet: Sheet, results: Sequence[PageResult], now: float) -> None:
         self._sheet = sheet
@@ -85,7 +85,7 @@ class Count:
         self._now = now
         self._added = counted(results, now)
         self._minutes = dict(sheet.minutes)
-        # What the statement that adds the attempts writes at once, if all are new: to one minute that is under way.
+        # What the statement that adds the attempts also writes if all are new: for one minute that is open.
         self.start, self.writer, self.text = 0, "", ""
         if len(self._added) == 1 and (start := next(iter(self._added))) in sheet.minutes:
             writer, figures = sheet.minutes[start]
@@ -94,7 +94,8 @@ class Count:
             self.start, self.writer, self.text = start, writer, figures_text(whole)
 
     async def finish(self, session: Session, new: Sequence[PageResult], *, written: bool) -> None:
-        """Write what is not written yet; `written` is the text. `new` are the results whose attempts were not known."""
+        """Write the rest; `written` is the text that is already stored. `new` are the results whose attempts were not
+        known."""
         if written:
             return
         self._minutes = dict(self._sheet.minutes)
@@ -109,30 +110,30 @@ class Count:
             await session.run(_BEGIN, start, self._minutes[start][0], figures_text(figures))
 
     def settle(self) -> None:
-        """It is committed."""
+        """The transaction is committed."""
         used = {start: self._minutes[start] for start in self._added if start in self._minutes}
         kept = {start: one for start, one in self._minutes.items() if start not in used} | used
         self._sheet.minutes = dict(list(kept.items())[-MOST_OPEN:])
 
 
 class FigureSheets:
-    """The sheets of one process, and rolling up."""
+    """The sheets of one process, and their roll-up."""
 
     def __init__(self, database: PostgresDatabase, most_domains: int) -> None:
         self._database = database
         self._most_domains = most_domains
         self._idle: list[Sheet] = []
-        self._rolled_in = 0  # the last minute in which this process did so
+        self._rolled_in = 0  # the last minute in which this process rolled up
 
     @asynccontextmanager
     async def counting(self) -> AsyncIterator[Sheet]:
-        """A sheet that nobody else uses meanwhile. After an error it is left behind as it is in the store."""
+        """A sheet for exclusive use. After an error it is abandoned as it is in the store."""
         sheet = self._idle.pop() if self._idle else Sheet()
         yield sheet
         self._idle.append(sheet)
 
     async def roll_up_when_due(self, now: float) -> None:
-        """Once in a minute."""
+        """Roll up once a minute."""
         if now // MINUTE > self._rolled_in:
             self._rolled_in = int(now // MINUTE)
             await self._database.transact(lambda session: self._roll_up(session, now))
@@ -140,7 +141,7 @@ class FigureSheets:
     async def _roll_up(self, session: Session, now: float) -> None:
         await session.run(_MAKE_TOTAL)
         total = await session.rows(_LOCK_TOTAL)
-        if not total:  # somebody else is at it
+        if not total:  # another process is doing it
             return
         sheets = _in_order(await session.rows(_TAKE_SHEETS, int(now - MINUTE - STAYS_OPEN)))
         minutes = _in_order(await session.rows(_TAKE_MINUTES, int(now - KEEP_MINUTES)))

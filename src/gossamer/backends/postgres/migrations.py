@@ -1,7 +1,7 @@
-"""The tables made and brought up to date: numbered scripts in schema/, each applied once, noted in `migrations`.
+"""Creates and migrates the tables: numbered scripts in schema/, each applied once and recorded in `migrations`.
 
-Opening the store makes the tables only where they are missing. Later changes are made by `gossamer migrate` alone,
-at a moment that the operator chooses: workers of the old version may still be running.
+Opening the store creates missing tables only. Later changes are made only by `gossamer migrate`, at a moment that the
+operator chooses: workers of the old version may still be running.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import msgspec
 from ...errors import BadState, Misconfigured
 from .address import quoted
 
-LOCK = 0x676F7373  # "goss": one migration at a time in a database
-MIGRATES_WITHIN = timedelta(hours=24)  # a script; an index on a large table takes its time
+LOCK = 0x676F7373  # "goss": one migration at a time per database
+MIGRATES_WITHIN = timedelta(hours=24)  # per script; an index on a large table takes its time
 
 _NOTE = "CREATE TABLE migrations (number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL)"
 _APPLIED = """
@@ -47,7 +47,7 @@ def known_migrations() -> list[Migration]:
 
 
 async def require_schema(connection: Any, schema: str, place: str, known: Sequence[Migration]) -> None:
-    """Make the tables where they are missing. Raises Misconfigured when they are too old, BadState when too new."""
+    """Create the tables if they are missing. Raises Misconfigured if they are too old, BadState if too new."""
     applied = await newest_applied(connection, schema, place)
     if applied is None:
         await migrate(connection, schema, place, known)
@@ -61,7 +61,7 @@ async def require_schema(connection: Any, schema: str, place: str, known: Sequen
 
 
 async def migrate(connection: Any, schema: str, place: str, known: Sequence[Migration]) -> list[str]:
-    """Apply what is missing, all of it or nothing; return the names. Others who try at the same time wait."""
+    """Apply the missing scripts, all or none; return their names. Concurrent callers wait."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=MIGRATES_WITHIN.total_seconds())
         applied = await newest_applied(connection, schema, place)
@@ -79,7 +79,7 @@ async def migrate(connection: Any, schema: str, place: str, known: Sequence[Migr
 
 
 async def newest_applied(connection: Any, schema: str, place: str) -> int | None:
-    """The number of the newest migration that was applied; None where there are no tables. Raises BadState."""
+    """The number of the newest applied migration; None if there are no tables. Raises BadState."""
     found = await connection.fetchrow(_APPLIED, schema)
     if found["is_ours"]:
         try:

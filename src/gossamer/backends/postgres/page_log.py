@@ -1,7 +1,7 @@
-"""What a batch of results does to the log of pages: pages, attempts, archived visits, and what the checks counted.
+"""What a batch of results writes to the log of pages: pages, attempts, archived visits, and the counts of the checks.
 
-Runs inside the transaction of record_writes.py, which says in which order rows are locked. The same attempt reported
-twice is one attempt, and is counted once.
+Runs inside the transaction of record_writes.py, which defines the order of row locks. The same attempt reported twice
+is one attempt, and is counted once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ON CONFLICT (page, at, job, worker) DO NOTHING"""  # noqa: S608 - our own names
 
 _ADDED = " RETURNING page, at, job, worker"
 
-# And the figures at once, if all attempts are new: figures.py.
+# Also adds the figures, if all attempts are new: figures.py.
 _LAST = len(_ATTEMPT_TYPES) + 1
 _ADD_AND_COUNT = f"""
 WITH added AS ({ADD_ATTEMPTS}{_ADDED}), counted AS (
@@ -70,7 +70,7 @@ SELECT wanted.page, wanted.spider, (
 )
 FROM unnest($1::bigint[], $2::text[]) AS wanted (page, spider)"""
 
-# A visit that was parsed again: its spider and its outcome are known better now.
+# A visit that was parsed again: its spider and its outcome are now better known.
 _REPARSE_VISITS = """
 UPDATE @visits AS visits SET spider = new.spider, failure = new.failure
 FROM unnest($1::bigint[], $2::float8[], $3::text[], $4::text[]) AS new (page, fetched_at, spider, failure)
@@ -97,7 +97,7 @@ _COUNT_ON = """ DO UPDATE SET checked = quality.checked + excluded.checked, fill
 
 
 async def keep_pages(session: Session, results: Sequence[PageResult]) -> dict[bytes, int]:
-    """Lock every page of the batch, the missing ones added, and keep the newest facts; return their numbers.
+    """Lock every page of the batch, adding missing ones, and store the newest facts; return their numbers.
 
     A page has a number from its first attempt on.
     """
@@ -117,7 +117,7 @@ async def keep_pages(session: Session, results: Sequence[PageResult]) -> dict[by
         number.update(await added(session, ADD_PAGES, "fingerprint", new_rows(map(msgspec.structs.astuple, new))))
         if len(number) < len(wanted):
             raise Collision
-    # The same visit once more changes nothing: it may have been read again since, by a newer parser.
+    # The same visit again changes nothing: a newer parser may have parsed it since.
     facts = [
         page
         for fingerprint, page in newest.items()
@@ -131,7 +131,7 @@ async def keep_pages(session: Session, results: Sequence[PageResult]) -> dict[by
 
 
 async def stale_ones(session: Session, results: Sequence[PageResult], number: dict[bytes, int]) -> frozenset[int]:
-    """The places of results that were read from an old copy: the spider has a newer one of the same page."""
+    """The indexes of results parsed from an old copy: the spider has a newer one of the same page."""
     visitors = reparsed(results, number)
     if not visitors:
         return frozenset()
@@ -143,7 +143,7 @@ async def stale_ones(session: Session, results: Sequence[PageResult], number: di
 async def write_visits(
     session: Session, results: Sequence[PageResult], number: dict[bytes, int], count: Count
 ) -> list[PageResult]:
-    """Write attempts and visits, and count; return the results whose attempts were not known yet."""
+    """Write attempts and visits, and count; return the results whose attempts were new."""
     attempts = new_rows(
         (number[attempt.fingerprint], *attempt_values(attempt)) for attempt in (result.attempt for result in results)
     )
@@ -163,7 +163,7 @@ async def write_visits(
         await session.run(ADD_VISITS, *new_rows(visits))
     again = reread(results)
     if again:
-        # One row each: of two that are given for the same place, an UPDATE would take either.
+        # One row each: of two for the same place, an UPDATE would pick either.
         places = {(number[p.fingerprint], p.fetched_at): p for p in again}
         copies = {(number[p.fingerprint], p.archive_ref): p for p in again}
         await session.run(_REPARSE_VISITS, *new_rows((*at, p.spider, p.failure) for at, p in places.items()))
@@ -198,7 +198,7 @@ def new_rows(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
 
 
 def _age(page: PageFacts) -> tuple[float, bytes]:
-    """Of two visits of the same instant the greater hash stays, so that the order of arrival does not matter."""
+    """Of two visits at the same instant the greater hash wins, so that the order of arrival does not matter."""
     return page.fetched_at, page.body_hash
 
 

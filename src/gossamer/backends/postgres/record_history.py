@@ -1,7 +1,7 @@
-"""How records came to be what they are: their versions, what two jobs saw differently, and what is gone.
+"""The history of records: their versions, the differences between two jobs, and which are gone.
 
-Records are marked as gone in portions, a transaction each, so that others can write in between; a call that breaks off
-in the middle has marked some of them, and the next call marks the rest.
+Records are marked as gone in portions, one transaction each, so that others can write in between; an interrupted call
+has marked some of them, and the next call marks the rest.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from .record_writes import SUPERSEDE
 from .stored_text import read, stored
 
 COMPARED = 1000  # records whose versions are compared at a time
-COMPARED_DATA = 100  # records that may differ, whose data is read at a time
-RETIRED = 20_000  # records that are looked at in one transaction
+COMPARED_DATA = 100  # possibly different records whose data is read at a time
+RETIRED = 20_000  # records examined in one transaction
 
 VERSIONS = """
 SELECT past.version, past.at, past.job, past.source, past.gone, past.schema
@@ -29,8 +29,8 @@ SEEN_VERSION = """
 SELECT sightings.version FROM @records AS records JOIN @sightings AS sightings ON sightings.record = records.number
 WHERE records.identity = $1 AND sightings.job = $2"""
 
-# The first records after a number that one of two jobs saw. Each side is cut at as many, so that of those that remain
-# both sides are known.
+# The first records after a number that either of two jobs saw. Both sides get the same limit, so that for the remaining
+# records both sides are known.
 _SEEN = f"""
 SELECT record, max(before), max(after) FROM (
     SELECT * FROM (
@@ -57,9 +57,9 @@ JOIN @records AS records ON records.number = wanted.record"""
 
 HIGHEST = "SELECT coalesce(max(number), 0) AS number FROM @records"
 
-# What the job found of the page that gave a record last: 2 its content, 1 that it does not exist, 0 nothing that it
-# understood, NULL when it did not look. Looking at a page that leads elsewhere is looking there, and a try that was
-# made again is told by the next one. A later sighting knows better.
+# What the job found for the page that last yielded a record: 2 its content, 1 that it does not exist, 0 nothing that it
+# could parse, NULL if it did not look. A page that redirects was not looked at, and of an attempt that was repeated the
+# repetition counts. A later sighting knows better.
 _UNSEEN = """
 SELECT identity, number, coalesce(found, 0) AS found FROM (
     SELECT identity, number, last_checked, (
@@ -87,8 +87,8 @@ SELECT found.number FROM unnest($1::bytea[]) AS wanted (identity) CROSS JOIN LAT
     SELECT number FROM @records AS records WHERE records.identity = wanted.identity FOR NO KEY UPDATE
 ) AS found"""
 
-# A record that its page does not give any more has no page: should that page be unchanged the next time, then so is
-# that it does not give it.
+# A record that its page no longer yields has no page: if that page is unchanged next time, it still does not yield the
+# record.
 _RETIRE = """
 UPDATE @records AS records SET gone_since = $3, last_changed = $3, job = $4, version = version + 1,
     revision = pg_current_xact_id(), page = CASE WHEN given.looked THEN 0 ELSE page END
@@ -101,12 +101,12 @@ def version_of(row: Row) -> Version:
 
 
 async def seen_by_either(session: Session, before: str, after: str, last: int) -> list[Seen]:
-    """The next records after the number `last` that one of two jobs saw."""
+    """The next records after the number `last` that either of two jobs saw."""
     return [Seen(*row) for row in map(tuple, await session.rows(_SEEN, stored(before), stored(after), last))]
 
 
 async def differences(session: Session, seen: Sequence[Seen]) -> list[Difference]:
-    """What differs of these, which should be few: the data of all of them is read."""
+    """The differences among these, which should be few: the data of all of them is read."""
     columns = [[one.record for one in seen], [one.before for one in seen], [one.after for one in seen]]
     rows = {row[0]: tuple(row)[1:] for row in await session.rows(_WITH_DATA, *columns)}
     found = []
@@ -120,14 +120,14 @@ async def differences(session: Session, seen: Sequence[Seen]) -> list[Difference
 
 
 async def retire_some(session: Session, first: int, wanted: Retirement) -> int:
-    """Mark what is gone among the records from the number `first` on; return how many. In the caller's transaction."""
+    """Mark the gone ones among the records from the number `first` on; return how many. In the caller's transaction."""
     job, earlier = stored(wanted.job), [stored(one) for one in wanted.earlier]
     stands_for = None if wanted.of is None else [stored(one) for one in wanted.of]
     asked = (job, stored(wanted.spider), earlier, wanted.checked_by, stands_for)
     likely = await session.rows(_UNSEEN_BETWEEN, *asked, first, first + RETIRED - 1)
     if not likely:
         return 0
-    # A writer may see one of them just now. Once they are locked nobody can, and then the question is asked again.
+    # A writer may be seeing one of them right now. Once they are locked none can, so the query is repeated then.
     locked = await session.rows(_LOCK, sorted(row["identity"] for row in likely))
     gone = await session.rows(_UNSEEN_AMONG, *asked, [row["number"] for row in locked])
     numbers = [row["number"] for row in gone]

@@ -1,11 +1,11 @@
-"""Which records a query means, in SQL.
+"""Translates record queries to SQL.
 
-Most queries walk along all records (or along those that a job saw) in the order of their numbers, some rows at a time.
-Those that mean few among many, by key or by what changed after a cursor, find the numbers first through an index.
+Most queries scan all records (or those that a job saw) in the order of their numbers, a few rows at a time. Queries
+that match few records, by key or by changes after a cursor, first find the numbers through an index.
 
-A cursor is the id of the oldest transaction that was still open when the cursor was given; ids are never used again.
-Older transactions are complete: what they wrote is before the cursor. What an open one writes is after it, however late
-it commits.
+A cursor is the id of the oldest transaction that was open when the cursor was given; ids are never reused. Older
+transactions are complete: what they wrote is before the cursor. What an open one writes is after it, however late it
+commits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .stored_text import stored
 
 KIND = "pg"  # of cursors
 CHUNK = 256  # rows in memory while streaming
-MOST_FOUND = 100_000  # numbers that are kept in memory; a query that means more walks along all records
+MOST_FOUND = 100_000  # numbers kept in memory; a query with more matches scans all records
 
 NEWEST = """
 SELECT id, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS newest,
@@ -28,15 +28,15 @@ SELECT id, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS newest,
         false) AS is_ahead
 FROM @store"""
 
-# Revisions that are still to come are those of another server: the tables were restored from a copy. They count as
-# changed now; else no mark would ever reach them.
+# Revisions from the future are those of another server: the tables were restored from a copy. They count as changed
+# now; otherwise no cursor would ever reach them.
 ADOPT = """
 UPDATE @records SET revision = pg_current_xact_id() WHERE revision >= pg_snapshot_xmax(pg_current_snapshot())"""
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a statement; `where` counts its values from $1. `few` finds the numbers of a superset of what is
-    meant, with values of its own; None: walk along `source`."""
+    """The parts of a statement; `where` numbers its values from $1. `few` finds the numbers of a superset of the
+    matches, with its own values; None: scan `source`."""
 
     source: str
     number: str
@@ -46,7 +46,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     few_values: tuple[Any, ...] = ()
 
     def chunk(self, columns: str, *, newest: bool) -> str:
-        """A chunk of the walk; it takes `values` and the number after which to go on."""
+        """A chunk of the scan; it takes `values` and the number to continue after."""
         follows, order = ("<", "DESC") if newest else (">", "ASC")
         return (
             f"SELECT {self.number}, {columns} FROM {self.source} WHERE {self.where} "  # noqa: S608 - our own words
@@ -54,14 +54,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def picked(self, columns: str) -> str:
-        """Those among given numbers that are meant; it takes `values`, then the numbers."""
+        """The matches among given numbers; it takes `values`, then the numbers."""
         return (
             f"SELECT records.number, {columns} FROM @records AS records "  # noqa: S608 - our own words
             f"WHERE records.number = ANY (${len(self.values) + 1}::bigint[]) AND {self.where}"
         )
 
     def some(self) -> str:
-        """Numbers that may be meant, one more than can be kept at most; it takes `few_values`."""
+        """Numbers that may match, at most one more than can be kept; it takes `few_values`."""
         return f"{self.few} LIMIT {MOST_FOUND + 1}"
 
     def count(self) -> str:
@@ -71,7 +71,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def selection(query: RecordQuery, store: str, newest: int) -> Selection:
-    """`store` and `newest` are what NEWEST says. Raises Misconfigured for a cursor that this store has not given."""
+    """`store` and `newest` are the result of NEWEST. Raises Misconfigured for a cursor from another store."""
     conditions: list[str] = []
     values: list[Any] = []
 

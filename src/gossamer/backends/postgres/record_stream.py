@@ -1,6 +1,6 @@
 """The records in PostgreSQL as a stream of rows. Fulfils `RecordStream`.
 
-The table `move_mark` exists only where a move or a restore has been.
+The table `move_mark` exists only after a move or a restore.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .stored_text import identity_of, queryable, read, stored
 if TYPE_CHECKING:
     from .records import PostgresRecords
 
-BATCH = 200  # pages or records in memory, each with all that belongs to it
+BATCH = 200  # pages or records in memory, each with everything that belongs to it
 
 
 def _columns(fields: Sequence[str], table: str = "") -> str:
@@ -132,13 +132,13 @@ class PostgresRecordStream:
         try:
             await self._database.transact(lambda session: write(session, queryable))
         except Unstorable:
-            # As in `save`: a text that is JSON for us and not for PostgreSQL is tried alone.
+            # As in `save`: a text that is JSON for us but not for PostgreSQL is tried alone.
             texts = {stored(text) for one in records for text in (one.data, *(past.data for past in one.past))}
             known = {text: await self._store.accepted(text) for text in texts}
             await self._database.transact(lambda session: write(session, known.__getitem__))
 
     async def finish(self) -> None:
-        """Without statistics the first crawl here would get bad query plans."""
+        """Analyse the tables: without statistics the first crawl here would get bad query plans."""
         for table in TABLES:
             await self._database.rows(f"ANALYZE @{table}")
 
@@ -155,7 +155,7 @@ class PostgresRecordStream:
         return [[read(value) if type(value) is str else value for value in row] for row in rows]
 
     async def _jobs(self) -> list[str]:
-        """Every job that saw a record: one step in the index for each, instead of a walk through all sightings."""
+        """Every job that saw a record: one index step for each, instead of a scan of all sightings."""
         found: list[str] = []
         rows = await self._rows("SELECT min(job) FROM @sightings")
         while (job := rows[0][0]) is not None:

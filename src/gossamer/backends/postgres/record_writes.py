@@ -1,15 +1,15 @@
 """The writing half of the record store: what a batch of results does to the tables of schema/records-*.sql.
 
-Many processes write at once. Each transaction takes the same path, so that no two wait for each other:
+Many processes write at once. Every transaction locks in the same order, so that there are no deadlocks:
 
     1. lock the pages of the batch, in the order of their fingerprints; add the missing ones in that order
     2. lock the records of the batch, in the order of their identities; add the missing ones in that order
     3. write the rest: its rows belong to the locked ones, so that no other transaction writes them meanwhile
-    4. shapes of items, and last what the checks counted, in the order of their names: these rows belong to everybody,
+    4. shapes of items, and last the counts of the checks, in the order of their names: these rows are shared by all,
        and are locked for the shortest time
 
-A row that another transaction has added since it was looked up is a `Collision`: everything is rolled back and done
-again, and then the row is found. Statements per batch: about ten, whatever its size. Pages, attempts and visits:
+A row that another transaction has added since it was looked up is a `Collision`: everything is rolled back and
+repeated, and then the row is found. A batch of any size takes about ten statements. Pages, attempts and visits:
 page_log.py.
 """
 
@@ -112,8 +112,8 @@ async def save_results(
 ) -> list[int]:
     """Write a batch inside the caller's transaction; return how many records of each result were new or changed.
 
-    Texts must be as stored_text.py stores them; `queryable` makes the jsonb of a record's source. `schemas` may be
-    unknown yet. `count` is what the batch adds to the figures.
+    Texts must be as stored_text.py stores them; `queryable` makes the jsonb of a record's source. `schemas` may be new.
+    `count` is what the batch adds to the figures.
     """
     number = await keep_pages(session, results)
     stale = await stale_ones(session, results, number)
@@ -143,7 +143,7 @@ async def save_results(
 
 
 async def _lock_records(session: Session, results: Sequence[PageResult], pages: list[int]) -> dict[bytes, Held]:
-    """What the store holds of the batch's records, and of those that some of its pages gave."""
+    """The stored state of the batch's records, and of those that some of its pages yielded before."""
     wanted = {identity_of(one.type, one.site, one.key) for result in results for one in result.records}
     if pages:
         wanted.update([row["identity"] for row in await session.rows(_GIVEN_BY, pages)])
@@ -198,18 +198,18 @@ async def _write_records(session: Session, changes: RecordChanges, queryable: Qu
 
 
 class RecordDraft(msgspec.Struct):
-    """A record while the batch is being decided. Mutable: it follows the batch."""
+    """A record while the batch is decided. Mutable: it follows the batch."""
 
     identity: bytes
     held: Held
     is_new: bool
-    record: Record | None = None  # the newest version that this batch brings; None: the stored one stays
-    back_by: str | None = None  # the job that found it again, as it was before it was gone
-    has_moved: bool = False  # its times or its page are other than stored
+    record: Record | None = None  # the newest version in this batch; None: the stored one stays
+    back_by: str | None = None  # the job that found it again, unchanged since it was gone
+    has_moved: bool = False  # its times or its page differ from the stored ones
 
 
 class PastVersion(msgspec.Struct, frozen=True):
-    """A version that came and went inside the batch."""
+    """A version that was replaced inside the batch."""
 
     draft: RecordDraft
     version: int
@@ -218,7 +218,7 @@ class PastVersion(msgspec.Struct, frozen=True):
 
 
 class RecordChanges:
-    """Takes the records of a batch one by one; afterwards its lists say what is to be written."""
+    """Takes the records of a batch one by one; afterwards its lists say what to write."""
 
     def __init__(self, held: dict[bytes, Held], now: float, min_age: float) -> None:
         self._drafts = {identity: RecordDraft(identity, one, is_new=False) for identity, one in held.items()}
@@ -229,7 +229,7 @@ class RecordChanges:
         self.past: list[PastVersion] = []
 
     def take(self, record: Record, page: int, *, stale: bool = False) -> bool:
-        """Decide about one record that `page` gave. True when it is new or changed."""
+        """Decide about one record that `page` yielded. True if it is new or changed."""
         identity = identity_of(record.type, record.site, record.key)
         draft = self._drafts.get(identity)
         if draft is None:
@@ -255,9 +255,8 @@ class RecordChanges:
         return verdict
 
     def confirm(self, unchanged: Sequence[tuple[int, str, float]], not_given: Collection[tuple[bytes, float]]) -> None:
-        """Pages that a job found unchanged at a time: what they gave is there and was checked, and the job saw it.
-
-        `not_given` are records, each with such a time, that their page had not given any more when it was read last.
+        """Pages that a job found unchanged at a time: the records they yielded exist, were checked, and were seen by
+        the job. `not_given` are records, each with such a time, that their page no longer yielded when it was last read.
         """
         given = self._given()
         found = [
@@ -277,14 +276,14 @@ class RecordChanges:
             draft.has_moved = True
 
     def pass_over(self, stale: Iterable[tuple[int, str]]) -> None:
-        """Note pages of which a job has read an older copy than the newest: such a copy proves nothing missing."""
+        """Note pages of which a job has parsed a copy older than the newest: it proves nothing missing."""
         given = self._given()
         for page, job in stale:
             for draft in given.get(page, ()):
                 self._see(job, draft.identity, 0)
 
     def _given(self) -> dict[int, list[RecordDraft]]:
-        """What each page gave last."""
+        """The records that each page yielded last."""
         given: dict[int, list[RecordDraft]] = {}
         for draft in self._drafts.values():
             given.setdefault(draft.held.page, []).append(draft)
@@ -314,15 +313,15 @@ class RecordChanges:
 
     @property
     def back(self) -> list[RecordDraft]:
-        """Records that are there again, with the content they had."""
+        """Records that are back, with the content they had."""
         return [draft for draft in self._drafts.values() if draft.back_by is not None]
 
     @property
     def moved(self) -> list[RecordDraft]:
-        """Records whose times and page alone are to be written."""
+        """Records of which only times and page are to be written."""
         return [d for d in self._drafts.values() if d.record is None and d.back_by is None and d.has_moved]
 
     @property
     def sightings(self) -> list[tuple[str, int, int]]:
-        """Which job saw which record in which version, by number: to be asked when the new ones have theirs."""
+        """Which job saw which record in which version, by number: call it after the new records have theirs."""
         return [(job, self._drafts[identity].held.number, version) for (job, identity), version in self._seen.items()]

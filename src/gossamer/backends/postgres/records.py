@@ -1,9 +1,8 @@
 """Records, attempts and page facts in PostgreSQL; fulfils `Records`. The tables are in schema/records-*.sql.
 
-How it fails: `BackendUnavailable`, and then nothing of the batch is stored (or all of it, when the connection was lost
-during the commit). How it recovers: the same batch can be written again. Lives here: the contract's verbs and reading
-back. What a batch does to the tables: record_writes.py. What a query means: record_queries.py. History:
-record_history.py.
+How it fails: `BackendUnavailable`, and then nothing of the batch is stored (or all of it, if the connection was lost
+during the commit). How it recovers: the same batch can be written again. This module has the contract's methods and the
+reading. What a batch writes: record_writes.py. How queries become SQL: record_queries.py. History: record_history.py.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ _LIST_VISITS = _of_page("visits", VISIT_FIELDS, "fetched_at")
 _FITS = """{0}.archive_ref <> '' AND ($3::text IS NULL OR {0}.spider = $3) AND ($4::text IS NULL OR {0}.job = $4)
     AND ($5::float8 IS NULL OR {0}.fetched_at >= $5) AND ($6::text[] IS NULL OR {0}.failure = ANY ($6::text[]))"""
 
-# For each page and spider the newest visit that fits, in the order of pages.
+# For each page and spider the newest matching visit, in the order of pages.
 _ARCHIVED = f"""
 SELECT visits.page, fingerprint, {", ".join(f"visits.{name}" for name in VISIT_FIELDS)}
 FROM @visits AS visits JOIN @pages AS pages ON pages.number = visits.page
@@ -138,10 +137,10 @@ async def open_postgres_records(
     schema: str = SCHEMA,
     connect_within: timedelta = CONNECT_WITHIN,
 ) -> AsyncIterator[PostgresRecords]:
-    """Open the record store at `address`; its tables are made if they are missing.
+    """Open the record store at `address`; missing tables are created.
 
-    `domains` have figures of their own in the total. A `?schema=` in the address takes precedence over `schema`.
-    Raises Misconfigured, BadState, BackendUnavailable.
+    `domains` have separate figures in the total. A `?schema=` in the address takes precedence over `schema`. Raises
+    Misconfigured, BadState, BackendUnavailable.
     """
     async with open_database(address, schema=schema, connect_within=connect_within) as database:
         yield PostgresRecords(database, clock, min_rewrite_age=min_rewrite_age, domains=domains)
@@ -172,8 +171,8 @@ class PostgresRecords:
         try:
             return await self._save(rows, queryable)
         except Unstorable:
-            # Some record is JSON for us and not for PostgreSQL. Each is shown to it alone; what it does not take has
-            # its exact text only.
+            # A record is JSON for us but not for PostgreSQL. Each is tried alone; one that PostgreSQL rejects is stored
+            # only as its exact text.
             known = {one.data: await self.accepted(one.data) for result in rows for one in result.records}
             return await self._save(rows, known.__getitem__)
 
@@ -194,7 +193,7 @@ class PostgresRecords:
         return counts
 
     async def accepted(self, source: str) -> str | None:
-        """The JSON that PostgreSQL accepts for a record's text; None when it refuses every form of it."""
+        """The JSON that PostgreSQL accepts for a record's text; None if it rejects every form of it."""
         for text in dict.fromkeys((queryable(source), strictly_queryable(source))):
             try:
                 if text is not None:
@@ -205,7 +204,7 @@ class PostgresRecords:
         return None
 
     def forget_schemas(self) -> None:
-        """The tables were emptied: shapes that were known are to be stored again."""
+        """The tables were emptied: known shapes must be stored again."""
         self._known_schemas.clear()
 
     async def latest(self, identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
@@ -281,7 +280,7 @@ class PostgresRecords:
     async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
         rows = await self._database.rows(_SCORES, stored(spider) if spider is not None else None)
         tallies = [_built(Tally, TALLY_FIELDS, row) for row in rows]
-        # Compared and ordered here: what the database takes for the order of texts is a matter of its settings.
+        # Compared and sorted here: the database's collation depends on its settings.
         wanted = [one for one in tallies if one.day >= since]
         return sorted(wanted, key=lambda one: (one.day, one.spider, one.type, one.field, one.rule))
 
@@ -305,8 +304,8 @@ class PostgresRecords:
         return total
 
     async def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]:
-        # One short transaction per chunk, going on after the last number seen: nothing is locked, and no connection
-        # is held, while the reader thinks.
+        # One short transaction per chunk, continuing after the last number: nothing is locked, and no connection is
+        # held, while the reader works.
         wanted = await self._selection(query)
         numbers = await self._few(wanted, query)
         if numbers is not None:
@@ -331,7 +330,7 @@ class PostgresRecords:
         return row["id"], row["newest"], row["is_ahead"]
 
     async def _few(self, wanted: Selection, query: RecordQuery) -> list[int] | None:
-        """The numbers of the records that may be meant, in order; None without an index, or when they are too many."""
+        """The numbers of the possible matches, in order; None without an index, or if they are too many."""
         if wanted.few is None:
             return None
         rows = await self._chunk(wanted.some(), *wanted.few_values)

@@ -1,7 +1,8 @@
-"""Texts that PostgreSQL can hold, and back. schema/records-001.sql tells readers of the tables the rules.
+"""Converts texts to what PostgreSQL can hold, and back. schema/records-001.sql explains the rules to readers of the
+tables.
 
-PostgreSQL refuses NUL and halves of characters in text and in jsonb. A NUL is written with an escape that is undone
-when the text is read; half a character means nothing and becomes U+FFFD, as in every record store.
+PostgreSQL refuses NUL and lone surrogates in text and jsonb. A NUL is stored with an escape that is undone on reading;
+a lone surrogate means nothing and becomes U+FFFD, as in every record store.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ _SPECIAL = re.compile("[\0\ufdd0]")
 _ESCAPE_PAIR = re.compile("\ufdd0([01])")
 _UNESCAPED = {"0": "\0", "1": ESCAPE}
 
-# Escapes that are JSON, but not jsonb: NUL and surrogates. A pair of surrogates would be; telling it is not worth it.
+# Escapes that are valid JSON but not jsonb: NUL and surrogates. A surrogate pair would be valid; detecting it is not
+# worth the effort.
 _NOT_JSONB = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 
 
 def stored(text: str) -> str:
-    """The text as it lies in the table."""
+    """The text as it is stored in the table."""
     return _SPECIAL.sub(lambda found: _ESCAPED[found[0]], mend(text))
 
 
@@ -37,7 +39,7 @@ def read(text: str) -> str:
 
 
 def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
-    """The results with all their texts as `stored`; the same objects when no text needs it, which is the usual case."""
+    """The results with all their texts as `stored`; the same objects if no text needs it, which is the usual case."""
     whole = texts_of(results)
     if "\0" not in whole and ESCAPE not in whole and is_utf8(whole):
         return results
@@ -45,22 +47,22 @@ def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
 
 
 def identity_of(*texts: str) -> bytes:
-    """The hash under which a record is found: of type, site and key. The texts are as stored, so that NUL can stand
-    between them."""
+    """The hash under which a record is found: of type, site and key. The texts are as stored, so that NUL can separate
+    them."""
     return blake2b("\0".join(texts).encode(), digest_size=16).digest()
 
 
 def queryable(source: str) -> str | None:
-    """The JSON text with what jsonb refuses replaced by U+FFFD; None when it is not JSON.
+    """The JSON text with what jsonb refuses replaced by U+FFFD; None if it is not JSON.
 
-    Rare refusals (NaN, numbers of more than 100,000 digits) are not looked for here; see `strictly_queryable`.
+    Rare refusals (NaN, numbers of more than 100,000 digits) are not detected here; see `strictly_queryable`.
     """
     plain = ESCAPE not in source and _NOT_JSONB.search(source) is None
     return source if plain else strictly_queryable(source)
 
 
 def strictly_queryable(source: str) -> str | None:
-    """As `queryable`, whatever the cost: read and written anew. NaN and infinity become null."""
+    """As `queryable`, at any cost: parsed and written anew. NaN and infinity become null."""
     try:
         return json.dumps(_cleaned(json.loads(read(source), parse_constant=lambda _: None)), ensure_ascii=False)
     except (ValueError, RecursionError):

@@ -1,1 +1,2 @@
-"""The fleet's frontier on Redis or Valkey, one server or a cluster. keys.py draws the keyspace, lua/ has the verbs."""
+"""The frontier of a fleet on Redis or Valkey, one server or a cluster. keys.py documents the keyspace, lua/ has the
+scripts."""

@@ -8,11 +8,11 @@ from ...access.contract import LINES_KEPT, ApiKey, AuditLine, StoredAnswer
 from .connection import Server
 from .keys import Keyspace
 
-BATCH = 1000  # lines of the audit log in memory while those of one key are looked for
+BATCH = 1000  # lines of the audit log in memory while searching for those of one key
 
 
 class RedisKeys:
-    """When a key was used and revoked is kept beside it, so that no write of one undoes the other."""
+    """Use and revocation times are stored beside the key, so that no write of one undoes the other."""
 
     def __init__(self, server: Server, keys: Keyspace) -> None:
         self._server = server
@@ -80,7 +80,7 @@ class RedisAnswers:
 
 
 def _answer(known: list[bytes]) -> StoredAnswer:
-    """`known`: the moment it ends, its digest, its status and its body."""
+    """`known`: when it expires, its digest, its status and its body."""
     return StoredAnswer(digest=known[1].decode(), status=int(known[2]), body=known[3])
 
 

@@ -1,4 +1,5 @@
-"""The pace of addresses that many sites share, on Redis: one for the whole fleet. Time is the server's clock."""
+"""The pace per address, for addresses that many sites share, on Redis: one for the whole fleet. Time is the server's
+clock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How candidates enter the shards, for every verb that adds some. lua/admission.lua decides about each of them.
+"""How candidates enter the shards, for every method that adds some. lua/admission.lua decides about each of them.
 
-How it fails: FrontierFull where producers are refused; otherwise candidates beyond the bound are dropped, and so are
-those that a server out of memory cannot store. How it recovers: offering again is harmless, because known URLs are
+How it fails: FrontierFull if the caller wants to be refused; otherwise candidates beyond the bound are dropped, and so
+are those that a server out of memory cannot store. How it recovers: offering again is harmless, because known URLs are
 duplicates.
 """
 
@@ -23,13 +23,13 @@ from .connection import OutOfMemory, Server
 from .jobs import RedisJobs
 from .keys import Keyspace
 
-ADD_AT_ONCE = 500  # candidates per script: a longer script would hold up other workers
-DEPTH_TRUSTED = 1.0  # seconds that the depth of other shards is used without asking again
+ADD_AT_ONCE = 500  # candidates per script: a longer script would block other workers
+DEPTH_TRUSTED = 1.0  # seconds that the depth of other shards is used without reading it again
 JOB_TRUSTED = 5.0
 
 
 class ShardAdmission:
-    """`records` confirm a URL that the Bloom filter calls known, where the job's terms ask for that."""
+    """`records` confirm a URL that the Bloom filter calls known, if the job's terms ask for that."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ShardAdmission:
         return b"".join(rows.pack_candidate(one, max_attempts=attempts, parent=parent) for one in candidates)
 
     async def bound(self, known: KnownJob, shard: int, *, fresh: bool = False) -> tuple[int, int]:
-        """How many URLs may wait in the job (-1: any number), and how many wait in the other shards."""
+        """How many URLs may wait in the job (-1: unlimited), and how many wait in the other shards."""
         bound = known.terms.max_queued
         return (-1, 0) if bound is None else (bound, await self._depth_elsewhere(known, shard, fresh=fresh))
 
@@ -78,10 +78,10 @@ class ShardAdmission:
         refuse_when_full: bool,
         revives: bool = False,
     ) -> tuple[Added, int]:
-        """Add candidates. Returns the result, and how many were dropped uncounted, because a shard was out of memory.
+        """Add candidates. Returns the result, and how many were dropped uncounted because a shard was out of memory.
 
-        With `refuse_when_full` raises FrontierFull; otherwise candidates beyond the bound are dropped. Candidates of a
-        job that was replaced or cancelled are dropped too, unless they revive it (`revives`).
+        With `refuse_when_full`, raises FrontierFull; otherwise candidates beyond the bound are dropped. Candidates of a
+        replaced or cancelled job are dropped too, unless they revive it (`revives`).
         """
         groups: dict[int, list[Candidate]] = {}
         for candidate in candidates:
@@ -98,7 +98,7 @@ class ShardAdmission:
                 except OutOfMemory as error:
                     if refuse_when_full:
                         raise FrontierFull(f"{error} Nothing was added.") from error
-                    # The page can still be settled; its links are not remembered, and may enter when found again.
+                    # The page can still be settled; its links are not recorded, and may enter when found again.
                     added, lost = total(added, Added(dropped=len(chunk))), lost + len(chunk)
                 left -= len(chunk)
         return added, lost
@@ -107,7 +107,7 @@ class ShardAdmission:
         self, known: KnownJob, offered: Sequence[Candidate], answer: Sequence[Any], parent: rows.Parent | None
     ) -> Added:
         """The result of a script. Candidates that only the Bloom filter calls known are looked up in the record store,
-        where the job's terms ask for that; those that it does not know enter after all."""
+        if the job's terms ask for that; those that the store does not know enter after all."""
         queued, duplicates, dropped, doubtful = answer
         added = Added(queued=queued, duplicates=duplicates, dropped=dropped)
         if not doubtful or self._records is None or not known.terms.dedup_check:
@@ -129,7 +129,7 @@ class ShardAdmission:
         parent: rows.Parent | None,
         revives: bool,
     ) -> Added:
-        """`whole` is how many candidates must fit for this chunk to enter; None: it enters as far as there is room."""
+        """`whole` is how many candidates must fit for this chunk to enter; None: as many enter as there is room for."""
         bound, elsewhere = await self.bound(known, shard, fresh=whole is not None)
         answer = await self._server.run(
             "add",
@@ -169,7 +169,7 @@ def total(one: Added, other: Added) -> Added:
     )
 
 
-MAX_FILTER_BITS = 2**32  # the longest string of the server
+MAX_FILTER_BITS = 2**32  # the longest string on the server
 
 
 class KnownJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +179,7 @@ class KnownJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def admission_terms(terms: JobTerms, shards: int) -> tuple[int | float, ...]:
-    """Budgets (-1: none), dedup window in seconds (-1: for ever), bits and hashes of the filter (0: exact)."""
+    """Budgets (-1: none), dedup window in seconds (-1: forever), bits and hashes of the filter (0: exact)."""
     window = terms.dedup_window
     bits, hashes = (0, 0) if terms.dedup == "exact" else filter_size(terms.dedup_expected // shards, terms.dedup_error)
     return (

@@ -14,7 +14,7 @@ from .connection import Server
 from .keys import Keyspace
 
 ALERT_KEYS = ("alerts", "alert-notices", "alert-notices-open", "alert-notices-ended", "alert-changes", "alert-memory")
-BATCH = 1000  # lines of the history in memory while those of one alert are looked for
+BATCH = 1000  # lines of the history in memory while searching for those of one alert
 SEPARATOR = "\0"  # between an alert and its subject
 
 
@@ -48,7 +48,7 @@ class RedisAlerts:
         return [one for one in await self.all_silences() if one.until > now]
 
     async def all_silences(self) -> list[Silence]:
-        """Also those that are over and not deleted yet."""
+        """Includes expired ones that are not deleted yet."""
         found = [
             msgspec.json.decode(text, type=Silence) for text in (await self._server.fields(self._silences)).values()
         ]
@@ -83,11 +83,11 @@ class RedisAlerts:
         await self._write(term, AlertStep(notices=(notice,)), replace=True)
 
     async def load(self, standings: Sequence[Standing] = (), notices: Sequence[Notice] = ()) -> None:
-        """Enter what another state has dumped. Nobody leads meanwhile."""
+        """Enter the dump of another state. No scheduler leads meanwhile."""
         await self._write(None, AlertStep(standings=tuple(standings), notices=tuple(notices)))
 
     async def every_notice(self) -> list[Notice]:
-        """Every message, open or over, in no order."""
+        """Every message, open or finished, unordered."""
         found = await self._server.fields(self._notices)
         return [msgspec.json.decode(text, type=Notice) for text in found.values()]
 
@@ -129,7 +129,7 @@ def _pairs(named: Iterable[tuple[str, msgspec.Struct]]) -> list[str | bytes]:
 
 
 def _notice_words(notices: Iterable[Notice]) -> list[str | bytes]:
-    """Of each: its id, 1 if it is open, the time that it stands in line with, and its JSON."""
+    """For each: its id, 1 if it is open, the time by which it is sorted, and its JSON."""
     found: list[str | bytes] = []
     for one in notices:
         is_open = one.ended_at is None

@@ -80,7 +80,7 @@ class RedisCallbacks:
         return [msgspec.json.decode(text, type=Callback) for text in texts if text]
 
     async def everything(self) -> list[Callback]:
-        """Every callback, open or over, in no order."""
+        """Every callback, open or finished, unordered."""
         found = await self._server.fields(self._callbacks)
         return [msgspec.json.decode(text, type=Callback) for text in found.values()]
 

@@ -1,5 +1,5 @@
-"""Cleanup of jobs in the shards, in portions: drops the open URLs of jobs that were given up, deletes all keys of
-forgotten jobs.
+"""Cleanup of jobs in the shards, in portions: drops the open URLs of replaced and cancelled jobs, deletes all keys of
+deleted jobs.
 
 The keys `dropping` and `forgetting` list these jobs. Every shard is told that a job was given up before its URLs are
 dropped, so that none of them is handed out.
@@ -18,14 +18,14 @@ from .keys import JOB_KEYS, Keyspace
 if TYPE_CHECKING:
     from .jobs import JobRow
 
-DROP_AT_ONCE = 250  # URLs; a longer script would hold up other workers
+DROP_AT_ONCE = 250  # URLs; a longer script would block other workers
 DROP_AT_FIRST = 50  # besides the leased ones, in the step that gives a job up: there may be many such jobs
 TELL_AT_ONCE = 50  # jobs
-UNAWARE = -1  # the answer of a shard that does not know yet that the job was given up
+UNAWARE = -1  # the answer of a shard that does not yet know that the job was given up
 
 
 class Rows(Protocol):
-    """What the cleanup needs of RedisJobs."""
+    """What the cleanup needs from RedisJobs."""
 
     async def find_row(self, job: str) -> JobRow | None: ...
 
@@ -46,15 +46,15 @@ class JobCleanup:
         self._dropping, self._forgetting = keys.book("dropping"), keys.book("forgetting")
 
     async def drop(self, job: str) -> bool:
-        """Drop the leased URLs of a job that was given up, and some of its other open URLs. True when none is left."""
-        with suppress(BackendUnavailable):  # the job is over all the same: the next look goes on with it
+        """Drop the leased URLs of a job that was given up, and some of its other open URLs. True if none is left."""
+        with suppress(BackendUnavailable):  # the job is over anyway: the next look continues
             return await self._drop_some(await self._jobs.tell_of(job), DROP_AT_FIRST)
         return False
 
     async def look(self) -> bool:
-        """Tell the shards of jobs that were given up, if the process that did so died before; clear one portion away.
+        """Tell the shards about jobs that were given up, if the process that did so died before; clear one portion.
 
-        True when there may be more to clear.
+        True if there may be more to clear.
         """
         jobs = [job.decode() for job in await self._server.call("SMEMBERS", self._dropping)]
         for start in range(0, len(jobs), TELL_AT_ONCE):
@@ -67,7 +67,7 @@ class JobCleanup:
             await self._jobs.remind_shards(job)
 
     async def clear_some(self) -> bool:
-        """Clear one portion. False when there was nothing to clear."""
+        """Clear one portion. False if there was nothing to clear."""
         given_up = await self._server.call("SRANDMEMBER", self._dropping)
         if given_up:
             job = given_up.decode()
@@ -87,8 +87,8 @@ class JobCleanup:
         return True
 
     async def _drop_some(self, row: JobRow, at_once: int) -> bool:
-        """Drop some open URLs of a job that was given up, and free their slots. True when none is left, or the job runs
-        again; then the job is not listed in `dropping` any more."""
+        """Drop some open URLs of a job that was given up, and free their slots. True if none is left, or the job runs
+        again; then the job is no longer listed in `dropping`."""
         if row.given_up:
             answers = await asyncio.gather(
                 *(

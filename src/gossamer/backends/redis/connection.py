@@ -1,8 +1,8 @@
 """The connection to a Redis or Valkey server or cluster: opening, checking, running scripts, translating errors.
 
-How it fails: Misconfigured (wrong password, wrong kind of server, too old, may evict our keys), BackendUnavailable
-(no answer, loading, read-only, out of memory). How it recovers: every call makes a new connection when the old one
-is gone; nothing is repeated here, because only the caller knows what may be repeated.
+How it fails: Misconfigured (wrong password, wrong kind of server, too old, may evict our keys), BackendUnavailable (no
+answer, loading, read-only, out of memory). How it recovers: every call opens a new connection if the old one is gone;
+nothing is repeated here, because only the caller knows what is safe to repeat.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ except ImportError as error:  # pragma: no cover - exercised by a test that hide
 OLDEST = (6, 2)
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
-MAX_CONNECTIONS = 16  # per process; further calls wait for one of these to end
-# What is loaded before a script. All others work on a shard, and are loaded after the clock and the prelude.
+MAX_CONNECTIONS = 16  # per process; further calls wait for a free one
+# What is loaded before a script. All other scripts work on a shard, and are loaded after the clock and the prelude.
 SHARED_PARTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("add", "settle", "resolve"), ("clock", "prelude", "admission")),
     **dict.fromkeys(("open_job", "change_job", "settle_tick"), ("clock", "jobs")),
@@ -53,7 +53,7 @@ _ESCAPES = "In a password write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B
 
 
 class OutOfMemory(BackendUnavailable):
-    """The server's memory is full and it refuses to grow."""
+    """The server's memory is full and it refuses writes that need more."""
 
     reason = "state-out-of-memory"
 
@@ -102,18 +102,18 @@ class Server:
         return await self._alone(lambda: self._client.execute_command(*command))
 
     async def _alone(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Ask on a connection that nobody else uses meanwhile."""
+        """Send it on a connection for exclusive use."""
         task = asyncio.current_task()
         asked = task.cancelling() if task is not None else 0
         async with self._room:
             answer = await ask()
         if task is not None and task.cancelling() > asked:
-            # The driver waits with wait_for, which in Python 3.11 forgets a cancellation that meets a result.
+            # The driver uses wait_for, which in Python 3.11 loses a cancellation that coincides with a result.
             raise asyncio.CancelledError
         return answer
 
     async def together(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        """The answers to several commands that are sent at once, and that need not happen together."""
+        """The answers to several commands that are sent at once, and need not be atomic."""
         if len(commands) < 2:
             return [await self.call(*command) for command in commands]
         pipeline = self._client.pipeline() if self.cluster else self._client.pipeline(transaction=False)
@@ -124,7 +124,7 @@ class Server:
         return answers
 
     def now(self) -> str:
-        """The time as scripts take it: empty, so that they ask the server's clock, except in tests."""
+        """The time as scripts take it: empty, so that they use the server's clock, except in tests."""
         return "" if self._time is None else repr(self._time())
 
     async def time(self) -> float:
@@ -144,7 +144,7 @@ class Server:
         return [one if isinstance(one, dict) else dict(zip(one[::2], one[1::2], strict=True)) for one in answers]
 
     async def scan(self, key: str, count: int = 500) -> AsyncIterator[tuple[bytes, bytes]]:
-        """Every field of a hash, without keeping the server busy for long; one may come twice while it changes."""
+        """Every field of a hash, without blocking the server for long; one may come twice while the hash changes."""
         cursor: Any = 0
         while True:
             cursor, found = await self.call("HSCAN", key, cursor, "COUNT", count)
@@ -172,7 +172,7 @@ async def open_server(
     answer_seconds: float = ANSWER_SECONDS,
     oldest: tuple[int, int] = OLDEST,
 ) -> AsyncIterator[tuple[Server, tuple[str, ...]]]:
-    """Connect and make sure that the server can be trusted with a queue; also gives warnings for the user."""
+    """Connect and check that the server is safe for a queue; also returns warnings for the user."""
     url = _driver_address(address)
     where = place_of(address)
     client: Any = Redis.from_url(url, **_options(answer_seconds))
@@ -182,8 +182,8 @@ async def open_server(
         if facts.get("cluster_enabled") == "1":
             await client.aclose()
             with translated(where):
-                # A slot that was moved is looked up alone. Else the driver would close every connection after five of
-                # them, under the feet of those who wait for an answer.
+                # A slot that was moved is looked up alone. Otherwise the driver would close every connection after five
+                # of them, while other calls wait for answers on them.
                 client = RedisCluster.from_url(url, **_options(answer_seconds), reinitialize_steps=0)
                 await client.initialize()
             server = Server(client, where, cluster=True, time=time)
@@ -200,8 +200,8 @@ def place_of(address: str) -> str:
     except ValueError:
         raise Misconfigured(f"state = '{scheme}://...': this is not an address. {_ESCAPES}") from None
     if parts.netloc and "@" in f"{parts.path}{parts.query}{parts.fragment}":
-        # The text before it is not a host then, but the beginning of a password.
-        raise Misconfigured(f"state = '{scheme}://...': an @ stands where no password can be. {_ESCAPES}")
+        # Then the text before it is not a host, but the beginning of a password.
+        raise Misconfigured(f"state = '{scheme}://...': an @ is where no password can be. {_ESCAPES}")
     try:
         port = parts.port or 6379
     except ValueError:
@@ -250,7 +250,7 @@ async def _trust(server: Server, facts: dict[str, str], oldest: tuple[int, int])
     if policy.startswith("allkeys"):
         raise Misconfigured(
             f"The server at {server.where} evicts any key when memory is short (maxmemory-policy {policy}): it would "
-            "silently lose parts of the queue. Set maxmemory-policy to noeviction, or use a server of its own."
+            "silently lose parts of the queue. Set maxmemory-policy to noeviction, or use a separate server."
         )
     warnings = []
     if facts.get("aof_enabled") == "0":
@@ -269,7 +269,7 @@ async def _trust(server: Server, facts: dict[str, str], oldest: tuple[int, int])
 
 
 async def _setting(server: Server, name: str) -> str | None:
-    """A setting of the server; None when we may not read it."""
+    """A setting of the server; None if we may not read it."""
     try:
         answer = await server.call("CONFIG", "GET", name)
     except GossamerError:
@@ -281,12 +281,12 @@ async def _setting(server: Server, name: str) -> str | None:
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Driver errors become ours. Messages never hold the password: the driver's own text is not passed on blindly."""
+    """Translates driver errors. Messages never hold the password: the driver's own text is not passed on blindly."""
     try:
         yield
     except problems.AuthenticationError as error:
         raise Misconfigured(
-            f"Redis at {where} refused the user name or password. Mend the state address, or the variable it is from."
+            f"Redis at {where} refused the user name or password. Fix the state address, or its environment variable."
         ) from error
     except problems.ReadOnlyError as error:
         raise BackendUnavailable(
@@ -297,7 +297,7 @@ def translated(where: str) -> Iterator[None]:
     except problems.BusyLoadingError as error:
         raise BackendUnavailable(f"Redis at {where} is loading its data from disk.") from error
     except problems.InvalidResponse as error:
-        # While a server is away something else may answer at its port: an outage for those who worked with it before.
+        # While a server is away, another program may answer at its port: an outage for those who used it before.
         raise BackendUnavailable(
             f"What answers at {where} is not a Redis or Valkey server. Check host and port of state in gossamer.toml."
         ) from error
@@ -325,9 +325,9 @@ def _refused(where: str, error: Exception) -> GossamerError:
     if "OOM" in text:
         return _starved(where)
     if "DB index" in text or "invalid DB" in text:
-        return Misconfigured(f"Redis at {where} has no database of that number. Mend the number at the end of state.")
+        return Misconfigured(f"Redis at {where} has no database of that number. Fix the number at the end of state.")
     if "NOAUTH" in text or "WRONGPASS" in text or "invalid password" in text or "without any password" in text:
-        return Misconfigured(f"Redis at {where} wants a user name and password, or others. Mend the state address.")
+        return Misconfigured(f"Redis at {where} requires another user name or password. Fix the state address.")
     if "NOPERM" in text:
         return Misconfigured(f"Redis at {where} does not allow this user what Gossamer needs: {text}")
     if "unknown command" in text.lower():

@@ -4,8 +4,8 @@ A letter is resolved together with the links of its page in one script, if the l
 are not too many, and the job is running. Otherwise the links are added first, then the job is reopened for them, and
 the letter is resolved last: a crash in between repeats work and loses nothing, because adding is idempotent.
 
-How it fails: BackendUnavailable. How it recovers: call again, and the rest is done. Of two callers that resolve a
-letter at the same time one succeeds; the links of the other are duplicates.
+How it fails: BackendUnavailable. How it recovers: call again, and the rest is done. If two callers resolve a letter at
+the same time, one succeeds; the links of the other are duplicates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GONE, ENDED = -1, -2  # answers of lua/resolve.lua
 
 
 class Dead(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter that was found: its shard, its job and its row."""
+    """A dead letter with its shard, its job and its row."""
 
     shard: int
     job: JobRow
@@ -79,7 +79,7 @@ class RedisDeadLetters:
         return dict(sorted(counted.items(), key=_most_first))
 
     async def dead_sites(self, which: DeadFilter, limit: int) -> dict[str, int]:
-        some: dict[tuple[int, int], Dead] = {}  # a letter of each site
+        some: dict[tuple[int, int], Dead] = {}  # one letter of each site
         counted: Counter[tuple[int, int]] = Counter()
         async for one in self._find_dead(which):
             place = one.shard, one.row.site
@@ -112,7 +112,7 @@ class RedisDeadLetters:
             if answer[0] != ENDED:
                 added = await self._admission.look_twice(known, links, answer, letter)
                 return total(added, Added(duplicates=to_itself))
-        await self._jobs.clear_all()  # else the links would be dropped with the URLs that were given up
+        await self._jobs.clear_all()  # otherwise the links would be dropped with the URLs that were given up
         added, lost = await self._admission.offer(known, links, parent=letter, refuse_when_full=False, revives=True)
         await self._jobs.revive(letter.job)
         answer = await self._settle(known, letter, row.token, duplicates, lost, reason, ())
@@ -154,9 +154,9 @@ class RedisDeadLetters:
             groups.setdefault((one.job.number, one.shard), (one.job, []))[1].append(one.row.fingerprint)
         changed = 0
         if how == "replay":
-            await self._jobs.clear_all()  # else a job would run again with URLs that were given up
+            await self._jobs.clear_all()  # otherwise a job would run again with URLs that were given up
         for (number, shard), (job, fingerprints) in groups.items():
-            first = "" if job.admission().limit is None else REPLAYED_PRIORITY  # else others reach the limit
+            first = "" if job.admission().limit is None else REPLAYED_PRIORITY  # or others use up the limit
             if how == "replay":
                 await self._jobs.reopen(job.id)
             for start in range(0, len(fingerprints), CHUNK):
@@ -172,7 +172,7 @@ class RedisDeadLetters:
     async def _find_dead(
         self, which: DeadFilter, newest: int | None = None, before: LetterPlace | None = None
     ) -> AsyncIterator[Dead]:
-        """Letters that match, shard by shard: all of them, or at least the `newest` of each shard; those `before` a
+        """Matching letters, shard by shard: all of them, or at least the `newest` of each shard; those `before` a
         place."""
         jobs = [job for job in await self._jobs.rows() if which.job in (None, job.id)]
         places = await self._places(which)
@@ -196,7 +196,7 @@ class RedisDeadLetters:
                         yield one
 
     async def _with_letters(self, jobs: Sequence[JobRow], shards: Sequence[int]) -> set[tuple[int, int]]:
-        """The jobs that have letters, each with the shard: most have none, and are not asked one by one."""
+        """The jobs that have letters, each with the shard: most have none, and are not queried one by one."""
         found: set[tuple[int, int]] = set()
         for shard in shards:
             for start in range(0, len(jobs), CHUNK):
@@ -209,8 +209,8 @@ class RedisDeadLetters:
     async def _buried(
         self, shard: int, job: int, only: bytes | None, place: LetterPlace | None
     ) -> AsyncIterator[rows.Row]:
-        """Newest first, from one time back to the next: pages that die, and letters that leave, move no others. With
-        a `place`, from about there on."""
+        """Newest first, from one time back to the next: pages that die and letters that leave move no others. With a
+        `place`, from about there on."""
         if only is not None:
             row = await self._row(shard, job, only)
             if row is not None and row.state is UrlState.DEAD:
@@ -278,7 +278,7 @@ class RedisDeadLetters:
         return names
 
     async def _parents_of(self, found: Sequence[Dead], sites: dict[tuple[int, int], str]) -> list[str | None]:
-        """URLs of the pages that they were found on, in the same order."""
+        """URLs of their parent pages, in the same order."""
         wanted: dict[tuple[int, int], dict[bytes, list[int]]] = {}  # by shard and job: fingerprint -> whose parent
         for place, one in enumerate(found):
             tail = one.row.tail
@@ -314,7 +314,7 @@ def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
 
 
 def _fits(which: DeadFilter, number: int, row: rows.Row) -> bool:
-    """Does the row match the filter, apart from its site?"""
+    """Whether the row matches the filter, apart from its site."""
     return (
         (which.id is None or number == which.id)
         and (which.url is None or url_of(row) == which.url)

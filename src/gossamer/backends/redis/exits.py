@@ -114,7 +114,7 @@ class RedisExitBook:
 
 
 def _health(name: str, packed: bytes) -> ExitHealth:
-    """An exit's row as lua/exits_report.lua packs it. A latency below zero means that none was measured yet."""
+    """An exit's row as lua/exits_report.lua packs it. A latency below zero means that none has been measured."""
     figures = dict(zip(_FIGURES, _ROW.unpack_from(packed), strict=True))
     if figures["latency"] < 0:
         figures["latency"] = None

@@ -1,8 +1,8 @@
-"""The frontier on Redis: the worker's verbs. Scripts in lua/ do the work; this file decides which shard does what.
+"""The frontier on Redis: the worker's methods. Scripts in lua/ do the work; this file decides which shard does what.
 
-Settlements of a shard are batched: those that arrive while one call is on its way go together in the next call.
-A page's links may belong to other shards, or be very many. Those are added first, then the page is settled together
-with the links of its own shard: a crash in between repeats work and loses nothing, because adding is idempotent.
+Settlements of a shard are batched: those that arrive while one call is in flight go together in the next call. A page's
+links may belong to other shards, or be very many. Those are added first, then the page is settled together with the
+links of its own shard: a crash in between repeats work and loses nothing, because adding is idempotent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .keys import Keyspace
 from .leasing import LeaseRequest, OrphanRounds, TaskDispatcher
 
 COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
-MESSAGE_LENGTH = 4000  # characters of an error that are kept
+MESSAGE_LENGTH = 4000  # characters kept of an error
 LONGEST_NAME = 255  # bytes of a worker's name, which is stored in every row that it has leased
 
 
@@ -76,9 +76,9 @@ class RedisFrontier:
         known = await self.job(job)
         batch, foreign = await self.dispatcher.lease(known, LeaseRequest(worker, rows.pack_lanes(lanes)), n)
         for lease in foreign:
-            # A row that cannot be buried now comes back when its lease ends; the good leases must not be lost with it.
+            # A row that cannot be buried now returns when its lease ends; the good leases must not be lost with it.
             with suppress(BackendUnavailable, LeaseLost):
-                await self.bury(lease, "unreadable", "What stood in the queue here is not a task of ours.")
+                await self.bury(lease, "unreadable", "This entry of the queue is not a task of Gossamer.")
         batch = msgspec.structs.replace(batch, epoch=self.dispatcher.epoch)
         return batch if lanes is None else await self._in_their_lanes(batch, lanes)
 
@@ -148,7 +148,7 @@ class RedisFrontier:
         here, surplus = here[-ADD_AT_ONCE:], here[:-ADD_AT_ONCE]
         before, lost = Added(), 0
         if len(here) < len(discovered):
-            # Not by a worker that has lost its lease: another worker adds the links of that page.
+            # Not for a worker that has lost its lease: another worker adds the links of that page.
             if await self.renew([lease]):
                 raise _lost(lease)
             away = [one for one in discovered if self._keys.shard_of(one.site) != home]
@@ -262,7 +262,7 @@ class RedisFrontier:
             if rows.lane_name(fetcher) in served:
                 kept.append(lease)
             else:
-                with suppress(BackendUnavailable, LeaseLost):  # then it comes back when its lease ends
+                with suppress(BackendUnavailable, LeaseLost):  # then it returns when its lease ends
                     await self.release(lease, timedelta(0), "it waits in another lane", lane=fetcher)
         return msgspec.structs.replace(batch, leases=tuple(kept))
 
@@ -299,12 +299,12 @@ def _lost(lease: Lease) -> LeaseLost:
 
 
 MAX_TOGETHER = 64
-MAX_WEIGHT = 2_000  # of a batch: a longer call would hold up other workers
+MAX_WEIGHT = 2_000  # of a batch: a longer call would block other workers
 LINGER = 0.001  # seconds that the first item of a batch waits for others
 
 
 class CallBatcher:
-    """Calls of one item each, sent together. `send` takes several items and returns as many answers, in order."""
+    """Single calls, sent in batches. `send` takes several items and returns as many answers, in order."""
 
     def __init__(self, send: Callable[[Sequence[bytes]], Awaitable[list[Any]]]) -> None:  # Any: the caller's answers
         self._send = send

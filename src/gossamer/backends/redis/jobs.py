@@ -1,9 +1,9 @@
-"""Jobs on Redis: opened once, found again, paused, cancelled, closed once, forgotten. Fulfils `JobBook`, `JobControl`
-and `JobHistory`; also `SeedBook`, the lease to read the source of a job.
+"""Jobs on Redis: opened once, looked up, paused, cancelled, closed once, deleted. Fulfils `JobBook`, `JobControl` and
+`JobHistory`; also `SeedBook`, the lease to read the source of a job.
 
-The book (keys of the project itself) is in one slot, URLs are in shards. One script decides in the book what becomes
-of a job, then the shards are told. URLs of jobs that were given up or forgotten are cleared in portions (cleanup.py).
-How it recovers: when a process dies before all shards know or are cleared, other workers see it in the book and go on.
+The book (keys of the project itself) is in one slot, URLs are in shards. One script decides about a job in the book,
+then the shards are told. URLs of jobs that were given up or deleted are cleared in portions (cleanup.py).
+How it recovers: if a process dies before all shards are told or cleared, other workers see it in the book and continue.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NUMBER_DIGITS = 12  # of a job's number in the keys `named` and `listed`, as lua
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is stored in the book. Numbers that JSON in Lua would round are texts."""
+    """A job as stored in the book. Numbers that JSON in Lua would round are texts."""
 
     number: int
     id: str
@@ -88,7 +88,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_stats(counts: dict[bytes, bytes]) -> dict[str, int]:
-    """What the spider counts itself, among the counts of a shard."""
+    """The spider's own counters, among the counts of a shard."""
     return {name[1:].decode(): int(count) for name, count in counts.items() if name.startswith(STATS)}
 
 
@@ -174,12 +174,12 @@ class RedisJobs:
         return False
 
     async def reopen(self, job: str) -> None:
-        """Let a job that had ended run again."""
+        """Let an ended job run again."""
         await self.change(job, "reopen")
         await self.remind_shards(job)
 
     async def revive(self, job: str) -> None:
-        """Reopen a job that had ended, if it has open URLs and its limit leaves room for them."""
+        """Reopen an ended job, if it has open URLs and its limit leaves room for them."""
         row = await self.row(job)
         if row.state == JobState.RUNNING or row.ending == LIMIT or not await self._open(row.number):
             return
@@ -261,12 +261,12 @@ class RedisJobs:
     # -- for the other parts of this backend -----------------------------------------------------------------
 
     async def stats(self, number: int) -> dict[str, int]:
-        """What the spider of a job counts itself, in all shards together."""
+        """The own counters of a job's spider, summed over all shards."""
         (shards,) = await self._all_counts([number])
         return summed_stats(*map(read_stats, shards))
 
     async def _all_counts(self, numbers: Sequence[int]) -> list[list[dict[bytes, bytes]]]:
-        """Of each of these jobs the counts of each shard."""
+        """For each of these jobs, the counts of each shard."""
         keys = self.keys
         counts = await self.server.hashes(
             [keys.in_shard(shard, f"{number}:counts") for number in numbers for shard in range(keys.shards)]
@@ -293,7 +293,7 @@ class RedisJobs:
         return [row for row in rows if row.state == JobState.RUNNING]
 
     async def remind_shards(self, job: str) -> bool:
-        """Tell the shards the state of a job from the book, which is right where they differ. True while it runs."""
+        """Tell the shards the state of a job from the book, which decides if they differ. True while it runs."""
         return (await self.tell_of(job)).state == JobState.RUNNING
 
     async def tell_of(self, job: str) -> JobRow:
@@ -308,17 +308,17 @@ class RedisJobs:
             row = now  # the job changed meanwhile, and the older state may have been written last
 
     async def is_known_to_shards(self, row: JobRow) -> bool:
-        """Do all shards know the state of a job that the book has?"""
+        """Whether all shards know the state of a job that the book has."""
         told = await self._of_all_shards(row.number, "meta", ("state", "paused"))
         return all((state, paused == b"1") == (row.word.encode(), row.paused) for state, paused in told)
 
     async def drop_soon(self, job: str) -> None:
-        """Hand out no more URLs of a job that was given up; drop its open URLs in the background."""
+        """Stop handing out URLs of a job that was given up; drop its open URLs in the background."""
         if not await self._job_cleanup.drop(job):
             self.cleanup.begin()
 
     async def clear_all(self) -> None:
-        """Return when forgotten jobs are deleted, and open URLs of jobs that were given up are dropped."""
+        """Delete what deleted jobs left, and drop the open URLs of jobs that were given up; return when it is done."""
         await self.cleanup.finish()
 
     async def note_cleared(self, job: str, finished_at: str) -> None:
@@ -333,7 +333,7 @@ class RedisJobs:
         return read_job(text) if text else None
 
     async def depths(self, number: int) -> list[int]:
-        """How many URLs are queued or waiting, shard by shard."""
+        """How many URLs are queued or waiting, by shard."""
         return [
             int(queued or 0) + int(waiting or 0)
             for queued, waiting in await self._of_all_shards(number, "counts", ("queued", "waiting"))
@@ -345,7 +345,7 @@ class RedisJobs:
         return sum(int(count or 0) for counts in shards for count in counts)
 
     async def _in_hand(self, number: int) -> bool:
-        """Are URLs of the job leased, so that it holds slots of sites?"""
+        """Whether URLs of the job are leased, so that it holds slots of sites."""
         return any(int(leased or 0) for (leased,) in await self._of_all_shards(number, "counts", ("leased",)))
 
     async def _used(self, number: int) -> int:
@@ -378,8 +378,8 @@ class RedisJobs:
         )
 
     async def _see_that_all_have_places(self) -> None:
-        """Enter jobs in `named` and `listed` that were opened before these keys existed, by processes of a version that
-        does not know them, or were moved here."""
+        """Enter jobs in `named` and `listed` that were opened before these keys existed, by processes of a version
+        without them, or were moved here."""
         if await self._have_all_places():
             return
         async with self._placing:  # once, however many callers ask at the same time
@@ -407,14 +407,14 @@ class RedisJobs:
     async def _ids_behind(
         self, key: str, whose: str, limit: int, *, skip: int = 0, below: int | None = None
     ) -> list[bytes]:
-        """Ids of jobs of a name in `named` or of an owner in `listed`, the newest first; `below` a number alone."""
+        """Ids of jobs with a name in `named` or an owner in `listed`, newest first; only those `below` a number."""
         first = whose.encode() + b"\0"
         beyond = whose.encode() + b"\1" if below is None else _place(whose, below)
         places = await self.server.call("ZREVRANGEBYLEX", key, b"(" + beyond, b"[" + first, "LIMIT", skip, limit)
         return [place[len(first) + NUMBER_DIGITS :] for place in places]
 
     async def _jobs_of(self, ids: Sequence[bytes]) -> list[Job]:
-        """Those that are not forgotten meanwhile."""
+        """Those that have not been deleted meanwhile."""
         texts = await self.server.call("HMGET", self.keys.book("jobs"), *ids) if ids else []
         return [read_job(text).job() for text in texts if text]
 
@@ -437,7 +437,8 @@ SITES_AT_ONCE = 1_000
 
 
 class RedisSeedBook:
-    """Who reads the source of a job. Fulfils `SeedBook`; see lua/seed_lease.lua. Time is the server's clock."""
+    """Which worker reads the source of a job. Fulfils `SeedBook`; see lua/seed_lease.lua. Time is the server's
+    clock."""
 
     def __init__(self, server: Server, keys: Keyspace) -> None:
         self._server = server

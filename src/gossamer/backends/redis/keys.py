@@ -1,7 +1,7 @@
 """The keyspace: every key that Gossamer uses on a Redis or Valkey server, in one place.
 
-`P` is the project's name, `S` the number of a shard, `J` the number of a job. What is in braces is the hash tag: all
-keys of one shard lie on one node, so that a script may touch them together; shards may lie on different nodes.
+`P` is the project's name, `S` the number of a shard, `J` the number of a job. The braces mark the hash tag: all keys
+of one shard are on one node, so that a script may touch them together; shards may be on different nodes.
 
     gossamer:{P}:book           hash    version, shards, version of fingerprints, number of the newest job, mark of a
                                         move, how often schedules were changed, whether all jobs are in `named`, and
@@ -10,79 +10,79 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:running        hash    job name -> id of its unfinished job; #id -> id of an older one, running again
     gossamer:{P}:dropping       set     ids of replaced and cancelled jobs whose open URLs are not dropped yet
     gossamer:{P}:named          zset    jobs in order of name and number: name, a zero byte, number, id (scores 0)
-    gossamer:{P}:listed         zset    jobs in order of owner and number: the key that began it over HTTP or "", a zero
-                                        byte, number, id; and each once more for the owner * (scores 0)
-    gossamer:{P}:forgetting     set     numbers of jobs that were forgotten and whose keys are not deleted yet
+    gossamer:{P}:listed         zset    jobs in order of owner and number: the key that started it over HTTP or "", a
+                                        zero byte, number, id; and each again for the owner * (scores 0)
+    gossamer:{P}:forgetting     set     numbers of deleted jobs whose keys are not deleted yet
     gossamer:{P}:schedules      hash    name of a schedule -> its version, its last job, and JSON: its progress
     gossamer:{P}:leader         hash    the scheduler that leads: its name, its token, until when
     gossamer:{P}:sowing         hash    id of a job -> until when, for how long, and which worker reads its source;
-                                        @site -> the same of the request for a source that has the site to itself
-    gossamer:{P}:sown:I         set     sites that were found in the source of the job with the id I
+                                        @site -> the same for a request for a source that has the site to itself
+    gossamer:{P}:sown:I         set     sites found in the source of the job with the id I
     gossamer:{P}:troubles       hash    id of a job -> what was wrong with its source
     gossamer:{P}:workers        hash    worker -> JSON: its last heartbeat
-    gossamer:{P}:drains         hash    worker -> 1: somebody wants it to drain
-    gossamer:{P}:orders         hash    site -> JSON: what an operator wants of it
+    gossamer:{P}:drains         hash    worker -> 1: an operator wants it to drain
+    gossamer:{P}:orders         hash    site -> JSON: an operator's order
     gossamer:{P}:spools         hash    folder of a process -> JSON: the results that wait there
-    gossamer:{P}:keys           hash    id of a key of the HTTP door -> JSON, with the SHA-256 of its secret
-    gossamer:{P}:keys-used      hash    id of such a key -> when it was used last
+    gossamer:{P}:keys           hash    id of a key of the HTTP API -> JSON, with the SHA-256 of its secret
+    gossamer:{P}:keys-used      hash    id of such a key -> when it was last used
     gossamer:{P}:keys-revoked   hash    id of such a key -> when it was revoked
     gossamer:{P}:answer:N       hash    answer to the request named N, or the claim on it: until, digest, status, body;
                                         expires
     gossamer:{P}:callbacks      hash    id of a callback -> JSON
-    gossamer:{P}:callbacks-open      zset    ids of those that are not over, by the time they are sent next;
+    gossamer:{P}:callbacks-open      zset    ids of open ones, by the time they are sent next;
                                         0 while the job runs
-    gossamer:{P}:callbacks-ended     zset    ids of those that are over, by the time they were; bounded
-    gossamer:{P}:callback-secrets    hash    id of a key, or "" -> JSON: what callbacks are signed with
-    gossamer:{P}:alerts         hash    alert, a zero byte, subject -> JSON: where it stands
+    gossamer:{P}:callbacks-ended     zset    ids of finished ones, by the time they finished; bounded
+    gossamer:{P}:callback-secrets    hash    id of a key, or "" -> JSON: the secrets that sign callbacks
+    gossamer:{P}:alerts         hash    alert, a zero byte, subject -> JSON: its standing
     gossamer:{P}:alert-notices  hash    id of a message about an alert -> JSON
-    gossamer:{P}:alert-notices-open  zset    ids of those that are to be sent, by the time they were made
-    gossamer:{P}:alert-notices-ended zset    ids of those that are over, by the time they were; bounded
-    gossamer:{P}:alert-changes  list    JSON: alerts that fired or were resolved, the newest first; bounded
-    gossamer:{P}:alert-memory   string  JSON: what the rules of alerts remember
+    gossamer:{P}:alert-notices-open  zset    ids of open ones, by the time they were made
+    gossamer:{P}:alert-notices-ended zset    ids of finished ones, by the time they finished; bounded
+    gossamer:{P}:alert-changes  list    JSON: alerts that fired or were resolved, newest first; bounded
+    gossamer:{P}:alert-memory   string  JSON: the memory of the alert rules
     gossamer:{P}:silences       hash    id of a silence -> JSON
-    gossamer:{P}:audit          list    JSON: writes over HTTP, the newest first; bounded
+    gossamer:{P}:audit          list    JSON: writes over HTTP, newest first; bounded
     gossamer:{P}:kept-sessions  hash    name of a session -> MessagePack: its cookies, its headers, its login
-    gossamer:{P}:kept-sessions-used  zset    names of sessions, by the time they were used last
-    gossamer:{P}:standings      hash    site that blocks -> JSON: the route its pages begin with, and why
-    gossamer:{P}:purses         hash    budget -> tokens that were spent, in billionths, as decimal digits
+    gossamer:{P}:kept-sessions-used  zset    names of sessions, by the time they were last used
+    gossamer:{P}:standings      hash    site that blocks -> JSON: the route at which its pages start, and why
+    gossamer:{P}:purses         hash    budget -> tokens spent, in billionths, as decimal digits
     gossamer:{P}:pools          set     names of proxy pools whose exits were used
     gossamer:{P}:exits:N        hash    pool N: exit -> packed: its health, until when it rests
     gossamer:{P}:exits-changed:N     zset    pool N: exits, by the time of their last report
     gossamer:{P}:sessions:N     hash    pool N: lasting session of a gateway -> how often it was banned
     gossamer:{P}:sessions-changed:N  zset    pool N: those sessions, by the time of their last ban
-    gossamer:{P}:used:F         zset    exits that page F has tried in vain, by the time they are forgotten; expires
-    gossamer:{P}:lock:J         string  held for moments, when a page limit must hold across shards
+    gossamer:{P}:used:F         zset    exits that page F has tried in vain, by the time they expire; expires
+    gossamer:{P}:lock:J         string  held briefly, when a page limit applies across shards
 
     gossamer:{P.S}:shard        hash    counters: sites (last number given), freed (last sequence); the run of the
                                         server that wrote last, and when tasks may be handed out after its restart
     gossamer:{P.S}:sites        hash    site number -> packed: bucket, rest, crawl-delay, slots in use, holder, name,
-                                        how jobs take turns there, an operator's order
+                                        the turns of jobs there, an operator's order
     gossamer:{P.S}:numbers      hash    site name -> site number
-    gossamer:{P.S}:parked       set     sites for whose slots a queue waits
-    gossamer:{P.S}:freed        zset    sites that gave back a slot somebody waited for, by sequence
+    gossamer:{P.S}:parked       set     sites with a queue that waits for a slot
+    gossamer:{P.S}:freed        zset    sites with a freed slot for which a queue waited, by sequence
     gossamer:{P.S}:robots:O     string  robots.txt of the origin O, expires
     gossamer:{P.S}:address:A    string  when the next request to the network address A may leave; expires then
 
     gossamer:{P.S}:J:meta       hash    state of the job (replaced, cancelled: nothing enters any more), whether it is
                                         paused or sealed, sequence of this shard, how far `freed` was read
-    gossamer:{P.S}:J:counts     hash    how many URLs are in each state; =name -> what the spider counts under that name
+    gossamer:{P.S}:J:counts     hash    how many URLs are in each state; =name -> the spider's own counter of that name
     gossamer:{P.S}:J:urls       hash    fingerprint -> packed row: the URL, its state, its task
     gossamer:{P.S}:J:lanes      hash    lane -> number of the lane, from 1; the lane "" is not here, its number is 0
     gossamer:{P.S}:J:queue      zset    queued tasks, in order of lane, site, priority, sequence (all scores are 0)
-    gossamer:{P.S}:J:queues     hash    queue number -> packed: is there work, may it be handed out, when
+    gossamer:{P.S}:J:queues     hash    queue number -> packed: whether it has work, may be served, and when
     gossamer:{P.S}:J:ready      zset    queues that may give a task, in order of lane, priority and turn (scores 0)
     gossamer:{P.S}:J:sleeping   zset    queues that wait for their site's bucket, by the time they wake
     gossamer:{P.S}:J:held       zset    queues whose site another worker paces, by that worker (scores 0)
-    gossamer:{P.S}:J:waiting    zset    fingerprints of tasks that are not due yet, by the time they are
+    gossamer:{P.S}:J:waiting    zset    fingerprints of tasks that are not due yet, by their due time
     gossamer:{P.S}:J:leased     zset    fingerprints of leased tasks, by the end of their lease
     gossamer:{P.S}:J:dead       zset    fingerprints of dead letters, by the time they died
     gossamer:{P.S}:J:shapes     hash    site number and path shape -> URLs taken (trap budget)
-    gossamer:{P.S}:J:incidents  hash    fingerprint -> MessagePack list of rare turns in its story
+    gossamer:{P.S}:J:incidents  hash    fingerprint -> MessagePack list of rare events in its story
     gossamer:{P.S}:J:filter     string  Bloom filter of the URLs seen, when the job deduplicates that way
     gossamer:{P.S}:J:holders    hash    worker -> how many leases it holds
 
 There is a queue for each site and lane, with the number lane * 2**32 + site: for the lane "" it is the site's own.
-A site lives in one shard (`shard_of`). The rows are packed by lua/prelude.lua and read by rows.py. Scripts get all
+A site is in one shard (`shard_of`). The rows are packed by lua/prelude.lua and read by rows.py. Scripts get all
 keys of a job's shard in KEYS, always in the order of `JOB_KEYS`.
 """
 
@@ -101,7 +101,7 @@ JOB_KEYS = (
 
 
 class Keyspace:
-    """Names of keys for one project spread over `shards` shards."""
+    """Key names of one project spread over `shards` shards."""
 
     def __init__(self, project: str, shards: int) -> None:
         self.project = project
@@ -116,7 +116,7 @@ class Keyspace:
         return f"gossamer:{{{self.project}.{shard}}}:{name}"
 
     def _shard_of(self, site: str) -> int:
-        """Where a site lives; the same on every machine."""
+        """The shard of a site; the same on every machine."""
         digest = blake2b(site.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.shards
 
@@ -124,5 +124,5 @@ class Keyspace:
         return tuple(self.in_shard(shard, name) for name in SHARD_KEYS)
 
     def _of_job(self, shard: int, job: int) -> tuple[str, ...]:
-        """All keys that a script about a job in a shard may touch, in the order that the scripts know."""
+        """All keys that a script about a job in a shard may touch, in the order that the scripts expect."""
         return self.of_shard(shard) + tuple(self.in_shard(shard, f"{job}:{name}") for name in JOB_KEYS)

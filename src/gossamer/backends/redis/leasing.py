@@ -1,8 +1,8 @@
-"""The lease verb: look at all shards, choose the best queues, take tasks from there. lua/serve.lua decides.
+"""The lease: look at all shards, choose the best queues, take tasks from them. lua/serve.lua decides.
 
-Two calls make a lease: `prepare` brings a shard up to date and names its best ready sites; then `serve` takes tasks
-of them under the terms that this worker's settings give for those sites. Whatever changed in between, `serve` checks
-slot and rate itself, in one atomic step.
+A lease takes two calls: `prepare` brings a shard up to date and names its best ready sites; then `serve` takes tasks of
+them under the terms of this worker's settings for those sites. Whatever changed in between, `serve` checks slot and
+rate itself, in one atomic step.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .jobs import JobRow, RedisJobs
 from .keys import Keyspace
 
 ORPHAN_CHECK = 2.0  # seconds between two checks for dead workers of this machine and abandoned jobs
-OTHERS_AT_ONCE = 50  # other jobs that are checked then; where there are more, they take turns
+OTHERS_AT_ONCE = 50  # other jobs that are checked then; if there are more, they take turns
 NOT_READY = timedelta(milliseconds=50)  # to wait until all shards know a job that is being opened or closed
 PAUSED = timedelta(seconds=1)  # how often a worker checks whether a paused job was resumed
 LOCK_SECONDS = 5
 SITES_AT_ONCE = 100
-NAMES_CACHED = 50_000  # of sites, in each shard
+NAMES_CACHED = 50_000  # of sites, per shard
 _READY = struct.Struct(">IIi")  # a queue as lua/prepare.lua names it: lane, site, priority
-# After a restart of the server nothing is handed out for so many seconds, or for as long as a lease lasts: by then
-# every worker has renewed its leases, even if its last call to the server that died had to time out first.
+# After a restart of the server nothing is handed out for this many seconds, or for the length of a lease: by then every
+# worker has renewed its leases, even if its last call to the dead server had to time out first.
 AFTER_RESTART = ANSWER_SECONDS + RENEWAL.total_seconds() + 1
 TOO_FAR = 3600.0  # seconds; times further ahead than this were written while the clock was ahead
 
@@ -58,7 +58,7 @@ class ShardReport(msgspec.Struct, frozen=True, kw_only=True):
     wait: float | None
     beyond: int | None
     ready: tuple[tuple[int, str, int], ...]  # number, site and priority of queues, best first
-    turn: int  # when the best one was served last
+    turn: int  # when the best one was last served
 
     @property
     def open(self) -> int:
@@ -66,7 +66,7 @@ class ShardReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseRequest(msgspec.Struct, frozen=True):
-    """The worker that asks for tasks, and its lanes (see rows.pack_lanes)."""
+    """A worker that wants tasks, and its lanes (see rows.pack_lanes)."""
 
     worker: str
     lanes: bytes
@@ -80,21 +80,21 @@ class OrphanRounds:
         self._looked_at = 0  # number of the last job
 
     def begin(self, now: float) -> bool:
-        """True when it is time for a check, which the caller then does."""
+        """True if it is time for a check, which the caller then does."""
         if now < self._next_at:
             return False
         self._next_at = now + ORPHAN_CHECK
         return True
 
     def next_in_turn(self, jobs: list[JobRow]) -> list[JobRow]:
-        """The jobs to check now: those after the ones that were checked last, then from the beginning."""
+        """The jobs to check now: those after the last checked ones, then from the beginning."""
         jobs.sort(key=lambda row: (row.number <= self._looked_at, row.number))
         self._looked_at = jobs[:OTHERS_AT_ONCE][-1].number if jobs else 0
         return jobs[:OTHERS_AT_ONCE]
 
 
 class TaskDispatcher:
-    """Hands out tasks. `is_gone(worker)` is True when the worker's process certainly does not exist any more."""
+    """Hands out tasks. `is_gone(worker)` is True if the worker's process certainly no longer exists."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class TaskDispatcher:
         self._orphans_checked = -math.inf
         self._rounds = rounds
         self.sites_at_once = SITES_AT_ONCE
-        self._restarts = [b""] * keys.shards  # the last one that each shard told of
+        self._restarts = [b""] * keys.shards  # the last one that each shard reported
         self._names: list[dict[int, str]] = [{} for _ in range(keys.shards)]
 
     @property
@@ -127,7 +127,7 @@ class TaskDispatcher:
         return b" ".join(self._restarts).decode()
 
     async def lease(self, job: KnownJob, request: LeaseRequest, n: int) -> tuple[LeaseBatch, list[Lease]]:
-        """The batch, and leases on rows that turned out not to be tasks of ours."""
+        """The batch, and leases on rows that turned out not to be Gossamer's tasks."""
         gone = await self._look_after_orphans(job, request.worker)
         if job.terms.limit is None or self._keys.shards == 1:
             return await self._lease(job, request, n, gone)
@@ -144,14 +144,14 @@ class TaskDispatcher:
             try:
                 reports = await self.look(job, request, n - len(granted), gone)
             except BackendUnavailable:
-                if granted:  # else these tasks would be lost until their leases end
+                if granted:  # otherwise these tasks would be lost until their leases end
                     break
                 raise
             gone = []
             if granted and not any(look.ready for look in reports):
                 break
             if not granted and any(look.state != "running" for look in reports):
-                # The job has just begun, or has ended: the book knows.
+                # The job has just started, or has ended: the book knows.
                 if not await self._jobs.remind_shards(job.id):
                     return LeaseBatch(drained=True), foreign
                 if reminded:
@@ -180,7 +180,7 @@ class TaskDispatcher:
         return LeaseBatch(leases=tuple(granted)), foreign
 
     async def _over(self, job: KnownJob, request: LeaseRequest, reports: list[ShardReport]) -> LeaseBatch | None:
-        """The empty batch when no task is available now; None when one may be."""
+        """The empty batch if no task is available now; None if one may be."""
         limit = job.terms.limit
         if limit is not None and sum(look.used for look in reports) >= limit:
             return LeaseBatch(drained=all(look.leased == 0 for look in reports))
@@ -195,9 +195,10 @@ class TaskDispatcher:
         return LeaseBatch(wait=timedelta(seconds=min(waits)) if waits else None)
 
     async def _still_empty(self, job: KnownJob, request: LeaseRequest, reports: list[ShardReport]) -> bool:
-        """That each shard was empty when it was read proves nothing: a link may have entered one that was read before.
+        """That each shard was empty when it was read proves nothing: a link may have entered a shard that was read
+        before.
 
-        When no shard discovered anything between two reports, all of them were empty at the same time.
+        If no shard discovered anything between two reports, all of them were empty at the same time.
         """
         if len(reports) == 1:
             return True
@@ -228,7 +229,7 @@ class TaskDispatcher:
         )
         queued, waiting, leased, done, unchanged, dead, redirected, discovered = counters
         if self._restarts[shard] != calm:
-            self._names[shard].clear()  # numbers that were given to new sites just before may be given again
+            self._names[shard].clear()  # numbers that new sites got just before the restart may be given again
             self._restarts[shard] = calm
         ready = list(_READY.iter_unpack(queues))
         names = await self._names_of(shard, [site for _, site, _ in ready])
@@ -249,8 +250,8 @@ class TaskDispatcher:
         )
 
     async def _names_of(self, shard: int, sites: list[int]) -> dict[int, str]:
-        """The names of these sites, by number. A site's number never changes: it is asked for once."""
-        known = self._names[shard]  # of all jobs: any of them may empty it while we wait for the server
+        """The names of these sites, by number. A site's number never changes, so each is read once."""
+        known = self._names[shard]  # of all jobs: any of them may clear it while we wait for the server
         names = {site: known[site] for site in sites if site in known}
         unknown = [site for site in dict.fromkeys(sites) if site not in names]
         if unknown:
@@ -265,7 +266,7 @@ class TaskDispatcher:
     async def serve_best(
         self, job: KnownJob, request: LeaseRequest, n: int, reports: list[ShardReport]
     ) -> list[tuple[int, list[bytes]]]:
-        """Take tasks from the shards with the best priority, equal shares where there are several."""
+        """Take tasks from the shards with the best priority, in equal shares if there are several."""
         able = [look for look in reports if look.ready]
         best = max(look.ready[0][2] for look in able)
         tied = sorted((look for look in able if look.ready[0][2] == best), key=lambda look: look.turn)[:n]
@@ -338,7 +339,7 @@ class TaskDispatcher:
                 if row.number == job.number:
                     gone += dead
                 elif names:
-                    # That job may have no worker any more, but the slots that it holds are shared by all jobs.
+                    # That job may have no worker left, but all jobs share the slots that it holds.
                     keys, deliveries = self._keys.of_job(shard, row.number), row.admission().max_deliveries
                     await self._server.run(
                         "prepare", keys, self._server.now(), "", 0, deliveries, b"", self._longest, self._calm, *dead
@@ -352,7 +353,7 @@ class TaskDispatcher:
         deadline = monotonic() + 2 * LOCK_SECONDS
         while not await self._server.call("SET", key, token, "NX", "EX", LOCK_SECONDS):
             if monotonic() > deadline:
-                raise BackendUnavailable("Another worker has held the page count of this job for too long.")
+                raise BackendUnavailable("Another worker has held the lock on this job's page count for too long.")
             await asyncio.sleep(0.005)
         try:
             yield

@@ -1,6 +1,6 @@
-"""The queue as people look at it, on Redis. Fulfils `QueueView`; dead letters are in dead_letters.py.
+"""Read access to the queue on Redis, for people. Fulfils `QueueView`; dead letters are in dead_letters.py.
 
-Answers are read without a lock: rows may change between two reads.
+Reads take no lock: rows may change between two reads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .dead_letters import RedisDeadLetters, url_of
 from .jobs import JobRow
 
 AHEAD_COUNTED = 100_000
-DUE_COUNTED = 2_000  # tasks that wait and are due, of a job in a shard
+DUE_COUNTED = 2_000  # due waiting tasks counted per job and shard
 SITES_AT_ONCE = 500
 READY_LOOKED_AT = 20  # sites of a shard and lane that could give a task now
 WAITING_LOOKED_AT = 500  # waiting tasks of a shard, for the reasons of their sites
@@ -161,7 +161,7 @@ class RedisQueueView(RedisDeadLetters):
         return [at for at in times if at <= now]
 
     async def _number_of(self, site: str) -> tuple[int, int] | None:
-        """The shard of a site, and its number there; None when no job has had a page of it."""
+        """The shard of a site, and its number there; None if no job has had a page of it."""
         shard = self._keys.shard_of(site)
         number = await self._server.call("HGET", self._keys.in_shard(shard, "numbers"), site)
         return (shard, int(number)) if number else None
@@ -224,7 +224,7 @@ class RedisQueueView(RedisDeadLetters):
         ]
 
     async def _due(self, shard: int, job: JobRow, now: float) -> list[rows.Row]:
-        """Tasks that wait though they are due: no worker has asked since."""
+        """Waiting tasks that are due: no worker has asked since."""
         key = self._keys.in_shard(shard, f"{job.number}:waiting")
         due = await self._server.call("ZRANGEBYSCORE", key, "-inf", now, "LIMIT", 0, DUE_COUNTED)
         if not due:
@@ -291,7 +291,7 @@ class RedisQueueView(RedisDeadLetters):
         return int(await self._server.call("HGET", lanes, rows.lane_name(row.tail.fetcher)) or 0)
 
     async def _refused(self, shard: int, job: JobRow, row: rows.Row, lane: int) -> bool:
-        """Does the page's queue wait for a slot of the site?"""
+        """Whether the page's queue waits for a slot of the site."""
         queues = self._keys.in_shard(shard, f"{job.number}:queues")
         packed = await self._server.call("HGET", queues, rows.queue_number(lane, row.site))
         return packed is not None and rows.waits_for_slot(packed)

@@ -1,6 +1,6 @@
 """Learned routes and budgets, on Redis. Fulfils `RouteBook` and `BudgetBook`; see lua/routes_*.lua.
 
-Both are in one slot. A worker asks for them rarely: for a site that blocks, and for requests that cost tokens.
+Both are in one slot. A worker reads them rarely: for a site that blocks, and for requests that cost tokens.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _decode = msgspec.json.Decoder(list[LearnedRoute] | LearnedRoute).decode
 
 
 def _read(packed: bytes | None) -> list[LearnedRoute]:
-    """What is known of a site, by pattern. Before format 8 it was one route for all of it."""
+    """The routes of a site, by pattern. Before format 8 it was one route for the whole site."""
     found = _decode(packed) if packed else []
     return found if isinstance(found, list) else [found]
 
@@ -36,7 +36,7 @@ class RedisRouteBook:
 
     async def learn(self, learned: LearnedRoute, *, instead_of: LearnedRoute | None) -> bool:
         # Compared here, and again as bytes by the script: bytes that another version has written, with other fields,
-        # may mean the same. Where another pattern of the site was written in between, it is compared anew.
+        # may mean the same. If another pattern of the site was written in between, it is compared anew.
         while True:
             known = await self._server.call("HGET", self._key, learned.site) or b""
             rows = {row.pattern: row for row in _read(known)}

@@ -25,7 +25,7 @@ _REASONS = {
 
 _CANDIDATE = struct.Struct(">16sBiIIB")
 _ROW = struct.Struct(">BIiddIIIIIddd")
-_SHORT, _SHORT_ROW = 16, struct.Struct(">BIidHHIHHdd")  # of a row that is settled: no sequence, no time
+_SHORT, _SHORT_ROW = 16, struct.Struct(">BIidHHIHHdd")  # of a settled row: no sequence, no time
 _LEASE = struct.Struct(">16sdiIIIIIdddIdB")
 _SITE = struct.Struct(">dddId")
 _TURNS = struct.Struct(">IIddd")
@@ -36,11 +36,11 @@ _AWAY_OF_LEASE = struct.Struct(">dB")
 _SLOTLESS = (4, 5)  # Q_FULL and Q_HELD of prelude.lua
 _QUEUE = struct.Struct(">BiddIIII")
 _LEAST, _MOST = -(2**31), 2**31 - 1
-_LANE_FOLLOWS = b"\xc1"  # no MessagePack begins with it
+_LANE_FOLLOWS = b"\xc1"  # no MessagePack value starts with it
 _LONGEST_LANE = 1_000  # bytes
 SITES_OF_A_LANE = 2**32
 FINGERPRINT_BYTES = 16
-_ABOVE = b"\xff" * 4  # before the number of a lane: such places come after those without one
+_ABOVE = b"\xff" * 4  # before the number of a lane: such entries sort after those without one
 EVERY_LANE = b"*"
 
 Parent = Task | DeadLetter  # the page that a link was found on
@@ -65,7 +65,7 @@ class Tail(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL as a shard stores it. `tail` is None when it cannot be decoded."""
+    """A URL as a shard stores it. `tail` is None if it cannot be decoded."""
 
     fingerprint: bytes
     state: UrlState
@@ -94,14 +94,14 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     pace: float
     holder: str = ""
-    latest: int = 0  # number of the job that was served last; 0: none
+    latest: int = 0  # number of the job that was last served; 0: none
     answered: float = 0.0
     away_since: float | None = None
     away_reason: str = ""
     learned: LearnedPace = LearnedPace()
 
     def asks_for(self, now: float) -> float | None:
-        """Seconds between two requests that the site asks for itself, or has taught."""
+        """Seconds between two requests that the site asked for, or that was learned from it."""
         return longest(self.asked if self.asked >= 0 else None, self.learned.now(now))
 
 
@@ -144,7 +144,7 @@ def pack_candidate(candidate: Candidate, *, max_attempts: int, parent: Parent | 
 
 
 def _encode_tail(tail: Tail) -> bytes:
-    """Of a seed that has nothing but an address and a callback, only these."""
+    """A seed with only an address and a callback is stored as just these."""
     if tail.parent is None and tail == (plain := Tail(tail.url, tail.kind)):
         return _encode((plain.url, plain.kind))
     return _encode(tail)
@@ -181,12 +181,12 @@ def queue_number(lane: int, site: int) -> int:
 
 
 def queue_start(site: int, lane: int) -> bytes:
-    """Before all tasks of a site and lane in the queue."""
+    """The position before all tasks of a site and lane in the queue."""
     return _lane_start(lane) + site.to_bytes(4, "big")
 
 
 def ready_in_lane(lane: int) -> tuple[bytes, bytes]:
-    """The bounds of a lane among the queues that are ready."""
+    """The bounds of a lane among the ready queues."""
     return (b"[" + _lane_start(lane), b"(" + _lane_start(lane + 1)) if lane else (b"-", b"(" + _ABOVE)
 
 
@@ -195,7 +195,7 @@ def _lane_start(lane: int) -> bytes:
 
 
 def place_in_queue(row: Row, lane: int) -> tuple[bytes, bytes]:
-    """The first place of the row's site and lane in the queue, and the place of the row itself."""
+    """The first position of the row's site and lane in the queue, and that of the row itself."""
     start = queue_start(row.site, lane)
     rank = (_MOST - row.priority).to_bytes(4, "big")
     return start, start + rank + row.sequence.to_bytes(6, "big") + row.fingerprint
@@ -236,7 +236,7 @@ def pack_lease(lease: Lease) -> bytes:
 
 
 def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # Any: a function of a number
-    """A lease as lua/serve.lua packs it, and whether its task could be decoded (else its URL is empty)."""
+    """A lease as lua/serve.lua packs it, and whether its task could be decoded (if not, its URL is empty)."""
     (fingerprint, number, priority, depth, attempts, max_attempts, token, deliveries, created, expires_at, interval,
      burst, ahead, sent) = _LEASE.unpack_from(packed)  # fmt: skip
     place = _LEASE.size
@@ -275,7 +275,7 @@ def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # An
 
 
 def read_row(fingerprint: bytes, packed: bytes) -> Row | None:
-    """A row as lua/prelude.lua packs it; None when it cannot be decoded."""
+    """A row as lua/prelude.lua packs it; None if it cannot be decoded."""
     try:
         if _SHORT < packed[0] <= _SHORT + len(STATES):
             numbers = dict(zip(_SHORT_NUMBERS, _SHORT_ROW.unpack_from(packed), strict=True))
@@ -322,12 +322,12 @@ def read_site(packed: bytes) -> tuple[SiteRow, str]:
 
 
 def site_name(packed: bytes) -> str:
-    """The name alone of a site's row."""
-    return _string(packed, _SITE.size + 1 + packed[_SITE.size], 2)[0]  # behind the holder
+    """Only the name in a site's row."""
+    return _string(packed, _SITE.size + 1 + packed[_SITE.size], 2)[0]  # after the holder
 
 
 def waits_for_slot(packed: bytes) -> bool:
-    """Does a site's queue wait for a slot, because other queues have the site?"""
+    """Whether a site's queue waits for a slot, because other queues have the site."""
     return packed[0] in _SLOTLESS
 
 
@@ -350,7 +350,7 @@ def _string(packed: bytes, place: int, width: int) -> tuple[str, int]:
 
 
 def _read_tail(packed: bytes) -> Tail | None:
-    """The task in a row, with its lane as `fetcher`; None when it cannot be decoded."""
+    """The task in a row, with its lane as `fetcher`; None if it cannot be decoded."""
     try:
         if packed[:1] != _LANE_FOLLOWS:
             return _decode_tail(packed)

@@ -1,7 +1,7 @@
 """Schedules on Redis, for people and for the leading scheduler. Fulfils `ScheduleBook` and `TickBook`.
 
-One script decides about a tick and begins its job, in the slot of the book. The shards learn of the job by the first
-worker that asks for its tasks: the leader has many ticks to decide about. Time is the server's clock.
+One script decides about a tick and starts its job, in the slot of the book. The first worker that asks for the job's
+tasks tells the shards: the leader has many ticks to decide. Time is the server's clock.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class RedisSchedules:
         *opening: str | bytes,
         term: Term | None = None,
     ) -> tuple[int, bytes, bytes] | None:
-        """Run lua/settle_tick.lua. None when the schedule has changed meanwhile. Raises LeaseLost."""
+        """Run lua/settle_tick.lua. None if the schedule has changed meanwhile. Raises LeaseLost."""
         answer, *rest = await self._server.run(
             "settle_tick",
             (*self._jobs.book, self._schedules, self._leader),
@@ -172,7 +172,7 @@ def read_schedule(name: bytes, text: bytes) -> ScheduleProgress | UnreadableSche
 
 
 def _version(known: ScheduleProgress | UnreadableSchedule | None) -> int | str:
-    """The version that lua/settle_tick.lua must find: 0 for no schedule, "" for any, where it cannot be decoded."""
+    """The version that lua/settle_tick.lua must find: 0 for no schedule, "" for any, if it cannot be decoded."""
     if known is None:
         return 0
     return known.version if isinstance(known, ScheduleProgress) else ""

@@ -1,7 +1,8 @@
-"""Sessions, on Redis. Fulfils `SessionBook`; see lua/*_session.lua. fetch/sessions.py says what may happen to them.
+"""Sessions, on Redis. Fulfils `SessionBook`; see lua/*_session.lua. fetch/sessions.py has the rules.
 
-A change is worked out here and written if the session is still what was read, else it is worked out anew. All sessions
-of a project are in one slot: each page of a session asks once a second at most, and writes when a cookie has changed.
+A change is computed here and written if the session is unchanged since it was read; otherwise it is computed again. All
+sessions of a project are in one slot: each page of a session reads at most once a second, and writes when a cookie has
+changed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ...model.session import KeptSession
 from .connection import Server
 from .keys import Keyspace
 
-TRIES = 200  # of a change that others get ahead of; each time at least one of them has made theirs
+TRIES = 200  # of a change that others get ahead of; each time at least one of them succeeded
 
 read_session = msgspec.msgpack.Decoder(KeptSession).decode
 
@@ -43,10 +44,10 @@ class RedisSessions:
             new = changed(before, change, float(now))
             if new is before or await self._write(new, known or b""):
                 return new
-        raise BackendUnavailable(f"The session {name} cannot be changed: others change it all the time.")
+        raise BackendUnavailable(f"The session {name} cannot be changed: other workers keep changing it.")
 
     async def add(self, session: KeptSession) -> None:
-        """As it is, unless there is one of that name."""
+        """Store it, unless there is one of that name."""
         await self._write(session, b"")
 
     async def forget(self, names: Sequence[str]) -> int:

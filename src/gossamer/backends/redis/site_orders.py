@@ -1,7 +1,7 @@
-"""Orders of operators for sites, on Redis. Fulfils `SiteOrders`.
+"""Operators' orders for sites, on Redis. Fulfils `SiteOrders`.
 
-The book lists them; lua/serve.lua goes by what lua/site_order.lua writes into the row of the site. The book is written
-first: what failed in between is listed, and giving or withdrawing it again completes it.
+The book lists them; lua/serve.lua obeys what lua/site_order.lua writes into the row of the site. The book is written
+first: an order that failed in between is listed, and giving or withdrawing it again completes it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class RedisSiteOrders:
     async def _tell_shard(
         self, site: str, interval: float | None, rest_until: float | None, *, forgets: bool = False
     ) -> bool:
-        """Each running job has queues of its own that may sleep because of the order before. True when something was
-        learned of the site's pace, and `forgets` has forgotten it."""
+        """Each running job has its own queues that may sleep because of the previous order. True if a learned pace of
+        the site was deleted, which `forgets` asks for."""
         shard, forgot = self._keys.shard_of(site), False
         for job in [0, *(row.number for row in await self._jobs.running_rows())]:
             forgot |= bool(

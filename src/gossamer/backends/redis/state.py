@@ -51,10 +51,10 @@ async def open_redis_state(
     records: RecordStore | None = None,
     time: Callable[[], float] | None = None,
 ) -> AsyncIterator[State]:
-    """Open or begin the project's keyspace. Raises Misconfigured, BadState or BackendUnavailable.
+    """Open or create the project's keyspace. Raises Misconfigured, BadState or BackendUnavailable.
 
-    `clock` follows the server's clock from now on. `records` confirm a URL that a Bloom filter calls known, where the
-    job wants to be sure. Tests replace the server's clock by `time`.
+    `clock` follows the server's clock from now on. `records` confirm a URL that a Bloom filter calls known, if the job
+    wants to be sure. Tests replace the server's clock by `time`.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", project):
         raise Misconfigured(
@@ -82,7 +82,7 @@ async def open_redis_state(
 
         @contextmanager
         def frontier_for(terms_for: TermsFor) -> Iterator[RedisFrontier]:
-            # With an admission of its own, so that its memory of jobs is released with it.
+            # With its own admission, so that the admission's cache of jobs is released with it.
             yield frontier_at(ShardAdmission(server, keys, jobs, records=records), terms_for)
 
         schedules, alerts = RedisSchedules(server, keys, jobs), RedisAlerts(server, keys)
@@ -128,13 +128,14 @@ async def open_redis_state(
 
 
 async def _agreed_shards(server: Server, project: str, wanted: int | None) -> int:
-    """The number of shards, which is stored when the project begins: with another number, sites would not be found."""
+    """The number of shards, which is stored when the project is created: with another number, sites would not be
+    found."""
     book = Keyspace(project, 1).book("book")
     usual = wanted or (SHARDS_IN_CLUSTER if server.cluster else SHARDS_ALONE)
     fields = ("version", "shards", "fingerprints")
     found = await server.call("HMGET", book, *fields)
-    if None in found:  # else nothing is written: a server without memory lets a project be opened that it has
-        # The first field of a new project: a project that has others and not this one was begun with version 1.
+    if None in found:  # otherwise nothing is written: a server out of memory can still open an existing project
+        # The first field of a new project: a project that has others but not this one was created with version 1.
         begun = await server.call("EXISTS", book)
         await server.call("HSETNX", book, "fingerprints", 1 if begun else FINGERPRINT_VERSION)
         await server.call("HSETNX", book, "version", VERSION)

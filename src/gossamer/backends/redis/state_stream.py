@@ -63,7 +63,7 @@ BOOK_KEYS = (
     *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit", *CALLBACK_KEYS, "callback-secrets",
     "kept-sessions", "kept-sessions-used", "orders", "drains", *ALERT_KEYS, "silences",
 )  # fmt: skip
-WALKS = 5  # HSCAN may return an entry twice; then the hash is walked again
+WALKS = 5  # HSCAN may return an entry twice; then the hash is scanned again
 
 
 class RedisStateStream:
@@ -241,10 +241,10 @@ class RedisStateStream:
                 await self._server.run(verb, self._keys.of_job(shard, job), now, *texts)
 
     async def finish(self) -> None:
-        """Nothing needs all rows: a URL names its parent by fingerprint."""
+        """Nothing to do: a URL names its parent by fingerprint."""
 
     async def clear(self) -> None:
-        await self._jobs.clear_all()  # and with it what forgotten jobs have left
+        await self._jobs.clear_all()  # and with it what deleted jobs have left
         for job in await self._jobs.rows():
             for shard in range(self._keys.shards):
                 await self._server.call("UNLINK", *(self._key(shard, job, name) for name in JOB_KEYS))
@@ -266,7 +266,7 @@ class RedisStateStream:
         return self._keys.in_shard(shard, f"{job.number}:{name}")
 
     async def _scan(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
-        """Every field of a hash, in flat memory; rarely a field twice."""
+        """Every field of a hash, in constant memory; rarely a field twice."""
         cursor: Any = 0
         while True:
             cursor, fields = await self._server.call("HSCAN", key, cursor, "COUNT", BATCH)
@@ -296,7 +296,7 @@ class RedisStateStream:
                 if seen.total() == await self._server.call("HLEN", key):
                     break
             else:
-                raise BackendUnavailable(f"The URLs of {job.id} cannot be counted: somebody is changing them.")
+                raise BackendUnavailable(f"The URLs of {job.id} cannot be counted: another process is changing them.")
             states += seen
         return states
 
@@ -341,7 +341,7 @@ class RedisStateStream:
         return msgspec.convert(msgspec.structs.asdict(entry), DumpedRobots) if entry is not None else None
 
     def _origin(self, name: bytes) -> str | None:
-        """The origin in the name of a key, when that key is this project's: another's name may begin like ours."""
+        """The origin in the name of a key, if the key is this project's: another project's name may start like ours."""
         tag, _, origin = name.decode("utf-8", "surrogatepass").partition(":robots:")
         shard = tag.removeprefix(f"gossamer:{{{self._keys.project}.").removesuffix("}")
         return origin if shard.isdigit() and int(shard) < self._keys.shards else None
@@ -405,7 +405,7 @@ class RedisStateStream:
         )
         if not await self._server.call("HSETNX", self._keys.book("jobs"), job.id, msgspec.json.encode(row)):
             return
-        await self._server.call("HDEL", self._keys.book("book"), "named")  # its place by name is given later
+        await self._server.call("HDEL", self._keys.book("book"), "named")  # its place by name is entered later
         newest = int(await self._server.call("HGET", self._keys.book("book"), "jobs") or 0)
         await self._server.call("HSET", self._keys.book("book"), "jobs", max(newest, job.number))
         if row.given_up:
@@ -418,7 +418,7 @@ class RedisStateStream:
         meta = ("state", row.word, "sealed", "1" if job.sealed else "", "paused", "1" if job.paused else "")
         for shard in range(self._keys.shards):
             await self._server.call("HSET", self._key(shard, row, "meta"), *meta)
-        # Which shard counts what has no row there is all the same: they are added up.
+        # It does not matter which shard counts URLs without a row: the counts are added up.
         counters = {**{name: getattr(job, name) for name in COUNTERS}, **job.forgotten}
         counters |= {STATS.decode() + name: count for name, count in job.stats.items()}
         await self._server.call(

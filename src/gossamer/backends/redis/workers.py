@@ -10,13 +10,13 @@ from .connection import Server
 from .keys import Keyspace
 
 # The format of a state on Redis. 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting
-# results, 5 no sessions, 7 one route for all of a site, 8 no orders for sites, 9 no paces that sites teach and no order
-# of jobs by their owners, and longer rows of URLs that are settled.
+# results, 5 no sessions, 7 one route for all of a site, 8 no orders for sites, 9 no learned paces of sites and no order
+# of jobs by their owners, and longer rows of settled URLs.
 VERSION = 10
 
 
 def check_format(version: int, where: str) -> None:
-    """Raises BadState for a format that this version does not know."""
+    """Raises BadState for a format newer than this version."""
     if version > VERSION:
         raise BadState(
             f"The state of {where} was written by a newer Gossamer (format {version}, this one knows {VERSION}). "

@@ -42,7 +42,7 @@ class SqliteKeys:
 
 
 def add_key(connection: sqlite3.Connection, key: ApiKey) -> bool:
-    """False when the id is taken."""
+    """False if the id is taken."""
     sql = f"INSERT OR IGNORE INTO api_keys ({', '.join(_KEY_FIELDS)}) VALUES ({', '.join('?' * len(_KEY_FIELDS))})"  # noqa: S608
     values = msgspec.structs.asdict(key) | {"scopes": ",".join(key.scopes)}
     return bool(connection.execute(sql, tuple(values.values())).rowcount)

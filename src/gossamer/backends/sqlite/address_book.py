@@ -1,4 +1,5 @@
-"""The pace of addresses that many sites share, in the state file: one for all processes of the machine."""
+"""The pace per address, for addresses that many sites share, in the state file: one for all processes of the
+machine."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class SqliteAddressBook:
             row = connection.execute("SELECT next_at FROM address_paces WHERE address = ?", (address,)).fetchone()
             next_at = row[0] if row is not None else now
             if next_at > now + TOO_FAR.total_seconds():
-                next_at = now  # nobody reserves so far ahead: the clock was
+                next_at = now  # no reservation reaches so far: the clock was ahead
             wait = next_at - now
             if wait <= longest.total_seconds():
                 after = after_start(next_at, start=now, interval=interval.total_seconds())

@@ -115,7 +115,7 @@ def write_standing(connection: sqlite3.Connection, standing: Standing) -> None:
 
 
 def enter_notice(connection: sqlite3.Connection, notice: Notice) -> None:
-    """Nothing changes when its id is known."""
+    """Does nothing if its id is known."""
     connection.execute("INSERT OR IGNORE INTO alert_notices VALUES (?, ?, ?, ?)", _notice_row(notice))
 
 

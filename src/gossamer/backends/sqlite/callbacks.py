@@ -16,7 +16,7 @@ _TOO_OLD = (
 )
 
 
-# Only the index is read for those that are not chosen.
+# Rows that are not chosen cost only a look at the index.
 _IN_TURN = """
 WHERE id IN (SELECT id FROM (
     SELECT id, next_at, row_number() OVER (PARTITION BY substr(id, 1, ?) ORDER BY next_at, id) AS place
@@ -78,12 +78,12 @@ class SqliteCallbacks:
 
 
 def enter_callback(connection: sqlite3.Connection, callback: Callback) -> bool:
-    """False when there is one of that id."""
+    """False if there is one with that id."""
     return bool(connection.execute("INSERT OR IGNORE INTO callbacks VALUES (?, ?, ?, ?)", _row(callback)).rowcount)
 
 
 def enter_secrets(connection: sqlite3.Connection, owner: str, secrets: Secrets) -> bool:
-    """False when the owner has some."""
+    """False if the owner has some."""
     row = (owner, _text(secrets))
     return bool(connection.execute("INSERT OR IGNORE INTO callback_secrets VALUES (?, ?)", row).rowcount)
 

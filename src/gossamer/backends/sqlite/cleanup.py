@@ -1,7 +1,7 @@
-"""Cleanup of jobs, in portions: drops the open pages of jobs that were given up, deletes all pages of forgotten jobs.
+"""Cleanup of jobs, in portions: drops the open pages of replaced and cancelled jobs, deletes all pages of deleted jobs.
 
-Runs inside a transaction. Counters and rows agree after each portion. The state of a job that was given up keeps its
-pages from being handed out, whether they are dropped already or not.
+Runs inside a transaction. Counters and rows agree after each portion. Pages of a replaced or cancelled job are never
+handed out, whether they are dropped already or not: the job's state prevents it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..worker_names import is_gone
 from .queue_rows import LETTERS
 
 PORTION = 500  # rows
-FIRST_PORTION = 50  # rows, in the step that ends a job: there may be many such steps in one transaction
+FIRST_PORTION = 50  # rows, in the step that ends a job: one transaction may have many such steps
 PACER_DELAY = timedelta(seconds=5)  # the longest time that a pacer holds a request
 
 REPLACED, CANCELLED = "replaced", "cancelled"  # endings that drop open pages
@@ -30,8 +30,8 @@ UPDATE urls SET state = 'o', reason = ?, due_at = NULL, changed_at = ? WHERE num
     for state in (UrlState.QUEUED, UrlState.WAITING)
 }
 
-# The newest job of a name is kept, because its schedule and the next crawl of that name may ask for it; nobody asks so
-# for a job that a key began. The newest job of all is kept, because its number must not be given again.
+# The newest job of a name is kept, because its schedule and the next crawl of that name may look it up; jobs of keys
+# are never looked up by name. The newest job of all is kept, because its number must not be reused.
 _FORGET = """
 DELETE FROM jobs WHERE id = ? AND state <> 'running' AND leased = 0
     AND NOT (ending IN ('replaced', 'cancelled') AND queued + waiting > 0)
@@ -48,13 +48,13 @@ _DELETE_REST = (
 
 
 def drop_first(connection: sqlite3.Connection, job: int, reason: str, now: float) -> None:
-    """In the step that gives a job up: drop its leased pages and a few of its other open pages."""
+    """In the step that replaces or cancels a job: drop its leased pages and a few of its other open pages."""
     _let_go(connection, job, reason, now)
     _drop(connection, job, reason, now, FIRST_PORTION)
 
 
 def _let_go(connection: sqlite3.Connection, job: int, reason: str, now: float) -> None:
-    """Drop the leased pages of a job, so that their workers can settle nothing any more, and give the slots back.
+    """Drop the leased pages of a job, so that their workers can no longer settle them, and give the slots back.
 
     A living worker may still send the requests that its pacer holds: paced sites are left alone for that time.
     """
@@ -88,7 +88,7 @@ def _let_go(connection: sqlite3.Connection, job: int, reason: str, now: float) -
 
 
 def remaining(connection: sqlite3.Connection) -> tuple[int, int] | None:
-    """What is left to clear: the number of the next job and how far it has come. None when nothing is left."""
+    """The remaining cleanup: the number of the next job and its progress. None if nothing is left."""
     dropping = connection.execute(_DROPPING, (0,)).fetchone()
     if dropping is not None:
         return dropping[0], dropping[2]
@@ -100,7 +100,7 @@ def remaining(connection: sqlite3.Connection) -> tuple[int, int] | None:
 
 
 def clear_some(connection: sqlite3.Connection, now: float) -> bool:
-    """Clear one portion. False when there was nothing to clear."""
+    """Clear one portion. False if there was nothing to clear."""
     dropping = connection.execute(_DROPPING, (0,)).fetchone()
     if dropping is not None:
         _drop(connection, dropping[0], dropping[1], now, PORTION)
@@ -124,7 +124,7 @@ def drop_rest(connection: sqlite3.Connection, job: int, now: float) -> None:
 
 
 def forget(connection: sqlite3.Connection, job: str) -> bool:
-    """Forget a job that has ended, unless it is the newest of its name. Its pages are deleted later."""
+    """Delete a job that has ended, unless it is the newest of its name. Its pages are deleted later."""
     found = connection.execute(_FORGET, (job,)).fetchone()
     if found is None:
         return False
@@ -141,7 +141,7 @@ def _forgotten(connection: sqlite3.Connection) -> int | None:
 
 
 def _drop(connection: sqlite3.Connection, job: int, reason: str, now: float, most: int) -> None:
-    """Drop at most that many of the job's open pages (-1: all)."""
+    """Drop at most `most` of the job's open pages (-1: all)."""
     for state, sql in _DROP.items():
         dropped = connection.execute(sql, (reason, now, job, most)).rowcount
         connection.execute(

@@ -1,15 +1,15 @@
 """One SQLite file: opened, checked, migrated; its writes grouped into commits; its errors translated.
 
-Writes are functions of a connection. Those that arrive while a commit is under way, or within a few
-milliseconds, run one after the other in the next transaction. The price of a commit is thus shared, and several
-processes take turns with `BEGIN IMMEDIATE`.
+Writes are functions of a connection. Writes that arrive while a commit is in progress, or within a few milliseconds,
+run one after the other in the next transaction. So they share the cost of a commit, and several processes take turns
+with `BEGIN IMMEDIATE`.
 
-What is quick is done at once, by the thread of the event loop: handing the statements of a page to another thread costs
-more than they do. What may take long is left to the file's own thread: waiting for a turn that another process has, the
-commit of a durable file, checkpoints, and all of it for a while after a transaction that took long.
+Quick work is done at once, in the thread of the event loop: handing a page's statements to another thread costs more
+than the statements. Potentially slow work is left to the file's own thread: waiting for another process's turn, the
+commit of a durable file, checkpoints, and everything for a while after a slow transaction.
 
-How it fails: a write that raises one of our own errors fails alone (it must raise before it changes anything);
-a driver error rolls the whole transaction back and every write of the group gets `BackendUnavailable`.
+How it fails: a write that raises one of our own errors fails alone (it must raise before it changes anything); a driver
+error rolls back the whole transaction, and every write of the group gets `BackendUnavailable`.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ Group = list[tuple[Write, asyncio.Future[Any], bool]]
 Answers = list[tuple[asyncio.Future[Any], Any, BaseException | None]]
 
 BUSY_TIMEOUT = timedelta(seconds=30)
-SHORTEST_WAIT, LONGEST_WAIT = 0.0003, 0.010  # seconds between two looks whether another process has had its turn
-LONG = timedelta(milliseconds=50)  # a transaction of that length should not have kept the event loop ...
-LONG_FOR = 40  # ... and for that many times its length, all is left to the thread: a slow disk has 1/40 of the loop
-# A checkpoint moves each page once, however often it was written since the last one: rarer is cheaper. The bound is on
-# the journal, which all processes share, and which is shorter again after a checkpoint: SQLite cuts it to JOURNAL_KEPT.
+SHORTEST_WAIT, LONGEST_WAIT = 0.0003, 0.010  # seconds between two checks whether another process has finished its turn
+LONG = timedelta(milliseconds=50)  # a transaction this long should not have blocked the event loop ...
+LONG_FOR = 40  # ... and for this many times its length, the thread does all work: a slow disk takes 1/40 of the loop
+# A checkpoint moves each page once, however often it was written since the last one: rarer is cheaper. The limit is on
+# the journal, which all processes share, and which SQLite truncates to JOURNAL_KEPT after a checkpoint.
 CHECKPOINT_AFTER = 32 * 1024 * 1024  # bytes of the journal
 JOURNAL_KEPT = CHECKPOINT_AFTER // 2
 CACHE_KIB = 16 * 1024
 MAX_GROUP = 512  # writes per commit; later ones wait for the next
 
-# Without these sqlite3 looks for somebody who can write bytes, or None, and makes an error each time that nobody is
-# found, which takes longer than to bind them. The second is a function of C that gives back None.
+# Without these, sqlite3 searches for an adapter for bytes and None and raises an internal error each time that it finds
+# none, which takes longer than binding the value. The second is a C function that returns None.
 sqlite3.register_adapter(bytes, bytes)
 sqlite3.register_adapter(type(None), {}.get)  # type: ignore[arg-type]
 
 
 class Database:
-    """A SQLite file with a schema of ours. Open inside `async with`.
+    """A SQLite file with our schema. Open inside `async with`.
 
-    `durable` fsyncs every commit: what was stored survives a power cut. Without it a power cut may undo the last
-    commits (never half of one), a killed process undoes nothing.
+    `durable` fsyncs every commit, so that it survives a power cut. Without it a power cut may undo the last commits
+    (never half of one); a killed process undoes nothing.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Database:
     ) -> None:
         self.path = path
         self._schema = schema
-        self._newest = 0  # schema that this version knows, once the file is open
+        self._newest = 0  # schema version that this Gossamer knows, once the file is open
         self._application_id = application_id
         self._durable = durable
         self._linger = linger.total_seconds()
@@ -72,14 +72,14 @@ class Database:
         self._pending: Group = []
         self._busy = False
         self._scheduled = False
-        self._company = False  # did several writes share the last transaction?
-        self._slow_until = 0.0  # monotonic time: until then, all is left to the thread
+        self._company = False  # whether several writes shared the last transaction
+        self._slow_until = 0.0  # monotonic time: until then, the thread does all work
         self._journal = f"{path}-wal"
         self._inbox: SimpleQueue[Callable[[], Answers] | None] = SimpleQueue()
         self._read_lock = asyncio.Lock()
         self._closed = True
-        self.on_rollback: list[Callable[[], None]] = []  # forget what was cached from a void transaction
-        self.left_over: list[Write] = []  # each writes what the writes that fold have left to be written together
+        self.on_rollback: list[Callable[[], None]] = []  # called to drop what was cached from a rolled-back transaction
+        self.left_over: list[Write] = []  # each writes what the folding writes have left to be written together
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -94,14 +94,14 @@ class Database:
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
         self._fail_pending(BackendUnavailable(f"The {self._role} file was closed."))
-        async with self._read_lock:  # until the last read has ended
+        async with self._read_lock:  # wait for the last read
             await asyncio.to_thread(self._close)
 
     async def write(self, write: Callable[[sqlite3.Connection], T], *, folds: bool = False) -> T:
         """Run `write` in a transaction and return its result after the commit.
 
-        One that `folds` may leave a part to its function in `left_over`, which runs before the commit, and before any
-        write that does not fold.
+        A write that `folds` may leave a part to its function in `left_over`, which runs before the commit, and before
+        any write that does not fold.
         """
         if self._closed:
             raise BackendUnavailable(f"The {self._role} file {self.path} is closed.")
@@ -112,7 +112,7 @@ class Database:
         return await future
 
     async def read(self, read: Callable[[sqlite3.Connection], T], *, quick: bool = False) -> T:
-        """Run `read` on a connection of its own, beside the writes; it sees only what is committed. What is `quick`, a
+        """Run `read` on a separate connection, beside the writes; it sees only committed data. A `quick` read, a
         look-up of a few rows by their identity, is done at once."""
         if quick and not self._read_lock.locked() and not self._closed and time.monotonic() >= self._slow_until:
             try:
@@ -138,10 +138,10 @@ class Database:
     def _has_read(self, reading: asyncio.Future[Any]) -> None:
         self._read_lock.release()
         if not reading.cancelled():
-            reading.exception()  # retrieved, also when the caller was cancelled
+            reading.exception()  # retrieved even if the caller was cancelled
 
     def _schedule(self) -> None:
-        """Have the next transaction made soon. A write that had company waits a little longer for it the next time."""
+        """Schedule the next transaction. If the last one had several writes, wait a little longer for others."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_later(self._linger * 2 if self._company else self._linger, self._dispatch)
@@ -158,7 +158,7 @@ class Database:
         try:
             answers = self._quickly(lambda: self._transact(group, commits=not self._durable))
         except Exception as error:
-            failure = error  # its own name is gone when the thread looks
+            failure = error  # `error` is unbound when the thread reads it
             self._inbox.put(lambda: self._failed(group, failure))
             return
         if self._durable:
@@ -169,15 +169,15 @@ class Database:
             self._settled(answers)
 
     def _has_turn(self) -> bool:
-        """Begin a transaction, unless another process has its turn just now."""
+        """Begin a transaction, unless another process has its turn."""
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error:  # whatever it is, the thread meets it too, and tells
+        except sqlite3.Error:  # the thread meets the same error and reports it
             return False
         return True
 
     def _quickly(self, work: Callable[[], T]) -> T:
-        """Do it in this thread, and see how long it takes."""
+        """Run it in this thread, and measure how long it takes."""
         began = time.monotonic()
         try:
             return work()
@@ -212,7 +212,7 @@ class Database:
                 self._loop.call_soon_threadsafe(self._settled, answers)
 
     def _commit(self, group: Group) -> Answers:
-        """A whole transaction, by the thread: another process may have its turn for a while."""
+        """A whole transaction in the thread: another process may hold its turn for a while."""
         try:
             self._wait_for_turn()
             answers = self._transact(group, commits=True)
@@ -221,8 +221,8 @@ class Database:
         return self._checkpoint(answers) if self._wants_checkpoint else answers
 
     def _wait_for_turn(self) -> None:
-        """Begin a transaction as soon as the other processes let us. SQLite's own wait sleeps up to a tenth of a second
-        at a time, and turns are over in a few milliseconds."""
+        """Begin a transaction as soon as the other processes allow. SQLite's own wait sleeps up to a tenth of a second
+        at a time, while turns take a few milliseconds."""
         deadline, pause = time.monotonic() + BUSY_TIMEOUT.total_seconds(), SHORTEST_WAIT
         while True:
             try:
@@ -235,8 +235,8 @@ class Database:
             pause = min(1.5 * pause, LONGEST_WAIT)
 
     def _transact(self, group: Group, *, commits: bool) -> Answers:
-        """Run the writes of a group in the transaction that has begun; what they raise is raised here, unless it is one
-        of our own errors."""
+        """Run the writes of a group in the transaction that has begun; raises what they raise, except our own
+        errors."""
         answers: Answers = []
         connection = self._writer
         folded = False
@@ -267,8 +267,8 @@ class Database:
         return self._checkpoint(answers) if self._wants_checkpoint else answers
 
     def _failed(self, group: Group, error: Exception) -> Answers:
-        """The transaction is void. A value that SQLite cannot take is the fault of one write: the others go on without
-        it."""
+        """The transaction is void. A value that SQLite cannot store is the fault of one write: the others are repeated
+        without it."""
         if self._writer.in_transaction:
             with suppress(sqlite3.Error):  # the transaction is void either way
                 self._writer.execute("ROLLBACK")
@@ -283,12 +283,13 @@ class Database:
     def _wants_checkpoint(self) -> bool:
         try:
             return os.stat(self._journal).st_size > CHECKPOINT_AFTER
-        except OSError:  # it was removed under our feet: the next write tells
+        except OSError:  # it was deleted meanwhile: the next write reports it
             return False
 
     def _checkpoint(self, answers: Answers) -> Answers:
-        """Move what was written since the last one from the journal to its place, as far as nobody reads it."""
-        with suppress(sqlite3.Error):  # it is tried again, and the journal is as good a place meanwhile
+        """Move what was written since the last checkpoint from the journal to the file, except pages that readers
+        need."""
+        with suppress(sqlite3.Error):  # it is tried again, and the data is safe in the journal
             self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
         return answers
 
@@ -297,20 +298,20 @@ class Database:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise Misconfigured(
-                f"The folder {self.path.parent} cannot be made ({error.strerror}). "
+                f"The folder {self.path.parent} cannot be created ({error.strerror}). "
                 f"Set {self._role} = 'sqlite:///...' to a place you may write to."
             ) from error
-        with suppress(OSError):  # it is there already, or SQLite says what is wrong; the files beside it get its mode
+        with suppress(OSError):  # it exists, or SQLite says what is wrong; the files beside it get its mode
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         try:
             with closing(self._connect()) as first:
                 self._migrate(first)
                 writer, reader = self._connect(), self._connect()
-            writer.execute("PRAGMA busy_timeout = 0")  # who waits for a turn says so
+            writer.execute("PRAGMA busy_timeout = 0")  # we wait for our turn ourselves
             return writer, reader
         except sqlite3.Error as error:
             raise translate(error, self.path, self._role) from error
-        except OSError as error:  # of the files with the schema
+        except OSError as error:  # while reading the schema files
             if not openfiles.were_used_up(error):
                 raise
             raise BackendUnavailable(openfiles.remedy()) from error
@@ -332,7 +333,8 @@ class Database:
         return connection
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring the file to the newest schema, in one transaction. Raises BadState for a file that is not ours."""
+        """Migrate the file to the newest schema, in one transaction. Raises BadState for a file that is not
+        Gossamer's."""
         scripts = numbered_scripts(self._schema)
         newest = self._newest = scripts[-1][0]
         connection.execute("BEGIN IMMEDIATE")
@@ -352,15 +354,15 @@ class Database:
             if number > version:
                 for statement in statements_of(script):
                     connection.execute(statement)
-        # Counts of rows, by which SQLite chooses an index in connections that are opened after this. They told of the
-        # day they were made: after a crawl of two sites, one of 100,000 looked at all of them for each page.
+        # Row counts, by which SQLite chooses an index in connections opened after this. They describe the day they were
+        # made: after a crawl of two sites, a crawl of 100,000 sites scanned all of them for each page.
         connection.execute("DROP TABLE IF EXISTS sqlite_stat1")
         connection.execute(f"PRAGMA application_id = {self._application_id}")
         connection.execute(f"PRAGMA user_version = {newest}")
         connection.execute("COMMIT")
 
     def check_schema(self, version: int) -> None:
-        """Raises BadState for a schema that this version does not know."""
+        """Raises BadState for a schema newer than this version."""
         if version > self._newest:
             raise BadState(
                 f"{self.path} was written by a newer Gossamer (schema {version}, this one knows {self._newest}). "
@@ -408,7 +410,7 @@ def statements_of(script: str) -> list[str]:
 
 
 def translate(error: sqlite3.Error, path: Path, role: str) -> GossamerError:
-    """A driver error in our terms, with the next step."""
+    """Translate a driver error, with the next step."""
     text = str(error)
     if "not a database" in text or "malformed" in text:
         return BadState(

@@ -1,7 +1,7 @@
 """Figures in the records file: counted in the transaction that stores the attempts, rolled up when a minute begins.
 
-Writers take turns, so that all of them share the sheet of a minute. Whoever opens one rolls up what is over, in the
-same transaction: the tables stay small without anybody who looks after them.
+Writers take turns, so all of them share the sheet of a minute. The writer that opens a new sheet rolls up the finished
+ones in the same transaction: the tables stay small without a maintenance process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ UNION ALL SELECT start, figures FROM figure_sheets ORDER BY place"""
 
 
 def count_attempts(connection: sqlite3.Connection, new: Sequence[PageResult], now: float, most_domains: int) -> None:
-    """Count attempts that were not known yet, inside the caller's transaction."""
+    """Count attempts that are new, inside the caller's transaction."""
     opens = False
     for start, figures in counted(new, now).items():
         held = connection.execute(_READ_SHEET, (start,)).fetchone()

@@ -1,4 +1,4 @@
-"""The frontier on SQLite: the worker's verbs. queue_rows.py has the steps that verbs share, leasing.py the lease."""
+"""The frontier on SQLite: the worker's methods. queue_rows.py has the steps that they share, leasing.py the lease."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .jobs import SqliteJobs, given_up
 from .leasing import TaskDispatcher
 from .queue_rows import LETTERS, CountChanges, QueueRows, SharedRows, free_slots
 
-MESSAGE_LENGTH = 4000  # characters of an error that are kept
+MESSAGE_LENGTH = 4000  # characters kept of an error
 _END_LEASE = "DELETE FROM leases WHERE url = ? AND token = ? AND until > ?"
 _COMPLETE = """
 UPDATE urls SET state = ?, reason = ?, message = '', attempts = ?, deliveries = 0, changed_at = ? WHERE number = ?"""
@@ -62,12 +62,12 @@ class SqliteFrontier:
         self._dispatcher = TaskDispatcher(self._rows, duration=lease_duration, terms_for=terms_for, is_gone=is_gone)
         self._lease_seconds = lease_duration.total_seconds()
         self._terms_for = terms_for
-        self._shared = SharedRows()  # of the pages that are completed in one transaction
+        self._shared = SharedRows()  # for the pages completed in one transaction
         database.on_rollback += (self._rows.forget, self._shared.forget)
         database.left_over.append(self._shared.write)
 
     def let_go(self) -> None:
-        """Called when this frontier is not used any more; the file stays open for others."""
+        """Called when this frontier is no longer used; the file stays open for others."""
         self._database.on_rollback.remove(self._rows.forget)
         self._database.on_rollback.remove(self._shared.forget)
         self._database.left_over.remove(self._shared.write)
@@ -193,7 +193,7 @@ class SqliteFrontier:
     ) -> None:
         def write(connection: sqlite3.Connection) -> None:
             now = self._clock.now()
-            # An attempt that was answered proves that the page does not kill its worker: deliveries start anew.
+            # An attempt with a response proves that the page does not kill its worker: deliveries start anew.
             job = self._settle(
                 connection, lease, now, paced_ahead,
                 state=LETTERS[UrlState.WAITING], reason=reason, due_at=now + delay.total_seconds(),
@@ -303,7 +303,7 @@ class SqliteFrontier:
         keeps_note: bool = False,
         **columns: str | float | None,
     ) -> int:
-        """Write what became of a leased URL that is not done, and free its slot. Returns the number of the job. Raises
+        """Write the result of a leased URL that is not done, and free its slot. Returns the number of the job. Raises
         LeaseLost before anything is changed."""
         if not connection.execute(_END_LEASE, (lease.task.id, lease.token, now)).rowcount:
             raise _lost(lease)

@@ -1,8 +1,8 @@
-"""Jobs on SQLite: opened once, found again, paused, cancelled, closed once, forgotten. Fulfils `JobBook`, `JobControl`
-and `JobHistory`; also `SeedBook`, the lease to read the source of a job.
+"""Jobs on SQLite: opened once, looked up, paused, cancelled, closed once, deleted. Fulfils `JobBook`, `JobControl` and
+`JobHistory`; also `SeedBook`, the lease to read the source of a job.
 
-A job that is replaced or cancelled ends in one short step. Its open pages are dropped in portions (cleanup.py), by
-this process or, when that dies over it, by one that looks later.
+A replaced or cancelled job ends in one short step. Its open pages are dropped in portions (cleanup.py), by this process
+or, if it dies meanwhile, by one that looks later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..cleanup import BackgroundCleanup
 from .cleanup import CANCELLED, REPLACED, clear_some, drop_first, forget, remaining
 from .connection import Database
 
-QUICK = 100  # jobs that are read at once, or their counts
+QUICK = 100  # jobs read at once, or their counts
 MOST_NUMBER = 2**63 - 1
 _OWNER = "coalesce(json_extract(terms, '$.owner'), '')"  # as in the index jobs_owned
 _COLUMNS = "id, name, state, created_at, finished_at, terms, ending, paused, outcome, start"
@@ -109,7 +109,7 @@ class SqliteJobs:
 
     async def page(self, limit: int, *, owners: Collection[str] | None = None, after: str | None = None) -> list[Job]:
         before = number_of(after) if after is not None else MOST_NUMBER
-        # Of each owner by itself: along the index of owners, however many jobs others have.
+        # Each owner separately: along the index of owners, however many jobs others have.
         sql = f"SELECT number, {_COLUMNS} FROM jobs WHERE {{whose}} number < ? ORDER BY number DESC LIMIT ?"  # noqa: S608
         each: list[tuple[str, tuple[str | int, ...]]] = [(sql.format(whose=""), (before, limit))]
         if owners is not None:
@@ -184,17 +184,17 @@ class SqliteJobs:
             for id, sealed, stats, *counts in await self.database.read(read, quick=len(jobs) <= QUICK)
         }
 
-    # -- cleanup, also for the other parts of this backend ------------------------------------------------------
+    # -- cleanup, used by other parts of this backend, too ------------------------------------------------------
 
     async def clear_all(self) -> None:
-        """Return when it is gone. Raises BackendUnavailable."""
+        """Run the cleanup to its end. Raises BackendUnavailable."""
         await self.cleanup.finish()
 
     async def close(self) -> None:
         await self.cleanup.close()
 
     async def _look(self) -> bool:
-        """True when just as much was left at the last look: then no process is working on it."""
+        """True if just as much was left at the last look: then no process is working on it."""
         before, self._left = self._left, await self.database.read(remaining)
         return self._left is not None and self._left == before
 
@@ -203,7 +203,7 @@ class SqliteJobs:
 
 
 def begin_job(connection: sqlite3.Connection, name: str, terms: JobTerms, now: float) -> Job:
-    """Begin a job; it replaces an unfinished job of that name. Runs inside a transaction."""
+    """Start a job; it replaces an unfinished job of that name. Runs inside a transaction."""
     before = _unfinished(connection, name)
     if before is not None:
         _give_up(connection, before[0], REPLACED, now)
@@ -217,7 +217,7 @@ def begin_job(connection: sqlite3.Connection, name: str, terms: JobTerms, now: f
 
 
 def given_up(connection: sqlite3.Connection, job: int) -> str:
-    """The ending of a job that was replaced or cancelled, so that no URL may enter it any more; "" for other jobs."""
+    """The ending of a replaced or cancelled job, which no URL may enter any more; "" for other jobs."""
     row = connection.execute("SELECT ending FROM jobs WHERE number = ?", (job,)).fetchone()
     return row[0] if row is not None and row[0] in (REPLACED, CANCELLED) else ""
 
@@ -280,7 +280,7 @@ class SqliteSeedBook:
         def write(connection: sqlite3.Connection) -> bool:
             now, length = self._clock.now(), duration.total_seconds()
             found = connection.execute("SELECT sower, until, length FROM sowings WHERE job = ?", (job,)).fetchone()
-            # An end that lies further ahead than the lease was to last was written while the clock was ahead.
+            # An end further ahead than the lease's length was written while the clock was ahead.
             others = found is not None and found[0] not in ("", worker)
             if others and now < found[1] <= now + (found[2] or length) and not self._is_gone(found[0]):
                 return False

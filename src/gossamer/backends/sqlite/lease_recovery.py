@@ -1,9 +1,9 @@
-"""Recovery of leases that will not be settled: leases that have expired, and leases of workers that died.
+"""Recovery of leases that will not be settled: expired leases, and leases of workers that died.
 
 Runs inside a transaction. The task returns to the queue of its lane, unless it was delivered too often.
 
-The machine's clock may have been ahead and then been put back. A lease from that time would be valid for too long: one
-that ends later than any lease can is taken from its holder. Tasks that wait since that time wait from now on.
+The machine's clock may have been ahead and then been set back. A lease from that time would be valid for too long: a
+lease that ends later than any lease can is taken from its holder. Tasks waiting since that time wait from now on.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ WHERE state = 'w' AND due_at > :far AND changed_at > :far"""
 
 
 class LeaseRecovery:
-    """`is_gone(worker)` is True when the worker's process certainly does not exist any more. `duration` is that of our
-    own leases; other workers may have settings with a longer one."""
+    """`is_gone(worker)` is True if the worker's process certainly no longer exists. `duration` is that of our own
+    leases; other workers may have settings with a longer one."""
 
     def __init__(
         self, queue_rows: QueueRows, *, duration: float, terms_for: TermsFor, is_gone: Callable[[str], bool]
@@ -43,7 +43,7 @@ class LeaseRecovery:
         self._orphans_checked = -math.inf
 
     def recover(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
-        """Take back expired leases, and leases of workers of this machine that are gone."""
+        """Take back expired leases, and leases of dead workers of this machine."""
         if now < self._latest:
             self._forget_wrong_times(connection, now)
         self._latest = now
@@ -62,7 +62,7 @@ class LeaseRecovery:
                         self._take_back(connection, number, now, "died")
 
     def _forget_wrong_times(self, connection: sqlite3.Connection, now: float) -> None:
-        """The clock was put back, maybe before this process began. Rare, because it reads every waiting task."""
+        """The clock was set back, perhaps before this process started. Rare, because it reads every waiting task."""
         far = now + TOO_FAR.total_seconds()
         connection.execute(_WAIT_FROM_NOW, {"now": now, "far": far})
         connection.execute(
@@ -83,7 +83,8 @@ class LeaseRecovery:
         connection.execute("DELETE FROM leases WHERE url = ?", (number,))
         terms = self._rows.job(connection, job_id).terms
         counts = CountChanges(leased=-1)
-        # Handed out once more after that, it is buried by the worker, which tells its spider; unless that one dies too.
+        # Delivered once more after that, the worker buries it and calls the spider's errback; unless that worker dies
+        # too.
         if deliveries > terms.max_deliveries:
             message = f"{deliveries} workers in a row died or hung while they had this page."
             connection.execute(
@@ -96,7 +97,7 @@ class LeaseRecovery:
             counts["queued"] += 1
             self._rows.requeue(connection, job, site, lane, priority, now)
         self._rows.note(connection, number, now, f"{worker} {fate}; delivery {deliveries} of {terms.max_deliveries}")
-        # The lost worker may have sent its request at this very moment: the next request keeps its distance.
+        # The lost worker may have sent its request just now: the next request keeps its distance.
         interval = self._terms_for(name).spacing(asked)
         free_slots(connection, site, next_at=now + interval if interval is not None else 0.0)
         counts.write(connection, job)

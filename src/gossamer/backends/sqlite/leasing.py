@@ -1,11 +1,12 @@
-"""The lease verb: which queue is next, what its site allows, which tasks it gives. Runs inside a transaction.
+"""The lease: which queue is next, what its site allows, which tasks it gives. Runs inside a transaction.
 
 Cost does not grow with the queue: ready queues are read best first by index, lane by lane, sleeping ones are found by
 their wake-up time, and queues that wait for a slot are not looked at until one is given back.
 
-A worker that settles pages and asks for others does both in one transaction, so nobody else ever finds a slot that it
-gave back. A worker that has got nothing for a while therefore notes at the sites that it waits for that it is starved,
-and who has more than an even share of a site's slots then takes no more there until it was served.
+A worker that settles pages and leases others does both in one transaction, so no other worker ever finds the slots that
+it gave back. A worker that has got nothing for a while therefore notes at the sites that it waits for that it is
+starved, and a worker with more than an even share of a site's slots takes no more there until the starved one was
+served.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from .queue_rows import MICROSECONDS, URL, WITH_URL, CountChanges, JobRow, Queue
 PROMOTED_AT_ONCE = 500
 PAUSED = timedelta(seconds=1)  # how often a worker checks whether a paused job was resumed
 STARVED_AFTER = 0.2  # seconds without a task
-STARVED_FOR = 1.0  # seconds; a worker that is alive says so again by then
+STARVED_FOR = 1.0  # seconds; a living worker repeats the note by then
 STARVED_LOOK = timedelta(milliseconds=50)  # how often it asks
-STARVED_SITES = 10  # at so many sites, at most
+STARVED_SITES = 10  # at most
 
 _TASKS = f"""
 SELECT urls.number, {URL}, fingerprint, name.text, priority, depth, attempts, max_attempts, created_at, fetcher, extras,
@@ -66,7 +67,7 @@ _PARK = """
 UPDATE queues SET state = ?, wake_at = ?, held_for = ?, refused = 1 WHERE job = ? AND site = ? AND lane = ?"""
 _SERVED = "UPDATE queues SET state = ?, priority = ?, turn = ?, refused = 0 WHERE job = ? AND site = ? AND lane = ?"
 
-# Steps from one lane to the next along the index: the cost grows with the lanes, not with the queues in them.
+# Steps from one lane to the next along the index: the cost grows with the lanes, not with their queues.
 _LANES = """
 WITH RECURSIVE lanes (lane) AS (
     SELECT min(lane) FROM queues WHERE job = :job AND state = 'ready'
@@ -77,7 +78,7 @@ SELECT lane FROM lanes WHERE lane IS NOT NULL"""
 
 
 class Grants:
-    """The grants of one round over several sites, written together: a statement for each would cost more."""
+    """The grants of one round over several sites, written together: one statement for each would cost more."""
 
     def __init__(self) -> None:
         self.leases: list[Lease] = []
@@ -94,7 +95,7 @@ class Grants:
 
 
 class TaskDispatcher:
-    """Hands out tasks. `is_gone(worker)` is True when the worker's process certainly does not exist any more."""
+    """Hands out tasks. `is_gone(worker)` is True if the worker's process certainly no longer exists."""
 
     def __init__(
         self, queue_rows: QueueRows, *, duration: timedelta, terms_for: TermsFor, is_gone: Callable[[str], bool]
@@ -114,7 +115,7 @@ class TaskDispatcher:
             "terms FROM jobs WHERE number = ?",
             (job.number,),
         ).fetchone()
-        if terms != job.text:  # the job was resumed, maybe with another limit
+        if terms != job.text:  # the job was resumed, perhaps with another limit
             job = self._rows.renew(connection, job.id)
         if state != "running":
             return LeaseBatch(drained=True)
@@ -148,7 +149,7 @@ class TaskDispatcher:
     def _starve(
         self, connection: sqlite3.Connection, job: JobRow, worker: str, lanes: frozenset[str] | None, now: float
     ) -> bool:
-        """Note at sites without a free slot that the worker waits for one. False when there is no such site."""
+        """Note at sites without a free slot that the worker waits for one. False if there is no such site."""
         served = msgspec.json.encode(sorted(lanes or ())).decode()
         noted = connection.execute(_STARVE, (worker, now, job.number, lanes is None, served, STARVED_SITES))
         return noted.rowcount > 0
@@ -157,7 +158,7 @@ class TaskDispatcher:
         self, connection: sqlite3.Connection, job: JobRow, worker: str, n: int, lanes: frozenset[str] | None, now: float
     ) -> list[Lease]:
         leases: list[Lease] = []
-        left_alone: set[int] = set()  # sites whose free slots are another worker's
+        left_alone: set[int] = set()  # sites whose free slots belong to another worker
         served = [lane for (lane,) in connection.execute(_LANES, {"job": job.number})] if lanes is None else list(lanes)
         while len(leases) < n:
             wanted = n - len(leases)
@@ -190,7 +191,7 @@ class TaskDispatcher:
     def _ready(
         self, connection: sqlite3.Connection, job: JobRow, lanes: list[str], n: int
     ) -> list[tuple[int, int, str, int]]:
-        """Site, priority, lane and turn of the best queues: of `n` sites at most."""
+        """Site, priority, lane and turn of the best queues, for at most `n` sites."""
         if len(lanes) == 1:
             return connection.execute(_READY, (job.number, lanes[0], n)).fetchall()
         found = [connection.execute(_READY, (job.number, lane, n)).fetchall() for lane in lanes]
@@ -205,9 +206,10 @@ class TaskDispatcher:
     def _give_way(
         self, connection: sqlite3.Connection, job: JobRow, site: int, lanes: frozenset[str], now: float
     ) -> bool:
-        """Does a lane of other workers get its turn at the site now? One that was refused, and was served before ours.
+        """Whether a lane of other workers gets its turn at the site now: one that was refused, and was served before
+        ours.
 
-        A lane that could be served and is not asked for while ours pause has no waiting worker any more.
+        A lane that could be served but is not requested while ours pause no longer has a waiting worker.
         """
         queues = connection.execute(
             "SELECT lane, refused, turn FROM queues WHERE job = ? AND site = ? AND state <> 'empty'", (job.number, site)
@@ -238,8 +240,8 @@ class TaskDispatcher:
         now: float,
         grants: Grants,
     ) -> bool:
-        """Take up to `n` tasks of one site, if the site allows; else park its queues until they can be served. False
-        when they are left as they are, because a starved worker comes first."""
+        """Take up to `n` tasks of one site, if the site allows; otherwise park its queues until they can be served.
+        False if they are left as they are, because a starved worker comes first."""
         (name, next_at, rest_until, asked, in_flight, holder, latest, learned, refused_at, starved, starved_at,
          *row) = connection.execute(_SITE, (site,)).fetchone()  # fmt: skip
         if learned is not None:
@@ -247,7 +249,7 @@ class TaskDispatcher:
         want, (away_host, away_reason, away_since, strikes, given_up_until) = row[:4], row[4:]
         given_up = given_up_until > now
         away = Away(away_host, away_reason, away_since, given_up) if strikes or given_up else None
-        buries = given_up and bool(away_host)  # no request is expected: pages of other hosts have the pacer
+        buries = given_up and bool(away_host)  # no request is expected: the pacer handles pages of other hosts
         noted = Want(*want) if want[0] is not None else None
         terms = self._terms_for(name)
         if rest_until > now:
@@ -311,7 +313,7 @@ class TaskDispatcher:
     def _tasks(
         self, connection: sqlite3.Connection, job: JobRow, site: int, lanes: list[str], n: int
     ) -> list[tuple[Any, ...]]:
-        """The best `n` tasks of each lane, the best of all first."""
+        """The best `n` tasks of each lane, best first."""
         if len(lanes) == 1:
             return connection.execute(_TASKS, (job.number, site, lanes[0] or None, n)).fetchall()
         found = [connection.execute(_TASKS, (job.number, site, lane or None, n)).fetchall() for lane in lanes]
@@ -393,7 +395,7 @@ class TaskDispatcher:
             connection.execute(_WANT, (*msgspec.structs.astuple(after), site))
 
     def _promote(self, connection: sqlite3.Connection, job: JobRow, now: float) -> None:
-        """Tasks that are due join their queue again, behind tasks of equal priority."""
+        """Return due tasks to their queue, behind tasks of equal priority."""
         due = connection.execute(
             "SELECT number, site, fetcher, priority FROM urls WHERE job = ? AND state = 'w' AND due_at <= ? "
             "ORDER BY due_at LIMIT ?",

@@ -1,7 +1,8 @@
-"""What a batch of results does to the log of pages: pages, attempts, archived visits, and what the checks counted.
+"""What a batch of results writes to the log of pages: pages, attempts, archived visits, and the counts of the checks.
 
-Runs inside the transaction of record_writes.py. The same try reported twice is one try, and is counted once. Attempts
-and visits do not repeat what their page says (schema/records-007.sql): they are written here, and read from the views.
+Runs inside the transaction of record_writes.py. The same attempt reported twice is one attempt, and is counted once.
+Attempts and visits do not repeat what their page says (schema/records-007.sql): this module writes them, views read
+them.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _ADD_PAGE = insert("pages", ("number", *PageFacts.__struct_fields__))
 
 _ADD_UNFETCHED_PAGE = "INSERT INTO pages (number, fingerprint, url, job) VALUES (?, ?, ?, ?)"
 
-# Of two visits of the same instant the greater hash stays, so that the order of arrival does not matter. The same visit
-# once more changes nothing: it may have been read again since, by a newer parser.
+# Of two visits at the same instant the greater hash wins, so that the order of arrival does not matter. The same visit
+# again changes nothing: a newer parser may have parsed it since.
 _KEEP_FACTS = """
 UPDATE pages SET url = ?, job = ?, fetched_at = ?, status = ?, etag = ?, last_modified = ?, archive_ref = ?,
     body_hash = ?, parser = ?, links = ?, spider = ?, failure = ?, content = ?, rhythm = ?
 WHERE number = ? AND (fetched_at IS NULL OR (?, ?) > (fetched_at, body_hash))"""
 
-# Rows of earlier versions have the worker's name itself.
+# Rows of earlier versions contain the worker's name itself.
 _ADD_ATTEMPT = f"""
 INSERT INTO attempt_rows (page, {", ".join(ATTEMPT_FIELDS)})
 SELECT ?1, ?2, ?3, (SELECT id FROM attempt_workers WHERE name = ?4),
@@ -57,7 +58,7 @@ SELECT ?1, ?2, iif(same, '', ?3), ?4, ?5, iif(same, '', ?6), iif(same, x'', ?7),
 FROM (SELECT (url, archive_ref, body_hash) = (?3, ?6, ?7) AS same FROM pages WHERE number = ?1) WHERE true
 ON CONFLICT (page, fetched_at) DO NOTHING"""  # noqa: S608 - our own names
 
-# Before a page gets another address or copy: what was tried and visited until now keeps its own.
+# Before a page gets another address or copy: earlier attempts and visits get their own.
 _KEEP_TRIED = """
 UPDATE attempt_rows SET url = (SELECT url FROM pages WHERE number = ?1) WHERE page = ?1 AND url = ''
     AND EXISTS (SELECT 1 FROM pages WHERE number = ?1 AND url <> ?2)"""
@@ -72,7 +73,7 @@ WITH wanted (page, spider) AS (VALUES {rows})
 SELECT wanted.page, wanted.spider, max(fetched_at) FROM wanted CROSS JOIN visit_rows ON visit_rows.page = wanted.page
 WHERE visit_rows.spider IN (wanted.spider, '') AND failure = '' GROUP BY 1, 2"""
 
-# A visit that was parsed again: its spider and its outcome are known better now.
+# A visit that was parsed again: its spider and its outcome are now better known.
 _REPARSE_VISIT = "UPDATE visit_rows SET spider = ?, failure = ? WHERE page = ? AND fetched_at = ?"
 
 # The newest copy may be older than the newest visit, which found it unchanged.
@@ -89,7 +90,7 @@ _ADD_TALLY = (
 
 
 def find(connection: sqlite3.Connection, sql: str, wanted: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Look up many identities with few statements. Filled up to a power of two, so that few texts are prepared."""
+    """Look up many identities with few statements. Padded to a power of two, so that few statements are prepared."""
     for start in range(0, len(wanted), MAX_LOOKUP):
         part = list(wanted[start : start + MAX_LOOKUP])
         part += part[:1] * ((1 << (len(part) - 1).bit_length()) - len(part))
@@ -101,7 +102,7 @@ def find(connection: sqlite3.Connection, sql: str, wanted: Sequence[tuple[Any, .
 def stale_ones(
     connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int]
 ) -> frozenset[int]:
-    """The places of results that were read from an old copy: the spider has a newer one of the same page."""
+    """The indexes of results parsed from an old copy: the spider has a newer one of the same page."""
     visitors = reparsed(results, number)
     if not visitors:
         return frozenset()
@@ -113,7 +114,7 @@ def stale_ones(
 def save_visits(
     connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int], facts: list[PageFacts]
 ) -> Sequence[PageResult]:
-    """Write attempts, page facts and visits; return the results whose attempts were not known yet."""
+    """Write attempts, page facts and visits; return the results whose attempts were new."""
     if facts:
         pages = [(number[p.fingerprint], p) for p in facts]
         connection.executemany(_KEEP_TRIED, [(page, p.url) for page, p in pages])
@@ -136,12 +137,12 @@ def save_visits(
 
 
 def add_visits(connection: sqlite3.Connection, visits: Sequence[tuple[Any, ...]]) -> None:
-    """Write visits that are not known yet: the number of the page, then VISIT_FIELDS. The pages have their facts."""
+    """Write new visits: the number of the page, then VISIT_FIELDS. The pages already have their facts."""
     connection.executemany(_ADD_VISIT, visits)
 
 
 def add_attempts(connection: sqlite3.Connection, attempts: Sequence[tuple[Any, ...]]) -> None:
-    """Write attempts that are not known yet: the number of the page, then ATTEMPT_FIELDS."""
+    """Write new attempts: the number of the page, then ATTEMPT_FIELDS."""
     _add_workers(connection, attempts)
     connection.executemany(_ADD_ATTEMPT, attempts)
 
@@ -153,7 +154,7 @@ def _add_workers(connection: sqlite3.Connection, attempts: Sequence[tuple[Any, .
 def _add_attempts(
     connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int]
 ) -> Sequence[PageResult]:
-    """Write attempts; return the results whose attempts were not known yet."""
+    """Write attempts; return the results whose attempts were new."""
     rows = [
         (number[attempt.fingerprint], *attempt_values(attempt)) for attempt in (result.attempt for result in results)
     ]
@@ -162,7 +163,7 @@ def _add_attempts(
     added = connection.executemany(_ADD_ATTEMPT, rows).rowcount
     if added == len(rows):
         new = results
-    else:  # some are known: which ones, the driver tells one by one only
+    else:  # some are known: the driver tells which ones only one by one
         connection.execute("ROLLBACK TO attempts")
         new = [one for one, row in zip(results, rows, strict=True) if connection.execute(_ADD_ATTEMPT, row).rowcount]
     connection.execute("RELEASE attempts")
@@ -172,7 +173,7 @@ def _add_attempts(
 def number_pages(
     connection: sqlite3.Connection, results: Sequence[PageResult]
 ) -> tuple[dict[bytes, int], list[PageFacts]]:
-    """Give every page of the batch its number, new ones with their row; return also the facts left to be kept.
+    """Give every page of the batch its number, with a row for new ones; return also the facts still to be stored.
 
     A page has a number from its first attempt on.
     """

@@ -1,7 +1,7 @@
-"""The rows of the queue, and the steps on them that several verbs share. Runs inside a transaction.
+"""The rows of the queue, and the steps on them that several methods share. Runs inside a transaction.
 
-Every step keeps three things true: a job's counters equal the number of its rows in each state, a site's
-`in_flight` equals its leased rows, and a queue is `ready` whenever it might have a task to give.
+Every step preserves three invariants: a job's counters equal the number of its rows in each state, a site's `in_flight`
+equals its leased rows, and a queue is `ready` whenever it might have a task to give.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ...model.task import Candidate, DropReason, UrlState
 
 MICROSECONDS = 1_000_000
 CACHED = 150_000  # sites, and texts that rows share: about 20 MB each
-LONGEST_ORIGIN = 308  # characters of an address that are stored as a text of their own
+LONGEST_ORIGIN = 308  # characters of an address that are stored as a shared text
 
-# How a row's state is written. The SQL of this room has the letters; everybody else has the words.
+# How a row's state is stored. Only the SQL of this package uses the letters; everything else uses the words.
 LETTERS = {
     UrlState.QUEUED: "q", UrlState.WAITING: "w", UrlState.LEASED: "l", UrlState.DONE: "d", UrlState.UNCHANGED: "u",
     UrlState.DROPPED: "o", UrlState.DEAD: "x",
 }  # fmt: skip
 STATES_BY_LETTER = {letter: state for state, letter in LETTERS.items()}
 
-# The address of a URL is in two parts: the beginning is a text that many rows share.
+# The address of a URL is stored in two parts: the beginning is a text that many rows share.
 URL = "start.text || urls.path"
 WITH_URL = "JOIN texts AS start ON start.number = urls.origin"
 IDENTITY = "urls.job = ? AND urls.site = ? AND substr(urls.fingerprint, 1, 4) = ? AND urls.fingerprint = ?"
@@ -66,7 +66,7 @@ ON CONFLICT DO UPDATE SET taken = excluded.taken"""
 
 
 class CountChanges(Counter[str]):
-    """Changes of a job's counters, which are columns of `jobs`: gathered during a verb and written once."""
+    """Changes of a job's counters, which are columns of `jobs`: gathered during a call and written once."""
 
     def move(self, before: str, after: str) -> None:
         self[before] -= 1
@@ -82,19 +82,18 @@ class CountChanges(Counter[str]):
 
 class SharedRows:
     """Changes of rows that many pages share: the counters of their job, the slots of their site, its queues. Gathered
-    during the settlements of a transaction and written once, so that the price of a page is that of its own row.
-    """
+    during the settlements of a transaction and written once, so that a page costs only its own row."""
 
     def __init__(self) -> None:
         self.counts: dict[int, CountChanges] = {}  # by job
         self.fed: dict[tuple[int, int, str], tuple[int, int, int]] = {}  # (job, site, lane) -> priority, turn, how many
-        self.taken: dict[tuple[int, int], int] = {}  # (job, site) -> taken so far, where there is a budget
+        self.taken: dict[tuple[int, int], int] = {}  # (job, site) -> taken so far, if there is a budget
         self.shapes: dict[tuple[int, int, str], int] = {}  # (job, site, shape) -> taken so far
-        self.depths: dict[int, int] = {}  # job -> queued and waiting, as the file has it
+        self.depths: dict[int, int] = {}  # job -> queued and waiting, as stored
         self._freed: dict[int, tuple[int, float, float | None]] = {}  # site -> slots, next_at, answered_at
 
     def forget(self) -> None:
-        """Called after a rollback, and when all is written."""
+        """Called after a rollback, and when everything is written."""
         for changes in (self.counts, self.fed, self.taken, self.shapes, self.depths, self._freed):
             changes.clear()
 
@@ -130,8 +129,8 @@ class SharedRows:
 def free_slots(
     connection: sqlite3.Connection, site: int, slots: int = 1, *, next_at: float, answered_at: float | None = None
 ) -> None:
-    """Free the slots of leases that have ended, and wake the queues that wait for one. `answered_at`: the site is
-    there."""
+    """Free the slots of leases that have ended, and wake the queues that wait for one. `answered_at`: the site
+    responded."""
     connection.execute(_FREE, (next_at, answered_at, site, slots))
     connection.execute(
         "UPDATE queues SET state = 'ready', held_for = NULL WHERE site = ? AND state IN ('full', 'held')", (site,)
@@ -142,7 +141,7 @@ class JobRow(msgspec.Struct, frozen=True):
     number: int
     id: str
     terms: JobTerms
-    text: str  # the terms as they are stored
+    text: str  # the terms as stored
 
 
 class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -168,7 +167,7 @@ def extras_of(text: str | None) -> Extras:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """The origin of an address, and the rest of it. What is no address has no origin."""
+    """The origin of a URL, and the rest. A text that is not a URL has no origin."""
     end = url.find("/", 8, LONGEST_ORIGIN)
     return (url[:end], url[end:]) if end > 0 and url.startswith("http") else ("", url)
 
@@ -239,8 +238,8 @@ class QueueRows:
         shared: SharedRows,
         given_up: str = "",
     ) -> Added:
-        """Enter candidates: each becomes queued, or dropped with a reason, or is counted as a duplicate. What that
-        means for the job and its queues is left in `shared`.
+        """Enter candidates: each is queued, dropped with a reason, or counted as a duplicate. The changes to the job
+        and its queues are left in `shared`.
 
         `given_up` is the reason why no candidate may be queued any more.
         """
@@ -293,7 +292,7 @@ class QueueRows:
         now: float,
         shared: SharedRows,
     ) -> bool:
-        """A known URL may enter again: by force, after the dedup window, or with a shorter path to it."""
+        """Whether a known URL may enter again: by force, after the dedup window, or with a shorter path to it."""
         number, letter, reason, created_at = known
         state, window = STATES_BY_LETTER[letter], job.terms.dedup_window
         if state is UrlState.DROPPED:
@@ -325,7 +324,7 @@ class QueueRows:
         candidate: Candidate,
         shared: SharedRows,
     ) -> bool:
-        """Has the job reached its budget for the site, or for paths of this shape?"""
+        """Whether the job has reached its budget for the site, or for paths of this shape."""
         terms = job.terms
         if candidate.force:
             return False
@@ -359,7 +358,7 @@ class QueueRows:
         connection.execute(_FEED_QUEUE, (job, site, lane or "", priority, int(now * MICROSECONDS), 0))
 
     def add_stats(self, connection: sqlite3.Connection, job: int, stats: Mapping[str, int]) -> None:
-        """Add to what the spider of the job counts."""
+        """Add to the counters of the job's spider."""
         (text,) = connection.execute("SELECT stats FROM jobs WHERE number = ?", (job,)).fetchone()
         sums = summed_stats(msgspec.json.decode(text, type=dict[str, int]), stats)
         connection.execute("UPDATE jobs SET stats = ? WHERE number = ?", (msgspec.json.encode(sums).decode(), job))

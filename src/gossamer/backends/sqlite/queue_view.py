@@ -1,4 +1,4 @@
-"""The queue as people look at it, on SQLite. Fulfils `QueueView`."""
+"""Read access to the queue on SQLite, for people. Fulfils `QueueView`."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from .queue_rows import (
 )
 
 CHUNK = 2_000
-DUE_COUNTED = 2_000  # tasks that wait and are due, of a job
+DUE_COUNTED = 2_000  # due waiting tasks counted per job
 READY_LOOKED_AT = 100  # sites that could give a task now
-LETTERS_AT_ONCE = 500  # fewer: each may bring a long error
+LETTERS_AT_ONCE = 500  # fewer: each may have a long error
 
-Values = tuple[str | int | float | bytes, ...]  # what is bound in a query
+Values = tuple[str | int | float | bytes, ...]  # the values bound in a query
 
 # The address of the page that a URL was found on.
 _PARENT = "parent_start.text || parent.path"
@@ -71,7 +71,7 @@ FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.
 JOIN texts AS name ON name.number = urls.kind LEFT JOIN leases ON leases.url = urls.number {_WITH_PARENT}
 WHERE {IDENTITY}"""  # noqa: S608 - our own names
 
-# Columns in the order of the fields of SiteLoad. Each count goes along an index that holds all it needs.
+# Columns in the order of the fields of SiteLoad. Each count uses a covering index.
 _LOADS = """
 WITH loads AS (
     SELECT site, sum(queued) AS queued, sum(waiting) AS waiting, sum(leased) AS leased FROM (
@@ -91,7 +91,7 @@ SELECT sites.name, loads.queued, loads.waiting, loads.leased, max(sites.next_at,
 FROM loads JOIN sites ON sites.number = loads.site
 ORDER BY loads.queued + loads.waiting + loads.leased DESC"""
 
-# The first of each site that could give a task now, and since when it could: its rate allows it, and the task is there.
+# The first task of each site that could be given now, and since when: its rate allows it, and the task is there.
 _READY = """
 SELECT lane, max(sites.next_at, sites.rest_until, (
     SELECT changed_at FROM urls WHERE job = :job AND site = some.site AND fetcher IS nullif(some.lane, '')
@@ -120,7 +120,7 @@ SELECT urls.number, jobs.id, {URL}, sites.name, name.text, urls.reason, urls.mes
 FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site {WITH_URL}
 JOIN texts AS name ON name.number = urls.kind {_WITH_PARENT}"""  # noqa: S608 - our own names
 
-# Site, lane, and how many tasks: those that are queued, leased, and waiting though they are due.
+# Site, lane, and number of tasks: queued, leased, and waiting ones that are due.
 _WORK = """
 SELECT queues.site, queues.lane, (SELECT count(*) FROM (SELECT 1 FROM urls WHERE urls.job = queues.job
     AND urls.site = queues.site AND urls.fetcher IS nullif(queues.lane, '') AND urls.state = 'q' LIMIT :most)), 0
@@ -154,7 +154,7 @@ UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL
     terms = iif(state = 'running', terms, json_set(terms, '$.replayed', json('true')))
 WHERE number = ?"""
 
-# A job with the ending "limit" had open tasks already, which were not to be done.
+# A job with the ending "limit" had open tasks that were not to be done.
 _REVIVE = """
 UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL,
     terms = json_set(terms, '$.replayed', json('true'))
@@ -191,7 +191,7 @@ class SqliteQueueView:
 
     async def letters(self, which: DeadFilter) -> AsyncIterator[DeadLetter]:
         where, values = _where(which)
-        # From the latest back: pages that die meanwhile are behind us, and letters that leave move no others.
+        # From the latest back: pages that die meanwhile are skipped, and letters that leave move no others.
         sql = (
             f"{_LETTERS} WHERE {where} AND urls.job = ? AND (urls.changed_at, urls.number) < (?, ?) "
             "ORDER BY urls.changed_at DESC, urls.number DESC LIMIT ?"
@@ -237,10 +237,10 @@ class SqliteQueueView:
             letters = _select(connection, where, values)
             changes: dict[int, CountChanges] = {}
             for job in {job for _, job, *_ in letters}:
-                drop_rest(connection, job, now)  # else the job would run again with pages that were given up
+                drop_rest(connection, job, now)  # otherwise the job would run again with dropped pages
             limited = {number for (number,) in connection.execute(_LIMITED)}
             for number, job, site, lane, priority in letters:
-                if job in limited:  # they go first: else the limit would be reached by others
+                if job in limited:  # they go first: otherwise other pages would use up the limit
                     priority = REPLAYED_PRIORITY
                 connection.execute(
                     "UPDATE urls SET state = 'q', reason = '', message = '', attempts = 0, deliveries = 0, "
@@ -418,7 +418,7 @@ def _story(connection: sqlite3.Connection, row: tuple[Any, ...]) -> UrlStory:
 
 
 def _where(which: DeadFilter) -> tuple[str, Values]:
-    """The filter as SQL conditions, which are constants, and their values, which are bound."""
+    """The filter as SQL conditions, which are constants, and their bound values."""
     parts: list[str] = ["urls.state = 'x'"]
     values: list[str | int | bytes] = []
     conditions: tuple[tuple[str, str | int | bytes | None], ...] = (

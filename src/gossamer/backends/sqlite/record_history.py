@@ -1,7 +1,7 @@
-"""How records came to be what they are: their versions, what two jobs saw differently, and what is gone.
+"""The history of records: their versions, the differences between two jobs, and which are gone.
 
-Runs on a connection of the records file. Records are gone in portions, a transaction each, so that others can write in
-between; a call that breaks off in the middle has marked some, and the next call marks the rest.
+Runs on a connection of the records file. Records are marked as gone in portions, one transaction each, so that others
+can write in between; an interrupted call has marked some, and the next call marks the rest.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ...store.record_rules import Seen, difference, mend
 from .record_writes import NEXT_REVISION, SUPERSEDE
 
 COMPARED = 1000  # records whose versions are compared at a time
-COMPARED_DATA = 100  # records that may differ, whose data is read at a time
-RETIRED = 20_000  # records that are looked at in one transaction
+COMPARED_DATA = 100  # possibly different records whose data is read at a time
+RETIRED = 20_000  # records examined in one transaction
 
 _VERSIONS = """
 SELECT past.version, past.at, past.job, past.data, past.gone, past.schema
@@ -33,8 +33,8 @@ _SEEN_VERSION = """
 SELECT sightings.version FROM records JOIN sightings ON sightings.record = records.number
 WHERE type = ? AND site = ? AND key = ? AND sightings.job = ?"""
 
-# The first records after a number that one of two jobs saw. Each side is cut at as many, so that of those that remain
-# both sides are known.
+# The first records after a number that either of two jobs saw. Both sides get the same limit, so that for the remaining
+# records both sides are known.
 _SEEN = f"""
 SELECT record, max(before), max(after) FROM (
     SELECT record, version AS before, NULL AS after FROM (
@@ -59,9 +59,9 @@ ORDER BY records.number"""
 
 HIGHEST = "SELECT coalesce(max(number), 0) FROM records"
 
-# What the job found of the page that gave a record last: 2 its content, 1 that it does not exist, 0 nothing that it
-# understood, NULL when it did not look. Looking at a page that leads elsewhere is looking there, and a try that was
-# made again is told by the next one. Who has seen the record since knows better.
+# What the job found for the page that last yielded a record: 2 its content, 1 that it does not exist, 0 nothing that it
+# could parse, NULL if it did not look. A page that redirects was not looked at, and of an attempt that was repeated the
+# repetition counts. A later sighting knows better.
 _UNSEEN = """
 SELECT number, coalesce(found, 0) FROM (
     SELECT number, last_checked, (
@@ -80,8 +80,8 @@ SELECT number, coalesce(found, 0) FROM (
     WHERE sightings.job = earlier.value AND record = number
 )"""
 
-# A record that its page does not give any more has no page: should that page be unchanged the next time, then so is
-# that it does not give it.
+# A record that its page no longer yields has no page: if that page is unchanged next time, it still does not yield the
+# record.
 _RETIRE = """
 UPDATE records SET gone_since = ?, last_changed = ?, job = ?, version = version + 1, revision = ?,
     page = iif(?, 0, page)
@@ -102,13 +102,13 @@ def seen_version(connection: sqlite3.Connection, job: str, type: str, site: str,
 
 
 def seen_by_either(connection: sqlite3.Connection, before: str, after: str, last: int) -> list[Seen]:
-    """The next records after the number `last` that one of two jobs saw."""
+    """The next records after the number `last` that either of two jobs saw."""
     values = {"before": mend(before), "after": mend(after), "last": last}
     return [Seen(*row) for row in connection.execute(_SEEN, values)]
 
 
 def differences(connection: sqlite3.Connection, seen: Sequence[Seen]) -> list[Difference]:
-    """What differs of these, which should be few: the data of all of them is read."""
+    """The differences among these, which should be few: the data of all of them is read."""
     by_number = {one.record: one for one in seen}
     wanted = msgspec.json.encode([(one.record, one.before, one.after) for one in seen]).decode()
     found = [
@@ -119,7 +119,7 @@ def differences(connection: sqlite3.Connection, seen: Sequence[Seen]) -> list[Di
 
 
 def retire_some(connection: sqlite3.Connection, first: int, wanted: Retirement) -> int:
-    """Mark what is gone among the records from the number `first` on; return how many. In the caller's transaction."""
+    """Mark the gone ones among the records from the number `first` on; return how many. In the caller's transaction."""
     job, at = mend(wanted.job), wanted.at
     asked: dict[str, Any] = {
         "first": first,

@@ -1,7 +1,7 @@
-"""Which records a query means, in SQL.
+"""Translates record queries to SQL.
 
-Most queries walk along all records (or along those that a job saw) in the order of their numbers, some rows at a time.
-Those that mean few among many, by key or by what changed after a cursor, find the numbers first through an index.
+Most queries scan all records (or those that a job saw) in the order of their numbers, a few rows at a time. Queries
+that match few records, by key or by changes after a cursor, first find the numbers through an index.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ...store.record_rules import mend, read_cursor
 
 KIND = "sqlite"  # of cursors
 CHUNK = 256  # rows in memory while streaming
-MOST_FOUND = 100_000  # numbers that are kept in memory; a query that means more walks along all records
+MOST_FOUND = 100_000  # numbers kept in memory; a query with more matches scans all records
 
 NEWEST = "SELECT store.id, (SELECT coalesce(max(revision), 0) + 1 FROM records) FROM store"
 
-# There is no index on keys alone, which would cost a block for every new record: the kinds and sites that there are are
-# found by steps along the index of identities, and the key is looked up in each.
+# There is no index on keys alone, which would cost a block for every new record: the existing types and sites are found
+# by steps along the index of identities, and the key is looked up in each.
 _BY_KEY = """
 WITH RECURSIVE types (type) AS (
     SELECT min(type) FROM records
@@ -42,9 +42,9 @@ _SEEN_BY = "EXISTS (SELECT 1 FROM sightings WHERE sightings.job = ? AND sighting
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a statement. `few` finds the numbers of a superset of what is meant; None: walk along `source`.
+    """The parts of a statement. `few` finds the numbers of a superset of the matches; None: scan `source`.
 
-    A condition for every `?` of `where`, in order.
+    `values` has one value for every `?` of `where`, in order.
     """
 
     source: str
@@ -55,7 +55,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     few_values: tuple[Any, ...] = ()
 
     def chunk(self, columns: str, *, newest: bool) -> str:
-        """A chunk of the walk; it takes `values` and the number after which to go on."""
+        """A chunk of the scan; it takes `values` and the number to continue after."""
         follows, order = ("<", "DESC") if newest else (">", "ASC")
         return (
             f"SELECT {self.number}, {columns} FROM {self.source} WHERE {self.where} "  # noqa: S608 - our own words
@@ -63,7 +63,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def picked(self, columns: str) -> str:
-        """Those among given numbers that are meant, in no order; it takes the numbers as JSON, then `values`."""
+        """The matches among given numbers, unordered; it takes the numbers as JSON, then `values`."""
         return (
             f"SELECT records.number, {columns} FROM records WHERE number IN (SELECT value FROM json_each(?)) "  # noqa: S608
             f"AND {self.where}"
@@ -77,7 +77,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def selection(query: RecordQuery, store: str, newest: int) -> Selection:
-    """`store` and `newest` are what NEWEST says. Raises Misconfigured for a cursor that this store has not given."""
+    """`store` and `newest` are the result of NEWEST. Raises Misconfigured for a cursor from another store."""
     conditions: list[str] = []
     values: list[Any] = []
 
@@ -127,7 +127,7 @@ def _few_by_key(query: RecordQuery, key: str) -> tuple[str, tuple[Any, ...]]:
 def _walk(query: RecordQuery, conditions: list[str], values: list[Any]) -> Selection:
     source, number = "records NOT INDEXED", "records.number"
     if query.job is not None:
-        # CROSS JOIN fixes the direction: along the job's sightings, which lie in the order of records.
+        # CROSS JOIN fixes the direction: along the job's sightings, which are in the order of records.
         source, number = "sightings CROSS JOIN records ON records.number = sightings.record", "sightings.record"
         conditions, values = ["sightings.job = ?", *conditions], [mend(query.job), *values]
     return Selection(source=source, number=number, where=" AND ".join(conditions) or "true", values=tuple(values))

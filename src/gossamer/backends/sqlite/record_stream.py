@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .records import SqliteRecords
 
 KEPT_IN = {"attempts": "attempt_rows", "visits": "visit_rows"}  # tables that are read through a view
-BATCH = 200  # pages or records in memory, each with all that belongs to it
+BATCH = 200  # pages or records in memory, each with everything that belongs to it
 
 _PAGES = f"SELECT number, {', '.join(PAGE_FIELDS)} FROM pages ORDER BY number"  # noqa: S608 - our own names
 _RECORDS = f"""
@@ -98,7 +98,7 @@ class SqliteRecordStream(SqliteStream):
         await self._database.write(write)
 
     async def finish(self) -> None:
-        """Nothing needs all rows: pages come before the records they gave."""
+        """Nothing to do: pages come before the records they yielded."""
 
     async def clear(self) -> None:
         def write(connection: sqlite3.Connection) -> None:
@@ -111,7 +111,7 @@ class SqliteRecordStream(SqliteStream):
         self._store.forget_schemas()
 
     async def _jobs(self) -> list[str]:
-        """Every job that saw a record: one step in the index for each, instead of a walk through all sightings."""
+        """Every job that saw a record: one index step for each, instead of a scan of all sightings."""
         found: list[str] = []
         rows = await self._rows("SELECT min(job) FROM sightings")
         while (job := rows[0][0]) is not None:

@@ -1,8 +1,8 @@
 """The writing half of the record store: what a batch of results does to the tables of schema/records-*.sql.
 
-store/record_rules.py decides what a record becomes, between one look-up and a handful of bulk statements;
-the write transaction around it keeps other processes out meanwhile. Every row has an identity of its own, so that the
-same batch can be written again. Pages, attempts and visits: page_log.py. Reading back: records.py.
+store/record_rules.py decides what a record becomes, between one look-up and a handful of bulk statements; the write
+transaction around it keeps other processes out meanwhile. Every row has its own identity, so that the same batch can be
+written again. Pages, attempts and visits: page_log.py. Reading: records.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .page_log import count_quality, find, insert, keep_schemas, number_pages, s
 
 _NEXT_NUMBER = "SELECT coalesce(max(number), 0) + 1 FROM records"
 
-# A number for all changes of a batch. Writers take turns, so that it grows in the order of commits.
+# One number for all changes of a batch. Writers take turns, so it grows in the order of commits.
 NEXT_REVISION = "SELECT coalesce(max(revision), 0) + 1 FROM records"
 
 # CROSS JOIN fixes the direction: for each wanted identity one step into the index.
@@ -65,7 +65,7 @@ WHERE {_IS_BACK}"""  # noqa: S608 - our own words
 _SEE = """ ON CONFLICT (job, record) DO UPDATE SET version = excluded.version
 WHERE excluded.version > sightings.version"""
 
-# What a newer check has seen since is not what was seen at that time. Asked before the check itself is noted.
+# What a newer check has seen since is not what was seen at that time. Queried before the check itself is noted.
 _SEE_AGAIN = f"""
 INSERT INTO sightings (job, record, version)
 SELECT ?, number, iif(last_checked <= ? AND gone_since IS NULL, version, 0) FROM records
@@ -85,7 +85,7 @@ def save_results(
 ) -> list[int]:
     """Write a batch inside the caller's transaction; return how many records of each result were new or changed.
 
-    `schemas` are those that may be unknown yet; `most_domains` is how many have figures of their own in the total.
+    `schemas` are those that may be new; `most_domains` is how many have separate figures in the total.
     """
     counts = [0] * len(results)
     number, facts = number_pages(connection, results)
@@ -114,7 +114,7 @@ def save_results(
 
 
 def _confirm(connection: sqlite3.Connection, unchanged: Sequence[tuple[int, str, float]]) -> None:
-    """Pages that a job found unchanged at a time: what they gave was checked, is there again, and the job saw it."""
+    """Pages that a job found unchanged: the records they yielded were checked, are back, and were seen by the job."""
     gone = {page for (page,) in find(connection, _GONE_FROM, [(page,) for page, _, _ in unchanged])}
     for page, job, at in unchanged:
         if page in gone:
@@ -142,13 +142,13 @@ class _RecordBatch:
         self._sightings: dict[tuple[str, int], int] = {}
 
     def look_up(self, records: Sequence[Record]) -> None:
-        """Learn what the store holds of these; `take` decides by that."""
+        """Read the stored state of these records, by which `take` decides."""
         identities = dict.fromkeys((record.type, record.site, record.key) for record in records)
         for type_, site, key, *rest in find(self._connection, _FIND_RECORDS, list(identities)):
             self._held[type_, site, key] = Held(*rest)
 
     def take(self, record: Record, page: int, stale: bool) -> bool:
-        """Decide about one record that `page` gave. True when it is new or changed."""
+        """Decide about one record that `page` yielded. True if it is new or changed."""
         identity = (record.type, record.site, record.key)
         known = self._held.get(identity)
         first_seen = known.first_seen if known is not None else 0.0

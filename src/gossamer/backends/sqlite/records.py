@@ -1,8 +1,8 @@
 """Records, attempts and page facts in one SQLite file; fulfils `Records`. The tables are in schema/records-*.sql.
 
 How it fails: `BackendUnavailable`, and then nothing of the batch is stored. How it recovers: the same batch can be
-written again. Lives here: the contract's verbs and reading back. What a batch does to the tables: record_writes.py.
-What a query means: record_queries.py. History: record_history.py.
+written again. This module has the contract's methods and the reading. What a batch writes: record_writes.py. How
+queries become SQL: record_queries.py. History: record_history.py.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from .record_stream import SqliteRecordStream
 from .record_writes import save_results
 
 APPLICATION_ID = 0x676F7372
-LINGER = timedelta(milliseconds=3)  # how long a save waits for others, to be stored with them
+LINGER = timedelta(milliseconds=3)  # how long a save waits for others, to share their commit
 PRUNED_PAGES = 20_000  # pages per transaction while pruning: others can write in between
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -87,7 +87,7 @@ _ATTEMPT = (
 )
 _LIST_VISITS = _of_page("visits", VISIT_FIELDS, "fetched_at")
 
-# For each page and spider the newest visit that fits, in the order of pages.
+# For each page and spider the newest matching visit, in the order of pages.
 _ARCHIVED = f"""
 SELECT visits.page, fingerprint, {", ".join(f"visits.{name}" for name in VISIT_FIELDS)}
 FROM visits CROSS JOIN pages ON pages.number = visits.page
@@ -124,9 +124,9 @@ async def open_sqlite_records(
     min_rewrite_age: timedelta | None = None,
     domains: int = DOMAINS,
 ) -> AsyncIterator[SqliteRecords]:
-    """Open the records file, made if it is not there. Raises BadState, Misconfigured, BackendUnavailable.
+    """Open or create the records file. Raises BadState, Misconfigured, BackendUnavailable.
 
-    `domains` have figures of their own in the total.
+    `domains` have separate figures in the total.
     """
     database = Database(
         path, schema="records", application_id=APPLICATION_ID, durable=True, linger=LINGER, role="records"
@@ -136,9 +136,9 @@ async def open_sqlite_records(
 
 
 class SqliteRecords:
-    """The record store of the laptop. `min_rewrite_age` protects a version that is younger than that from change.
+    """The record store on one machine. `min_rewrite_age` protects younger versions from change.
 
-    Nobody else in this process may write to the database.
+    No other object in this process may write to the database.
     """
 
     def __init__(
@@ -157,8 +157,8 @@ class SqliteRecords:
         try:
             return await self._save(results)
         except UnicodeEncodeError:
-            # Half a character (a lone surrogate) cannot be stored. The driver found it while binding, so the whole
-            # transaction was rolled back; each save of that group comes here, mends its own texts and repeats.
+            # A lone surrogate cannot be stored. The driver detected it while binding, so the whole transaction was
+            # rolled back; each save of that group arrives here, replaces it in its own texts and repeats.
             return await self._save([with_texts(result, mend) for result in results])
 
     async def _save(self, results: Sequence[PageResult]) -> list[int]:
@@ -172,7 +172,7 @@ class SqliteRecords:
         return counts
 
     def forget_schemas(self) -> None:
-        """The tables were emptied: shapes that were known are to be stored again."""
+        """The tables were emptied: known shapes must be stored again."""
         self._known_schemas.clear()
 
     async def latest(self, identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
@@ -270,7 +270,7 @@ class SqliteRecords:
         return total
 
     async def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]:
-        # One short read per chunk, going on after the last number seen: no lock is held while the reader thinks.
+        # One short read per chunk, continuing after the last number: no lock is held while the reader works.
         wanted = await self._selection(query)
         numbers = await self._few(wanted, query)
         if numbers is not None:
@@ -296,7 +296,7 @@ class SqliteRecords:
         return store, newest
 
     async def _few(self, wanted: Selection, query: RecordQuery) -> list[int] | None:
-        """The numbers of the records that may be meant, in order; None without an index, or when they are too many."""
+        """The numbers of the possible matches, in order; None without an index, or if they are too many."""
         if wanted.few is None:
             return None
         rows = await self._rows(f"{wanted.few} LIMIT {MOST_FOUND + 1}", wanted.few_values)

@@ -1,6 +1,6 @@
 """Learned routes and budgets, in the state file. Fulfils `RouteBook` and `BudgetBook`.
 
-Each verb is one write (see connection.py): processes that share the file take turns. As with all of the state, a power
+Each method is one write (see connection.py): processes that share the file take turns. As with the whole state, a power
 cut may undo the last moments, and with them what was spent then.
 """
 

@@ -1,7 +1,7 @@
 """Schedules on SQLite, for people and for the leading scheduler. Fulfils `ScheduleBook` and `TickBook`.
 
-A tick and the job it begins are written in one transaction. Time is this machine's clock, which all processes on the
-file share.
+A tick and the job that it starts are written in one transaction. Time is this machine's clock, which all processes on
+the file share.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class SqliteSchedules:
 
 
 def demand_lead(connection: sqlite3.Connection, term: Term, now: float) -> None:
-    """Raises LeaseLost when the term is over."""
+    """Raises LeaseLost if the term is over."""
     leads = connection.execute(
         "SELECT 1 FROM scheduling WHERE leader = ? AND token = ? AND until > ?", (term.leader, term.token, now)
     ).fetchone()
@@ -167,7 +167,7 @@ def _settle(
 
 
 def _is_as(connection: sqlite3.Connection, before: ScheduleProgress | None, name: str) -> bool:
-    """Is the schedule still as it was before? With None: is there still no schedule of that name?"""
+    """Whether the schedule is still as it was before. With None: whether there is still no schedule of that name."""
     stored = connection.execute("SELECT version FROM schedules WHERE name = ?", (name,)).fetchone()
     return bool(stored == (None if before is None else (before.version,)))
 

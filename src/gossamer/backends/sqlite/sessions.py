@@ -1,4 +1,4 @@
-"""Sessions, in the state file. Fulfils `SessionBook`; fetch/sessions.py says what may happen to them."""
+"""Sessions, in the state file. Fulfils `SessionBook`; fetch/sessions.py has the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders of operators for sites, in the state file. Fulfils `SiteOrders`; leasing.py keeps to them."""
+"""Operators' orders for sites, in the state file. Fulfils `SiteOrders`; leasing.py obeys them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIELDS = SiteOrder.__struct_fields__
 ORDERS = f"SELECT {', '.join(_FIELDS)} FROM site_orders ORDER BY site"  # noqa: S608 - our own names
 _GIVE = f"INSERT OR REPLACE INTO site_orders ({', '.join(_FIELDS)}) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
 
-# They are looked at again at the next lease, and sleep on where the site's own pace wants it.
+# The next lease looks at them again, and they sleep on if the site's own pace requires it.
 _WAKE = """
 UPDATE queues SET wake_at = min(wake_at, ?)
 WHERE state = 'sleeping' AND site = (SELECT number FROM sites WHERE name = ?)"""

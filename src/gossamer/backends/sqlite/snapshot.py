@@ -1,4 +1,4 @@
-"""A copy of a SQLite file as it is at one moment, made while others write to it."""
+"""A copy of a SQLite file as of one moment, made while others write to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .connection import translate
 
 
 def copy_as_of_now(source: Path, target: Path, role: str) -> None:
-    """Copy the file in one read transaction: writers go on meanwhile, and what they commit is not in it. Raises
+    """Copy the file in one read transaction: writers continue, and what they commit is not in the copy. Raises
     BackendUnavailable, BadState."""
     try:
         with (
@@ -18,7 +18,7 @@ def copy_as_of_now(source: Path, target: Path, role: str) -> None:
             closing(sqlite3.connect(target)) as writer,
         ):
             reader.execute("BEGIN")
-            reader.execute("SELECT count(*) FROM sqlite_master").fetchone()  # here the moment is fixed
+            reader.execute("SELECT count(*) FROM sqlite_master").fetchone()  # this fixes the moment
             reader.backup(writer)
             reader.execute("COMMIT")
     except sqlite3.Error as error:

@@ -32,7 +32,7 @@ from .state_stream import SqliteStateStream
 from .workers import SqliteWorkers
 
 APPLICATION_ID = 0x676F7373  # "goss"
-LINGER = timedelta(milliseconds=1)  # pages that settle and the lease that follows them share a commit
+LINGER = timedelta(milliseconds=1)  # settled pages and the lease that follows them share a commit
 
 
 @asynccontextmanager
@@ -44,9 +44,9 @@ async def open_sqlite_state(
     terms_for: TermsFor,
     is_gone: Callable[[str], bool] = process_is_gone,
 ) -> AsyncIterator[State]:
-    """Open or create the file. Raises BadState when another program or a newer version made it."""
-    # Not fsynced per commit: a power cut may undo the last settlements, so that work is repeated. The records
-    # of that work are fsynced before, so that nothing is lost.
+    """Open or create the file. Raises BadState if another program or a newer version made it."""
+    # Not fsynced per commit: a power cut may undo the last settlements, so that work is repeated. The records of that
+    # work are fsynced before, so nothing is lost.
     database = Database(path, schema="state", application_id=APPLICATION_ID, durable=False, linger=LINGER, role="state")
 
     jobs = SqliteJobs(database, clock)
@@ -104,7 +104,7 @@ async def open_sqlite_state(
 
 
 def _stored_version(connection: sqlite3.Connection) -> int | None:
-    """The version of the fingerprints in this file; None when it was not stored yet."""
+    """The version of the fingerprints in this file; None if it is not stored yet."""
     row = connection.execute("SELECT version FROM fingerprints").fetchone()
     return int(row[0]) if row is not None else None
 

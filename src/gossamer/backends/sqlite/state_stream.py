@@ -73,7 +73,7 @@ from .site_orders import ORDERS, enter_order
 from .stream import SqliteStream
 
 BATCH = 500  # rows in memory
-COUNTED = 10_000  # rows in memory while counting, which needs two columns
+COUNTED = 10_000  # rows in memory while counting, which needs only two columns
 _COUNTED = {
     "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "standings",
     "purses": "purses", "schedules": "schedules", "keys": "api_keys", "callbacks": "callbacks",
@@ -98,7 +98,7 @@ def _fields(kind: type[StateRow]) -> Callable[..., StateRow]:
 _JOB_FIELDS = tuple(name for name in DumpedJob.__struct_fields__ if name != "forgotten")
 _JOBS = f"SELECT {', '.join((*_JOB_FIELDS, *STATES))} FROM jobs ORDER BY number"  # noqa: S608 - our own names
 
-# The queries of small tables, and what becomes of the columns of their rows.
+# The queries of small tables, and how their columns become rows.
 _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
     (f"{KEYS} ORDER BY created_at, id", lambda *columns: DumpedKey(key_of(columns))),
     ("SELECT callback FROM callbacks ORDER BY id", lambda text: DumpedCallback(read_callback(text))),
@@ -143,7 +143,7 @@ _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
     ),
 )
 
-# The fields of a DumpedUrl as its columns have them, but for parents and incidents.
+# The fields of a DumpedUrl as its columns have them, except parents and incidents.
 _ELSEWHERE = ("job", "site", "url", "kind", "parent", "parent_site", "incidents", *Extras.__struct_fields__)
 _URL_FIELDS = tuple(name for name in DumpedUrl.__struct_fields__ if name not in _ELSEWHERE)
 _URLS = f"""
@@ -152,7 +152,7 @@ SELECT urls.number, urls.job, sites.name, {URL}, name.text, parent.fingerprint, 
 FROM urls JOIN sites ON sites.number = urls.site {WITH_URL} JOIN texts AS name ON name.number = urls.kind
 LEFT JOIN urls AS parent ON parent.number = urls.found_on LEFT JOIN sites AS home ON home.number = parent.site
 WHERE """  # noqa: S608 - our own names
-# Both go along an index: sorting would need room for everything.
+# Both use an index: sorting would need room for everything.
 _NOT_QUEUED = _URLS + "urls.state <> 'q' ORDER BY urls.number"
 _QUEUED = (
     _URLS + "urls.state = 'q' "
@@ -169,7 +169,7 @@ _ADD_QUEUE = """
 INSERT INTO queues (job, site, lane, state, turn, taken) VALUES (?, ?, '', 'empty', ?, ?)
 ON CONFLICT (job, site, lane) DO UPDATE SET taken = excluded.taken"""
 
-# Children that arrived before the page they were found on: resolved when all are in.
+# Children that arrived before their parent page: resolved when all are in.
 _ORPHANS = "CREATE TABLE IF NOT EXISTS move_orphans (url INTEGER PRIMARY KEY, site INTEGER, fingerprint BLOB) STRICT"
 _ADOPT = """
 UPDATE urls SET found_on = parent.number FROM move_orphans
@@ -244,7 +244,7 @@ class SqliteStateStream(SqliteStream):
     # -- reading -----------------------------------------------------------------------------------------------
 
     async def _clear_leftovers(self) -> None:
-        """Delete what is left of jobs that were removed, so that it is neither dumped nor counted."""
+        """Delete what is left of removed jobs, so that it is neither dumped nor counted."""
         while await self._database.write(lambda connection: clear_some(connection, self._clock.now())):
             pass
 
@@ -277,7 +277,7 @@ class SqliteStateStream(SqliteStream):
         connection.execute(_ORPHANS)
         turn = int(self._clock.now() * MICROSECONDS)
         changes: dict[int, CountChanges] = {}
-        fed: dict[tuple[int, int, str], int] = {}  # job, site and lane -> the best priority that was queued
+        fed: dict[tuple[int, int, str], int] = {}  # job, site and lane -> the best queued priority
         for item in batch:
             if isinstance(item, DumpedUrl):
                 self._add_url(connection, item, changes.setdefault(item.job, CountChanges()), fed)
@@ -405,7 +405,7 @@ class SqliteStateStream(SqliteStream):
 
 
 def _job(row: Columns, states: dict[str, int]) -> DumpedJob:
-    """`states` is how many URLs of the job there are in each state."""
+    """`states` is the number of the job's URLs in each state."""
     columns = dict(zip((*_JOB_FIELDS, *STATES), row, strict=True))
     counted = {state: columns.pop(state) for state in STATES}
     columns |= {"sealed": bool(columns["sealed"]), "paused": bool(columns["paused"])}

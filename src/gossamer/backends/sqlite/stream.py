@@ -47,7 +47,7 @@ class SqliteStream:
         return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())
 
     async def _batches(self, sql: str, size: int) -> AsyncIterator[Rows]:
-        """The rows of a query, `size` at a time; all of one moment, even when somebody writes meanwhile."""
+        """The rows of a query, `size` at a time; all as of one moment, even while others write."""
         cursor = await self._database.read(lambda connection: connection.execute(sql))
         try:
             while rows := await self._database.read(lambda _: cursor.fetchmany(size)):
@@ -56,7 +56,7 @@ class SqliteStream:
             await self._database.read(lambda _: cursor.close())
 
     async def _count(self, tables: dict[str, str]) -> dict[str, int]:
-        """How many rows each table has, by the name of what it holds."""
+        """The number of rows of each table, by the name of its content."""
         return {
             name: (await self._rows(f"SELECT count(*) FROM {table}"))[0][0]  # noqa: S608 - our own names
             for name, table in tables.items()

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Make the passwords of deploy/compose.yaml, each once: what is there stays. The folder is readable for you alone; the files
-# in it must be readable for the users inside the containers.
+# Create the passwords of deploy/compose.yaml; existing ones are kept. Only you can read the folder; the users inside the
+# containers must be able to read the files in it.
 set -eu
 umask 022
 folder=$(dirname "$0")/secrets

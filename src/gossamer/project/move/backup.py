@@ -1,13 +1,13 @@
-"""Backing a project up into one file, and restoring it at the configured addresses.
+"""Backs a project up into one file, and restores it at the configured addresses.
 
     backup    checks as a move does; writes state, records and raw pages into the file, and counts again at the end.
-              While workers are at work on files of this machine, it goes by copies of them: of the state first. What
-              is done there is in the records by then, since results are stored before their pages are settled, and
-              what the records refer to is in the archive. A page that was done in between is fetched once more
+              While workers use files of this machine, it works on copies, taking that of the state first. Pages done
+              there are in the records by then, since results are stored before their pages are settled, and what the
+              records refer to is in the archive. A page that was done in between is fetched once more
     restore   checks the file and that the addresses are empty, loads it, and compares the counts with those in the file
 
-How it fails: `Misconfigured`, `BackendUnavailable`; a backup leaves no file then, a restore leaves stores that refuse
-every other command. How it recovers: the same command again.
+How it fails: `Misconfigured`, `BackendUnavailable`; then a backup leaves no file, and a restore leaves stores that
+refuse every other command. How it recovers: run the same command again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
 async def backup(
     settings: Settings, file: Path, *, pages: bool = True, clock: Clock | None = None, watch: Watch | None = None
 ) -> BackupReport:
-    """Write everything that the project holds into `file`; without `pages`, all but the archive.
+    """Write everything that the project holds into `file`; without `pages`, everything but the archive.
 
     Raises Misconfigured, BadState, BackendUnavailable.
     """
@@ -118,17 +118,17 @@ async def backup(
         with new_backup(file, header) as writer:
             await _dump(source, writer, counts, segments, watch)
             if not lives and counts != {role: await source.counts(role) for role in roles}:
-                raise Misconfigured("Somebody worked on the project meanwhile. Stop all workers, and back up again.")
+                raise Misconfigured("The project was changed meanwhile. Stop all workers, and back up again.")
         return BackupReport(header=header, size=writer.size, warnings=tuple(warnings))
 
 
 def is_on_this_machine(settings: Settings) -> bool:
-    """Are state and records in files here, of which copies can be made while others write?"""
+    """Whether state and records are files on this machine, which can be copied while others write."""
     return is_local(settings, "state") and is_local(settings, "records")
 
 
 async def _copied(stack: AsyncExitStack, settings: Settings, file: Path) -> Settings:
-    """The settings with copies of state and records, which go with the stack. The order matters: see above."""
+    """The settings with copies of state and records, which the stack deletes. The order matters: see above."""
     folder = stack.enter_context(_folder_beside(file))
     for role in ("state", "records"):
         if not exists(settings, role):
@@ -140,7 +140,7 @@ async def _copied(stack: AsyncExitStack, settings: Settings, file: Path) -> Sett
 
 
 def _folder_beside(file: Path) -> TemporaryDirectory[str]:
-    """A folder of its own where the backup is written: there must be room anyway. Raises Misconfigured."""
+    """A temporary folder beside the backup: there must be room there anyway. Raises Misconfigured."""
     try:
         return TemporaryDirectory(prefix=".backup-", dir=file.absolute().parent)
     except OSError as error:
@@ -196,14 +196,14 @@ async def restore(settings: Settings, file: Path, *, watch: Watch | None = None)
 
 
 async def _began(target: Stores, roles: Sequence[str], place: str) -> bool:
-    """Has a restore of this very file broken off here?"""
+    """Whether a restore of this same file was interrupted here."""
     marks = [await stream.mark() for role in roles if (stream := target.stream(role)) is not None]
     return any(one is not None and one.status is MoveStatus.RESTORING and one.place == place for one in marks)
 
 
 async def _require_empty(target: Stores, role: str, loaded: Counts) -> None:
-    """Refuse a store that holds something, unless it is a restore that broke off, maybe after the store had been loaded
-    and its mark removed: then it holds what is `loaded`. Raises Misconfigured, BadState."""
+    """Refuse a store that is not empty, unless it holds an interrupted restore, perhaps one that was interrupted after
+    the store had been loaded and its mark removed: then it holds what is `loaded`. Raises Misconfigured, BadState."""
     stream = target.stream(role)
     if stream is None:
         return
@@ -212,7 +212,7 @@ async def _require_empty(target: Stores, role: str, loaded: Counts) -> None:
         return
     if mark is not None and mark.status is MoveStatus.ARRIVING:
         raise BadState(
-            f"What is at {target.place(role)} ({role}) is a move that has not come to its end, from {mark.place}. Run "
+            f"What is at {target.place(role)} ({role}) is an unfinished move from {mark.place}. Run "
             f"that one again, or name another address or project."
         )
     held = await stream.counts()
@@ -221,7 +221,8 @@ async def _require_empty(target: Stores, role: str, loaded: Counts) -> None:
 
 
 class _Programs:
-    """The restored schedules and unfinished jobs whose addresses a program prints: whoever made the file chose it."""
+    """The restored schedules and unfinished jobs whose addresses a program prints: the author of the file chose the
+    program."""
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
@@ -268,7 +269,7 @@ async def _load(reader: BackupReader, target: Stores, watch: Watch, file: str, p
 
 
 async def _load_segments(reader: BackupReader, target: Stores, archive: WholeArchive, watch: Watch) -> Counts:
-    """Write the files of the archive that are not there yet; return what is there of those in the backup."""
+    """Write the archive files that are missing; return the counts of those in the backup."""
     total, done, written = reader.header.counts["archive"].get("bytes", 0), 0, set()
     known = {one.name: one.size for one in await target.segments()}
     async for batch in reader.batches("archive"):

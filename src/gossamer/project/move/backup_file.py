@@ -1,17 +1,16 @@
-"""The file of a backup: the rows of a project's stores and the files of its archive, one after the other.
+"""The format of a backup file: the rows of a project's stores and the files of its archive, one after the other.
 
-    "gossamer backup\\n"                 so that `file` and `head` tell what it is
-    length, frame                       again and again; the length is 4 bytes, big-endian
+    "gossamer backup\n"                 so that `file` and `head` recognise it
+    length, frame                       repeated; the length is 4 bytes, big-endian
     length, last frame                  the number of rows of each kind, and a hash of all bytes before
 
 A frame is MessagePack: the kind of its rows, and the rows as zstd-compressed MessagePack. The first frame is the
-header, then come state, records and archive, in this order. Old files stay readable: fields are only added to rows,
-with a default, and FORMAT grows when that is not enough.
+header, followed by state, records and archive, in this order. Old files stay readable: fields are only added to rows,
+with a default, and FORMAT is raised when that is not enough.
 
-How it fails: `Misconfigured` for a file that was cut short, damaged, or written by a newer version. All of it is
-decoded before the first row is used, and no frame is larger than MAX_FRAME: the file may come from a stranger. How it
-recovers: a backup is written under another name (`.part`) and renamed when it is complete, so that a torn file is a
-torn copy.
+How it fails: `Misconfigured` for a file that is truncated, damaged, or written by a newer version. All of it is decoded
+before the first row is used, and no frame is larger than MAX_FRAME: the file may come from a stranger. How it recovers:
+a backup is written under another name (`.part`) and renamed when it is complete, so a truncated file is a bad copy.
 """
 
 from __future__ import annotations
@@ -58,12 +57,13 @@ from .stores import Counts
 FORMAT = 1
 MAGIC = b"gossamer backup\n"
 MAX_FRAME = 2**30  # bytes, compressed or not; a longer frame is damage, not data
-FULL_FRAME = 2**26  # bytes, not compressed; rows beyond it are spread over several frames
+FULL_FRAME = 2**26  # bytes, uncompressed; further rows go into the next frame
 LEVEL = 3
 
 
 class BackupHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup holds. `counts` are those of each store, by role; `fingerprints` is the version of its URLs'."""
+    """What a backup holds. `counts` are those of each store, by role; `fingerprints` is the version of its URL
+    fingerprints."""
 
     format: int
     version: str
@@ -112,7 +112,7 @@ _DECODERS = {
 
 
 class BackupWriter:
-    """A backup while it is written."""
+    """A backup that is being written."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -123,7 +123,7 @@ class BackupWriter:
         self._put(MAGIC)
 
     async def write(self, rows: Sequence[msgspec.Struct]) -> None:
-        """Add rows, of whatever kinds. Raises BackendUnavailable when the disk is full."""
+        """Add rows of any kind. Raises BackendUnavailable if the disk is full."""
         await asyncio.to_thread(self._write, rows)
 
     def _write(self, rows: Sequence[msgspec.Struct]) -> None:
@@ -131,7 +131,7 @@ class BackupWriter:
             self.frame(_KIND[row], list(same))
 
     def frame(self, kind: str, rows: Sequence[msgspec.Struct]) -> None:
-        """Add rows of one kind. Raises Misconfigured for a row that no frame can hold."""
+        """Add rows of one kind. Raises Misconfigured for a row that is too large for a frame."""
         encoded = _encoded(rows)
         if len(encoded) > FULL_FRAME and len(rows) > 1:
             half = len(rows) // 2
@@ -145,7 +145,7 @@ class BackupWriter:
         self._rows[kind] += len(rows)
 
     def finish(self) -> None:
-        """Write the trailer, and see that all of it is on the disk."""
+        """Write the trailer, and sync the file to disk."""
         self.frame("trailer", [_Trailer(dict(self._rows), self._hash.digest())])
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -162,7 +162,7 @@ def new_backup(path: Path, header: BackupHeader) -> Iterator[BackupWriter]:
         raise Misconfigured(f"There is a file {path} already. Name another one, or delete it.")
     part = path.with_name(f"{path.name}.part")
     try:
-        # Seeds and pages may hold secrets: the file is the user's alone.
+        # Seeds and pages may hold secrets: only the user may read the file.
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise Misconfigured(f"{part} cannot be written ({error.strerror}). Name another place.") from error
@@ -177,14 +177,14 @@ def new_backup(path: Path, header: BackupHeader) -> Iterator[BackupWriter]:
     except OSError as error:
         raise BackendUnavailable(f"{part} cannot be written ({error.strerror}). Free some space.") from error
     finally:
-        with suppress(OSError):  # it was renamed, or the error that is on its way says more
+        with suppress(OSError):  # it was renamed, or the error being raised says more
             part.unlink(missing_ok=True)
 
 
 def _encoded(rows: Sequence[msgspec.Struct]) -> bytes:
     try:
         return msgspec.msgpack.encode(rows)
-    except UnicodeEncodeError:  # half a character, which only Redis can hold; every other store would replace it, too
+    except UnicodeEncodeError:  # a lone surrogate, which only Redis can hold; every other store would replace it, too
         return msgspec.msgpack.encode(_mended(msgspec.to_builtins(rows, builtin_types=(bytes,))))
 
 
@@ -202,7 +202,7 @@ def _mended(value: Any) -> Any:  # Any: what to_builtins gives
 
 
 class BackupReader:
-    """A backup that was found whole. Its rows are read once, role by role, in the order of the file."""
+    """A verified backup. Its rows are read once, role by role, in the order of the file."""
 
     def __init__(self, path: Path) -> None:
         self.place = str(path.resolve())
@@ -220,7 +220,7 @@ class BackupReader:
 
 
 async def open_backup(path: Path) -> BackupReader:
-    """Read the file once from end to end, to see that it is whole. Raises Misconfigured."""
+    """Read the file once from start to end, to verify it. Raises Misconfigured."""
     return await asyncio.to_thread(_checked, path)
 
 
@@ -243,7 +243,7 @@ def _batches(path: Path) -> Generator[tuple[str, list[Any]]]:  # Any: rows of th
     with path.open("rb") as file:
         magic = file.read(len(MAGIC))
         if magic != MAGIC:
-            raise Misconfigured(f"{path} is not a backup: they are made by `gossamer backup`.")
+            raise Misconfigured(f"{path} is not a backup. `gossamer backup` makes one.")
         digest.update(magic)
         left = os.fstat(file.fileno()).st_size - len(magic)
         first = True
@@ -273,7 +273,7 @@ def _batches(path: Path) -> Generator[tuple[str, list[Any]]]:  # Any: rows of th
 def _decoded(frame: bytes) -> tuple[str, list[Any]]:  # Any: rows of that kind
     """The kind and the rows of a frame. Raises MsgspecError, ZstdError, KeyError, ValueError."""
     kind, body = msgspec.structs.astuple(msgspec.msgpack.decode(frame, type=_Frame))
-    # The size that the frame claims is what would be allocated, before a single byte is decompressed.
+    # The size that the frame claims would be allocated before a single byte is decompressed.
     if zstandard.get_frame_parameters(body).content_size > MAX_FRAME:
         raise ValueError("the frame is too large")
     return kind, _DECODERS[kind].decode(zstandard.ZstdDecompressor().decompress(body))

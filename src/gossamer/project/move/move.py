@@ -1,12 +1,12 @@
-"""Moving a project from one set of addresses to another: state, records and raw pages, each alone or all together.
+"""Moves a project from one set of addresses to another: state, records and raw pages, separately or together.
 
-    check     no worker may be at work, and the target must be empty (or hold this very move, broken off)
-    copy      pages first, then records, then the state, in batches; the targets are marked as not complete
+    check     no worker may be at work, and the target must be empty (or hold this same move, interrupted)
+    copy      pages first, then records, then the state, in batches; the targets are marked as incomplete
     compare   counts of everything, and a sample of contents; only then the marks are removed
-    leave     the source stays as it was, but for a mark that it is an old copy now
+    leave     the source stays as it was, except for a mark that it is now an old copy
 
 How it fails: `Misconfigured` before anything was touched; a later failure leaves targets that refuse to be used.
-How it recovers: the same command again. It clears what it had begun, and copies no page twice.
+How it recovers: run the same command again. It clears what it had begun, and copies no page twice.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .stores import (
     require_stored,
 )
 
-CLOCKS_AGREE = 1.0  # seconds; a smaller difference is the time that asking took
+CLOCKS_AGREE = 1.0  # seconds; a smaller difference is the duration of the query
 _URL_STATES = ("queued", "waiting", "done", "unchanged", "dropped", "dead")
 _RECORD_KINDS = ("pages", "records", "shapes of items", "quality counts")
 
@@ -54,8 +54,8 @@ Watch = Callable[[str, int, int], None]
 
 
 class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a move or a restore. `compared` things were read on both sides; `problems` is empty when all is
-    well, and `warnings` are for the user."""
+    """The result of a move or a restore. `compared` is how many things were read on both sides; `problems` is empty if
+    all is well, and `warnings` are for the user."""
 
     parts: tuple[Part, ...]
     compared: int = 0
@@ -73,8 +73,7 @@ async def move(
     rehearse: bool = False,
 ) -> MoveReport:
     """Copy `roles` of the project from the addresses in `settings` to those in `target`. Raises Misconfigured,
-    Transient. `rehearse` checks and counts both sides, and copies nothing.
-    """
+    Transient. `rehearse` checks and counts both sides, and copies nothing."""
     clock, watch = clock or SystemClock(), watch or (lambda role, done, total: None)
     for role in roles:
         if place(settings, role) == place(target, role):
@@ -82,7 +81,7 @@ async def move(
         if role != "archive" and not exists(settings, role):
             raise Misconfigured(f"There is no {role} to move at {place(settings, role)}: nothing has been crawled yet.")
     async with AsyncExitStack() as stack:
-        # State and records are opened in any case: the workers and marks there decide whether this may begin.
+        # State and records are opened in any case: the workers and marks there decide whether the move may start.
         present = {role for role in ROLES if exists(settings, role) and (role != "archive" or role in roles)}
         source = await open_stores(stack, settings, clock, present)
         await require_rest(source, "move")
@@ -98,7 +97,7 @@ async def move(
 
 
 class _Move:
-    """A move that may begin. `here` is what was counted at the source."""
+    """A move that may start. `here` are the counts of the source."""
 
     def __init__(self, source: Stores, target: Stores, here: dict[str, Counts], clock: Clock, watch: Watch) -> None:
         self._source = source
@@ -163,7 +162,7 @@ class _Move:
         problems: list[str] = []
         for part in parts:
             if part.here != self._here[part.role]:
-                problems.append(f"{part.role}: somebody worked on it meanwhile. Stop all workers, and move again")
+                problems.append(f"{part.role}: it was changed meanwhile. Stop all workers, and move again")
             problems += differing_counts(part.role, part.here, part.there)
         compared = 0
         for count, found in await self._compare_contents():
@@ -187,7 +186,7 @@ class _Move:
 async def load_all(
     batches: AsyncIterator[Sequence[Row]], target: RowStream[Row], *listeners: Callable[[Sequence[Row]], None]
 ) -> None:
-    """Replace the contents of `target` by these rows; every listener is called with each batch that was loaded."""
+    """Replace the contents of `target` by these rows; every listener is called with each loaded batch."""
     await target.clear()
     async for batch in batches:
         if batch:

@@ -1,6 +1,6 @@
 """The proof of a move: both sides are counted, and a sample is read from both through the usual contracts.
 
-Lives here: what must be equal, and what may differ (the times of a site's bucket, the worker that held a task).
+Defines what must be equal, and what may differ (the times of a site's bucket, the worker that held a task).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ...store.record_rows import DumpedPage, DumpedRecord, RecordRow
 T = TypeVar("T")
 
 SAMPLE = 100  # of each kind of thing
-SEGMENTS_READ = 8  # files of an archive that are read on both sides; each has up to 64 MB
-_LEAST, _MOST = -(2**31) + 1, 2**31 - 1  # priorities that every queue holds
+SEGMENTS_READ = 8  # files of an archive read on both sides; each has up to 64 MB
+_LEAST, _MOST = -(2**31) + 1, 2**31 - 1  # the priorities that every queue supports
 
 
 class Sample(Generic[T]):
-    """A random sample of a stream of unknown length: each thing has the same chance."""
+    """A uniform random sample of a stream of unknown length."""
 
     def __init__(self, size: int = SAMPLE) -> None:
         self.kept: list[T] = []
@@ -45,7 +45,7 @@ class Sample(Generic[T]):
 
 
 class StateSample:
-    """A sample of the URLs that were copied. Jobs and schedules are few, and all of them are compared."""
+    """A sample of the copied URLs. Jobs and schedules are few, and all of them are compared."""
 
     def __init__(self) -> None:
         self._open: Sample[DumpedUrl] = Sample()
@@ -57,7 +57,7 @@ class StateSample:
                 (self._open if row.state.open else self._settled).offer(row)
 
     async def compare(self, source: State, target: State) -> tuple[int, list[str]]:
-        """Return how many things were compared, and what differs, in words."""
+        """Return how many things were compared, and the differences in words."""
         compared, problems = await self._compare_urls(source.queue, target.queue)
         jobs, schedules = await source.jobs.jobs(), await source.schedules.schedules()
         if jobs != await target.jobs.jobs():
@@ -78,7 +78,7 @@ class StateSample:
 
 
 class RecordSample:
-    """A sample of the pages and records that were copied. Shapes and quality are few, and all of them are compared."""
+    """A sample of the copied pages and records. Shapes and quality are few, and all of them are compared."""
 
     def __init__(self) -> None:
         self._pages: Sample[DumpedPage] = Sample()
@@ -97,7 +97,7 @@ class RecordSample:
                 self._records.offer(row)
 
     async def compare(self, source: Records, target: Records) -> tuple[int, list[str]]:
-        """Return how many things were compared, and what differs, in words."""
+        """Return how many things were compared, and the differences in words."""
         problems = []
         for page in self._pages.kept:
             key = page.fingerprint
@@ -118,7 +118,7 @@ class RecordSample:
 
 
 async def compare_pages(references: Sequence[str], source: Archive, target: Archive) -> tuple[int, list[str]]:
-    """Compare raw pages by their references. A page that was pruned on both sides is no difference."""
+    """Compare raw pages by their references. A page that was pruned on both sides is not a difference."""
     problems = []
     for reference in references:
         if await _page(source, reference) != await _page(target, reference):
@@ -150,7 +150,7 @@ def differing_counts(role: str, here: dict[str, int], there: dict[str, int]) -> 
 async def _record(store: Records, record: DumpedRecord) -> list[StoredRecord] | str:
     try:
         query = RecordQuery(type=record.type, site=record.site, key=record.key)
-        # Its place in the store is no part of what is known of it.
+        # Its place in the store does not belong to its content.
         return [msgspec.structs.replace(one, number=0) async for one in store.records(query)]
     except Permanent as failure:  # data that cannot be decoded is copied as it is
         return str(failure)

@@ -1,4 +1,5 @@
-"""The three stores of a project, open for a move, a backup or a restore: what they hold, whether they may be used."""
+"""The three stores of a project, opened for a move, a backup or a restore: what they hold, and whether they may be
+used."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ Counts = dict[str, int]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One role of a move: where from, where to, and what was counted on both sides."""
+    """One role of a move: source, target, and the counts of both sides."""
 
     role: str
     source: str
@@ -57,7 +58,7 @@ class Stores:
         return [] if self.archive is None else [one async for one in self.archive.segments()]
 
     async def counts(self, role: str) -> Counts:
-        """What the store of a role holds, by kind."""
+        """The contents of the store of a role, counted by kind."""
         if role == "archive":
             return sizes(await self.segments())
         stream = self.stream(role)
@@ -70,12 +71,12 @@ class Stores:
 
 
 def place(settings: Settings, role: str) -> str:
-    """Where a role of the project is, without secrets: the same text means the same place."""
+    """Where a role of the project is stored, without secrets: the same text means the same place."""
     scheme, address = scheme_of(settings, role), str(getattr(settings, role))
     if scheme in ("sqlite", "folder"):
         return place_of(settings, role)
     if scheme == "s3":
-        return address  # keys are never part of it, and the endpoint is part of the place
+        return address  # it never contains keys, and the endpoint belongs to the place
     schema = "".join(value for name, value in parse_qsl(address.partition("?")[2]) if name == "schema")
     return f"{place_of(settings, role)}, {f'schema {schema}' if schema else f'project {settings.project}'}"
 
@@ -85,9 +86,9 @@ def exists(settings: Settings, role: str) -> bool:
 
 
 async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, roles: Collection[str]) -> Stores:
-    """Open the stores of these roles, made where they are not there."""
+    """Open the stores of these roles, creating them if necessary."""
     stores = Stores(settings)
-    own = ServerClock(clock)  # the stores of two sides may go by different clocks
+    own = ServerClock(clock)  # the stores of the two sides may follow different clocks
     if "records" in roles:
         stores.records = await stack.enter_async_context(open_records(settings, own, to_move=True))
     if "state" in roles:
@@ -100,7 +101,7 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
 
 
 async def require_rest(source: Stores, verb: str) -> None:
-    """Refuse to copy while workers are at work, and to copy what is not complete. Raises Misconfigured, BadState."""
+    """Refuse to copy while workers are at work, and to copy an incomplete store. Raises Misconfigured, BadState."""
     await require_complete(source)
     if busy := await at_work(source):
         names = ", ".join(sorted(busy)[:3]) + (", ..." if len(busy) > 3 else "")
@@ -111,7 +112,7 @@ async def require_rest(source: Stores, verb: str) -> None:
 
 
 async def require_complete(source: Stores) -> None:
-    """Raises BadState for stores that a move or a restore has not filled to its end."""
+    """Raises BadState for stores that an unfinished move or restore has filled only in part."""
     for role in ("state", "records"):
         stream = source.stream(role)
         mark = await stream.mark() if stream is not None else None
@@ -124,7 +125,7 @@ async def require_complete(source: Stores) -> None:
 
 
 async def at_work(source: Stores) -> set[str]:
-    """The names of the workers that live, or may live, and work on the project."""
+    """The names of the workers that are, or may be, alive and work on the project."""
     if source.state is None:
         return set()
     now = await source.state.stream.time()
@@ -133,7 +134,7 @@ async def at_work(source: Stores) -> set[str]:
 
 
 async def require_stored(source: Stores) -> None:
-    """Refuse to move while results wait on the disks of workers: the notes of them stay behind, and a job could end
+    """Refuse to move while results wait on the disks of workers: their notes would stay behind, and a job could end
     before they are stored. Raises Misconfigured."""
     notes = [note for note in await source.state.spools.notes() if not note.given_up] if source.state else []
     if notes:
@@ -145,7 +146,7 @@ async def require_stored(source: Stores) -> None:
 
 
 async def require_room(source: Stores, target: Stores, role: str) -> None:
-    """Refuse a target that holds something, unless a move may replace it. Raises Misconfigured, BadState."""
+    """Refuse a target that is not empty, unless a move may replace its contents. Raises Misconfigured, BadState."""
     if role == "archive":
         await require_room_for_segments(await source.segments(), target)
         return
@@ -157,7 +158,7 @@ async def require_room(source: Stores, target: Stores, role: str) -> None:
             return
         how = "another move" if mark.status is MoveStatus.ARRIVING else "a restore"
         raise BadState(
-            f"What is at {there} ({role}) is {how} that has not come to its end, from {mark.place}. Run that one "
+            f"What is at {there} ({role}) is {how} that is unfinished, from {mark.place}. Run that one "
             f"again, or name another address or project."
         )
     held = await target.counts(role)
@@ -179,7 +180,7 @@ def occupied(target: Stores, role: str, held: Counts) -> Misconfigured:
 
 
 async def require_room_for_segments(segments: Iterable[Segment], target: Stores) -> None:
-    """Files of other names do no harm: only references lead to pages. Raises Misconfigured."""
+    """Files with other names do no harm: pages are only found by reference. Raises Misconfigured."""
     known = {one.name: one.size for one in await target.segments()}
     for segment in segments:
         if known.get(segment.name, segment.size) != segment.size:

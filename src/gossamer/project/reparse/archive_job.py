@@ -1,12 +1,12 @@
 """A reparse as a job: its tasks are archived visits, and every worker of the project works on them, on any machine.
 
-What it does: for each spider that is meant, one job is opened. Which pages it has stands in its terms, so that whoever
-works on it can enter them. All its tasks are of one site that no host can have: the pace, the rest and the windows of
-real sites keep none of them waiting, and cost real sites nothing. A worker of a version that does not know such jobs
-finds no spider of that name, and leaves them to others.
-How it fails: Misconfigured for a spider that is not here, BackendUnavailable; then no job was opened, or some were,
-and the next call goes on with these. How it recovers: as any job, by leases; entering the pages begins anew, and those
-that are in already are duplicates.
+What it does: opens one job for each selected spider. The selection of pages is stored in the terms of the job, so that
+any worker can enter them. All its tasks belong to one site that no host can have: neither the pace nor the rests and
+windows of real sites delay them, and they cost real sites nothing. A worker of a version without such jobs finds no
+spider of that name, and leaves them to others.
+How it fails: Misconfigured for a missing spider, BackendUnavailable; then no job was opened, or some were, and the next
+call continues with them. How it recovers: like any job, by leases; entering the pages starts over, and those already
+entered are duplicates.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from .spider_refs import OURS, SITE, Finder, load
 REPARSE = "gossamer:reparse"  # the spider of such jobs; no spider or recipe can have this name
 ARCHIVE = "(archive)"  # the site of their tasks
 FAILED = ("parse", "quality")
-AT_ONCE = 500  # visits that enter the queue together
-UNBOUNDED = 1_000_000  # visits in hand at once, of all workers
-# What is counted with each page, by these names:
+AT_ONCE = 500  # visits entered in one batch
+UNBOUNDED = 1_000_000  # visits in hand at once, over all workers
+# The counters of each page:
 RECORDS, CHANGED, MENDED, NOT_PARSED, LOST = "records", "new or changed", "mended", "not parsed", "raw page lost"
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which pages. `spider` is a name or a file; None: all spiders of the project. `crawled_as` is what it was called
-    when the pages were crawled."""
+    """Which pages to parse. `spider` is a name or a file; None: all spiders of the project. `crawled_as` is the
+    spider's name at the time of the crawl."""
 
     spider: str | None = None
     crawled_as: str | None = None
@@ -59,8 +59,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReparseTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a job parses again, kept as its arguments. `spider` is a reference (spider_refs.py), "" where only pages
-    of crawls of a mere address can be parsed; `names` are the spiders whose records it speaks for."""
+    """What a job parses again, stored as its arguments. `spider` is a reference (spider_refs.py), "" if only pages from
+    crawls of a plain URL can be parsed; `names` are the spiders whose records it covers."""
 
     crawled_as: str
     spider: str = ""
@@ -71,28 +71,28 @@ class ReparseTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ArchivedVisit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a task says of its visit besides its address: as its user data."""
+    """The facts about a task's visit besides its URL, stored as user data."""
 
     ref: str
     body_hash: bytes
     job: str  # that fetched it
     arguments: str = ""  # of the spider in that job, as JSON
-    start: str = ""  # its origin, where it is of a crawl of a mere address
-    failure: str = ""  # what came of it the last time
+    start: str = ""  # the start URL, if it was a crawl of a plain URL
+    failure: str = ""  # its failure, when it was last parsed
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs that were begun, or go on. `unknown` counts pages of spiders that are not here, `why` says of each of
-    these spiders why."""
+    """The jobs that were started or continued. `unknown` counts pages of missing spiders, `why` says for each of these
+    spiders why it is missing."""
 
     jobs: tuple[Job, ...]
-    resumed: frozenset[str]  # ids of those that go on
+    resumed: frozenset[str]  # ids of those that were continued
     unknown: dict[str, int]
     why: dict[str, str]
 
 
 class ReparseSpider(Spider):
-    """Stands for the spiders of archived pages where a job needs one. It gives nothing and fetches nothing."""
+    """Stands in for the spiders of archived pages where a job needs a spider. It yields and fetches nothing."""
 
     name = "reparse"
     rate = "unlimited"
@@ -113,7 +113,7 @@ def terms_of(settings: Settings, job: Job) -> ReparseTerms:
 
 
 async def begin(project: Project, choice: Choice, *, fresh: bool = False) -> Begun:
-    """Open a job for each spider that has such pages. One that is not over yet goes on as it was begun, unless `fresh`.
+    """Open a job for each spider that has such pages. An unfinished one continues as it was started, unless `fresh`.
 
     Raises SpiderNotFound, Misconfigured, BackendUnavailable.
     """
@@ -126,7 +126,7 @@ async def begin(project: Project, choice: Choice, *, fresh: bool = False) -> Beg
         else:
             names[facts.spider] = None
             if finder.named:
-                break  # one is enough to know that there are some
+                break  # one is enough to know that some exist
     running = {job.name: job for job in await project.state.jobs.running_jobs()}
     jobs: list[Job] = []
     for name in names:
@@ -156,23 +156,23 @@ async def begin(project: Project, choice: Choice, *, fresh: bool = False) -> Beg
 async def chosen(
     project: Project, choice: Choice, finder: Finder, bare: frozenset[str]
 ) -> AsyncIterator[tuple[PageFacts, str | None]]:
-    """The chosen visits, each with the reference of the spider that can parse it; None: it is not here."""
+    """The selected visits, each with the reference of the spider that can parse it; None: the spider is missing."""
     async for facts in project.records.archived(choice.visits(finder.named or None)):
         yield facts, SITE if facts.job in bare else finder.ref(facts.spider)
 
 
 def bare_jobs(jobs: Sequence[Job]) -> frozenset[str]:
-    """Those that crawled a mere address: their pages are read so, whatever spiders the project has."""
+    """The jobs that crawled a plain URL: their pages are parsed as such, whatever spiders the project has."""
     return frozenset(job.id for job in jobs if "://" in job.spider_name)
 
 
 def _name_now(settings: Settings, ref: str) -> str:
-    """The name under which the spider stores records now. Raises Misconfigured for one that cannot be loaded."""
+    """The name under which the spider now stores records. Raises Misconfigured if it cannot be loaded."""
     return ref.partition(":")[2] if ref.startswith(OURS) else load(ref, settings).name if ref else ""
 
 
 def _from_root(settings: Settings, ref: str) -> str:
-    """A file as seen from the project's folder, wherever that is on another machine."""
+    """A file relative to the project's folder, which may be elsewhere on another machine."""
     if not is_file_ref(ref):
         return ref
     file, root = Path(file_of(ref)).resolve(), settings.root.resolve()
@@ -196,7 +196,7 @@ def _job_terms(settings: Settings, terms: ReparseTerms) -> JobTerms:
 
 
 async def entering(project: Project, terms: ReparseTerms) -> AsyncIterator[Judged]:
-    """The visits of a job as candidates for the queue, some at a time."""
+    """The visits of a job as candidates for the queue, in batches."""
     jobs = {job.id: job for job in await project.state.jobs.jobs()}
     bare = bare_jobs(list(jobs.values()))
     choice = Choice(job=terms.job, since=terms.since, failed=terms.failed)
@@ -223,7 +223,7 @@ async def entering(project: Project, terms: ReparseTerms) -> AsyncIterator[Judge
 
 
 def order_of(task: Task, terms: ReparseTerms) -> PageOrder:
-    """The work that a task means."""
+    """The parsing order that a task stands for."""
     visit = msgspec.json.decode(task.data, type=ArchivedVisit)
     return PageOrder(
         run=task.job,
@@ -243,14 +243,14 @@ def order_of(task: Task, terms: ReparseTerms) -> PageOrder:
 
 
 async def retire_unseen(project: Project, job: Job) -> int:
-    """Mark records as gone that their pages do not give any more; return how many. It may be repeated."""
+    """Mark records as gone that their pages no longer yield; return how many. Safe to repeat."""
     terms = terms_of(project.settings, job)
     now = project.clock.now()
     return sum([await project.records.retire(Retirement(job=job.id, spider=name, at=now)) for name in terms.names])
 
 
 def outcome_of_reparse(counts: JobCounts, lost_results: int) -> JobOutcome:
-    """What the job was worth, by what its workers counted."""
+    """The outcome of the job, from the counters of its workers."""
     parts = ((NOT_PARSED, "could not be parsed"), (LOST, "are not in the archive any more"))
     missed = [(counts.stats.get(name, 0), words) for name, words in parts]
     reasons = [

@@ -1,8 +1,8 @@
 """The journey of an archived visit: parsed again in a child process, stored, settled. No request is made.
 
-Store comes before settle, as in crawl/journey.py: a crash in between repeats work, and what is stored twice is stored
-once, because a reparse is known by its visit and by the time at which its job began. A page that ends its child fails
-alone; one that takes its worker with it is handed out a few times, and then a dead letter.
+Store comes before settle, as in crawl/journey.py: a crash in between repeats work, and storing twice is the same as
+storing once, because a reparse is identified by its visit and the start of its job. A page that kills its child fails
+alone; one that kills its worker is handed out a few times, and then becomes a dead letter.
 How it fails: BackendUnavailable and Misconfigured (a spider that does not load here) give the task back and pass on to
 the worker. Everything else is an outcome.
 """
@@ -47,7 +47,7 @@ from .messages import Outcome
 from .parser_pool import ParserDesk
 from .results import leaves_something, patience_of, result_of, usual_of
 
-LOST_COPY = "lost"  # the failure of a page whose raw copy is not in the archive any more
+LOST_COPY = "lost"  # the failure of a page whose raw copy is no longer in the archive
 
 
 class ArchiveJourney:
@@ -102,8 +102,8 @@ class ArchiveJourney:
 
 
 def _counted(outcome: Outcome, changed: int) -> dict[str, int]:
-    """What the page adds to the counts of its job. What changed is not counted again when a worker died between storing
-    and settling: it is stored by then."""
+    """What the page adds to the counters of its job. If a worker died between storing and settling, the changes are not
+    counted again: they are already stored."""
     return {
         RECORDS: len(outcome.records),
         CHANGED: changed,
@@ -126,7 +126,7 @@ async def open_archive_worker(
     serves: frozenset[str] | None = None,
     look: timedelta = LOOK,
 ) -> AsyncIterator[Worker]:
-    """A worker for a reparse, with `parsers` children. It has no transport, and could make no request."""
+    """A worker for a reparse, with `parsers` child processes. It has no transport, and cannot make requests."""
     wanted = terms_of(project.settings, job)
     desk = ParserDesk(job.created_at, size=parsers, patience=patience_of(project), usual=await usual_of(project))
 

@@ -1,8 +1,8 @@
-"""Dead letters whose pages are in the archive: parsed again from there instead of being asked for again.
+"""Parses dead letters whose pages are in the archive again, instead of fetching them again.
 
-After the spider is mended, records are stored, links are queued, and the letter is settled, without a request. A page
-that fails again stays a dead letter, and its new error is an attempt in its log. Letters of a spider that is not here,
-or whose start() fails, are left out and told. A crash in between repeats work: records are stored before the letter is
+Once the spider is fixed, records are stored, links are queued, and the letter is settled, without a request. A page
+that fails again stays a dead letter, and its new error is an attempt in its log. Letters whose spider is missing, or
+whose start() fails, are left out and reported. A crash in between repeats work: records are stored before the letter is
 settled.
 """
 
@@ -33,14 +33,14 @@ from .parser_pool import ParserPool, cores
 from .results import patience_of, store, usual_of
 from .spider_refs import SITE, Finder, load, told
 
-MOST_SEEDS = 10_000  # of a start() that are read to learn the sites of a crawl
+MOST_SEEDS = 10_000  # read from start() to learn the sites of a crawl
 LONGEST_START = timedelta(seconds=10)
-MOST_FAILURES = 20  # that are remembered for the report
+MOST_FAILURES = 20  # kept for the report
 OR_FETCH = "or have the pages fetched again with --fetch."
 
 
 class Revival(msgspec.Struct, kw_only=True):
-    """What became of the letters. Mutable: it grows while the work goes on."""
+    """The result for these letters. Mutable: it grows while the work proceeds."""
 
     resolved: int = 0
     records: int = 0
@@ -48,9 +48,9 @@ class Revival(msgspec.Struct, kw_only=True):
     links: int = 0
     failed: int = 0
     failures: list[Outcome] = []
-    lost: int = 0  # their raw pages are not in the archive any more
-    taken: int = 0  # somebody else has dealt with them meanwhile
-    requeued: int = 0  # nothing of them was ever in the archive: they are fetched again
+    lost: int = 0  # their raw pages are no longer in the archive
+    taken: int = 0  # settled by another process meanwhile
+    requeued: int = 0  # never had a raw page: they are fetched again
     jobs: set[str] = set()  # names of jobs that have work again
     left_out: Counter[str] = msgspec.field(default_factory=Counter)  # why -> how many
     unread: set[str] = set()  # spiders whose start() was not read to its end
@@ -63,8 +63,8 @@ async def revive(
     spider: str | None = None,
     crawled_as: str | None = None,
 ) -> Revival:
-    """Parse these letters again. `spider` is the file of one that is not in the project's folder, `crawled_as` what it
-    was called when it crawled.
+    """Parse these letters again. `spider` is the file of a spider outside the project's folder, `crawled_as` its name
+    at the time of the crawl.
 
     Raises SpiderNotFound, Misconfigured, BackendUnavailable.
     """
@@ -119,7 +119,7 @@ async def _pages(
         number += 1
         waiting[number] = letter
         yield PageOrder(
-            run=letter.job,  # what comes of it belongs to the job that fetched the page
+            run=letter.job,  # its results belong to the job that fetched the page
             ref=visits[-1].archive_ref,
             fingerprint=letter.fingerprint,
             body_hash=visits[-1].body_hash,
@@ -147,7 +147,7 @@ class _Door(msgspec.Struct, frozen=True):
 
 
 class _Desk:
-    """Settles letters: the links of a page are judged as the crawl itself would judge them."""
+    """Settles letters: judges the links of a page as the crawl itself would."""
 
     def __init__(self, project: Project, jobs: dict[str, Job], revival: Revival) -> None:
         self.jobs = jobs
@@ -156,18 +156,18 @@ class _Desk:
         self._doors: dict[str, _Door] = {}
 
     async def is_ready(self, letter: DeadLetter, ref: str, start: str) -> bool:
-        """Can links of this letter's page be judged? Else it is counted as left out."""
+        """Whether links of this letter's page can be judged. If not, it is counted as left out."""
         door = self._doors.get(letter.job)
         if door is None:
             door = self._doors[letter.job] = await self._open(self.jobs[letter.job], ref, start)
         if door.closed:
             self.revival.left_out[door.closed] += 1
-        door.sites.add(letter.site)  # it was let in before, so its site belongs to the crawl
+        door.sites.add(letter.site)  # it was admitted before, so its site belongs to the crawl
         return not door.closed
 
     async def settle(self, letter: DeadLetter, outcome: Outcome) -> None:
         admission = self._doors[letter.job].admission
-        assert admission is not None  # it was ready
+        assert admission is not None  # `is_ready` was called first
         judged = admission.judge(outcome.requests, depth=letter.depth + 1, priority=letter.priority, site=letter.site)
         added = await self._project.state.queue.resolve(
             letter, judged.candidates, duplicates=judged.duplicates, reason="parsed again from the archive"
@@ -188,7 +188,7 @@ class _Desk:
             if not sites and spider.allowed_domains is None and not await _read_sites(spider, sites):
                 self.revival.unread.add(spider.name)
         except Misconfigured as error:
-            return _Door(sites, closed=f"{error} Mend it, {OR_FETCH}")
+            return _Door(sites, closed=f"{error} Fix it, {OR_FETCH}")
         admission = Admission(
             scope_of(project.settings, job, spider, sites),
             project.rules,
@@ -201,7 +201,7 @@ class _Desk:
 
 
 async def _read_sites(spider: Spider, sites: set[str]) -> bool:
-    """Add the sites that start() names; False when there are more seeds than we read. Raises Misconfigured."""
+    """Add the sites that start() names; False if there are more seeds than are read. Raises Misconfigured."""
     count = 0
 
     async def read() -> None:
@@ -215,7 +215,7 @@ async def _read_sites(spider: Spider, sites: set[str]) -> bool:
     try:
         with redirect_stdout(sys.stderr):
             await TimeLimit(LONGEST_START).run(read(), f"start() of {spider.name}")
-    except ParseFailed:  # it took too long: what was read counts
+    except ParseFailed:  # it took too long: keep what was read
         return False
     except KeyboardInterrupt:
         raise

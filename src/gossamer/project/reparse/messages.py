@@ -1,6 +1,6 @@
-"""What passes between the run and its children: frames of MessagePack, each with its length in front.
+"""The messages between the run and its child processes: MessagePack frames, each preceded by its length.
 
-An order names some pages. It is answered page by page, in the same order: so the pool knows which page is in hand.
+An order names several pages. It is answered page by page, in the same order: so the pool knows which page is in hand.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 class PageOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """One archived page that is to be parsed again. `job` is the one that fetched it, `run` the id under which what
-    comes of it is stored."""
+    """One archived page to parse again. `job` is the one that fetched it, `run` the id under which its results are
+    stored."""
 
     run: str
     ref: str
@@ -29,10 +29,10 @@ class PageOrder(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     spider: str  # its reference: spider_refs.py
     arguments: str = ""  # of the spider in that job, as JSON
-    start: str = ""  # the address that a crawl without a spider of its own began with
-    number: int = 0  # of the dead letter, where it is one
-    depth: int = 0  # of the dead letter; else the copy says it
-    failure: str = ""  # what came of it the last time: PageFacts.failure
+    start: str = ""  # the start URL of a crawl without its own spider
+    number: int = 0  # of the dead letter, if it is one
+    depth: int = 0  # of the dead letter; otherwise the copy has it
+    failure: str = ""  # when it was last parsed: PageFacts.failure
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,12 +40,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     reparsed_at: float
     stores: bool = True  # False: a dry run
-    usual: tuple[Tally, ...] = ()  # what is nearly always filled, by spider, as earlier days have shown
+    usual: tuple[Tally, ...] = ()  # what each spider nearly always filled, learned from earlier days
     pages: tuple[PageOrder, ...]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one page. `failure` is a reason ("parse", "quality", "lost"), "" when all went well."""
+    """The result of one page. `failure` is a reason ("parse", "quality", "lost"), "" if all went well."""
 
     wanted: PageOrder
     facts: PageFacts | None = None
@@ -60,7 +60,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParserAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of the next page; or a refusal, and then the child does no more of the order."""
+    """The result of the next page; or a refusal, after which the child does no more of the order."""
 
     outcome: Outcome | None = None
     refusal: str = ""  # the child cannot work at all: a message for the user
@@ -76,7 +76,7 @@ def frame(value: msgspec.Struct) -> bytes:
     """A value as it is sent."""
     try:
         content = _encoder.encode(value)
-    except UnicodeEncodeError:  # half a character in an address or a message
+    except UnicodeEncodeError:  # a lone surrogate in an address or a message
         content = _encoder.encode(_mended(msgspec.to_builtins(value, builtin_types=(bytes,))))
     return HEAD.pack(len(content)) + content
 

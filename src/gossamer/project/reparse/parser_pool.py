@@ -1,11 +1,10 @@
 """Child processes that parse archived pages, each with a portion of pages in hand. `ParserPool` takes a stream of pages
-and gives a stream of outcomes; `ParserDesk` takes pages one by one, from callers who each wait for their own.
+and gives a stream of outcomes; `ParserDesk` takes single pages from callers who each wait for their own.
 
-A portion is bounded by pages and by the bytes of their raw copies, and what comes back is passed on before it grows too
-long: memory is bounded by these, not by the archive.
-How it fails: a child that dies, or is silent for too long, is replaced. It answers page by page, so that the page it
-had in hand is known. That one is given to a new child alone; if it kills that one as well, it fails. The pages after it
-go on.
+A portion is bounded by pages and by the bytes of their raw copies, and results are passed on before they grow too big:
+these bound memory, not the size of the archive.
+How it fails: a child that dies, or is silent for too long, is replaced. It answers page by page, so the page in hand is
+known. That page alone goes to a new child; if it kills that one as well, it fails. The pages after it continue.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from .messages import HEAD, Order, Outcome, PageOrder, frame, read_answer
 PORTION = 50  # pages for a child at a time, at most
 PORTION_BYTES = 8 * 1024 * 1024  # of their raw copies, compressed; one page may be more
 ANSWER_BYTES = 16 * 1024 * 1024  # of outcomes that wait for the rest of their portion
-AHEAD = 2  # portions that wait for each child
+AHEAD = 2  # portions queued for each child
 LONGEST_ANSWER = 1024 * 1024 * 1024
 
 
@@ -36,13 +35,13 @@ def cores() -> int:
 
 
 def size_of(ref: str) -> int:
-    """The bytes of a raw copy, as its reference says (`...#offset+length`); 0 when it does not."""
+    """The size of a raw copy in bytes, from its reference (`...#offset+length`); 0 if it does not say."""
     length = ref.rpartition("+")[2]
     return int(length) if length.isascii() and length.isdigit() else 0
 
 
 class Died(Exception):
-    """A child is gone. `how` says in what way."""
+    """A child process has died. `how` says in what way."""
 
     def __init__(self, how: str) -> None:
         super().__init__(how)
@@ -50,8 +49,8 @@ class Died(Exception):
 
 
 class ParserPool:
-    """`size` child processes. A child that is silent about one page for longer than `patience` counts as hanging. What
-    comes of pages is stored, unless not `stores`."""
+    """`size` child processes. A child that is silent about one page for longer than `patience` counts as hanging.
+    Results are stored, unless `stores` is False."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class ParserPool:
         self._patience = patience
 
     async def parse(self, pages: AsyncIterator[PageOrder]) -> AsyncIterator[Sequence[Outcome]]:
-        """Outcomes, some at a time, in the order in which children finish. Raises Misconfigured and
+        """Outcomes in batches, in the order in which the children finish. Raises Misconfigured and
         BackendUnavailable."""
         portions: asyncio.Queue[tuple[PageOrder, ...]] = asyncio.Queue(self._size * AHEAD)
         answers: asyncio.Queue[Sequence[Outcome] | None] = asyncio.Queue(self._size * AHEAD)
@@ -122,7 +121,7 @@ class ParserPool:
 
 
 class ParserDesk:
-    """`size` child processes for callers who bring one page each. Alive between `async with` and its end."""
+    """`size` child processes for callers who bring one page each. Alive while entered."""
 
     def __init__(self, reparsed_at: float, *, size: int, patience: timedelta, usual: tuple[Tally, ...] = ()) -> None:
         self._parsers = [_Parser(reparsed_at, patience, usual, stores=True) for _ in range(max(1, size))]
@@ -144,7 +143,7 @@ class ParserDesk:
         await asyncio.gather(*(parser.end() for parser in self._parsers))
 
     async def parse(self, page: PageOrder) -> Outcome:
-        """What came of the page. Raises Misconfigured where it cannot be parsed here, BackendUnavailable where its copy
+        """The result of the page. Raises Misconfigured if it cannot be parsed here, BackendUnavailable if its copy
         cannot be read now."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((page, answer))
@@ -158,7 +157,7 @@ class ParserDesk:
             try:
                 async for outcome, _ in parser.parse([page for page, _ in portion]):
                     _, answer = next(answers)
-                    if not answer.done():  # else nobody waits for it any more
+                    if not answer.done():  # otherwise the caller no longer waits for it
                         answer.set_result(outcome)
             except GossamerError as error:
                 for _, answer in answers:
@@ -166,7 +165,7 @@ class ParserDesk:
                         answer.set_exception(error)
 
     async def _portion(self) -> list[tuple[PageOrder, asyncio.Future[Outcome]]]:
-        """What waits, once something does: a fair part of it where there are several children, within the bounds."""
+        """The waiting pages, as soon as there is one: a fair share if there are several children, within the bounds."""
         while not self._waiting:
             self._arrived.clear()
             await self._arrived.wait()
@@ -200,7 +199,7 @@ async def _raise_first(working: asyncio.Task[None]) -> None:
 
 
 class _Parser:
-    """One child at a time: started when it is needed, replaced when it dies."""
+    """One child at a time: started on demand, replaced when it dies."""
 
     def __init__(self, reparsed_at: float, patience: timedelta, usual: tuple[Tally, ...], stores: bool) -> None:
         self._reparsed_at = reparsed_at
@@ -210,9 +209,9 @@ class _Parser:
         self._child: _Process | None = None
 
     async def parse(self, pages: Sequence[PageOrder]) -> AsyncIterator[tuple[Outcome, int]]:
-        """What came of each page, in their order, and its length in bytes. Raises Misconfigured, BackendUnavailable."""
+        """The result of each page, in order, and its length in bytes. Raises Misconfigured, BackendUnavailable."""
         done = 0
-        suspect = -1  # the place of a page over which a child died
+        suspect = -1  # index of a page over which a child died
         while done < len(pages):
             ahead = pages[done : done + 1] if suspect == done else pages[done:]
             try:
@@ -269,7 +268,7 @@ class _Process:
         )
 
     async def ask(self, order: bytes, patience: timedelta) -> bytes:
-        """Its next answer, after an order if there is one. Raises Died."""
+        """The next answer, after an order if there is one. Raises Died."""
         try:
             async with asyncio.timeout(patience.total_seconds()):
                 if order:
@@ -286,7 +285,7 @@ class _Process:
             raise Died(f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}") from None
 
     async def end(self) -> None:
-        """Close its input; kill it if that does not end it."""
+        """Close its input; kill it if it does not exit."""
         self._orders.close()
         try:
             async with asyncio.timeout(2):

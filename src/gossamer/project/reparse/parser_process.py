@@ -1,9 +1,9 @@
-"""A child of a reparse: reads orders from its standard input, parses the pages, writes what came of them.
+"""A child process of a reparse: reads orders from its standard input, parses the pages, writes the results.
 
-It reads the archive and nothing else: no request, no record store. Whatever a spider prints goes to standard error, and
-a spider that asks for input finds none.
-How it fails: a page that the spider cannot parse is an outcome; one that kills this process is found out by the run,
-which starts another child. It ends when its input does.
+It only reads the archive: no requests, no record store. Whatever a spider prints goes to standard error, and a spider
+that asks for input gets none.
+How it fails: a page that the spider cannot parse is an outcome; a page that kills this process is identified by the
+run, which starts another child. It ends when its input ends.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from ..pipelines import pipeline_of
 from .messages import HEAD, Order, Outcome, PageOrder, ParserAnswer, frame, read_order
 from .spider_refs import BadArguments, load
 
-READ_AT_ONCE = 8  # raw pages; as many again are on their way
-STEPS_TO_SEND = 2  # of the event loop, until they are asked for: a callback has the thread to itself
+READ_AT_ONCE = 8  # raw pages; as many again are being read ahead
+STEPS_TO_SEND = 2  # turns of the event loop until the reads are sent: a callback occupies the thread
 
 
 QUALITY = "quality"
 
 
 class SpiderParts(msgspec.Struct, frozen=True):
-    """All that pages of one spider need."""
+    """Everything that pages of one spider need."""
 
     spider: Spider
     pipeline: Pipeline
@@ -66,10 +66,10 @@ class ArchiveParser:
         self._settings = settings
         self._archive = archive
         self._limit = TimeLimit(settings.crawl.parse_timeout)
-        self._parts: dict[tuple[str, str, str], SpiderParts | str] = {}  # a text: why these pages cannot be parsed
+        self._parts: dict[tuple[str, str, str], SpiderParts | str] = {}  # a text says why these pages cannot be parsed
 
     async def work(self, order: Order) -> AsyncIterator[ParserAnswer]:
-        """What came of each page, one after the other."""
+        """The result of each page, one after the other."""
         try:
             async with aclosing(self._read(order.pages)) as pages:
                 async for wanted, snapshot in pages:
@@ -78,7 +78,7 @@ class ArchiveParser:
             yield ParserAnswer(refusal=str(error), passes=isinstance(error, Transient))
 
     async def _read(self, pages: Sequence[PageOrder]) -> AsyncGenerator[tuple[PageOrder, Snapshot | Permanent], None]:
-        """The pages with their raw copies. The next few are on their way while these are parsed."""
+        """The pages with their raw copies. The next few are read ahead while these are parsed."""
         ahead = self._begin_to_read(pages[:READ_AT_ONCE])
         try:
             for start in range(0, len(pages), READ_AT_ONCE):
@@ -101,11 +101,11 @@ class ArchiveParser:
         parts = await self._parts_of(wanted, order)
         if isinstance(parts, str):
             return Outcome(wanted=wanted, failure=ParseFailed.reason, message=parts)
-        handled = wanted.failure in ("", ParseFailed.reason, QUALITY)  # a callback had it, by a wish of its request
+        handled = wanted.failure in ("", ParseFailed.reason, QUALITY)  # parsed by a callback, at its request
         if snapshot.status >= 400 and not handled and snapshot.status not in parts.spider.handle_statuses:
             return Outcome(wanted=wanted, failure=f"http-{snapshot.status}", message="An error page; not parsed.")
         facts = _facts(wanted, snapshot, parts)
-        if not snapshot.kind and not isinstance(parts.spider, RecipeSpider):  # from elsewhere: it was fetched for none
+        if not snapshot.kind and not isinstance(parts.spider, RecipeSpider):  # imported, not fetched
             snapshot = msgspec.structs.replace(snapshot, kind=DEFAULT_KIND)
         try:
             page = Page(snapshot, depth=wanted.depth or snapshot.depth, spider=parts.spider)
@@ -182,7 +182,7 @@ class ArchiveParser:
 
 
 async def _called(spider: Spider, page: Page) -> ParsedPage:
-    """What the callback gives that the page was fetched for. Where there is none, a recipe tells by its rules which
+    """The result of the callback for which the page was fetched. If there is none, a recipe decides by its rules which
     kind of page it is. Raises ParseFailed."""
     if page.kind or not isinstance(spider, RecipeSpider):
         return await run_callback(spider, page.kind, page)
@@ -218,7 +218,7 @@ def _reparsed(record: Record, at: float) -> Record:
 async def _serve(settings: Settings, orders: BinaryIO, answers: BinaryIO) -> None:
     async with open_archive(settings, f"reparse-{os.getpid()}") as archive:
         child = ArchiveParser(settings, archive)
-        while head := orders.read(HEAD.size):  # nothing else is to be done while it waits
+        while head := orders.read(HEAD.size):  # blocking is fine: there is nothing else to do
             order = read_order(orders.read(HEAD.unpack(head)[0]))
             async for answer in child.work(order):
                 answers.write(frame(answer))

@@ -1,9 +1,9 @@
-"""A dry run: what a run over the archive would change, decided by the rules of the record store, and nothing stored. It
-is no job: children of this process parse the pages.
+"""A dry run: what a run over the archive would change, decided by the rules of the record store without storing
+anything. It is not a job: child processes of this process parse the pages.
 
-All that comes out of the pages is kept in a file that nobody else sees until the last page is parsed: only then is it
-known which of several pages has the last word about a record. The store is then read once, from beginning to end.
-What a store knows and does not tell is the page that gave a record last: its address stands for it here.
+All results are kept in a private temporary file until the last page is parsed: only then is it known which of several
+pages determines a record. Then the store is read once, from start to end. The store does not tell which page last
+yielded a record: the record's address stands for it here.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .report import Report, Tell
 from .results import patience_of, usual_of
 from .spider_refs import SITE, Finder
 
-AT_ONCE = 500  # records that are asked for at a time
-_RECORDS_PAGE = 1  # the number of the page that gave a record last
+AT_ONCE = 500  # records queried at a time
+_RECORDS_PAGE = 1  # the number of the page that last yielded a record
 
 _TABLES = """
 CREATE TABLE made (identity BLOB, page BLOB, type TEXT, site TEXT, key TEXT, content BLOB, stale INTEGER,
@@ -44,7 +44,7 @@ TellChange = Callable[[Difference], None]
 async def foretell(
     project: Project, choice: Choice, would_change: TellChange, *, processes: int | None = None, tell: Tell
 ) -> Report:
-    """Parse the chosen pages again, store nothing, and tell every change that a run would make.
+    """Parse the selected pages again, store nothing, and report every change that a run would make.
 
     Raises SpiderNotFound, Misconfigured, BackendUnavailable.
     """
@@ -54,7 +54,7 @@ async def foretell(
         now, size=processes or cores(), patience=patience_of(project), usual=await usual_of(project), stores=False
     )
     preview = Preview(project, may_be_stale=choice.job is not None or choice.failed)
-    runs: set[tuple[str, str]] = set()  # the name under which pages were crawled, and a spider that has parsed them
+    runs: set[tuple[str, str]] = set()  # the name under which pages were crawled, and a spider that parsed them
     try:
         async for outcomes in pool.parse(_pages(project, choice, report, runs)):
             for outcome in outcomes:
@@ -72,8 +72,8 @@ async def foretell(
 async def _pages(
     project: Project, choice: Choice, report: Report, runs: set[tuple[str, str]]
 ) -> AsyncIterator[PageOrder]:
-    """The chosen pages, each with the spider that can parse it. Those of one spider are a run of their own: that it has
-    parsed a page says nothing about the records of another."""
+    """The selected pages, each with the spider that can parse it. The pages of one spider are one run: that it parsed a
+    page says nothing about the records of another spider."""
     finder = Finder(project.settings, choice.spider, choice.crawled_as)
     jobs = {job.id: job for job in await project.state.jobs.jobs()}
     async for facts, ref in chosen(project, choice, finder, bare_jobs(list(jobs.values()))):
@@ -96,7 +96,7 @@ async def _pages(
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A record that a page gives now."""
+    """A record that a page yields now."""
 
     page: bytes  # a hash of its address
     record: Record
@@ -104,12 +104,12 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class Preview:
-    """Takes outcomes as they come; `tell` says then what would change. To be closed."""
+    """Collects outcomes; then `tell` reports what would change. Must be closed."""
 
     def __init__(self, project: Project, *, may_be_stale: bool) -> None:
         self._project = project
-        self._may_be_stale = may_be_stale  # older copies may be among the pages
-        self._file = sqlite3.connect("", isolation_level=None)  # on disk, without a name
+        self._may_be_stale = may_be_stale  # whether older copies may be among the pages
+        self._file = sqlite3.connect("", isolation_level=None)  # an unnamed file on disk
         self._file.executescript(_TABLES)
 
     def close(self) -> None:
@@ -131,8 +131,8 @@ class Preview:
             )
 
     async def tell(self, runs: Iterable[tuple[str, str]], now: float, tell: TellChange) -> tuple[int, int]:
-        """Tell every change; `runs` are pairs of a run's id and a spider. Returns how many are new or changed, and how
-        many would be gone."""
+        """Report every change; `runs` are pairs of a run's id and a spider. Returns how many are new or changed, and
+        how many would be gone."""
         changed = gone = 0
         for run, spider in runs:
             async for record in self._project.records.records(RecordQuery(spider=spider)):
@@ -157,7 +157,7 @@ class Preview:
         return winner is not None
 
     async def _is_stale(self, outcome: Outcome) -> bool:
-        """As `record_rules.is_stale` says."""
+        """As in `record_rules.is_stale`."""
         facts = outcome.facts
         if not self._may_be_stale or facts is None:
             return False
@@ -167,7 +167,7 @@ class Preview:
         )
 
     async def _was_missed(self, record: StoredRecord) -> bool:
-        """Is it gone because its page was looked at and did not give it, and not because the page was not there?"""
+        """Whether it is gone because its page was visited without it, and not because the page was gone."""
         attempts = await self._project.records.attempts(self._project.rules.fingerprint(record.url))
         return any(
             one.job == record.job and one.outcome in ("done", REPARSED) and one.at >= record.last_checked
@@ -186,9 +186,9 @@ class Preview:
         return [Made(page, _decoder.decode(content), bool(stale)) for page, content, stale in rows]
 
     async def _left(self) -> AsyncIterator[tuple[StoredRecord | None, list[Made]]]:
-        """What no spider's records were among: new ones, and those that are filed under another spider."""
+        """The results outside any spider's stored records: new ones, and those filed under another spider."""
         some = f"SELECT DISTINCT type, site, key FROM made LIMIT {AT_ONCE}"  # noqa: S608 - our own words
-        while part := self._file.execute(some).fetchall():  # those that are taken out do not come again
+        while part := self._file.execute(some).fetchall():  # processed ones are deleted and do not come again
             held = await self._project.records.latest(part)
             for type_, site, key in part:
                 found = []
@@ -199,7 +199,7 @@ class Preview:
 
 
 def decide(before: StoredRecord | None, made: Sequence[Made], page: int, now: float) -> Record | None:
-    """The record that would be stored in the end; None when nothing would change. `page` is that of the held record."""
+    """The record that would be stored in the end; None if nothing would change. `page` is that of the held record."""
     held: Held | None = None
     if before is not None:
         same = [one.record.content_hash for one in made if _is_same(before, one.record)]

@@ -1,4 +1,4 @@
-"""What a run over the archive did, or would do: as `gossamer reparse` tells it."""
+"""What a run over the archive did, or would do, as `gossamer reparse` prints it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...model.job import Job, JobCounts
 from .archive_job import CHANGED, FAILED, LOST, MENDED, NOT_PARSED, RECORDS
 from .messages import Outcome
 
-MOST_FAILURES = 20  # that are remembered
+MOST_FAILURES = 20  # kept
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -24,17 +24,17 @@ class Failure(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, kw_only=True):
     """Mutable: it grows while pages are parsed."""
 
-    jobs: list[Job] = []  # of a run, as they ended, or were left
+    jobs: list[Job] = []  # of a run, as they ended or were left
     pages: int = 0
     records: int = 0
     changed: int = 0
     gone: int = 0
     failed: int = 0
-    lost: int = 0  # raw pages that are not in the archive any more
-    mended: int = 0  # pages that had failed before; their dead letters are not touched
-    open: int = 0  # pages that are left to others, or for later
-    unknown: Counter[str] = msgspec.field(default_factory=Counter)  # pages of spiders that are not here
-    why: dict[str, str] = {}  # such a spider -> why it is not here
+    lost: int = 0  # raw pages that are no longer in the archive
+    mended: int = 0  # pages that had failed before; their dead letters stay
+    open: int = 0  # pages left to others, or for later
+    unknown: Counter[str] = msgspec.field(default_factory=Counter)  # pages of missing spiders
+    why: dict[str, str] = {}  # such a spider -> why it is missing
     failures: list[Failure] = []
 
     def leave_out(self, spider: str, pages: int, why: str) -> None:
@@ -42,7 +42,7 @@ class Report(msgspec.Struct, kw_only=True):
         self.why.setdefault(spider, why)
 
     def add(self, outcome: Outcome) -> None:
-        """One page more, of a dry run."""
+        """Add one page of a dry run."""
         self.pages += 1
         self.records += len(outcome.records)
         if not outcome.failure:
@@ -55,7 +55,7 @@ class Report(msgspec.Struct, kw_only=True):
                 self.failures.append(Failure(outcome.wanted.url, outcome.message))
 
     def add_job(self, job: Job, counts: JobCounts) -> None:
-        """All pages of a job, by what its workers counted, wherever they are."""
+        """Add all pages of a job, from the counters of its workers on all machines."""
         self.jobs.append(job)
         self.pages += counts.done + counts.dead
         self.open += counts.open

@@ -1,4 +1,4 @@
-"""What is stored of an archived page that was parsed again, and what parsing it needs to know beforehand."""
+"""What is stored for a page that was parsed again, and what its parsing needs to know beforehand."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ LONGEST_ERROR = 2000
 
 
 async def usual_of(project: Project) -> tuple[Tally, ...]:
-    """What spiders nearly always found, as the last days have shown."""
+    """What spiders nearly always found, learned from the last days."""
     since = day_of(project.clock.now() - HABITS_OF.total_seconds())
     return tuple(one for one in await project.records.scores(since=since) if one.rule == USUAL)
 
 
 def patience_of(project: Project) -> timedelta:
-    """How long a page may take: the time limits of the parser and of the pipeline end it before, unless it hangs in
-    foreign code."""
+    """How long a page may take: the time limits of parser and pipeline stop it earlier, unless it hangs in foreign
+    code."""
     return 2 * project.settings.crawl.parse_timeout + timedelta(seconds=60)
 
 
 def leaves_something(outcome: Outcome) -> bool:
-    """A page that has killed its parser leaves no more than its error. One without a raw copy leaves nothing, nor does
-    an error page that no spider wants."""
+    """A page that killed its parser leaves only its error. One without a raw copy leaves nothing, nor does an error
+    page that no spider wants."""
     return outcome.facts is not None or outcome.failure in FAILED
 
 
 def result_of(outcome: Outcome, *, at: float, worker: str, repeat: bool = False) -> PageResult:
-    """`repeat`: it may have been stored before, by a worker that lost its lease."""
+    """`repeat`: a worker that lost its lease may have stored it before."""
     wanted, facts = outcome.wanted, outcome.facts
     attempt = Attempt(
         at=at,
@@ -53,12 +53,12 @@ def result_of(outcome: Outcome, *, at: float, worker: str, repeat: bool = False)
         reason=outcome.failure or (REPEAT if repeat else ""),
         error=(outcome.message or outcome.remarks)[:LONGEST_ERROR],
     )
-    # Scores are of what was crawled: a page that is parsed again was counted on its day.
+    # Scores cover what was crawled: a page that is parsed again was counted on its day.
     return PageResult(attempt=attempt, page=facts, records=outcome.records, schemas=outcome.schemas)
 
 
 async def store(project: Project, outcomes: Sequence[Outcome]) -> list[int]:
-    """Save what came of the pages; return how many records of each were new or changed."""
+    """Save the results of the pages; return how many records of each were new or changed."""
     return await project.records.save(
         [
             result_of(outcome, at=project.clock.now(), worker=project.worker)

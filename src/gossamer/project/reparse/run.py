@@ -1,11 +1,11 @@
-"""A run over the archive: jobs whose tasks are archived visits are begun, and worked on here and by every other worker.
+"""A run over the archive: starts jobs whose tasks are archived visits; this process and all other workers work on them.
 
-Of every page the newest copy of each spider is taken. What comes out is stored under the time at which the page was
-fetched and wins over what an older parser made of the same copy; a newer visit of another page that gives the same
-record stays. What a page gave before and gives no more is marked as gone. A run can be repeated at any time.
+Of every page, the newest copy for each spider is used. Results are stored under the time at which the page was fetched
+and replace those of an older parser for the same copy; a newer visit of another page with the same record stays.
+Records that a page no longer yields are marked as gone. A run can be repeated at any time.
 
-Each spider has a job of its own: that one spider has parsed a page says nothing about the records of another.
-How it fails: Misconfigured, BackendUnavailable. How it recovers: the jobs stay. The next run goes on with them, and so
+Each spider has its own job: that one spider parsed a page says nothing about the records of another.
+How it fails: Misconfigured, BackendUnavailable. How it recovers: the jobs stay. The next run continues them, and so
 does any worker.
 """
 
@@ -30,17 +30,17 @@ from .archive_job import Begun, Choice, begin
 from .parser_pool import cores
 from .report import MOST_FAILURES, Failure, Report
 
-IN_HAND = 32  # visits for each child, so that none of them waits for the store
+IN_HAND = 32  # visits per child, so that none of them waits for the store
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """A run under way, as `attend` sees it."""
+    """A run in progress, as `attend` sees it."""
 
     project: Project
     begun: Begun
 
     async def counts(self, job: str = "") -> JobCounts:
-        """Of all its jobs together."""
+        """The counts of all its jobs together."""
         found = [await self.project.state.jobs.counts(one.id) for one in self.begun.jobs]
         sums = {name: sum(getattr(one, name) for one in found) for name in COUNTERS}
         return JobCounts(**sums, stats=summed_stats(*(one.stats for one in found)))
@@ -50,7 +50,7 @@ Attend = Callable[[Running], Coroutine[Any, Any, None]]
 
 
 class _GoneRecords:
-    """Fulfils EventSink: how many records were marked as gone by this process, which ended the job."""
+    """Fulfils EventSink: how many records this process marked as gone when it ended the job."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -70,10 +70,10 @@ async def reparse(
     detach: bool = False,
     attend: Attend | None = None,
 ) -> Report:
-    """Parse the chosen pages again and store what comes of it, until it is done or a signal comes.
+    """Parse the selected pages again and store the results, until all are done or a signal comes.
 
-    `processes` are children that parse; None: one for each core. With `detach`, the jobs are begun and left to workers.
-    Jobs that are not over yet go on as they were begun, unless `fresh`. `attend` runs beside the work.
+    `processes` is the number of child processes that parse; None: one per core. With `detach`, the jobs are started and
+    left to workers. Unfinished jobs continue as they were started, unless `fresh`. `attend` runs beside the work.
     Raises SpiderNotFound, Misconfigured, BackendUnavailable.
     """
     if not is_crawled(settings):

@@ -1,6 +1,6 @@
 """Which spider parses an archived page: by the name under which it was crawled, or by a file that the user names.
 
-A spider of the project goes before one of ours with the same name. What the files of spiders print while they are
+A spider of the project takes precedence over a built-in one of the same name. What spider files print while they are
 loaded goes to standard error.
 """
 
@@ -19,16 +19,16 @@ from ...parse.site import SiteSpider
 from ...parse.spider import Spider
 from ...settings import Settings
 
-# References of spiders that are not of the project; no name and no file begins so.
+# References of built-in spiders; no name and no file starts like this.
 OURS = "gossamer:"
 SITE, DEMO = f"{OURS}{SiteSpider.name}", f"{OURS}{DemoShop.name}"
 _OURS = {SiteSpider.name: SITE, DemoShop.name: DEMO}
 
 
 def load(ref: str, settings: Settings, *, start: str = "", arguments: str = "") -> Spider:
-    """The spider behind a reference, with the arguments of a job; `start` is where a crawl of a mere URL began.
+    """The spider behind a reference, with the arguments of a job; `start` is where a crawl of a plain URL started.
 
-    Raises SpiderNotFound, Misconfigured; BadArguments for a spider that does not take these any more.
+    Raises SpiderNotFound, Misconfigured; BadArguments for a spider that no longer accepts them.
     """
     if ref == SITE:
         return SiteSpider([start])
@@ -39,7 +39,7 @@ def load(ref: str, settings: Settings, *, start: str = "", arguments: str = "") 
         with redirect_stdout(sys.stderr):
             spider = kind()
     except Exception as error:  # a spider's own code
-        raise Misconfigured(f"Spider {kind.name} cannot be made: {told(error)}") from error
+        raise Misconfigured(f"Spider {kind.name} cannot be created: {told(error)}") from error
     try:
         return with_arguments(spider, read_arguments(arguments))
     except Misconfigured as error:
@@ -47,25 +47,25 @@ def load(ref: str, settings: Settings, *, start: str = "", arguments: str = "") 
 
 
 class BadArguments(Misconfigured):
-    """The spider does not take the arguments of the job any more."""
+    """The spider no longer accepts the arguments of the job."""
 
 
 def told(error: BaseException) -> str:
-    """An error of somebody else's code, on one line."""
+    """An error from user code, on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 class Finder:
-    """From the names of spiders to references that every process understands.
+    """From names of spiders to references that every process understands.
 
-    `given` is a file or a name that the user said; `crawled_as` the name under which its pages were crawled, where it
-    was called otherwise then. Raises SpiderNotFound, and Misconfigured for a name without a spider.
+    `given` is a file or a name from the user; `crawled_as` is the name under which its pages were crawled, if it was
+    different. Raises SpiderNotFound, and Misconfigured for a name without a spider.
     """
 
     def __init__(self, settings: Settings, given: str | None = None, crawled_as: str | None = None) -> None:
         self._settings = settings
         self._given: dict[str, str] = {}
-        self.named = ""  # whose pages are meant; "": everybody's
+        self.named = ""  # the spider whose pages are selected; "": all
         if given is None:
             if crawled_as is not None:
                 raise Misconfigured(f"--as {crawled_as} goes with --spider: which spider is to parse these pages?")
@@ -73,23 +73,23 @@ class Finder:
         ref = self.ref(given)
         name = given
         if ref is None:
-            ref = str(Path.cwd() / given) if is_file_ref(given) else given  # a path is meant from where the user is
+            ref = str(Path.cwd() / given) if is_file_ref(given) else given  # a path is relative to the user's folder
             name = _loaded(ref, settings).name
         self.named = crawled_as or name
         self._given[self.named] = ref
 
     def ref(self, name: str) -> str | None:
-        """The reference of a spider; None when it is not here, and `why` says more."""
+        """The reference of a spider; None if it is missing, and `why` says more."""
         if name in self._given:
             return self._given[name]
         found = self._called(name)
         if found:
             return name if found == 1 else None
-        # A file that does not load may be the very one that holds it.
+        # A file that does not load may be the one that holds it.
         return None if self._catalogue.broken else _OURS.get(name)
 
     def why(self, name: str) -> str:
-        """Why a spider is not here."""
+        """Why a spider is missing."""
         found = self._called(name)
         if found:
             return f"there are {found} spiders called {name!r}."

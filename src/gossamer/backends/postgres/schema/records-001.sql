@@ -1,23 +1,23 @@
--- Records, attempts and page facts in PostgreSQL: the tables of the SQLite schema, for many writers at once. They lie
--- in a schema of their own, `gossamer` unless the address names another. Times are seconds since the epoch (UTC) at
--- which something was scraped, tried or fetched; to_timestamp(last_changed) shows them readably.
+-- Records, attempts and page facts in PostgreSQL: the tables of the SQLite schema, for many writers at once. They are
+-- in a separate schema, `gossamer` unless the address names another. Times are seconds since the epoch (UTC) at which
+-- something was scraped, tried or fetched; to_timestamp(last_changed) shows them readably.
 --
 --   records     every item as it looks now; `job` is the one that last changed it
---   superseded  how records looked before; a record's present version is in `records` only
+--   superseded  earlier versions of records; the present version is only in `records`
 --   sightings   which job saw which record, changed or not
 --   pages       every URL that was ever tried, with the newest facts for its next visit
 --   attempts    the audit log: every attempt for a page
 --   visits      every archived visit of a page, with the place of its raw copy
 --
--- A record is kept twice. `source` is the JSON text exactly as it was saved: jsonb forgets the order of keys and the
--- spelling of numbers. `data` is the same as jsonb, for queries and indexes; a NUL character or half a character,
--- which jsonb refuses, is U+FFFD there, and what is no JSON for PostgreSQL at all is NULL.
+-- A record is stored twice. `source` is the JSON text exactly as it was saved: jsonb loses the order of keys and the
+-- spelling of numbers. `data` is the same as jsonb, for queries and indexes; a NUL character or a lone surrogate, which
+-- jsonb refuses, is U+FFFD there, and what is not JSON for PostgreSQL at all is NULL.
 --
 -- Texts hold no NUL in PostgreSQL: it is stored as U+FDD0 followed by '0', and U+FDD0 itself as U+FDD0 followed by '1'.
 --
--- Rows are found by hashes of 16 bytes, for a key may be longer than an index entry can be: records by `identity`, the
--- blake2b of type, site and key with NUL between them, pages by the fingerprint of their URL. Hashes are random, so
--- that every index on one dirties a block per row; the other tables are filed under numbers, which grow.
+-- Rows are found by hashes of 16 bytes, because a key may be longer than an index entry can be: records by `identity`,
+-- the blake2b of type, site and key separated by NUL, pages by the fingerprint of their URL. Hashes are random, so that
+-- every index on one dirties a block per row; the other tables are filed under numbers, which grow.
 --
 -- There are no foreign keys: every row is written in one transaction with the row it belongs to, and the check would
 -- cost a look-up per row.

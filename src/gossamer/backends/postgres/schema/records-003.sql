@@ -1,4 +1,4 @@
--- The views of the SQLite file, with the same names and columns, for people and for programs that read: times are
+-- The views of the SQLite file, with the same names and columns, for people and programs that read: times are
 -- timestamps in UTC instead of seconds since the epoch. See docs/data.md.
 
 CREATE VIEW record_list AS

@@ -1,7 +1,7 @@
--- What is counted of a project: every attempt once, in the minute in which it was made, in the commit that stores it.
+-- The figures of a project: every attempt is counted once, in its minute, in the commit that stores it.
 --
---   figure_sheets  minutes into which attempts are still counted, one row for each writer: no two wait for each other
---   figures        rolled up: minutes (a day long), ten minutes (for 30 days), and the total of everything in the row
+--   figure_sheets  minutes in which attempts are still counted, one row per writer: no two wait for each other
+--   figures        rolled up: minutes (for a day), ten minutes (for 30 days), and the total of everything in the row
 --                  with span 0. The figures are a JSON object: src/gossamer/model/figures.py
 
 CREATE TABLE figure_sheets (

@@ -1,3 +1,3 @@
--- The log of attempts by time, the newest first. It holds the time alone: an entry of an index has no room for long texts.
+-- The log of attempts by time, newest first. It holds only the time: an index entry has no room for long texts.
 
 CREATE INDEX attempts_at ON attempts (at);

@@ -6,14 +6,14 @@
 local REASONS = {'duplicate', 'robots', 'scope', 'depth', 'trap', 'full', 'invalid', 'fresh', 'unmodified'}
 local FULL, TRAP = 6, 5
 
--- Drop reasons that no candidate brings along: the job was given up.
+-- Drop reasons that no candidate has itself: the job was given up.
 local GIVEN_UP = {replaced = 254, cancelled = 255}
 for reason, number in pairs(GIVEN_UP) do REASONS[number] = reason end
 
 local CANDIDATE = '>c16Bi4I4I4BHc0Hc0I4c0'
 
 -- The job's terms of admission, five arguments from the given one on: per_site, per_shape (-1 for no budget), window
--- (-1: for ever), bits and hashes of the Bloom filter (0 for none). What was created until `before` may enter again.
+-- (-1: forever), bits and hashes of the Bloom filter (0 for none). URLs created until `before` may enter again.
 local function terms_from(i)
     local window = tonumber(ARGV[i + 2])
     return {
@@ -22,7 +22,7 @@ local function terms_from(i)
     }
 end
 
--- Whether the server refuses to grow. Asked before anything is written.
+-- Whether the server is out of memory. Checked before anything is written.
 local function is_starved()
     local probe = redis.pcall('HINCRBY', COUNTS, 'discovered', 0)
     return type(probe) == 'table' and probe.err ~= nil
@@ -80,8 +80,8 @@ local function fresh_row(candidate, number, state, reason)
     }
 end
 
--- `terms` are those of terms_from, with `room`, how many may be queued (-1: any number), and `given_up`, the number of the
--- reason why none may be queued (nil while the job runs).
+-- `terms` are those of terms_from, with `room`, how many may be queued (-1: unlimited), and `given_up`, the number of
+-- the reason why none may be queued (nil while the job runs).
 -- Returns queued, duplicates, dropped, and the positions of candidates that only the Bloom filter calls known.
 local function admit(text, terms)
     local queued, duplicates, dropped, offered = 0, 0, 0, 0
@@ -135,8 +135,8 @@ local function admit(text, terms)
     return queued, duplicates, dropped, doubtful
 end
 
--- Admit the links of a page that is settled; links beyond the bound are dropped. Returns what admit() returns.
--- Out of memory: leased tasks can still be settled, but their links are not remembered. Found again, they may enter.
+-- Admit the links of a settled page; links beyond the bound are dropped. Returns what admit() returns.
+-- Out of memory: leased tasks can still be settled, but their links are not recorded. Found again, they may enter.
 local function admit_links(text, terms, bound, elsewhere, starved)
     if text == '' then return 0, 0, 0, {} end
     if starved then

@@ -1,14 +1,14 @@
--- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'terms' | 'cancel' | 'reopen' | 'cleared' |
--- 'forget', then for 'seal' a digest of its seeds, for 'close' the ending and the outcome (JSON, or ''), for 'terms' those
--- that it has and new ones (JSON), for 'cancel' the ending, for 'cleared' the time at which the job ended whose open URLs
--- are gone.
--- Returns 1 when something changed; of several callers that close or cancel, exactly one gets 1. A running job can be
--- paused and resumed at any time. A job can be forgotten once it has ended and is cleared, unless it is the newest of its
--- name; for 'forget' ARGV[4] is 'owned' where that does not matter, because a key began it.
+-- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'terms' | 'cancel' | 'reopen' | 'cleared'
+-- | 'forget', then for 'seal' a digest of its seeds, for 'close' the ending and the outcome (JSON, or ''), for 'terms'
+-- the present and the new ones (JSON), for 'cancel' the ending, for 'cleared' the time at which the job ended whose
+-- open URLs are gone.
+-- Returns 1 if something changed; of several callers that close or cancel, exactly one gets 1. A running job can be
+-- paused and resumed at any time. A job can be deleted once it has ended and is cleared, unless it is the newest of its
+-- name; for 'forget' ARGV[4] is 'owned' if that does not matter, because a key started it.
 
 local job, verb = find_job(ARGV[2]), ARGV[3]
 if verb == 'cleared' then
-    -- The job may have run again, and been given up again, since the caller looked.
+    -- The job may have run again, and been given up again, since the caller read it.
     if job and job.finished_at ~= ARGV[4] then return 0 end
     return redis.call('SREM', DROPPING, ARGV[2])
 end
@@ -31,7 +31,7 @@ if verb == 'seal' then
 elseif verb == 'reopen' then
     if job.state == 'running' then return 0 end
     job.state, job.ending, job.finished_at, job.outcome = 'running', '', '', ''
-    -- As text: JSON in Lua would round its numbers. Quotes inside of values are escaped, so this can be the key alone.
+    -- As text: JSON in Lua would round its numbers. Quotes inside values are escaped, so this can only be the key.
     local terms, changed = string.gsub(job.terms, '"replayed":false', '"replayed":true', 1)
     if changed == 0 and not string.find(terms, '"replayed":true', 1, true) then
         terms = string.gsub(terms, '^{', '{"replayed":true,', 1)

@@ -1,6 +1,6 @@
--- The claim on an answer to a request that may be repeated. KEYS: the answer.
--- ARGV: time or '', digest, seconds. Returns nil when the caller has the claim now, else what is stored: the moment it
--- ends, its digest, its status and its body.
+-- Claim the answer to a repeatable request. KEYS: the answer. ARGV: time or '', digest, seconds.
+-- Returns nil if the caller now has the claim, otherwise what is stored: when it expires, its digest, its status and
+-- its body.
 
 local known = redis.call('HMGET', KEYS[1], 'until', 'digest', 'status', 'body')
 if known[1] and tonumber(known[1]) > now then return known end

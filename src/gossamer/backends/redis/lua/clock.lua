@@ -1,5 +1,5 @@
 -- Loaded before every script that needs the time: `now`, in seconds since the epoch.
--- ARGV[1] is the time that tests bring along, or '' for the server's own clock.
+-- ARGV[1] is the time in tests, or '' for the server's own clock.
 
 local now = tonumber(ARGV[1])
 if not now then

@@ -1,5 +1,5 @@
--- How many dead letters each of some jobs has in one shard. KEYS: the key `dead` of each job. Returns their counts, in
--- the same order.
+-- The number of dead letters of several jobs in one shard. KEYS: the key `dead` of each job. Returns the counts, in the
+-- same order.
 
 local counts = {}
 for place = 1, #KEYS do counts[place] = redis.call('ZCARD', KEYS[place]) end

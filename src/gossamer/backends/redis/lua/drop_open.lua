@@ -1,6 +1,6 @@
--- Drop open URLs of a job that was replaced or cancelled, some at a time. ARGV: time, reason, how many leased URLs, how
+-- Drop open URLs of a replaced or cancelled job, a portion at a time. ARGV: time, reason, how many leased URLs, how
 -- many URLs in all.
--- Returns how many were looked at: 0 when nothing is open any more, -1 when this shard does not know yet that the job was
+-- Returns how many were examined: 0 if no URL is open any more, -1 if this shard does not yet know that the job was
 -- given up.
 
 insist()

@@ -1,6 +1,6 @@
--- A generation of a lasting session was banned: begin the next one, once for all workers that saw the ban.
--- KEYS: generations of the pool's sessions, when they were renewed. ARGV: time or '', session, generation that was
--- banned, how long a session stays renewed (seconds). Returns the generation to use now.
+-- A generation of a lasting session was banned: start the next one, once for all workers that saw the ban.
+-- KEYS: generations of the pool's sessions, when they were renewed. ARGV: time or '', session, the banned generation,
+-- how long a session stays renewed (seconds). Returns the generation to use now.
 
 local limit = string.format('(%.17g', now - tonumber(ARGV[4]))
 local old = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', limit, 'LIMIT', 0, 1000)

@@ -1,8 +1,8 @@
--- Count the outcomes of exits, in order. The rules are those of routing/proxies/health.py, figure by figure.
+-- Count the outcomes of exits, in order. The rules and numbers are those of routing/proxies/health.py.
 -- KEYS: exits of the pool, their changes, names of pools.
 -- ARGV: time or '', pool, cooldown, longest cooldown, longest rest after failures, failures in a row that let an exit
--- rest, 1 when bans let it rest, decay, successes that make a strike good, most strikes that count, how long after its
--- last use an exit is forgotten, and a MessagePack list of {exit, outcome, times, seconds, bytes, tokens, words}.
+-- rest, 1 if bans let it rest, decay, successes that cancel a strike, most strikes that count, how long after its last
+-- use an exit is deleted, and a MessagePack list of {exit, outcome, times, seconds, bytes, tokens, words}.
 
 local cooldown, longest, longest_after_failures = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local patience, bans_rest = tonumber(ARGV[6]), ARGV[7] == '1'
@@ -18,7 +18,7 @@ end
 local ROW = '>dddddddddddd'
 local rows = {}
 
--- A latency of -1: none was measured yet.
+-- A latency of -1: none has been measured.
 local function row_of(name)
     if rows[name] then return rows[name] end
     local row = {tries = 0, successes = 0, failures = 0, bans = 0, bytes = 0, tokens = 0, latency = -1, score = 1,

@@ -1,4 +1,4 @@
--- Remember the exits that a page has tried in vain, until they are forgotten. KEYS: the page's set of exits.
+-- Remember the exits that a page has tried in vain, until they expire. KEYS: the page's set of exits.
 -- ARGV: time or '', how long they are remembered (seconds), and the names of exits to add. Returns those remembered.
 
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.17g', now))

@@ -1,11 +1,11 @@
--- What every script about the book of jobs begins with: names for KEYS, and how a job begins and ends.
+-- Prefix of every script about the book of jobs: names for KEYS, and how a job starts and ends.
 -- KEYS: book, jobs, running, dropping, named, forgetting, listed.
 -- Numbers that JSON in Lua would round are texts.
 
 local BOOK, JOBS, RUNNING, DROPPING, NAMED, FORGETTING = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local LISTED = KEYS[7]
 
--- The job of that id, or nil.
+-- The job with that id, or nil.
 local function find_job(id)
     local found = id and redis.call('HGET', JOBS, id)
     return found and cjson.decode(found) or nil
@@ -31,19 +31,19 @@ local function give_up(job, state, ending)
     end_job(job, state, ending)
 end
 
--- The place of a job among those of its name, or of its owner; the newest is last.
+-- The entry of a job among those of its name, or of its owner; the newest is last.
 local function place_among(whose, number, id)
     return whose .. '\0' .. string.format('%012d', number) .. id
 end
 
--- The two places of a job in LISTED: among all, and among those of its owner. The owner is found in the text of the
--- terms: quotes inside of values are escaped, so this can be the key alone.
+-- The two entries of a job in LISTED: among all, and among those of its owner. The owner is found in the text of the
+-- terms: quotes inside values are escaped, so this can only be the key.
 local function places_in_list(job)
     local owner = string.match(job.terms, '"owner":"([^"]*)"') or ''
     return place_among('*', job.number, job.id), place_among(owner, job.number, job.id)
 end
 
--- Begin a job. It replaces `before`, a running job of that name, or else the job that has the name now.
+-- Start a job. It replaces `before`, a running job of that name, or otherwise the job that has the name now.
 -- Returns the job as JSON, its id, and the id of the replaced job or ''.
 local function begin_job(name, slug, terms, before)
     before = before or find_job(redis.call('HGET', RUNNING, name))

@@ -1,4 +1,4 @@
--- The answer to a request that may be repeated, in place of the claim on it. KEYS: the answer.
+-- Store the answer to a repeatable request, in place of the claim on it. KEYS: the answer.
 -- ARGV: time or '', digest, status, body, seconds.
 
 redis.call('HSET', KEYS[1], 'until', string.format('%.6f', now + tonumber(ARGV[5])), 'digest', ARGV[2], 'status',

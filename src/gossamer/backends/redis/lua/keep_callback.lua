@@ -1,6 +1,6 @@
--- A callback enters the outbox, or takes the place of the one with its id. KEYS: callbacks, those that are open, those
--- that are over. ARGV: id, JSON, 1 if it is open, its time (when it is sent next, or when it was over), 1 if it must be
--- new, how many that are over are kept. Returns 0 when it must be new and is not.
+-- Enter a callback in the outbox, or replace the one with its id. KEYS: callbacks, open ones, finished ones. ARGV: id,
+-- JSON, 1 if it is open, its time (when it is sent next, or when it was finished), 1 if it must be new, how many
+-- finished ones are kept. Returns 0 if it must be new and is not.
 
 if ARGV[5] == '1' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])

@@ -1,8 +1,8 @@
--- Load sites and their budgets from a stream of rows. ARGV: time, then packed texts (state_stream.py), each of them one of
+-- Load sites and their budgets from a stream of rows. ARGV: time, then packed texts (state_stream.py), each one of
 --   B 1, Hc0 site, d bucket, d rest, d crawl-delay, d learned interval (-1: none), d refused at      politeness of a site
 --   B 2, Hc0 site, I4 taken                                        how many URLs of the site this job has taken
 --   B 3, Hc0 site, I4 taken, Hc0 shape                             the same, of one path shape
--- Loading a text twice leaves what loading it once left.
+-- Loading a text twice has the same effect as loading it once.
 
 for i = 2, #ARGV do
     local kind, name, place = unpack_from('>BHc0', ARGV[i])

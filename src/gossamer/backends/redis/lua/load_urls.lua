@@ -1,7 +1,7 @@
 -- Load URLs from a stream of rows. ARGV: time, then one packed text for each URL (stream_rows.py):
 --   c16 fingerprint, B state, i4 priority, I4 attempts, I4 deliveries, I4 depth, I4 max attempts, d due, d created,
 --   d changed, Hc0 site, Hc0 reason, Hc0 message, I4c0 incidents (MessagePack list, or empty), tail
--- A URL that is known already stays as it is. Returns how many were new.
+-- A known URL stays as it is. Returns how many were new.
 
 local added = 0
 for i = 2, #ARGV do

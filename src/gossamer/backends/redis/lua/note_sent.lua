@@ -1,5 +1,5 @@
--- Note that the request of a lease may have left, or that it has not. ARGV: time, packed c16 fingerprint and I4 token, 1 or
--- 0. Returns 1, or 0 when the lease is lost and nothing was changed.
+-- Note that the request of a lease may have left, or that it has not. ARGV: time, packed c16 fingerprint and I4 token,
+-- 1 or 0. Returns 1, or 0 if the lease is lost and nothing was changed.
 
 insist()
 local fingerprint, token = unpack_from('>c16I4', ARGV[2])

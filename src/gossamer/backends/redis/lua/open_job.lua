@@ -1,7 +1,7 @@
--- Find the unfinished job of a name, or open a new one. ARGV: time or '', name, slug, terms (JSON), 'fresh' or '',
--- the id of the job that the caller knows, and the terms for that one (JSON).
--- Returns {job as JSON, 1 when it was found, id of the job that it replaced or ''}, or {} when another job was opened
--- meanwhile, for which these terms are not meant.
+-- Find the unfinished job of a name, or open a new one. ARGV: time or '', name, slug, terms (JSON), 'fresh' or '', the
+-- id of the job that the caller knows, and the terms for that one (JSON).
+-- Returns {job as JSON, 1 if it was found, id of the job that it replaced or ''}, or {} if another job was opened
+-- meanwhile, to which these terms do not apply.
 
 local found = ARGV[5] == '' and find_job(redis.call('HGET', RUNNING, ARGV[2])) or nil
 if found then

@@ -1,6 +1,6 @@
--- What every script about a shard begins with: names for KEYS, and the three kinds of packed rows.
+-- Prefix of every script about a shard: names for KEYS, and the three kinds of packed rows.
 -- Rows are read into tables once, changed there, and written by flush() at the end. See keys.py for the keyspace.
--- Loaded after clock.lua, which gives `now`.
+-- Loaded after clock.lua, which defines `now`.
 
 local SHARD, SITES, NUMBERS, PARKED, FREED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local META, COUNTS, URLS, QUEUE, QUEUES = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -23,8 +23,8 @@ local function insist()
     call('HDEL', SHARD, '')
 end
 
--- many with one call -------------------------------------------------------------------------------------------
--- A call costs more than what it does to one member of a set, or one field of a hash.
+-- batched calls ------------------------------------------------------------------------------------------------
+-- A call costs more than its effect on one member of a set, or one field of a hash.
 
 local MOST_ARGUMENTS = 500
 
@@ -36,7 +36,7 @@ end
 
 local batches = {ZADD = {}, ZREM = {}, HSET = {}}
 
--- Do this in flush(), together with others of its kind. Nobody may rely on it before.
+-- Do this in flush(), together with others of its kind. No code may rely on it before.
 local function later(command, key, one, other)
     local batch = batches[command][key]
     if not batch then
@@ -47,7 +47,7 @@ local function later(command, key, one, other)
     if other then batch[#batch + 1] = other end
 end
 
--- The values of these fields, each given to `use` with its field; false for a field that is not there.
+-- The values of these fields, each passed to `use` with its field; false for a missing field.
 local function read_many(key, fields, use)
     for first = 1, #fields, MOST_ARGUMENTS do
         local last = math.min(#fields, first + MOST_ARGUMENTS - 1)
@@ -57,12 +57,12 @@ local function read_many(key, fields, use)
 end
 
 -- restarts ------------------------------------------------------------------------------------------------------
--- A server that comes back may have lost its last writes: leases that workers go by, and when requests left. So nothing is
--- handed out until every worker has renewed its leases, and has heard which of them are lost; see leasing.py.
+-- A restarted server may have lost its last writes: leases that workers rely on, and when requests left. So nothing is
+-- handed out until every worker has renewed its leases, and has learned which of them are lost; see leasing.py.
 
--- When tasks may be handed out again, 0 if the server has run all the time. nil: it has come back, and no worker has
--- brought a `rest` in seconds yet, which is noted here with the run that it belongs to. A time further ahead than that
--- rest was written while the clock was ahead.
+-- When tasks may be handed out again, 0 if the server has not restarted. nil: it has restarted, and no worker has yet
+-- passed a `rest` in seconds, which is noted here with the run that it belongs to. A time further ahead than that rest
+-- was written while the clock was ahead.
 local function calm_at(rest)
     local run = string.match(call('INFO', 'server'), 'run_id:(%w+)')
     local known = call('HMGET', SHARD, 'run', 'calm', 'rest')
@@ -111,23 +111,23 @@ end
 
 -- rows of URLs ------------------------------------------------------------------------------------------------
 -- `at` is the end of the lease or the time a waiting task is due; `tail` is the task itself, which only Python reads,
--- but for its beginning: a task that has a lane begins with the byte LANE_FOLLOWS, then Hc0 lane.
--- A row that is settled has neither `sequence` nor `at`, and shorter counts (MOST_SHORT at most): most rows of a large job
--- are, and they are kept that way. Their state is written with SHORT added.
+-- except for its beginning: a task that has a lane starts with the byte LANE_FOLLOWS, then Hc0 lane.
+-- A settled row has neither `sequence` nor `at`, and shorter counts (MOST_SHORT at most): most rows of a large job are
+-- settled. Their state is written with SHORT added.
 
 local ROW = '>BI4i4ddI4I4I4I4I4dddBc0Hc0Hc0'
 local SHORT, SHORT_ROW = 16, '>BI4i4dHHI4HHddBc0Hc0Hc0'
 local MOST_SHORT = 65535
 
-local LANE_FOLLOWS = 0xC1  -- no MessagePack begins with it
+local LANE_FOLLOWS = 0xC1  -- no MessagePack value starts with it
 
--- The lane of a task, and where the rest of its tail begins.
+-- The lane of a task, and where the rest of its tail starts.
 local function lane_of(tail)
     if byte(tail) ~= LANE_FOLLOWS then return '', 1 end
     return unpack_from('>Hc0', tail, 2)
 end
 
--- Tables are made with all their fields at once: one that grows field by field is moved five times.
+-- Tables are created with all their fields at once: one that grows field by field is reallocated five times.
 local function parse_row(fingerprint, text)
     local state, site, priority, sequence, id, attempts, deliveries, token, depth, max_attempts, at, created, changed,
         worker, reason, message, place
@@ -141,7 +141,7 @@ local function parse_row(fingerprint, text)
             worker, reason, message, place = unpack_from(ROW, text)
     end
     local tail = string.sub(text, place)
-    if byte(tail) == LANE_FOLLOWS then lane_of(tail) end  -- fails where a lane should follow and does not
+    if byte(tail) == LANE_FOLLOWS then lane_of(tail) end  -- fails if a lane should follow and does not
     return {
         fingerprint = fingerprint, state = state, site = site, priority = priority, sequence = sequence, id = id,
         attempts = attempts, deliveries = deliveries, token = token, depth = depth, max_attempts = max_attempts, at = at,
@@ -155,7 +155,7 @@ local function is_known(fingerprint)
     return written[fingerprint] ~= nil or call('HEXISTS', URLS, fingerprint) == 1
 end
 
--- The row of a URL, or nil: when it is unknown, or when the value is not a row of ours.
+-- The row of a URL, or nil: if it is unknown, or if the value is not one of our rows.
 local function read_row(fingerprint, text)
     text = text or written[fingerprint] or call('HGET', URLS, fingerprint)
     if not text then return nil end
@@ -178,15 +178,15 @@ local function write_row(row)
     written[row.fingerprint] = text .. row.tail
 end
 
--- Best priority first: what is lower in the index goes first.
+-- Best priority first: lower values in the index go first.
 local function rank(priority)
     return pack('>I4', 2147483647 - priority)
 end
 
 -- lanes -------------------------------------------------------------------------------------------------------
--- A lane has a number in the job's shard, 0 for the lane ''. A queue belongs to a site and a lane: its number is
--- lane * 2^32 + site, so that the queue without a lane has the number of its site. In the indexes QUEUE and READY the
--- lane '' has no prefix; others have ABOVE and their number, and lie behind it.
+-- A lane has a number in the job's shard, 0 for the lane ''. A queue belongs to a site and a lane: its number is lane *
+-- 2^32 + site, so that the queue without a lane has the number of its site. In the indexes QUEUE and READY the lane ''
+-- has no prefix; others have ABOVE and their number, and sort after it.
 
 local SITES_OF_A_LANE = 4294967296
 local ABOVE = '\255\255\255\255'  -- above every site number and every rank
@@ -209,13 +209,13 @@ local function prefix_of(lane)
     return lane == 0 and '' or ABOVE .. pack('>I4', lane)
 end
 
--- Where the queues of a lane begin in READY, and where they end.
+-- Where the queues of a lane start in READY, and where they end.
 local function range_of_lane(lane)
     if lane == 0 then return '-', '(' .. ABOVE end
     return '[' .. prefix_of(lane), '(' .. prefix_of(lane + 1)
 end
 
--- The numbers of the lanes that a text names: '*' for every lane of the job, else Hc0 each.
+-- The numbers of the lanes that a text names: '*' for every lane of the job, otherwise Hc0 each.
 local function lanes_named(text)
     local found = {}
     if text == '*' then
@@ -227,7 +227,7 @@ local function lanes_named(text)
     while place <= #text do
         local lane
         lane, place = unpack_from('>Hc0', text, place)
-        -- A lane that no task was ever in has no number yet, and nothing to give.
+        -- A lane that never had a task has no number yet, and nothing to give.
         local number = lane == '' and 0 or tonumber(call('HGET', LANES, lane))
         if number then found[#found + 1] = number end
     end
@@ -249,11 +249,11 @@ local function place_in_queue(row, number)
 end
 
 -- sites -------------------------------------------------------------------------------------------------------
--- `pace` is the interval of the last grant, for the case that its worker is lost. -1 stands for none.
+-- `pace` is the interval of the last grant, in case its worker is lost. -1 means none.
 -- `answered`, `away_since`, `given_up_until`, `strikes`, `away_reason`, `away_host`: see frontier/away.py.
--- `ordered`, `ordered_rest`: what an operator wants, an interval (-1: none) and a rest (0: none); see site_order.lua.
--- `learned`, `refused_at`: the pace that the site has taught, as in frontier/learned_pace.py; -1 and 0 stand for none.
--- `latest`, `wanted`, `wanted_turn`, `since`, `offered`: how jobs take turns, see frontier/turns.py. 0 stands for none.
+-- `ordered`, `ordered_rest`: an operator's order, an interval (-1: none) and a rest (0: none); see site_order.lua.
+-- `learned`, `refused_at`: the learned pace, as in frontier/learned_pace.py; -1 and 0 mean none.
+-- `latest`, `wanted`, `wanted_turn`, `since`, `offered`: how jobs take turns, see frontier/turns.py. 0 means none.
 
 local SITE, TURNS, AWAY, ORDER, LEARNED = '>dddI4dBc0Hc0', '>I4I4ddd', '>dddI4Hc0Hc0', '>dd', '>dd'
 local sites = {}
@@ -286,7 +286,7 @@ local function site_of(number)
     return site
 end
 
--- Read these sites at once; those that are read already stay as they are.
+-- Read these sites at once; those already read stay as they are.
 local function load_sites(numbers)
     read_many(SITES, numbers, function(number, text) sites[number] = sites[number] or parse_site(text) end)
 end
@@ -309,7 +309,7 @@ local function number_of(name)
     return number
 end
 
--- The learned interval as far as it counts now; -1 for none.
+-- The learned interval as it counts now; -1 for none.
 local function learned_now(site)
     local HOLD, GROWTH, FORGET = 300, 1800, 86400
     local quiet = now - site.refused_at
@@ -317,7 +317,7 @@ local function learned_now(site)
     return site.learned / (1 + math.max(0, quiet - HOLD) / GROWTH)
 end
 
--- When the next request may leave, after a worker was lost that may have sent one up to this very moment.
+-- When the next request may leave, after losing a worker that may have sent one just now.
 local function after_a_loss(site)
     local interval = math.max(site.pace, site.asked, site.ordered, learned_now(site))
     return interval >= 0 and now + interval or 0
@@ -327,7 +327,7 @@ local function is_back(site)
     site.answered, site.strikes, site.given_up_until, site.changed = now, 0, 0, true
 end
 
-local is_parked  -- whether a queue of any site waits for a slot; nil until somebody asks
+local is_parked  -- whether a queue of any site waits for a slot; nil until needed
 
 -- A lease of the site has ended: free its slot, and wake the queues of all jobs that wait for one.
 local function free_slot(number, next_at)
@@ -343,8 +343,8 @@ local function free_slot(number, next_at)
 end
 
 -- queues: one for each site and lane of the job ------------------------------------------------------------------
--- `taken` is counted in the site's queue without a lane. `refused` (a byte at the end, when it is 1): a worker has asked
--- for the queue in vain since it was served last.
+-- `taken` is counted in the site's queue without a lane. `refused` (a byte at the end, when it is 1): a worker has
+-- asked for the queue in vain since it was last served.
 
 local ROW_OF_QUEUE = '>Bi4ddI4I4I4I4Bc0'
 local queues = {}
@@ -381,7 +381,7 @@ local function find_queue(number)
     return queue
 end
 
--- Read these queues at once, as far as there are any.
+-- Read these queues at once, if they exist.
 local function load_queues(numbers)
     read_many(QUEUES, numbers, function(number, text)
         queues[number] = queues[number] or text and parse_queue(number, text) or nil
@@ -425,7 +425,7 @@ end
 
 -- writing the changed rows -----------------------------------------------------------------------------------------
 
--- The later parts of a site's row, as far as they say anything: of a site that was never visited they do not.
+-- The later parts of a site's row, if they say anything: for a site that was never visited they do not.
 local function what_else(site)
     local text = ''
     if site.learned >= 0 or site.refused_at ~= 0 then text = pack(LEARNED, site.learned, site.refused_at) end
@@ -444,7 +444,7 @@ local function what_else(site)
 end
 
 local function flush()
-    -- What grows comes first: a server that is out of memory refuses it, and then nothing is written.
+    -- Growing writes come first: a server that is out of memory refuses them, and then nothing is written.
     for fingerprint, text in pairs(written) do later('HSET', URLS, fingerprint, text) end
     for number, queue in pairs(queues) do
         local at = queue.state == Q_READY and place_when_ready(queue, number)

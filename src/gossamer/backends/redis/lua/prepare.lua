@@ -1,10 +1,11 @@
--- Bring the shard up to date and report which tasks could be handed out. ARGV: time, worker, n, max_deliveries, lanes (see
--- lanes_named), the longest time in seconds that a lease may last, how long nothing is handed out after a restart of the
--- server, gone workers...
+-- Bring the shard up to date and report which tasks could be handed out. ARGV: time, worker, n, max_deliveries, lanes
+-- (see lanes_named), the longest time in seconds that a lease may last, how long nothing is handed out after a restart
+-- of the server, gone workers...
 --
--- Leases that ended and leases of workers that are gone come back; tasks that are due join their queues; sites whose
--- bucket filled up, whose slots were freed or which this worker holds itself become ready.
--- Returns {state, sealed, paused, counters, wait, beyond, when the last restart is over, turn of the best queue, queues}.
+-- Expired leases and leases of dead workers are taken back; due tasks join their queues; sites whose bucket filled up,
+-- whose slots were freed or which this worker holds itself become ready.
+-- Returns {state, sealed, paused, counters, wait, beyond, when the last restart is over, turn of the best queue,
+-- queues}.
 -- `queues` are the best ready ones of these lanes, packed: I4 lane, I4 site, i4 priority each. A paused job names none.
 
 insist()
@@ -19,7 +20,8 @@ local function take_back(fingerprint, fate)
     queue.leased = queue.leased - 1
     hold(row.worker, -1)
     note(fingerprint, row.worker .. ' ' .. fate .. '; delivery ' .. row.deliveries .. ' of ' .. max_deliveries)
-    -- Handed out once more after that, it is buried by the worker, which tells its spider; unless that one dies, too.
+    -- Delivered once more after that, the worker buries it and calls the spider's errback; unless that worker dies,
+    -- too.
     if row.deliveries > max_deliveries then
         row.state, row.reason = BURIED, 'poison'
         row.message = row.deliveries .. ' workers in a row died or hung while they had this page.'
@@ -132,7 +134,7 @@ local function best_of(lists)
     return best and best.place and best
 end
 
--- As many sites as are wanted, each with all its lanes that are as good; and how good the next site is.
+-- As many sites as wanted, each with all its equally good lanes; and how good the next site is.
 local named, told, queues_named, list = 0, {}, {}, best_of(ready)
 while list do
     local inverse, turn, site = unpack_from('>I4I8I4', list.place)

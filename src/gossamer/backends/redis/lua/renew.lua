@@ -1,4 +1,4 @@
--- Prolong leases. ARGV: time, lease seconds, then packed texts: c16 fingerprint, I4 token. Returns 1 or 0 for each.
+-- Extend leases. ARGV: time, lease seconds, then packed texts: c16 fingerprint, I4 token. Returns 1 or 0 for each.
 
 insist()
 local till = now + tonumber(ARGV[2])

@@ -1,4 +1,4 @@
--- Give up the lead, so that another scheduler can lead at once. KEYS: leader. ARGV: scheduler, its token. Returns 1 when
+-- Give up the lead, so that another scheduler can lead at once. KEYS: leader. ARGV: scheduler, its token. Returns 1 if
 -- it did lead.
 
 local leader = redis.call('HMGET', KEYS[1], 'name', 'token')

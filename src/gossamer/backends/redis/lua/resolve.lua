@@ -1,8 +1,8 @@
 -- Settle a dead letter as done. ARGV: time, bound (-1: none), open elsewhere, per_site, per_shape, window, bits,
 -- hashes, fingerprint, token, duplicates, dropped, reason, candidates (see admission.lua).
 -- `dropped` counts links for which another shard had no memory.
--- Returns {-1} when there is no such letter any more, {-2} when there are candidates and the job has ended; nothing is
--- changed then. Else {queued, duplicates, dropped, {doubtful...}}.
+-- Returns {-1} if the letter no longer exists, {-2} if there are candidates and the job has ended; then nothing is
+-- changed. Otherwise {queued, duplicates, dropped, {doubtful...}}.
 
 local fingerprint, duplicates, lost, candidates = ARGV[9], tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[14]
 local row = read_row(fingerprint)

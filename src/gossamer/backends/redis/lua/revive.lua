@@ -1,5 +1,5 @@
--- Put dead letters back into their queues, or drop them for good. ARGV: time, 'replay' or 'purge', the priority that they
--- get or '' to keep theirs, fingerprints... Returns how many were changed.
+-- Put dead letters back into their queues, or drop them for good. ARGV: time, 'replay' or 'purge', their new priority
+-- or '' to keep theirs, fingerprints... Returns how many were changed.
 
 insist()
 local changed = 0

@@ -1,5 +1,5 @@
--- Put back what was taken and not used; never below zero. KEYS: budgets. ARGV: units, then names, each of them once.
--- A budget that was forgotten meanwhile stays forgotten. Amounts are as in routes_take.lua.
+-- Put back what was taken and not used; never below zero. KEYS: budgets. ARGV: units, then names, each once.
+-- A budget that was deleted meanwhile stays deleted. Amounts are as in routes_take.lua.
 
 local units = ARGV[1]
 for place = 2, #ARGV do

@@ -1,5 +1,5 @@
--- Write down what was learned about a site, if what is known of it is still what the caller saw. KEYS: standings.
--- ARGV: site, what was seen ('' for nothing), the routes of all its patterns now. Returns 1 when it was written.
+-- Write what was learned about a site, if its stored routes are still what the caller read. KEYS: standings.
+-- ARGV: site, what was read ('' for nothing), the routes of all its patterns now. Returns 1 if it was written.
 
 local known = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if known ~= ARGV[2] then return 0 end

@@ -1,9 +1,9 @@
 -- Take from all the budgets, or from none. KEYS: budgets.
--- ARGV: units, then for each budget its name and how much may be spent before this taking ('' when it can never be).
--- Returns the place of the first budget that has too few, 0 when they were taken.
+-- ARGV: units, then for each budget its name and how much may be spent before this taking ('' if it can never be).
+-- Returns the position of the first budget that has too few, 0 if they were taken.
 --
--- Amounts are whole numbers in decimal digits. They are compared as texts and added by the server: as Lua's own numbers
--- those above 2^53 would be rounded.
+-- Amounts are integers in decimal digits. They are compared as texts and added by the server: as Lua numbers, those
+-- above 2^53 would be rounded.
 
 local function exceeds(spent, room)
     if #spent ~= #room then return #spent > #room end

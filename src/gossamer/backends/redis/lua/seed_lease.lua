@@ -1,6 +1,6 @@
 -- The lease to read the source of a job, and what was found in the source. KEYS: sowing, sown, troubles.
 -- ARGV: time or '', verb, job id, then
---   claim: worker, seconds. Returns 1 when the worker has the lease now, 0 while another one holds it.
+--   claim: worker, seconds. Returns 1 if the worker has the lease now, 0 while another one holds it.
 --   release: worker. It gives the lease back.
 --   note: a trouble or '', and sites. The first trouble stays.
 
@@ -12,7 +12,7 @@ if not till then till, holder = string.match(known, '^(%S+) (.*)$') end  -- writ
 if verb == 'claim' then
     local length = tonumber(ARGV[5])
     till = tonumber(till or 0)
-    -- An end that is further away than the lease was to last was written while the clock was ahead.
+    -- An end further away than the length of the lease was written while the clock was ahead.
     if holder and holder ~= ARGV[4] and till > now and till <= now + (tonumber(lasts) or length) then return 0 end
     redis.call('HSET', KEYS[1], job, string.format('%.6f %.6f %s', now + length, length, ARGV[4]))
 elseif verb == 'release' then

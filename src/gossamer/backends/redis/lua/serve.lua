@@ -1,9 +1,10 @@
--- Hand out tasks of the queues named, each site's only as far as its terms allow, with the site's slot and rate token.
+-- Hand out tasks of the named queues, each site's only as far as its terms allow, with the site's slot and rate token.
 -- ARGV: time, worker, n, lease seconds, limit (-1: none), used elsewhere, beyond ('' or a priority), lanes (see
 -- lanes_named), queues.
--- `queues` is packed: I4 lane, I4 site, d interval (-1: no rate), I4 burst, I4 concurrency (0: any), best queue first.
+-- `queues` is packed: I4 lane, I4 site, d interval (-1: no rate), I4 burst, I4 concurrency (0: unlimited), best queue
+-- first.
 -- `beyond` is the priority of the best queue that is not named: nothing below it is given.
--- Returns {more, lease, lease, ...}; more is 1 when a queue of these lanes is still ready. A lease is packed, see
+-- Returns {more, lease, lease, ...}; more is 1 if a queue of these lanes is still ready. A lease is packed, see
 -- rows.py.
 
 insist()
@@ -16,7 +17,7 @@ if limit >= 0 then
     wanted = math.min(wanted, limit - used - tonumber(ARGV[6]))
 end
 
--- The sites, each with its terms and with those of its queues that are named.
+-- The sites, each with its terms and with its named queues.
 local named, by_number, place, all_sites, all_queues = {}, {}, 1, {}, {}
 while place <= #ARGV[9] do
     local lane, site, interval, burst, concurrency
@@ -36,7 +37,7 @@ for _, terms in ipairs(named) do
     for _, entry in ipairs(terms.all) do entry.queue = queue_of(entry.number) end
 end
 
--- Note which queues of the site are ready, and the best priority among them. False when no queue is ready.
+-- Note which queues of the site are ready, and the best priority among them. False if no queue is ready.
 local function look_at(terms)
     local all = terms.all
     if #all == 1 then
@@ -75,8 +76,8 @@ if ARGV[8] ~= '*' then
     for _, lane in ipairs(lanes_named(ARGV[8])) do served[lane] = true end
 end
 
--- Does a lane of other workers get its turn at the site now? One that was refused, and was served before ours. A lane that
--- could be served and is not asked for while ours pause has no waiting worker any more.
+-- Whether a lane of other workers gets its turn at the site now: one that was refused, and was served before ours. A
+-- lane that could be served but is not requested while ours pause no longer has a waiting worker.
 local function must_give_way(terms)
     if ARGV[8] == '*' then return false end
     local before = (now - TURN) * 1000000
@@ -108,7 +109,7 @@ local function note_refusal(site, number)
         local queue = find_queue(lane * SITES_OF_A_LANE + number)
         if queue then served_at = math.max(served_at, queue.turn / 1000000) end
     end
-    if served_at > now then served_at = 0 end  -- by a clock that was put back since
+    if served_at > now then served_at = 0 end  -- by a clock that was set back since
     if site.wanted == 0 then
         site.wanted, site.wanted_turn, site.since, site.offered, site.changed = job_number, served_at, now, 0, true
     elseif site.wanted ~= job_number and served_at < site.wanted_turn then
@@ -116,10 +117,10 @@ local function note_refusal(site, number)
     end
 end
 
--- Is the site left to another job that wants it? `free`: that job would not be refused.
+-- Whether the site is left to another job that wants it. `free`: that job would not be refused.
 local function makes_way(site, free)
     if site.wanted == 0 or site.wanted == job_number then return false end
-    if site.since > now then  -- the clock was put back
+    if site.since > now then  -- the clock was set back
         site.since, site.offered, site.changed = now, 0, true
         return false
     end
@@ -134,7 +135,7 @@ local function makes_way(site, free)
     elseif site.offered == 0 or site.offered > now then
         site.offered, site.changed = now, true
     elseif now - site.offered >= GIVE_WAY then
-        site.wanted, site.changed = 0, true  -- nobody waits for it any more
+        site.wanted, site.changed = 0, true  -- no job waits for it any more
         return false
     end
     return true
@@ -144,7 +145,7 @@ local HEAD_START = 0.02  -- seconds, as in frontier/politeness.py
 local TOO_FAR = 3600  -- seconds, as in leasing.py
 local answer = {0}
 
--- The task of a site that is given up takes no place in its bucket: no request is expected of it.
+-- A task of a site that is given up takes no place in its bucket: no request is expected.
 local function give(row, site, interval, burst, buries)
     row.state, row.token, row.deliveries = IN_HAND, row.token + 1, row.deliveries + 1
     row.worker, row.at, row.changed = worker, now + duration, now
@@ -166,7 +167,7 @@ local function give(row, site, interval, burst, buries)
         .. row.tail
 end
 
--- An entry of the queue without a row of ours behind it was not written by us: it is never handed out.
+-- An entry of the queue without one of our rows behind it was not written by us: it is never handed out.
 local function bury_stranger(fingerprint, number, priority)
     write_row({
         fingerprint = fingerprint, state = BURIED, site = number, priority = priority, sequence = 0, id = 0,
@@ -177,14 +178,14 @@ local function bury_stranger(fingerprint, number, priority)
     move(QUEUED, BURIED)
 end
 
-local gone = {}  -- places in the queue that are still to be removed
+local gone = {}  -- entries of the queue that are still to be removed
 
 local function remove_gone()
     in_parts('ZREM', QUEUE, gone)
     gone = {}
 end
 
--- Up to n places of the site's queue in a lane, best first, without the prefix of the lane.
+-- Up to n entries of the site's queue in a lane, best first, without the prefix of the lane.
 local function places(entry, number, n)
     local prefix = entry.prefix
     local members = call('ZRANGEBYLEX', QUEUE, '[' .. prefix .. pack('>I4', number),
@@ -198,7 +199,7 @@ local function priority_at(place)
     return 2147483647 - unpack_from('>I4', place, 5)
 end
 
--- Of the next places of several lanes, the lane whose task goes first.
+-- Of the next entries of several lanes, the lane whose task goes first.
 local function first_of(ready)
     local first = ready[1]
     for _, entry in ipairs(ready) do
@@ -208,7 +209,7 @@ local function first_of(ready)
     return first
 end
 
--- Take up to n tasks of one site if it allows; else put its queues where they will be woken from.
+-- Take up to n tasks of one site if it allows; otherwise put its queues where they will be woken from.
 local function serve(terms, n, floor)
     local number, ready = terms.number, terms.ready
     local site = site_of(number)
@@ -233,7 +234,7 @@ local function serve(terms, n, floor)
         end
         -- No request was so far ahead: the server's clock was.
         if site.next_at > now + interval * burst + TOO_FAR then site.next_at = now end
-        -- The last request before a restart may be forgotten.
+        -- The last request before a restart may be lost.
         site.next_at = math.max(site.next_at, calm + interval * burst)
         local turn = site.next_at - (burst - 1) * interval - HEAD_START
         if not buries then
@@ -301,7 +302,7 @@ while wanted > 0 do
     for _, terms in ipairs(able) do
         if terms.best == best then tied[#tied + 1] = terms end
     end
-    -- A lone site may give tasks below its best priority at once: nobody else could go before them.
+    -- A lone site may give tasks below its best priority at once: no other site could go before them.
     local floor = best
     if #able == 1 then floor = beyond end
     local share = math.max(1, math.floor(wanted / #tied))

@@ -5,7 +5,7 @@
 --   candidates (see admission.lua)
 -- MOVE is a RELEASE into another lane.
 -- `dropped` counts links for which another shard had no memory.
--- Returns for each {-1} when the lease is lost and nothing was changed, else {queued, duplicates, dropped,
+-- Returns for each {-1} if the lease is lost and nothing was changed, otherwise {queued, duplicates, dropped,
 -- {doubtful...}}.
 
 local COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
@@ -17,7 +17,7 @@ insist()
 
 local bound, elsewhere, terms = tonumber(ARGV[2]), tonumber(ARGV[3]), terms_from(4)
 local answers = {}
-local names  -- of what the spider counts in this shard, once somebody asks
+local names  -- of the spider's own counters in this shard, once needed
 
 local function add_stats(packed)
     if not names then
@@ -69,7 +69,7 @@ local function settle(text)
         call('ZADD', WAITING, row.at, fingerprint)
         queue.waiting = queue.waiting + 1
         if verb == RETRY then
-            -- An answered try proves that the page does not kill its worker: deliveries start anew.
+            -- A try with a response proves that the page does not kill its worker: deliveries start anew.
             row.attempts, row.deliveries = row.attempts + 1, 0
             count('retries', 1)
         else
@@ -92,7 +92,7 @@ local function settle(text)
     return {queued, doubled, dropped, doubtful}
 end
 
--- What cannot be read fails here, before anything is written: a script that breaks off is not undone.
+-- Unreadable arguments fail here, before anything is written: an interrupted script is not undone.
 local all_urls, all_sites, all_queues = {}, {}, {}
 for i = 9, #ARGV do
     local _, fingerprint, _, _, _, _, _, _, _, _, _, stats = unpack_from('>Bc16I4BBddI4I4Hc0Hc0Hc0', ARGV[i])

@@ -1,8 +1,8 @@
--- Enter one step of the alerts, all of it or nothing. KEYS: leader, alerts, messages, those that are open, those that are
--- over, changes, memory. ARGV: time or '', leader ('' for a state that is loaded), its token, how many changes and how
--- many messages that are over are kept, 1 if messages replace those of their ids, memory (JSON; '': as it was), and then
--- four lists, each after its length: standings (name and JSON), names of those to forget, messages (id, 1 if it is open,
--- its time, JSON), changes (JSON). Returns 0 when the leader's term is over; nothing is changed then.
+-- Enter one step of the alerts, all of it or nothing. KEYS: leader, alerts, messages, open ones, finished ones,
+-- changes, memory. ARGV: time or '', leader ('' for a state that is loaded), its token, how many changes and how many
+-- finished messages are kept, 1 if messages replace those with their ids, memory (JSON; '': unchanged), and then four
+-- lists, each after its length: standings (name and JSON), names of those to delete, messages (id, 1 if it is open, its
+-- time, JSON), changes (JSON). Returns 0 if the leader's term is over; then nothing is changed.
 
 if ARGV[2] ~= '' then
     local leader = redis.call('HMGET', KEYS[1], 'name', 'token', 'until')

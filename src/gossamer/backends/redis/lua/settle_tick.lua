@@ -1,12 +1,12 @@
--- Write or remove a schedule, and begin the job of its tick, in one step. KEYS: those of jobs.lua, then schedules,
--- leader. ARGV: time or '', leader ('' when it is not a scheduler who writes), its token, name, version that it must have
--- now (0: there must be none; '': any), progress (JSON; '': remove it), last job, and for a job that begins: its name,
+-- Write or remove a schedule, and start the job of its tick, in one step. KEYS: those of jobs.lua, then schedules,
+-- leader. ARGV: time or '', leader ('' if the writer is not a scheduler), its token, name, version that it must have
+-- now (0: there must be none; '': any), progress (JSON; '': remove it), last job, and for a job to start: its name,
 -- slug and terms (JSON), and the id of the job that it may replace, or ''.
 --
--- A schedule is stored as its version, its last job and its progress, with a blank between them. The progress is not
--- decoded here: JSON in Lua would round its times.
--- Returns {-1} when the leader's term is over, {0} when the schedule is not as it was or another job is in the way;
--- nothing is changed then. Else {version, job as JSON or '', id of the job that it replaced or ''}.
+-- A schedule is stored as its version, its last job and its progress, separated by blanks. The progress is not decoded
+-- here: JSON in Lua would round its times.
+-- Returns {-1} if the leader's term is over, {0} if the schedule has changed or another job is in the way; then nothing
+-- is changed. Otherwise {version, job as JSON or '', id of the job that it replaced or ''}.
 
 local SCHEDULES, LEADER = KEYS[8], KEYS[9]
 if ARGV[2] ~= '' then
@@ -25,7 +25,8 @@ end
 
 local text, replaced = '', ''
 if ARGV[8] then
-    -- The newest that runs counts. It need not have the name: one that ran again has it when it was the first to.
+    -- The newest running job counts. It need not have the name: a job that ran again has it only if it was the first
+    -- to.
     local going, given = find_job(redis.call('HGET', RUNNING, ARGV[8])), find_job(ARGV[11])
     if given and given.state == 'running' and given.name == ARGV[8] and (not going or given.number > going.number) then
         going = given

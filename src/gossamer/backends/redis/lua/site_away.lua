@@ -1,7 +1,7 @@
--- A site could not be reached, or answered after all. The rules are those of frontier/away.py, figure by figure.
--- ARGV: time, site, interval of the settings (-1: none), then, unless it answered: host, reason, 1 when the host has never
--- answered, base, cap, patience, probes.
--- Returns {1 when the failure uses up a try, pause, 1 when the site is given up, since when it is away}.
+-- A site could not be reached, or answered after all. The rules and numbers are those of frontier/away.py.
+-- ARGV: time, site, interval of the settings (-1: none), then, unless it answered: host, reason, 1 if the host has
+-- never answered, base, cap, patience, probes.
+-- Returns {1 if the failure uses up a try, pause, 1 if the site is given up, since when it is away}.
 
 local QUIET, GIVEN_UP = 2, 60
 

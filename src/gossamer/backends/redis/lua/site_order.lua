@@ -1,6 +1,6 @@
 -- An operator's order for a site. ARGV: time, site, seconds between two requests (-1: none), rest until (0: none), and
--- 1 when what was learned of its pace is forgotten. Returns 1 when something was.
--- The queues of the job that sleep are looked at again at the next lease, and sleep on where the site's own pace wants it.
+-- 1 to delete what was learned of its pace. Returns 1 if something was deleted.
+-- The next lease looks at the job's sleeping queues again; they sleep on if the site's own pace requires it.
 
 insist()
 local number = number_of(ARGV[2])

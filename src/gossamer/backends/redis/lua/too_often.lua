@@ -1,4 +1,4 @@
--- A site says that it is asked too often. The rules are those of frontier/learned_pace.py, figure by figure.
+-- A site answered that requests are too frequent. The rules and numbers are those of frontier/learned_pace.py.
 -- ARGV: time, site, rest in seconds, interval of the settings (-1: none), worker with a lease of it or ''.
 -- Returns the learned interval, or '' while there is none.
 

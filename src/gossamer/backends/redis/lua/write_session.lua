@@ -1,6 +1,6 @@
--- Write a session, if it is still what the caller has read. KEYS: sessions, when they were used.
--- ARGV: name, what was read ('': there was none), what it shall be, when it was used, how many sessions there may be.
--- Returns 0 when somebody else was faster. Beyond the bound the session that was used longest ago is forgotten.
+-- Write a session, if it is unchanged since the caller read it. KEYS: sessions, when they were used.
+-- ARGV: name, what was read ('': there was none), the new value, when it was used, how many sessions there may be.
+-- Returns 0 if another worker was faster. Beyond the bound the least recently used session is deleted.
 
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])

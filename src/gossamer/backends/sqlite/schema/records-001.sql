@@ -8,10 +8,11 @@
 --   attempts    the audit log: every attempt for a page
 --   visits      every archived visit of a page, with the place of its raw copy
 --
--- Fingerprints are random: a row filed under one dirties a block of its own. Only `pages` is; the rest is filed
--- under its number, which grows, so that a batch of attempts and visits fills few blocks (measured: half the cost).
--- The present version is kept in `records` only and copied to `superseded` when it is replaced: a first crawl,
--- where nothing is replaced yet, writes each item once.
+-- Fingerprints are random: each new row under a fingerprint dirties a separate block. Only `pages` is filed that way;
+-- the other tables are filed under its number, which grows, so that a batch of attempts and visits fills few blocks
+-- (measured: half the cost).
+-- The present version is only in `records` and copied to `superseded` when it is replaced: a first crawl, in which
+-- nothing is replaced yet, writes each item once.
 
 CREATE TABLE records (
     number       INTEGER PRIMARY KEY,       -- order of first storage

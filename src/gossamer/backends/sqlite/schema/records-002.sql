@@ -1,14 +1,14 @@
 -- Records that are gone, versions that jobs saw, shapes of items, and the quality of both records and pages.
 --
---   records     gone_since: not found any more since then. schema: the shape it was made with.
+--   records     gone_since: not found since then. schema: the shape it was made with.
 --               revision: grows with every change, so that a cursor selects what changed after it
 --   superseded  gone: it was not found at that time. A record that is gone keeps its last data
---   sightings   version: the one that the job saw last; 0: not known, or not kept
---   pages       spider, failure: whose page it is, and why nothing came of it ('' when all went well); as in visits
---               content, rhythm: what it gave last, as a hash, and how often that has changed
+--   sightings   version: the one that the job saw last; 0: unknown, or not kept
+--   pages       spider, failure: the spider that parsed it, and why it yielded nothing ('' if all is well); as in visits
+--               content, rhythm: a hash of what it yielded last, and how often that has changed
 --   schemas     every shape that items of a type have had
---   quality     what the checks counted, by day, spider, type, field and rule; rule '' counts all
---   store       the name of this very file; a cursor is valid in it alone
+--   quality     the counts of the checks, by day, spider, type, field and rule; rule '' counts all
+--   store       the id of this file; a cursor is valid only in it
 
 ALTER TABLE records ADD COLUMN gone_since REAL;
 ALTER TABLE records ADD COLUMN schema TEXT NOT NULL DEFAULT '';
@@ -28,7 +28,7 @@ ALTER TABLE pages ADD COLUMN rhythm TEXT NOT NULL DEFAULT '';
 ALTER TABLE visits ADD COLUMN spider TEXT NOT NULL DEFAULT '';
 ALTER TABLE visits ADD COLUMN failure TEXT NOT NULL DEFAULT '';
 
--- Whose pages the old ones are: a job is the work of one spider, and its records name it.
+-- The spider of the old pages: a job is the work of one spider, and its records name it.
 UPDATE pages SET spider = jobs.spider
 FROM (SELECT job, min(spider) AS spider FROM records GROUP BY job HAVING min(spider) = max(spider)) AS jobs
 WHERE jobs.job = pages.job;

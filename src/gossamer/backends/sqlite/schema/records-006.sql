@@ -1,6 +1,5 @@
--- The log of attempts by time, the newest first.
+-- The log of attempts by time, newest first.
 --
--- The index holds all that can be asked for, so that a filter needs no look at the attempts themselves. It grows at its
--- end only.
+-- A covering index: filters need not read the attempts themselves. It grows only at its end.
 
 CREATE INDEX attempts_at ON attempts (at, site, outcome, route, reason);

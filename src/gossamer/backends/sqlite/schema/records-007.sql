@@ -1,9 +1,9 @@
--- Attempts and visits without what their page says already.
+-- Attempts and visits without what their page already says.
 --
--- Most pages are tried and visited once, under one address: their url, the reference to the raw page and its hash stood in
--- three tables. Rows that say the same as `pages` have an empty url now, and the views fill it in. When a page changes its
--- address or its copy, rows that leaned on it get their own first (page_log.py). The names of workers, which stand in the
--- key of an attempt and in its index, are kept once. Rows of earlier versions stay as they are.
+-- Most pages are tried and visited once, under one address: their url, the reference to the raw page and its hash were
+-- in three tables. Rows that say the same as `pages` now have an empty url, and the views fill it in. When a page
+-- changes its address or its copy, rows that relied on it first get their own (page_log.py). The names of workers,
+-- which are part of the key of an attempt and of its index, are stored once. Rows of earlier versions stay as they are.
 
 CREATE TABLE attempt_workers (
     id   TEXT PRIMARY KEY,                  -- '#1', '#2' ...: what `attempt_rows` has as their worker

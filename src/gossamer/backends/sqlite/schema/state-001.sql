@@ -5,11 +5,11 @@
 --   urls     every discovered URL of a job, in exactly one state
 --   queues   one row per job and site: is there work, may it be handed out, when
 --   shapes   how many URLs of one path shape a job has taken (trap budget)
---   incidents  rare turns in a URL's story: a worker died, a letter was replayed
+--   incidents  rare events in a URL's story: a worker died, a letter was replayed
 --   robots   robots.txt as it was last read
---   workers  processes that work on the project, and their last sign of life
+--   workers  processes that work on the project, and their last heartbeat
 --
--- A lease reads `queues` only where work can be had: ready ones by (priority, turn), sleeping ones by wake_at.
+-- A lease reads `queues` only where work is available: ready ones by (priority, turn), sleeping ones by wake_at.
 
 CREATE TABLE jobs (
     number      INTEGER PRIMARY KEY,
@@ -89,7 +89,7 @@ CREATE TABLE queues (
     state    TEXT NOT NULL,               -- ready, empty, sleeping (until wake_at), full (until one settles),
                                           -- held (for one worker; for the others until its last one settles)
     priority INTEGER NOT NULL DEFAULT 0,  -- of its best task
-    turn     INTEGER NOT NULL DEFAULT 0,  -- who was served longest ago goes first
+    turn     INTEGER NOT NULL DEFAULT 0,  -- the one served longest ago goes first
     wake_at  REAL,
     held_for TEXT,
     taken    INTEGER NOT NULL DEFAULT 0,  -- URLs ever admitted, for the site's budget

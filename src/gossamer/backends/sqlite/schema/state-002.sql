@@ -1,7 +1,7 @@
--- What all workers share about ways to pages.
+-- What all workers share about routes.
 --
---   standings  the learned route of each site that blocks: the route that its pages begin with
---   purses     budgets: tokens that were spent by a job, on a day, on a site and day
+--   standings  the learned route of each site that blocks: the route at which its pages start
+--   purses     budgets: tokens spent by a job, on a day, on a site and day
 
 CREATE TABLE standings (
     site       TEXT PRIMARY KEY,

@@ -1,8 +1,8 @@
 -- What all workers share about the exits of proxy pools.
 --
---   exits          how each exit fares, and until when it rests
+--   exits          the health of each exit, and until when it rests
 --   exit_uses      exits that a page has tried in vain, for an hour
---   exit_sessions  lasting sessions of gateways that were banned, and which of their ids is in use now
+--   exit_sessions  lasting sessions of gateways that were banned, and which of their ids is now in use
 
 CREATE TABLE exits (
     pool       TEXT NOT NULL,

@@ -1,8 +1,8 @@
 -- Lanes: workers that serve only some kinds of tasks lease from the same queue.
 --
 -- A task waits in the lane that its `fetcher` names; without one the lane is ''. There is a queue for each job, site
--- and lane, so that tasks which a worker does not serve are never in its way. The site's politeness (table `sites`)
--- is shared by all lanes. `how` holds further wishes about the way to the page, as JSON.
+-- and lane, so that a worker never meets tasks that it does not serve. The site's politeness (table `sites`) is shared
+-- by all lanes. `how` holds further wishes about the route of the page, as JSON.
 
 ALTER TABLE urls ADD COLUMN how TEXT NOT NULL DEFAULT '';
 
@@ -22,10 +22,10 @@ CREATE TABLE queues (
     state    TEXT NOT NULL,               -- ready, empty, sleeping (until wake_at), full (until one settles),
                                           -- held (for one worker; for the others until its last one settles)
     priority INTEGER NOT NULL DEFAULT 0,  -- of its best task
-    turn     INTEGER NOT NULL DEFAULT 0,  -- who was served longest ago goes first
+    turn     INTEGER NOT NULL DEFAULT 0,  -- the one served longest ago goes first
     wake_at  REAL,
     held_for TEXT,
-    refused  INTEGER NOT NULL DEFAULT 0,  -- somebody asked since it was served last, and could not have it
+    refused  INTEGER NOT NULL DEFAULT 0,  -- a worker asked since it was last served, and could not have it
     taken    INTEGER NOT NULL DEFAULT 0,  -- URLs ever admitted, for the site's budget: all lanes together
     PRIMARY KEY (job, site, lane)
 ) STRICT, WITHOUT ROWID;

@@ -1,10 +1,10 @@
--- Schedules, and jobs that rest.
+-- Schedules, and paused jobs.
 --
---   schedules   what is scraped, and when, and how far each of them has come
+--   schedules   what is scraped, when, and the progress of each
 --   scheduling  one row: which scheduler leads, and how often schedules were changed
 --
 -- Only the leading scheduler decides about ticks: `token` grows with every change of leader, and writes of an older
--- leader are refused. `version` changes with every write, also after a schedule was removed and written again.
+-- leader are refused. `version` changes with every write, even after a schedule was removed and written again.
 
 -- Nothing of a paused job is handed out.
 ALTER TABLE jobs ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;

@@ -1,7 +1,7 @@
--- Jobs that have ended: found by name, and forgotten.
+-- Jobs that have ended: found by name, and deleted.
 --
---   forgetting  numbers of jobs that were forgotten and whose pages are not deleted yet. The row in `jobs` is deleted
---               at once, the pages in portions: one transaction for all of them would hold up every other worker.
+--   forgetting  numbers of deleted jobs whose pages are not deleted yet. Their rows in `jobs` are deleted at once, pages
+--               in portions: one transaction for all of them would block every other worker.
 
 CREATE TABLE forgetting (job INTEGER PRIMARY KEY) STRICT;
 

@@ -3,5 +3,5 @@
 ALTER TABLE sites ADD COLUMN latest INTEGER;        -- the job that was served last
 ALTER TABLE sites ADD COLUMN wanted INTEGER;        -- of those that were refused since, the one served longest ago,
 ALTER TABLE sites ADD COLUMN wanted_turn REAL;      -- and when that was
-ALTER TABLE sites ADD COLUMN wanted_since REAL;     -- since when somebody is kept waiting
-ALTER TABLE sites ADD COLUMN offered_at REAL;       -- since when the wanting one could have the site
+ALTER TABLE sites ADD COLUMN wanted_since REAL;     -- since when a job is kept waiting
+ALTER TABLE sites ADD COLUMN offered_at REAL;       -- since when the wanting job could have the site

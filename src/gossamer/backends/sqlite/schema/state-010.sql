@@ -1,4 +1,4 @@
--- Results that wait on the disks of workers: a note for each process that keeps some (store/contract.py, SpoolNote).
+-- Results that wait on the disks of workers: a note for each process that holds some (store/contract.py, SpoolNote).
 
 CREATE TABLE spools (
     name TEXT PRIMARY KEY,                          -- the folder of the process, below its spool

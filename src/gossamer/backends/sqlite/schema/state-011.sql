@@ -1,8 +1,8 @@
 -- Access over HTTP.
 --
---   api_keys  who may use the project over HTTP; the secret of a key is not here, only its SHA-256
---   answers   answers to requests that may be repeated, until their time is over; status 0: not complete yet
---   audit     what was written over HTTP, by whom; the oldest lines are deleted
+--   api_keys  who may use the project over HTTP; only the SHA-256 of a key's secret is stored
+--   answers   answers to repeatable requests, until they expire; status 0: not complete yet
+--   audit     writes over HTTP, and by whom; the oldest lines are deleted
 
 CREATE TABLE api_keys (
     id         TEXT PRIMARY KEY,

@@ -1,4 +1,4 @@
--- Sessions: visitors with a name, their cookies, headers and logins (model/session.py, KeptSession).
+-- Sessions: named visitors with their cookies, headers and logins (model/session.py, KeptSession).
 
 CREATE TABLE sessions (
     name TEXT PRIMARY KEY,                          -- spider/session

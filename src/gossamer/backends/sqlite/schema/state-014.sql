@@ -1,3 +1,3 @@
--- What spiders count themselves (Spider.stats), summed up with every page that is settled.
+-- The spiders' own counters (Spider.stats), added up with every settled page.
 
 ALTER TABLE jobs ADD COLUMN stats TEXT NOT NULL DEFAULT '{}';  -- JSON: name -> sum

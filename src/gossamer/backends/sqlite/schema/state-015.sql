@@ -1,7 +1,7 @@
--- What a job was worth, and routes that are learned by URL pattern within a site.
+-- The outcome of a job, and routes learned by URL pattern within a site.
 
 ALTER TABLE jobs ADD COLUMN outcome TEXT NOT NULL DEFAULT '';           -- JSON; '': what the ending implies
-ALTER TABLE jobs ADD COLUMN start TEXT NOT NULL DEFAULT '';             -- a digest of the seeds that its spider gave
+ALTER TABLE jobs ADD COLUMN start TEXT NOT NULL DEFAULT '';             -- a digest of the seeds of its spider
 
 CREATE TABLE standings_by_pattern (
     site       TEXT NOT NULL,
@@ -15,7 +15,7 @@ CREATE TABLE standings_by_pattern (
     PRIMARY KEY (site, pattern)
 ) STRICT, WITHOUT ROWID;
 
--- A page that scripts make says nothing of the other pages of its site: that is learned again, by pattern.
+-- A page made by scripts says nothing about the other pages of its site: that is learned again, by pattern.
 INSERT INTO standings_by_pattern SELECT site, '', route, since, reason, blocks, recheck_at, patience FROM standings
 WHERE reason NOT IN ('shell', 'shrunk');
 DROP TABLE standings;

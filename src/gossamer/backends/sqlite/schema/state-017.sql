@@ -1,8 +1,8 @@
--- Callbacks: the outbox of the HTTP door (access/contract.py, CallbackBook).
+-- Callbacks: the outbox of the HTTP API (access/contract.py, CallbackBook).
 
 CREATE TABLE callbacks (
     id       TEXT PRIMARY KEY,
-    next_at  REAL,                          -- 0 while its job runs, NULL when it is over
+    next_at  REAL,                          -- 0 while its job runs, NULL when it is finished
     ended_at REAL,
     callback TEXT NOT NULL                  -- JSON
 ) STRICT, WITHOUT ROWID;

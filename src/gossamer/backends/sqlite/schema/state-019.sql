@@ -1,4 +1,4 @@
--- Alerts: where they stand, what was told of them, what is silenced (schedule/contract.py, AlertBook and AlertDesk).
+-- Alerts: their standing, the messages about them, the silences (schedule/contract.py, AlertBook and AlertDesk).
 
 CREATE TABLE alerts (
     alert    TEXT NOT NULL,
@@ -10,7 +10,7 @@ CREATE TABLE alerts (
 CREATE TABLE alert_notices (
     id       TEXT PRIMARY KEY,
     made_at  REAL NOT NULL,
-    ended_at REAL,                          -- NULL while it is to be sent
+    ended_at REAL,                          -- NULL until it is sent or given up
     notice   TEXT NOT NULL                  -- JSON
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX alert_notices_open ON alert_notices (made_at) WHERE ended_at IS NULL;

@@ -1,6 +1,6 @@
--- What operators want of sites and of workers, and an index for the queue as people look at it.
+-- Operators' orders for sites and workers, and an index for views of the queue.
 --
---   site_orders  at least `interval` seconds between two requests of a site, and none before `rest_until`
+--   site_orders  at least `interval` seconds between two requests to a site, and none before `rest_until`
 
 CREATE TABLE site_orders (
     site       TEXT PRIMARY KEY,            -- a site may have an order before it has a row in `sites`
@@ -10,7 +10,7 @@ CREATE TABLE site_orders (
     rest_until REAL
 ) STRICT, WITHOUT ROWID;
 
-ALTER TABLE workers ADD COLUMN drains INTEGER NOT NULL DEFAULT 0;  -- somebody wants it to drain
+ALTER TABLE workers ADD COLUMN drains INTEGER NOT NULL DEFAULT 0;  -- an operator wants it to drain
 
--- Why the pages of a site wait, and how many of them, without a look at their rows.
+-- Why the pages of a site wait, and how many, without reading their rows.
 CREATE INDEX urls_waiting_sites ON urls (job, site, reason) WHERE state = 'waiting';

@@ -1,3 +1,3 @@
--- Jobs by the key that began them over HTTP, '' for the others: a list of jobs is read along it, not filtered out of all.
+-- Jobs by the key that started them over HTTP, '' for the others: lists of jobs use it instead of filtering all jobs.
 
 CREATE INDEX jobs_owned ON jobs (coalesce(json_extract(terms, '$.owner'), ''), number);

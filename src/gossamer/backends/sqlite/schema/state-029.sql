@@ -1,11 +1,11 @@
--- A URL takes less room. Most rows of a large file are of pages that are done: what only few rows have lies in one column or
--- in a table of its own, texts that many rows share are stored once, and the index of identities holds four bytes of a
+-- Smaller URL rows. Most rows of a large file are pages that are done: values that few rows have are in one column or a
+-- separate table, texts that many rows share are stored once, and the index of identities holds four bytes of a
 -- fingerprint instead of sixteen.
 --
 --   texts   texts that many rows of `urls` share: beginnings of addresses (https://shop.example), names of callbacks
---   leases  one row for each leased URL: a row that is leased and settled keeps its length, and its page its place
+--   leases  one row for each leased URL, so that leasing and settling a URL does not change the length of its row
 --   urls    `state` is a letter: q queued, w waiting, l leased, d done, u unchanged, o dropped, x dead (queue_rows.py).
---           `changed_at` of a queued row is also its place among rows of equal priority
+--           `changed_at` of a queued row is also its position among rows of equal priority
 --
 -- The view `url_list` shows a URL with its whole address and the name of its state.
 
@@ -32,7 +32,7 @@ CREATE TABLE urls_by_letter (
     site         INTEGER NOT NULL,
     fingerprint  BLOB NOT NULL,
     state        TEXT NOT NULL,
-    origin       INTEGER NOT NULL,             -- in `texts`: what stands before `path`
+    origin       INTEGER NOT NULL,             -- in `texts`: the part before `path`
     path         TEXT NOT NULL,
     reason       TEXT NOT NULL DEFAULT '',
     message      TEXT NOT NULL DEFAULT '',
@@ -40,7 +40,7 @@ CREATE TABLE urls_by_letter (
     depth        INTEGER NOT NULL,
     attempts     INTEGER NOT NULL DEFAULT 0,   -- tries used up
     max_attempts INTEGER NOT NULL,
-    deliveries   INTEGER NOT NULL DEFAULT 0,   -- times handed out without an answer
+    deliveries   INTEGER NOT NULL DEFAULT 0,   -- deliveries without a response
     token        INTEGER NOT NULL DEFAULT 0,   -- of the latest lease
     kind         INTEGER NOT NULL,             -- in `texts`
     fetcher      TEXT,                         -- the lane
@@ -78,8 +78,8 @@ SELECT number, token, coalesce(lease_until, 0), coalesce(worker, '') FROM urls W
 DROP TABLE urls;
 ALTER TABLE urls_by_letter RENAME TO urls;
 
--- The site comes first: links of one page share it, so that they touch few pages of this index. Whoever finds a row by it
--- compares the whole fingerprint.
+-- The site comes first: links of one page share it, so that they touch few pages of this index. A reader that finds a
+-- row by it compares the whole fingerprint.
 CREATE INDEX urls_identity ON urls (job, site, substr(fingerprint, 1, 4));
 CREATE INDEX urls_queued ON urls (job, site, fetcher, priority DESC, changed_at) WHERE state = 'q';
 CREATE INDEX urls_waiting ON urls (job, due_at) WHERE state = 'w';
