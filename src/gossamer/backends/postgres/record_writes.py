@@ -256,7 +256,7 @@ class RecordChanges:
 
     def confirm(self, unchanged: Sequence[tuple[int, str, float]], not_given: Collection[tuple[bytes, float]]) -> None:
         """Pages that a job found unchanged at a time: the records they yielded exist, were checked, and were seen by
-        the job. `not_given` are records, each with such a time, that their page no longer yielded when it was last read.
+        the job. `not_given` are records, each with such a time, that their page no longer yielded when last read.
         """
         given = self._given()
         found = [
