@@ -23,7 +23,9 @@ _VERY, _QUITE, _RATHER = 0.9, 0.8, 0.6
 _ENOUGH = 0.25  # how likely a paragraph must be content to stay
 _MOST = 0.7  # of the very likely content; an element that has less of it is not the text
 _SURELY = 0.7  # confidence that a page is an article
-_OF_MARGINS = 0.05  # what text in margins counts beside other text
+_FIRM = 80  # letters that make a paragraph surely text
+_OF_MARGINS = 0.1  # what text in margins counts beside other text
+_BESIDE = 1.5  # times what an element keeps; with more likely content outside, it is one part of many
 _LISTS = frozenset(("dl", "ol", "table", "tbody", "tr", "ul"))
 _LONG = 45  # letters from which on a copy is one, wherever the other stands; a short one may be the same price again
 _CELLS = frozenset(("dd", "dt", "pre", "td", "th"))
@@ -38,7 +40,7 @@ def likelihoods(survey: Survey) -> list[float]:
 
 def holds_the_text(survey: Survey, likely: list[float], kind: KindOfPage, top: int) -> bool:
     """True when the element `top`, without what is struck out in it, is all of the text: it has most of the very likely
-    content, and no more text is likely content outside. A list is a part of a text, and so is one of "the ten best".
+    content, and not much more is likely content outside. A list is a part of a text, and so is one of "the ten best".
 
     Beside what is surely an article there are teasers that look like text: less counts as content there, as it does in
     what looks like a margin. The comments below such a text do not count at all, they may be longer than it is.
@@ -58,9 +60,9 @@ def holds_the_text(survey: Survey, likely: list[float], kind: KindOfPage, top: i
             kept += one.letters if is_kept else 0
         if is_kept:
             inside += one.letters
-        elif likelihood >= _RATHER:
+        elif likelihood >= _RATHER and one.letters >= _FIRM:
             outside += one.letters * (_OF_MARGINS if in_margin else 1.0)
-    return kept >= _MOST * whole and outside <= inside
+    return kept >= _MOST * whole and outside <= _BESIDE * inside
 
 
 def strike_unlikely(survey: Survey, likely: list[float]) -> None:
