@@ -149,7 +149,7 @@ async def test_an_extension_that_fails_hangs_or_cheats_fails_its_page_and_no_oth
 
         assert {path: after.letters[site.url(path)].reason for path in fails} == fails
         assert "no luck" in after.letters[site.url("/raise")].message
-        assert "'X Order', which is no name of a header" in after.letters[site.url("/space")].message
+        assert "'X Order', which is not a valid header name" in after.letters[site.url("/space")].message
         assert not site.asked("/space")
         assert not site.asked("/host")
         titles = {record.data["url"]: record.data["title"] for record in after.records}
