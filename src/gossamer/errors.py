@@ -97,7 +97,7 @@ class FetchFailed(Transient):
 
     reason = "network"
     first_contact = False  # the host has never answered
-    says_nothing_of_the_site = False  # a failure of our own side, or of one page only
+    is_not_the_sites_fault = False  # a failure of our own side, or of one page only
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: timedelta | None = None) -> None:
         super().__init__(message)
@@ -144,7 +144,7 @@ class RobotsUnreachable(FetchFailed):
 
 class DiskFull(FetchFailed):
     reason = "disk-full"
-    says_nothing_of_the_site = True
+    is_not_the_sites_fault = True
 
 
 class PageCrashed(FetchFailed):

@@ -57,8 +57,8 @@ class Show:
         return self.url(path)
 
     async def get(self, url: str, *headers: tuple[str, str], limits: Limits = LIMITS, **more: Any) -> Response:
-        wishes = {name: more.pop(name) for name in tuple(more) if name in Render.__struct_fields__}
-        render = Render(**wishes) if wishes else None
+        options = {name: more.pop(name) for name in tuple(more) if name in Render.__struct_fields__}
+        render = Render(**options) if options else None
         return await self.transport.fetch(
             TransportRequest(url=url, headers=headers, limits=limits, render=render, **more)
         )
@@ -67,13 +67,13 @@ class Show:
 @asynccontextmanager
 async def a_show(*, vouched: Vouched | None = None, **settings: Any) -> AsyncIterator[Show]:
     """With `vouched` both servers speak TLS, and the browser believes that certificate. No other is believed."""
-    wishes = {"settle": timedelta(milliseconds=200), "recycle_memory": Size(4 << 30), **settings}
+    options = {"settle": timedelta(milliseconds=200), "recycle_memory": Size(4 << 30), **settings}
     tls = vouched.server if vouched else None
     flags = (f"--ignore-certificate-errors-spki-list={fingerprint_of(vouched)}",) if vouched else ()
     async with (
         hostile_site(tls=tls) as site,
         hostile_site(tls=tls) as canary,
-        BrowserTransport(GUARD, Browser(**wishes), flags=flags) as transport,
+        BrowserTransport(GUARD, Browser(**options), flags=flags) as transport,
     ):
         dress(site, canary.url("/secret", CANARY))
         yield Show(site, canary, transport)

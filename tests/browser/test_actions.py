@@ -221,6 +221,6 @@ async def test_the_end_of_a_request_is_waited_for(site: Show) -> None:
         ({"do": "type", "selector": "a", "text": "b", "until": "end"}, "no type until"),
     ],
 )
-async def test_an_action_that_makes_no_sense_is_refused_when_it_is_made(wishes: dict[str, str], said: str) -> None:
+async def test_an_action_that_makes_no_sense_is_refused_when_it_is_made(options: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Action(**wishes)
+        Action(**options)

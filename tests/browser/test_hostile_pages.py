@@ -177,8 +177,8 @@ async def test_a_page_that_stops_itself_half_way_is_read_as_far_as_it_came(show:
     """A browser drops the rest of a page that moves on to a download, and never tells that it is there."""
     show.site.show("/file", b"x" * 100, "Content-Disposition: attachment; filename=f.bin", kind="application/zip")
     url = show.page(f"<p id=here>here</p><form action=/file></form><script>{deed}</script><p id=rest>rest</p>")
-    for wishes in ({}, {"wait_until": "networkidle"}, {"wait_for": "#here", "actions": (Action(do="scroll"),)}):
-        response = await show.get(url, **wishes)
+    for options in ({}, {"wait_until": "networkidle"}, {"wait_for": "#here", "actions": (Action(do="scroll"),)}):
+        response = await show.get(url, **options)
         assert (b'id="here"' in response.body, b'id="rest"' in response.body) == (True, False)
         assert response.unfinished == "a script has stopped it before its end"
         assert ("refused the download" in response.note) == ("location = '/file'" in deed or "submit" in deed)

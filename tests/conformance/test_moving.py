@@ -243,8 +243,8 @@ async def test_work_goes_on_in_the_same_order(labs: tuple[Lab, Lab]) -> None:
 async def test_every_task_is_in_its_lane_on_the_other_side_with_all_its_wishes(labs: tuple[Lab, Lab]) -> None:
     source, target = labs
     job = (await source.job("shown", max_urls_per_site=12)).id
-    wishes = {"fetcher": "browser", "proxy_pool": "homes", "country": "de", "how": '{"session":"mine"}'}
-    await source.frontier.add(job, [candidate(f"{SHOP}/shown/{n}", priority=n % 2, **wishes) for n in range(5)])
+    options = {"fetcher": "browser", "proxy_pool": "homes", "country": "de", "how": '{"session":"mine"}'}
+    await source.frontier.add(job, [candidate(f"{SHOP}/shown/{n}", priority=n % 2, **options) for n in range(5)])
     await source.frontier.add(job, [candidate(f"{SHOP}/plain/{n}", how='{"session":"x"}') for n in range(4)])
     first, second = (await source.frontier.lease(job, "w", 2, frozenset({""}))).leases
     await source.frontier.release(first, timedelta(0), "it needs rendering", lane="browser")
@@ -263,7 +263,7 @@ async def test_every_task_is_in_its_lane_on_the_other_side_with_all_its_wishes(l
             f"{SHOP}/plain/0",
         ]
         tasks = [lease.task for lease in shown[:5]]
-        assert all((t.fetcher, t.proxy_pool, t.country, t.how) == tuple(wishes.values()) for t in tasks)
+        assert all((t.fetcher, t.proxy_pool, t.country, t.how) == tuple(options.values()) for t in tasks)
         assert {lease.task.url for lease in plain} == {f"{SHOP}/plain/{n}" for n in (1, 2, 3)}
         assert {lease.task.how for lease in plain} == {'{"session":"x"}'}
     # Nine URLs of the site were taken of twelve, whatever their lanes.

@@ -110,8 +110,8 @@ async def test_line_breaks_in_a_redirect_cannot_add_a_header(tmp_path):
 
 async def test_absurd_wishes_for_patience_are_clamped(tmp_path):
     async with hostile_site() as site:
-        wishes = ["1e12", "-5", "garbage", "", "nan", "inf", "9" * 400, "Fri,%2031%20Dec%209999%2023:59:59%20GMT"]
-        links = [site.url(f"/retry-after?status={status}&wish={w}") for status in (429, 503) for w in wishes]
+        options = ["1e12", "-5", "garbage", "", "nan", "inf", "9" * 400, "Fri,%2031%20Dec%209999%2023:59:59%20GMT"]
+        links = [site.url(f"/retry-after?status={status}&wish={w}") for status in (429, 503) for w in options]
         after = await among_good_pages(site, tmp_path, links)
 
         assert {after.fate(link)[1] for link in links} == {"http-429", "http-503"}

@@ -28,15 +28,15 @@ class Thing(Item, key="url"):
 
 
 class Things(Spider):
-    def __init__(self, url: str, **wishes: object) -> None:
+    def __init__(self, url: str, **options: object) -> None:
         self.start_urls = [url]
-        self.wishes = wishes
+        self.options = options
 
     def parse(self, page: Page):
         for image in page.css("img"):
-            yield Thing(url=page.url, name="thing", image=page.file(image, **self.wishes))
+            yield Thing(url=page.url, name="thing", image=page.file(image, **self.options))
         for link in page.css("a"):
-            yield page.download(link, **self.wishes)
+            yield page.download(link, **self.options)
 
 
 def for_files(folder, **flags):

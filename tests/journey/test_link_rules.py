@@ -45,8 +45,8 @@ LINKS = """<nav><a href=/list/2>2</a><a href=/login rel=nofollow>in</a></nav>
         ({"restrict": ".none"}, ""),
     ],
 )
-def test_links_are_chosen_by_address_and_place(wishes: dict[str, Any], paths: str) -> None:
-    assert page_of(LINKS).links(**wishes) == [HERE + path for path in paths.split()]
+def test_links_are_chosen_by_address_and_place(options: dict[str, Any], paths: str) -> None:
+    assert page_of(LINKS).links(**options) == [HERE + path for path in paths.split()]
 
 
 @pytest.mark.parametrize(

@@ -235,10 +235,10 @@ async def test_that_the_state_is_away_is_told_by_the_one_that_led_and_mutes_the_
 
 
 async def test_records_that_are_away_mute_what_follows_from_it(bench: Watched):
-    from gossamer.project.open import AbsentRecords
+    from gossamer.project.open import UnavailableRecords
 
     await bench.job(3)
-    absent = AbsentRecords(BackendUnavailable("away"))
+    absent = UnavailableRecords(BackendUnavailable("away"))
     bench.watch._readings._project = msgspec.structs.replace(bench.project, records=absent)
     await bench.pass_time(30 * MINUTE)
     assert [one.key for one in await bench.project.state.alerts.standings()] == [("stores", "records")]
@@ -247,11 +247,11 @@ async def test_records_that_are_away_mute_what_follows_from_it(bench: Watched):
 async def test_a_record_store_that_was_away_at_the_start_is_read_when_it_is_there(
     bench: Watched, monkeypatch: pytest.MonkeyPatch
 ):
-    from gossamer.project.open import AbsentRecords
+    from gossamer.project.open import UnavailableRecords
 
     readings, real = bench.watch._readings, bench.project
     away = BackendUnavailable("PostgreSQL does not answer.")
-    readings._project = msgspec.structs.replace(real, records=AbsentRecords(away), absent=str(away))
+    readings._project = msgspec.structs.replace(real, records=UnavailableRecords(away), absent=str(away))
 
     def refuses(*arguments: object) -> None:
         raise away

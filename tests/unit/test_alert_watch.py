@@ -20,7 +20,7 @@ from gossamer.model.record import Tally, day_of
 from gossamer.model.route import ExitOutcome
 from gossamer.model.schedule import Schedule
 from gossamer.model.task import UrlState
-from gossamer.project.open import AbsentRecords
+from gossamer.project.open import UnavailableRecords
 from gossamer.routing.contract import Bound
 from gossamer.routing.proxies.contract import ExitReport, RestTerms
 from gossamer.store.contract import SpoolNote
@@ -433,7 +433,7 @@ async def test_records_that_are_away(bench: Watched):
     readings, project = bench.watch._readings, bench.project
 
     async def go_away(bench: Watched) -> None:
-        away = AbsentRecords(BackendUnavailable("PostgreSQL does not answer."))
+        away = UnavailableRecords(BackendUnavailable("PostgreSQL does not answer."))
         readings._project = msgspec.structs.replace(project, records=away)
 
     async def come_back(bench: Watched) -> None:

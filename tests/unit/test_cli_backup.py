@@ -20,7 +20,7 @@ from gossamer.backends.sqlite.snapshot import copy_as_of_now
 from gossamer.backends.worker_names import worker_name
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
-from gossamer.frontier.state_rows import DumpedPurse, StateRow
+from gossamer.frontier.state_rows import DumpedSpending, StateRow
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.schedule import Schedule
 from gossamer.model.stream import MoveMark
@@ -319,7 +319,7 @@ def test_a_frame_that_claims_to_be_longer_than_the_file_is_not_read(project: Pro
 
 def test_rows_are_spread_over_frames_and_a_row_that_none_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backup_file, "FULL_FRAME", 100)
-    rows = [DumpedPurse(name=f"day/{n}", spent=n) for n in range(20)]
+    rows = [DumpedSpending(name=f"day/{n}", spent=n) for n in range(20)]
     with BytesIO() as file:
         BackupWriter(file).frame("purse", rows)
         content, place, found = file.getvalue(), len(MAGIC), []
@@ -331,7 +331,7 @@ def test_rows_are_spread_over_frames_and_a_row_that_none_can_hold_is_refused(mon
     assert [row for batch in found for row in batch] == rows
     monkeypatch.setattr(backup_file, "MAX_FRAME", 100)
     with pytest.raises(Misconfigured, match="A purse of the project has"):
-        BackupWriter(BytesIO()).frame("purse", [DumpedPurse(name="x" * 200, spent=1)])
+        BackupWriter(BytesIO()).frame("purse", [DumpedSpending(name="x" * 200, spent=1)])
 
 
 @pytest.mark.parametrize(

@@ -411,7 +411,7 @@ async def test_a_failure_of_our_own_side_is_remembered_as_one() -> None:
         for _ in range(2):
             with pytest.raises(ConnectFailed) as caught:
                 await stage.rules()
-            assert caught.value.says_nothing_of_the_site
+            assert caught.value.is_not_the_sites_fault
 
 
 async def test_redirects_are_followed_also_to_other_hosts() -> None:

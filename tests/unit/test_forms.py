@@ -129,16 +129,16 @@ def test_a_page_with_too_many_fields_is_refused() -> None:
 def test_a_form_becomes_a_request_as_a_browser_sends_it() -> None:
     page = page_of(LOGIN)
     request = page.submit("#login", {"user": "ada"}, "inside", press="Join", priority=3, data={"n": 1}, errback="lost")
-    wishes = request.wishes()
+    options = request.options()
     assert (request.url, request.kind, request.priority, request.data) == (
         "https://club.example/login", "inside", 3, {"n": 1},
     )  # fmt: skip
-    assert (wishes.method, wishes.errback) == ("POST", "lost")
-    assert dict(wishes.headers) == {
+    assert (options.method, options.errback) == ("POST", "lost")
+    assert dict(options.headers) == {
         "Content-Type": "application/x-www-form-urlencoded", "Origin": "https://club.example", "Referer": HERE,
     }  # fmt: skip
-    assert wishes.body is not None
-    assert wishes.body.content(lambda name: "") == b"csrf=t0ken&user=ada&password=&club=a&stay=no&age=&photo=&do=new"
+    assert options.body is not None
+    assert options.body.content(lambda name: "") == b"csrf=t0ken&user=ada&password=&club=a&stay=no&age=&photo=&do=new"
     assert fault_of(request) == ""
     search = page.submit(page.form("#search"), {"q": "x y"})
     assert (search.url, search.is_plain) == ("https://club.example/search?q=x+y", True)
@@ -151,7 +151,7 @@ def test_a_form_becomes_a_request_as_a_browser_sends_it() -> None:
 def test_a_secret_in_a_form_travels_by_name(enctype: str, sent: bytes) -> None:
     form = page_of(f"<form method=post enctype='{enctype}'><input type=password name=a></form>").form()
     secret = SecretText("CLUB", lambda name: "x y&z")
-    body = form.request({"a": secret}).wishes().body
+    body = form.request({"a": secret}).options().body
     assert body is not None
     assert b"x y" not in msgspec.json.encode(body)
     assert sent in body.content({"CLUB": "x y&z"}.__getitem__)

@@ -60,7 +60,7 @@ def test_a_machine_without_a_file_left_says_nothing_of_the_site() -> None:
     said = 'Os { code: 24, kind: Uncategorized, message: "Too many open files" }'
     failure = translated(wreq.exceptions.ConnectionError(said), "http://h/", LIMITS)
     assert isinstance(failure, ConnectFailed)
-    assert failure.says_nothing_of_the_site
+    assert failure.is_not_the_sites_fault
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,13 @@ from gossamer.model.events import EventHub
 from gossamer.model.job import JobCounts
 from gossamer.monitor.counts import EventCounts
 from gossamer.monitor.logs import JsonLog
-from gossamer.monitor.progress import Speedometer, describe, short_duration
+from gossamer.monitor.progress import RateEstimator, describe, short_duration
 from gossamer.parse.page_context import PageContext, working_on
 from gossamer.parse.spider import Spider
 
 
 def test_the_progress_gives_rate_and_eta_from_the_last_seconds():
-    speed = Speedometer()
+    speed = RateEstimator()
     speed.progress(JobCounts(queued=100), 0.0)
     progress = speed.progress(JobCounts(queued=75, leased=5, done=18, dead=2), 2.0)
     assert (progress.total, progress.done, progress.dead) == (100, 18, 2)
@@ -35,14 +35,14 @@ def test_the_progress_gives_rate_and_eta_from_the_last_seconds():
 
 
 def test_old_speed_is_forgotten():
-    speed = Speedometer()
+    speed = RateEstimator()
     speed.progress(JobCounts(queued=1000), 0.0)
     speed.progress(JobCounts(done=900, queued=100), 10.0)
     assert speed.progress(JobCounts(done=900, queued=100), 20.0).rate == 0
 
 
 def test_a_limit_bounds_what_is_still_to_do():
-    progress = Speedometer().progress(JobCounts(queued=1000, done=10), 0.0, limit=50)
+    progress = RateEstimator().progress(JobCounts(queued=1000, done=10), 0.0, limit=50)
     assert progress.total == 50
     assert progress.eta is None
 

@@ -57,7 +57,7 @@ async def test_a_proxy_that_cannot_be_dialled_for_want_of_files_is_not_to_blame(
     async with KINDS[kind](AddressGuard()) as transport:
         with no_more_files(), pytest.raises(ConnectFailed, match="ulimit -n") as failure:
             await transport.fetch(request)
-        assert failure.value.says_nothing_of_the_site
+        assert failure.value.is_not_the_sites_fault
         with no_more_files(), pytest.raises(ConnectFailed, match="ulimit -n"):
             await transport.fetch(TransportRequest(url="http://no-such-name.example/"))
 

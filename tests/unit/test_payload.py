@@ -48,7 +48,7 @@ def test_a_body_is_sent_as_it_was_meant_and_its_secrets_are_stored_by_name(sendi
     queued = judged(request).candidates[0]
     assert SECRET not in queued.how
     assert "geheim" not in repr(request)
-    how = queued.wishes()
+    how = queued.options()
     assert how.body.content(reveal) == content
     assert {name.lower(): value for name, value in how.headers}.get("content-type") == content_type
 
@@ -57,7 +57,7 @@ def test_files_are_sent_as_multipart_and_equal_ones_are_equal():
     def upload(content: bytes) -> Request:
         return Request(url=URL, method="POST", form={"kind": "csv"}, files={"list": ("a.csv", content, "text/csv")})
 
-    how = upload(b"1;2").wishes()
+    how = upload(b"1;2").options()
     boundary = dict(how.headers)["Content-Type"].partition("boundary=")[2].encode()
     assert how.body.content(reveal) == (
         b"--%b\r\nContent-Disposition: form-data; name=\"kind\"\r\n\r\ncsv\r\n"
@@ -69,10 +69,10 @@ def test_files_are_sent_as_multipart_and_equal_ones_are_equal():
 
 def test_a_secret_prints_as_a_mark_and_no_site_can_write_one():
     assert SECRET not in f"{PASSWORD} {PASSWORD!r}"
-    how = Request(url=URL, headers={"Authorization": f"Bearer {PASSWORD}"}, auth=("me", PASSWORD)).wishes()
+    how = Request(url=URL, headers={"Authorization": f"Bearer {PASSWORD}"}, auth=("me", PASSWORD)).options()
     assert revealed(how.headers[0][1], reveal) == f"Bearer {SECRET}"
     assert revealed(how.auth[1], reveal) == SECRET
-    written_by_a_site = Request(url=URL, headers={"X": "<secret PASSWORD 0123456789abcdef>"}).wishes()
+    written_by_a_site = Request(url=URL, headers={"X": "<secret PASSWORD 0123456789abcdef>"}).options()
     assert revealed(written_by_a_site.headers[0][1], reveal) == "<secret PASSWORD 0123456789abcdef>"
 
 

@@ -97,8 +97,8 @@ async def live(tmp_path):
         yield made
 
 
-async def take(pools: Pools, pool: str = "p", site: str = "shop.example", page: bytes = PAGE, **wishes: Any) -> Exit:
-    return await pools.take(pool, site=site, fingerprint=page, **wishes)
+async def take(pools: Pools, pool: str = "p", site: str = "shop.example", page: bytes = PAGE, **options: Any) -> Exit:
+    return await pools.take(pool, site=site, fingerprint=page, **options)
 
 
 async def until(holds: Callable[[], Any]) -> None:

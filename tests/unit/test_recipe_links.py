@@ -16,7 +16,7 @@ THING = '[pages.thing]\nfields.title = "h1"\n'
 HERE = "https://shop.example/lamps?sort=price"
 
 
-def wishes(rules: str, body: str = LIST, url: str = HERE) -> list[tuple[str, str]]:
+def options(rules: str, body: str = LIST, url: str = HERE) -> list[tuple[str, str]]:
     """What the start kind of such a recipe asks for: kind and address without the host."""
     spider = recipe(f"{HEAD}{rules}\n{THING}")
     found = parsed(spider, page_of(body, url=url)).requests
@@ -26,7 +26,7 @@ def wishes(rules: str, body: str = LIST, url: str = HERE) -> list[tuple[str, str
 def test_links_are_followed_once_each_to_their_kind():
     rules = '[pages.list]\nfollow = [{ css = "li a", to = "thing" }]'
 
-    assert wishes(rules) == [("thing", "/product/1"), ("thing", "/product/2"), ("thing", "/cart?add=1")]
+    assert options(rules) == [("thing", "/product/1"), ("thing", "/product/2"), ("thing", "/cart?add=1")]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_links_are_followed_once_each_to_their_kind():
     ],
 )  # fmt: skip
 def test_paths_keep_links_in_and_out(rules):
-    assert wishes(rules) == [("thing", "/product/1"), ("thing", "/product/2")]
+    assert options(rules) == [("thing", "/product/1"), ("thing", "/product/2")]
 
 
 def test_what_is_carried_along_reaches_the_next_page():
@@ -67,7 +67,7 @@ def test_a_path_pattern_costs_little_on_an_endless_address(pattern):
     body = f"<a href='/{'-' * 200_000}'>x</a><a href='/-a-b-c.html'>y</a>"
     rules = f'[pages.list]\nfollow = {{ css = "a", to = "thing", exclude = "{pattern}" }}'
 
-    kept = [url for _, url in wishes(rules, body)]
+    kept = [url for _, url in options(rules, body)]
 
     assert [len(url) for url in kept if "html" not in url] == [200_001]
 
@@ -87,7 +87,7 @@ def test_a_path_pattern_costs_little_on_an_endless_address(pattern):
 def test_path_patterns_mean_what_they_mean_in_robots_txt(pattern, matching, other):
     links = "".join(f"<a href='{path}'>x</a>" for path in [*matching, *other])
 
-    assert wishes(f'[pages.list]\nfollow = {{ css = "a", to = "thing", include = "{pattern}" }}', links) == [
+    assert options(f'[pages.list]\nfollow = {{ css = "a", to = "thing", include = "{pattern}" }}', links) == [
         ("thing", path) for path in matching
     ]
 
@@ -111,7 +111,7 @@ def test_a_next_page_of_another_kind_gets_nothing():
 
 def test_more_links_than_are_taken_fail_the_page():
     with pytest.raises(ParseFailed, match=r"css a finds more than 10,000 values"):
-        wishes('[pages.list]\nfollow = { css = "a", to = "thing" }', "<a href='/a'>x</a>" * 10_001)
+        options('[pages.list]\nfollow = { css = "a", to = "thing" }', "<a href='/a'>x</a>" * 10_001)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_more_links_than_are_taken_fail_the_page():
 def test_the_number_is_changed_and_the_rest_of_the_address_is_not(query, after):
     url = f"https://shop.example/lamps{'?' if query else ''}{query}"
 
-    found = wishes('[pages.list]\nnext = { parameter = "page", pages = { constant = 3 } }', LIST, url)
+    found = options('[pages.list]\nnext = { parameter = "page", pages = { constant = 3 } }', LIST, url)
 
     assert found == [("list", f"/lamps?{after.format(n=n)}") for n in (2, 3)]
 
@@ -148,12 +148,12 @@ def test_the_number_is_changed_and_the_rest_of_the_address_is_not(query, after):
     ],
 )  # fmt: skip
 def test_only_a_pager_that_counts_pages_is_believed(body, last):
-    assert len(wishes('[pages.list]\nnext = { parameter = "page" }', body)) == last - 1
+    assert len(options('[pages.list]\nnext = { parameter = "page" }', body)) == last - 1
 
 
 @pytest.mark.parametrize("rule", ['"a.next"', '{ css = "a.next" }', "{ xpath = \"//a[@class='next']\" }"])
 def test_the_next_page_is_of_the_same_kind(rule):
-    assert wishes(f"[pages.list]\nnext = {rule}") == [("list", "/lamps?page=2")]
+    assert options(f"[pages.list]\nnext = {rule}") == [("list", "/lamps?page=2")]
 
 
 @pytest.mark.parametrize(
@@ -169,15 +169,15 @@ def test_the_next_page_is_of_the_same_kind(rule):
     ],
 )  # fmt: skip
 def test_page_one_leads_to_all_pages_that_it_counts(rule, numbers):
-    assert wishes(f"[pages.list]\nnext = {rule}") == [("list", f"/lamps?sort=price&page={n}") for n in numbers]
+    assert options(f"[pages.list]\nnext = {rule}") == [("list", f"/lamps?sort=price&page={n}") for n in numbers]
 
 
 def test_a_later_page_leads_on_only_where_the_count_was_detected():
     pager = "".join(f'<a href="?sort=price&page={n}">{n}</a>' for n in (4, 5, 6, 7, 8))
     later = f"{HERE}&page=6"
 
-    assert wishes('[pages.list]\nnext = { parameter = "page", pages = { constant = 9 } }', pager, later) == []
-    assert wishes('[pages.list]\nnext = { parameter = "page" }', pager, later) == [
+    assert options('[pages.list]\nnext = { parameter = "page", pages = { constant = 9 } }', pager, later) == []
+    assert options('[pages.list]\nnext = { parameter = "page" }', pager, later) == [
         ("list", "/lamps?sort=price&page=7"),
         ("list", "/lamps?sort=price&page=8"),
     ]
@@ -196,12 +196,12 @@ def test_a_later_page_leads_on_only_where_the_count_was_detected():
 )  # fmt: skip
 def test_a_senseless_page_count_is_one_clear_failure(rule, body, told):
     with pytest.raises(ParseFailed, match=told):
-        wishes(f"[pages.list]\nnext = {rule}", body)
+        options(f"[pages.list]\nnext = {rule}", body)
 
 
 def test_pages_without_end_are_not_believed_on_later_pages_either():
     rules = '[pages.list]\nnext = { parameter = "page", max = 50 }'
 
-    assert wishes(rules, '<a href="?page=50">on</a>', f"{HERE}&page=49") == [("list", "/lamps?sort=price&page=50")]
+    assert options(rules, '<a href="?page=50">on</a>', f"{HERE}&page=49") == [("list", "/lamps?sort=price&page=50")]
     with pytest.raises(ParseFailed, match="says that it has 51 pages, and more than 50 are not believed"):
-        wishes(rules, '<a href="?page=51">on</a>', f"{HERE}&page=50")
+        options(rules, '<a href="?page=51">on</a>', f"{HERE}&page=50")

@@ -104,10 +104,10 @@ async def test_a_pool_of_one_exit_is_not_tried_for_ever(state):
 async def test_a_failure_of_the_route_is_the_pages_own_when_others_get_through(state):
     router = router_on(state)
     route = ROUTES["dc"]
-    assert [router.memory.is_the_page(b"p" * 16, route) for _ in range(5)] == [False] * 5
+    assert [router.memory.page_is_at_fault(b"p" * 16, route) for _ in range(5)] == [False] * 5
     router.memory.note_pass("b.test", "b.test/*", route)
-    assert router.memory.is_the_page(b"p" * 16, route)
-    assert not router.memory.is_the_page(b"q" * 16, route)
+    assert router.memory.page_is_at_fault(b"p" * 16, route)
+    assert not router.memory.page_is_at_fault(b"q" * 16, route)
 
 
 async def test_cookies_belong_to_a_route_an_exit_and_a_session(state):

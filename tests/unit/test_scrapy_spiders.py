@@ -166,11 +166,11 @@ async def test_a_request_travels_with_everything_that_it_says(shop):
     parsed = await run_callback(shop, "forms", page_of(shop))
 
     (request,) = parsed.requests
-    wishes = request.wishes()
-    assert (request.kind, wishes.errback, wishes.session, request.max_attempts) == ("login", "lost", "jar-7", 3)
-    assert (wishes.method, wishes.timeout, dict(wishes.cookies)) == ("POST", 9.0, {"c": "d"})
-    assert dict(wishes.headers)["X-A"] == "1, 2"
-    assert wishes.statuses == (301, 302, 303, 307, 308, 404)
+    options = request.options()
+    assert (request.kind, options.errback, options.session, request.max_attempts) == ("login", "lost", "jar-7", 3)
+    assert (options.method, options.timeout, dict(options.cookies)) == ("POST", 9.0, {"c": "d"})
+    assert dict(options.headers)["X-A"] == "1, 2"
+    assert options.statuses == (301, 302, 303, 307, 308, 404)
     page = page_of(shop, url=request.url, kind="login", status=404, data=request.data)
     (item,) = (await run_callback(shop, "login", page)).items
     assert (item["method"], item["body"], item["flags"], item["status"]) == ("POST", "a=1", ["x"], 404)

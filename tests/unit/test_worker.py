@@ -32,7 +32,7 @@ from gossamer.frontier.retry import RetryTerms
 from gossamer.model.events import Event, LeaseLapsed, Trouble
 from gossamer.model.page import Headers
 from gossamer.model.record import PageResult
-from gossamer.model.route import How, Render
+from gossamer.model.route import FetchOptions, Render
 from gossamer.model.task import Lease, Request
 from gossamer.model.url import UrlRules
 from gossamer.pipeline.quality_guard import QualityGuard
@@ -421,9 +421,9 @@ async def test_a_worker_with_lanes_takes_their_tasks_and_leaves_the_others(bench
 
 
 async def test_a_redirect_keeps_what_was_wished_for_the_way(bench: Bench) -> None:
-    wishes = Request(url=PAGE, session="mine", render=Render(wait_for="h1", screenshot=True))
+    options = Request(url=PAGE, session="mine", render=Render(wait_for="h1", screenshot=True))
     one = candidate(
-        PAGE, fetcher="browser", proxy_pool="homes", country="de", how=wishes.how(), data='{"n":1}', max_attempts=7
+        PAGE, fetcher="browser", proxy_pool="homes", country="de", how=options.how(), data='{"n":1}', max_attempts=7
     )
     await bench.lab.frontier.add(bench.job, [one])
     road = Road()
@@ -437,5 +437,5 @@ async def test_a_redirect_keeps_what_was_wished_for_the_way(bench: Bench) -> Non
     [there] = (await bench.lab.frontier.lease(bench.job, "other", 1, frozenset({"browser"}))).leases
     task = there.task
     assert (task.url, task.proxy_pool, task.country, task.max_attempts) == ("https://b.example/there", "homes", "de", 7)
-    assert task.wishes() == How(session="mine", render=Render(wait_for="h1", screenshot=True))
+    assert task.options() == FetchOptions(session="mine", render=Render(wait_for="h1", screenshot=True))
     assert task.user_data() == {"n": 1}

@@ -24,7 +24,7 @@ from ..model.outcome import EXIT_CODES, Outcome
 from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
-from ..project.crew import Crew, crew_of
+from ..project.crawl_processes import Crew, crew_of
 from ..project.spiders import crawl_target, written_arguments
 from ..project.spools import results_waiting
 from ..project.status import place_near, what_it_waits_for

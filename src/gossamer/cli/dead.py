@@ -23,7 +23,7 @@ from ..project.dead_letters import (
     replay_letters,
     show_letters,
 )
-from ..project.story_words import tries
+from ..project.story_text import tries
 from ..units import distance, many, moment, visible
 from .app import app, ask, ask_at, err, open_crawled, out, run_async, settings_with
 from .layout import (

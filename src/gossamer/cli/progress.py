@@ -15,7 +15,7 @@ from rich.text import Text
 from ..clock import Clock
 from ..model import events
 from ..model.job import JobCounts
-from ..monitor.progress import JobProgress, Speedometer, describe
+from ..monitor.progress import JobProgress, RateEstimator, describe
 from ..units import span, visible
 
 STOPPING = "Stopping: the pages in hand are finished first. Ctrl-C again stops at once."
@@ -61,7 +61,7 @@ class ProgressLine:
         self._console = console
         self._job = job
         self._limit = limit
-        self._speed = Speedometer()
+        self._speed = RateEstimator()
 
     async def show(self) -> None:
         if self._console.is_terminal:

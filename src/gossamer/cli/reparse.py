@@ -14,7 +14,7 @@ from ..model.job import JobState
 from ..project.jobs import find_job
 from ..project.records import told
 from ..project.reparse.archive_job import Choice
-from ..project.reparse.preview import foretell
+from ..project.reparse.preview import preview_changes
 from ..project.reparse.report import Report
 from ..project.spools import results_waiting
 from ..settings import Settings
@@ -100,7 +100,7 @@ async def _foretold(
                 rate = report.pages / max(project.clock.monotonic() - began, 1e-9)
                 status.update(f"{many(report.pages, 'page')} parsed, {rate:,.0f} per second")
 
-        return await foretell(project, choice, lambda one: lines.show(told(one)), processes=processes, tell=tell)
+        return await preview_changes(project, choice, lambda one: lines.show(told(one)), processes=processes, tell=tell)
 
 
 async def _reparsed(settings: Settings, choice: Choice, processes: int | None, *, fresh: bool, detach: bool) -> Report:

@@ -64,7 +64,7 @@ class AttemptLog:
         self._route, self._exit, self._cost = DIRECT, None, 0.0
         self._bytes, self._latency = 0, 0.0
 
-    def went_by(self, route: Route, exit: Exit | None, cost: float) -> None:
+    def note_route(self, route: Route, exit: Exit | None, cost: float) -> None:
         """Note the route and the cost of the current attempt."""
         self._route, self._exit, self._cost = route, exit, cost
 

@@ -24,7 +24,7 @@ from ..store.sink import Sink
 from ..trace import Tracer
 from .freshness import Freshness
 from .pacer import Pacer
-from .page_request import PageRequests, put_aside
+from .page_request import PageRequests, archive_long_bodies
 from .parse_page import AroundParse
 from .sessions import Sessions
 from .unleased_turn import UnleasedTurns
@@ -107,7 +107,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
         if requests and self.source_sites is not None:
             await self.source_sites.look_up(site)
         judged = self.admission.judge(requests, depth=depth, priority=priority, site=site, links_only=links_only)
-        candidates = await put_aside(judged.candidates, self.requests.archive, self.clock)
+        candidates = await archive_long_bodies(judged.candidates, self.requests.archive, self.clock)
         if candidates is not judged.candidates:
             judged = msgspec.structs.replace(judged, candidates=tuple(candidates))
         return judged if self.freshness is None else await self.freshness.mark(judged)

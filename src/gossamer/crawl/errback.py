@@ -22,12 +22,12 @@ from ..parse.spider import errback_of
 from .attempt_log import AttemptLog
 from .context import JobContext
 from .held_lease import HeldLease
-from .parse_page import made_of
+from .parse_page import parse_and_pipe
 
 QUALITY = "quality"  # the reason of pages that wait for a fixed spider: the pages themselves are fine
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class ErrbackResult(msgspec.Struct, frozen=True, kw_only=True):
     """What an errback yielded, and the message of the dead letter; `text` is the full message, with tracebacks."""
 
     message: str
@@ -49,7 +49,7 @@ async def bury(
 ) -> str:
     """Store and settle a page that is given up, with the results of its errback; return the dead letter's message."""
     task = held.lease.task
-    heard = await _hear(context, task, log, reason, message, detail)
+    heard = await _run_errback(context, task, log, reason, message, detail)
     judged = await context.judge(heard.requests, depth=task.depth + 1, priority=task.priority, site=task.site)
     await _keep(context, log, task, heard, facts, reason, outcome="dead", with_raw_page=True)
     added = await held.settle(
@@ -72,7 +72,7 @@ async def leave_out(
 ) -> Added:
     """Store and settle a page that may not be fetched, with the results of its errback. It is no dead letter."""
     task = held.lease.task
-    heard = await _hear(context, task, log, reason, rule, "", attempts=task.attempt)
+    heard = await _run_errback(context, task, log, reason, rule, "", attempts=task.attempt)
     judged = await context.judge(heard.requests, depth=task.depth + 1, priority=task.priority, site=task.site)
     await _keep(context, log, task, heard, facts, reason, outcome="dropped")
     added = await held.settle(
@@ -94,7 +94,7 @@ async def _keep(
     context: JobContext,
     log: AttemptLog,
     task: Task,
-    heard: Heard,
+    heard: ErrbackResult,
     facts: PageFacts | None,
     reason: str,
     *,
@@ -124,7 +124,7 @@ async def _keep(
         context.events.emit(stored)
 
 
-async def _hear(
+async def _run_errback(
     context: JobContext,
     task: Task,
     log: AttemptLog,
@@ -132,12 +132,12 @@ async def _hear(
     message: str,
     detail: str,
     attempts: int | None = None,
-) -> Heard:
+) -> ErrbackResult:
     """Call the errback for a page that is given up, if there is one. Raises only BackendUnavailable."""
-    errback = errback_of(context.spider, task.wishes().errback if task.how else None)
+    errback = errback_of(context.spider, task.options().errback if task.how else None)
     text = f"{message}\n\n{detail}" if detail else message
     if errback is None or reason == QUALITY:
-        return Heard(message=message, text=text)
+        return ErrbackResult(message=message, text=text)
     page = Page(log.snapshot, depth=task.depth, spider=context.spider) if log.snapshot is not None else None
     failure = Failure(
         url=task.url,
@@ -153,12 +153,12 @@ async def _hear(
     )
     seen = page or Page(_nothing_came(task, context.clock.now()), depth=task.depth, spider=context.spider)
     code = run_errback(context.spider, errback, failure)
-    result = await made_of(seen, code, task, context.spider, context.pipeline, context.time_limit)
+    result = await parse_and_pipe(seen, code, task, context.spider, context.pipeline, context.time_limit)
     if isinstance(result, ParseFailed):
         both = f"{message} Its errback failed too: {result}"
-        return Heard(message=both, text="\n\n".join(filter(None, (both, detail, result.detail))))
+        return ErrbackResult(message=both, text="\n\n".join(filter(None, (both, detail, result.detail))))
     parsed, piped = result
-    return Heard(
+    return ErrbackResult(
         message=message,
         text=text,
         requests=parsed.requests,

@@ -207,7 +207,7 @@ class PageFetch:
             raise
         finally:
             await route.settle_cost(response)
-            self._log.went_by(route.route, route.exit, route.cost)
+            self._log.note_route(route.route, route.exit, route.cost)
             if response is not None:
                 self._emit(
                     events.Fetched,
@@ -231,12 +231,12 @@ class PageFetch:
             raise failure
         if isinstance(failure, ProxyFailed):
             route.exit_failed(str(failure))
-        if self._router.memory.is_the_page(self._task.fingerprint, route.route):
+        if self._router.memory.page_is_at_fault(self._task.fingerprint, route.route):
             of_page = ConnectFailed(
                 f"{self._task.url} cannot be fetched by route {route.route.name}, which works for others: {failure}",
                 status=failure.status,
             )
-            of_page.says_nothing_of_the_site = True
+            of_page.is_not_the_sites_fault = True
             raise of_page from failure
         await self._log.keep(outcome="released", reason=failure.reason, error=str(failure))
         self._log.begin_attempt()

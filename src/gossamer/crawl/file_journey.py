@@ -66,9 +66,9 @@ class FileTerms(msgspec.Struct, frozen=True, kw_only=True):
 class Receiver:
     """Writes the body of one file into its part file: fulfils `fetch.fetcher.FileReceiver`."""
 
-    def __init__(self, part: Part, wish: Download, url: str, max_size: int) -> None:
+    def __init__(self, part: Part, download: Download, url: str, max_size: int) -> None:
         self._part = part
-        self._wish = wish
+        self._download = download
         self._url = url
         self._max_size = max_size
         self._judged = False
@@ -129,8 +129,8 @@ class Receiver:
                 self._demand_type(file_type(label, self._part.first_bytes), by="its first bytes")
 
     def _demand_type(self, name: str, *, by: str) -> None:
-        if name and not is_welcome(name, self._wish.types):
-            wanted = ", ".join(self._wish.types)
+        if name and not is_welcome(name, self._download.types):
+            wanted = ", ".join(self._download.types)
             raise FileRefused(f"{self._url} is {name} by {by}; the request asked for {wanted}.", reason="file-type")
 
     def _demand_size(self, size: int | None) -> None:
@@ -161,7 +161,7 @@ class FileJourney(Journey):
     async def _fetch(self) -> FetchResult:
         terms, task = self._terms, self._task
         self._part = part = await asyncio.to_thread(terms.parts.open, task.job, task.fingerprint)
-        self._receiver = Receiver(part, self._wish, task.url, self._wish.max_size or terms.max_size)
+        self._receiver = Receiver(part, self._download, task.url, self._download.max_size or terms.max_size)
         known = self._known
         if self._context.conditional and known is not None and known.status == 200 and len(known.body_hash) == 32:
             self._copy = known if await terms.archive.has_file(known.body_hash.hex()) else None
@@ -249,8 +249,8 @@ class FileJourney(Journey):
     def _type_of(self, finished: FinishedFile) -> str:
         label = self._part.head.type if self._part.head is not None else ""
         kind = file_type(label, finished.head)
-        if not is_welcome(kind, self._wish.types):
-            wanted = ", ".join(self._wish.types)
+        if not is_welcome(kind, self._download.types):
+            wanted = ", ".join(self._download.types)
             raise FileRefused(f"{self._task.url} is {kind}; the request asked for {wanted}.", reason="file-type")
         return kind
 
@@ -267,7 +267,7 @@ class FileJourney(Journey):
             size=finished.size,
             type=kind,
             name=file_name(task.url, head.disposition),
-            page=self._wish.page,
+            page=self._download.page,
         )
         digest = bytes.fromhex(finished.sha256)
         facts = PageFacts(
@@ -294,7 +294,7 @@ class FileJourney(Journey):
 
     def _moved(self, to: str) -> tuple[Record, ...]:
         """A record with the new location, for readers that know the file by this URL."""
-        file = File(url=self._task.url, location=to, page=self._wish.page)
+        file = File(url=self._task.url, location=to, page=self._download.page)
         return (self._record(file, self._context.clock.now()),)
 
     def _record(self, file: File, at: float) -> Record:
@@ -314,8 +314,8 @@ class FileJourney(Journey):
         )
 
     @property
-    def _wish(self) -> Download:
-        return self._task.wishes().file or Download()
+    def _download(self) -> Download:
+        return self._task.options().file or Download()
 
     @property
     def _terms(self) -> FileTerms:

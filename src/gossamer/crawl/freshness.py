@@ -55,7 +55,7 @@ class Freshness:
             return candidate
         if self._min_age is not None and facts.fetched_at > now - self._min_age.total_seconds():
             return msgspec.structs.replace(candidate, dropped=DropReason.FRESH)
-        if self._only_changed and unmodified(candidate.wishes().lastmod, facts.fetched_at):
+        if self._only_changed and unmodified(candidate.options().lastmod, facts.fetched_at):
             return msgspec.structs.replace(candidate, dropped=DropReason.UNMODIFIED)
         return candidate
 

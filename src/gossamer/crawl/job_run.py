@@ -10,11 +10,11 @@ from ..model.events import EventSink
 from ..model.job import Job, JobState
 from ..parse.spider import Spider
 from .seed_context import SeedContext
-from .seeding import LOOK, admission_of, offer, work_off_seeds
+from .seeding import LOOK, admission_of, offer, run_with_seeds
 from .worker import Worker
 
 
-async def work_off(
+async def run_job(
     context: SeedContext,
     spider: Spider,
     job: Job,
@@ -25,7 +25,7 @@ async def work_off(
 ) -> bool:
     """Work on a job until nothing is left (True) or the worker is drained (False). When the job is empty and may go on,
     a spider that may have more requests is asked for them. Raises Misconfigured and Transient."""
-    drained = await work_off_seeds(context, spider, job, worker, scope, sites, events)
+    drained = await run_with_seeds(context, spider, job, worker, scope, sites, events)
     if type(spider)._more is Spider._more:
         return drained
     admission = admission_of(context, spider, scope)

@@ -45,7 +45,7 @@ from ..model import events
 from ..model.job import UNFINISHED
 from ..model.page import Snapshot
 from ..model.record import PageFacts, Record
-from ..model.route import How
+from ..model.route import FetchOptions
 from ..model.task import SITE_AWAY, DropReason, Request, UrlState
 from ..parse.callbacks import ParsedPage
 from ..pipeline.steps import Piped
@@ -61,7 +61,7 @@ from .pacer import TooEarly
 from .page_facts import content_of, links_of, observed, snapshot_of, was_done, without_validators
 from .page_request import is_personal, redirected
 from .parse_page import parse_page
-from .side_requests import by_the_way
+from .side_requests import allow_side_requests
 from .site_notes import SiteNotes
 from .unsafe_send import UNCERTAIN, unsafe_send
 from .windows import NEXT_LOOK, WINDOW
@@ -79,7 +79,7 @@ class Journey:
         self._held = held
         self._lease = held.lease
         self._task = held.lease.task
-        self._how = self._task.wishes() if self._task.how else None  # None: a plain GET
+        self._how = self._task.options() if self._task.how else None  # None: a plain GET
         self._once = unsafe_send(context, held.lease, self._how) if self._how is not None else None
         personal = self._how is not None and is_personal(self._how, context.spider)
         self._known = without_validators(known) if personal and known is not None else known
@@ -234,7 +234,7 @@ class Journey:
         """Queue the target like any link, at the same depth: scope, dedup and the pace of its site apply to it."""
         task = self._task
         try:
-            request = redirected(task, self._how or How(), outcome, self._context.spider)
+            request = redirected(task, self._how or FetchOptions(), outcome, self._context.spider)
         except FetchRefused as failure:
             await self._fail(failure)
             return
@@ -352,7 +352,7 @@ class Journey:
         context = self._context
         began = context.clock.monotonic()
         new = self._known is None
-        with step("parse"), by_the_way(context, self._held, self._how, self._before_send, self._emit):
+        with step("parse"), allow_side_requests(context, self._held, self._how, self._before_send, self._emit):
             parsing = await parse_page(
                 snapshot,
                 self._task,
@@ -418,7 +418,7 @@ class Journey:
         return self._facts_of_failure("redirected")
 
     def _observed(self, facts: PageFacts, content: bytes) -> PageFacts:
-        lastmod = self._task.wishes().lastmod
+        lastmod = self._task.options().lastmod
         return observed(facts, self._known, content, watched=self._context.watched, lastmod=lastmod)
 
     def _count_quality(self, fine: int, faulty: int) -> None:

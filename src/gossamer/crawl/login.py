@@ -135,7 +135,7 @@ class LoginSession:
         """Make the request and follow its redirects. Raises FetchFailed, FetchRefused."""
         try:
             url = parse_url(request.address()).partition("#")[0]
-            how = msgspec.structs.replace(request.wishes(), session=self.name + LOGIN)
+            how = msgspec.structs.replace(request.options(), session=self.name + LOGIN)
         except (BadPayload, InvalidUrl) as error:
             shown = without_user(request.url[:200])
             raise FetchRefused(f"A request of login() cannot be made: {shown} {error}") from error

@@ -18,7 +18,7 @@ from ..fetch.fetcher import PRIVATE, PageRequest, Redirected
 from ..model.page import Headers, Snapshot
 from ..model.payload import MAX_QUEUED_BODY, Body, Pairs, Part
 from ..model.record import PageFacts
-from ..model.route import How
+from ..model.route import FetchOptions
 from ..model.secret_text import Reveal, is_secret, revealed
 from ..model.task import LANE_ONLY, Candidate, Request, Task
 from ..model.url import origin_of
@@ -36,7 +36,7 @@ class PageRequests:
         self._reveal = reveal
         self.archive = archive
 
-    async def made_for(self, task: Task, how: How | None, known: PageFacts | None) -> PageRequest:
+    async def made_for(self, task: Task, how: FetchOptions | None, known: PageFacts | None) -> PageRequest:
         """The request for a task. `how` is None for a plain GET; `known` is our copy of the page, if it may be used for
         a conditional request. Raises FetchRefused."""
         headers = self._headers_for(task.site)
@@ -88,7 +88,9 @@ class PageRequests:
             raise FetchRefused(f"The body of this request cannot be read from the archive: {error}") from error
 
 
-async def put_aside(candidates: Sequence[Candidate], archive: Archive | None, clock: Clock) -> Sequence[Candidate]:
+async def archive_long_bodies(
+    candidates: Sequence[Candidate], archive: Archive | None, clock: Clock
+) -> Sequence[Candidate]:
     """Move bodies that are too long for the queue into the archive, and return the candidates. Without an archive the
     bodies stay in the queue. Raises BackendUnavailable."""
     if archive is None or all(len(one.how) <= MAX_QUEUED_BODY for one in candidates):
@@ -97,7 +99,7 @@ async def put_aside(candidates: Sequence[Candidate], archive: Archive | None, cl
 
 
 async def _put_aside(candidate: Candidate, archive: Archive, now: float) -> Candidate:
-    how = candidate.wishes()
+    how = candidate.options()
     if len(candidate.how) <= MAX_QUEUED_BODY or how.body is None or how.body.archived:
         return candidate
     page = Snapshot(
@@ -114,7 +116,7 @@ async def _put_aside(candidate: Candidate, archive: Archive, now: float) -> Cand
     return msgspec.structs.replace(candidate, how=stored)
 
 
-_PLAIN = How()
+_PLAIN = FetchOptions()
 
 
 def merged(*sources: Pairs) -> Pairs:
@@ -123,7 +125,7 @@ def merged(*sources: Pairs) -> Pairs:
     return tuple(found.values())
 
 
-def is_personal(how: How, spider: Spider) -> bool:
+def is_personal(how: FetchOptions, spider: Spider) -> bool:
     """May the response be meant for this visitor alone? Sessions of a pool that does not log in are all alike."""
     if how.session is not None and not (spider.sessions and type(spider).login is Spider.login):
         return True
@@ -131,7 +133,7 @@ def is_personal(how: How, spider: Spider) -> bool:
     return how.auth is not None or bool(how.cookies) or any(names)
 
 
-def redirected(task: Task, how: How, outcome: Redirected, spider: Spider) -> Request:
+def redirected(task: Task, how: FetchOptions, outcome: Redirected, spider: Spider) -> Request:
     """The request for the target of a redirect. It keeps what the spider asked for, but another origin does not receive
     what was meant for the first one alone. Raises FetchRefused."""
     onward = how_after(how, task.url, outcome.to, outcome.method)
@@ -153,7 +155,7 @@ def redirected(task: Task, how: How, outcome: Redirected, spider: Spider) -> Req
     )
 
 
-def how_after(how: How, url: str, to: str, method: str) -> How:
+def how_after(how: FetchOptions, url: str, to: str, method: str) -> FetchOptions:
     """What to send to `to`, to which `url` redirects, with this `method`."""
     body = how.body if method == how.method else None
     headers = how.headers if body is not None or how.body is None else _without_content(how.headers)

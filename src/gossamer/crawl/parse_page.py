@@ -40,10 +40,10 @@ async def parse_page(
     page = Page(snapshot, depth=task.depth, spider=spider)
     callback = partial(run_callback, spider, task.kind)
     code = callback(page) if around is None else around(page, callback)
-    return await made_of(page, code, task, spider, pipeline, limit, new=new)
+    return await parse_and_pipe(page, code, task, spider, pipeline, limit, new=new)
 
 
-async def made_of(
+async def parse_and_pipe(
     page: Page,
     code: Coroutine[Any, Any, ParsedPage],
     task: Task,

@@ -43,7 +43,7 @@ async def chosen_pages(
                 elif facts.job == job:
                     left -= 1
                 else:
-                    lastmod = None if facts.failure else candidate.wishes().lastmod
+                    lastmod = None if facts.failure else candidate.options().lastmod
                     choice.note(candidate.fingerprint, rhythm_of(facts), facts.fetched_at, lastmod)
     # In a thread: a million pages take several seconds.
     wanted = await asyncio.to_thread(choice.choose, context.clock.now(), _bounds_of(terms), max(left, 0))

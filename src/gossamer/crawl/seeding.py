@@ -32,7 +32,7 @@ from ..schedule.authority import demand_own_job
 from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, SiteSource, StartSource
 from .freshness import freshness_of
 from .own_sitemaps import listed_pages, reads_sitemaps
-from .page_request import put_aside
+from .page_request import archive_long_bodies
 from .recrawl_choice import chosen_pages
 from .seed_context import SeedContext
 from .windows import job_windows
@@ -47,7 +47,7 @@ RENEW = timedelta(seconds=4)
 LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
 
 
-async def work_off_seeds(
+async def run_with_seeds(
     context: SeedContext,
     spider: Spider,
     job: Job,
@@ -206,7 +206,7 @@ def admission_of(context: SeedContext, spider: Spider, scope: Scope) -> Admissio
 
 async def offer(context: SeedContext, job: str, judged: Judged, max_queued: int | None, events: EventSink) -> None:
     """Add the candidates, waiting while the queue is full. Never offers more at once than the queue can hold."""
-    candidates = await put_aside(judged.candidates, context.archive, context.clock)
+    candidates = await archive_long_bodies(judged.candidates, context.archive, context.clock)
     at_once = min(SEEDS_AT_ONCE, max_queued or SEEDS_AT_ONCE)
     for start in range(0, len(candidates), at_once):
         some = candidates[start : start + at_once]

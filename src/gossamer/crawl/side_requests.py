@@ -18,7 +18,7 @@ from ..errors import FetchRefused, InvalidUrl
 from ..fetch.contract import Gate
 from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected, towards
 from ..model.payload import SAFE_METHODS, BadPayload
-from ..model.route import How
+from ..model.route import FetchOptions
 from ..model.task import Request, Task
 from ..model.url import parse_url, site_of, without_user
 from ..parse.page import Page
@@ -84,7 +84,7 @@ class SideRequests:
             country=request.country,
         )
 
-    async def answer(self, url: str, request: Request, how: How, made: PageRequest) -> Page:
+    async def answer(self, url: str, request: Request, how: FetchOptions, made: PageRequest) -> Page:
         """Make the request and follow its redirects. Raises FetchFailed, FetchRefused."""
         task = self.task(url, request)
         while True:
@@ -158,11 +158,11 @@ class SideRequests:
         return outcome
 
 
-def by_the_way(
-    context: JobContext, held: HeldLease, how: How | None, before_send: BeforeSend, emit: Emit
+def allow_side_requests(
+    context: JobContext, held: HeldLease, how: FetchOptions | None, before_send: BeforeSend, emit: Emit
 ) -> AbstractContextManager[None]:
     """A context in which the code of the page can make requests, if its spider may: as the same visitor."""
-    if not context.spider._asks_by_the_way:
+    if not context.spider._makes_side_requests:
         return nullcontext()
 
     async def gate(site: str, asked: timedelta | None) -> Gate:
@@ -173,10 +173,10 @@ def by_the_way(
     async def ask(request: Request) -> Page:
         try:
             url = parse_url(request.address()).partition("#")[0]
-            wishes = msgspec.structs.replace(request.wishes(), session=how.session if how is not None else None)
+            options = msgspec.structs.replace(request.options(), session=how.session if how is not None else None)
         except (BadPayload, InvalidUrl) as error:
             raise FetchRefused(f"The request for {without_user(request.url[:200])} cannot be made: {error}") from error
-        made = await context.requests.made_for(side.task(url, request), wishes, None)
-        return await side.answer(url, request, wishes, made)
+        made = await context.requests.made_for(side.task(url, request), options, None)
+        return await side.answer(url, request, options, made)
 
     return asking_by(ask)

@@ -70,7 +70,7 @@ class SiteNotes:
         lease, context = self._held.lease, self._context
         terms = context.retry_terms_for(self._site)
         if not isinstance(failure, FetchFailed) or not is_unreachable(failure, was_away=lease.away is not None):
-            if not (isinstance(failure, FetchFailed) and failure.says_nothing_of_the_site):
+            if not (isinstance(failure, FetchFailed) and failure.is_not_the_sites_fault):
                 await self.answered()
             return None
         found = SiteFailure(host=authority_of(lease.task.url), reason=reason_of(failure), never=failure.first_contact)

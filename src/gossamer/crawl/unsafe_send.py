@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from ..errors import AllExitsRest, BudgetSpent, ConnectFailed, ConnectTimedOut, DnsFailed, GossamerError, Uncertain
 from ..fetch.contract import Gate
-from ..model.route import How
+from ..model.route import FetchOptions
 from ..model.task import Lease
 from .context import JobContext
 
@@ -57,7 +57,7 @@ class UnsafeSend:
         return Uncertain(f"{failure} The request was sent; whether it arrived is unknown.")
 
 
-def unsafe_send(context: JobContext, lease: Lease, how: How) -> UnsafeSend | None:
+def unsafe_send(context: JobContext, lease: Lease, how: FetchOptions) -> UnsafeSend | None:
     """The watch over the request of a lease; None if it may be sent twice."""
     if how.is_safe:
         return None

@@ -427,10 +427,10 @@ class Worker:
 def _kind_of_journey(task: Task) -> type[Journey]:
     if not task.how:
         return Journey  # most pages
-    wishes = task.wishes()
-    if wishes.session is None:
-        return Journey if wishes.file is None else FileJourney
-    return SessionJourney if wishes.file is None else SessionFileJourney
+    options = task.options()
+    if options.session is None:
+        return Journey if options.file is None else FileJourney
+    return SessionJourney if options.file is None else SessionFileJourney
 
 
 def _words(error: Exception) -> str:

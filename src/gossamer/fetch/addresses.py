@@ -163,7 +163,7 @@ KEPT = 60.0  # seconds, for an answer
 def no_file_left(where: str) -> ConnectFailed:
     """For what cannot be reached, or looked up, because of us."""
     failure = ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
-    failure.says_nothing_of_the_site = True
+    failure.is_not_the_sites_fault = True
     return failure
 
 

@@ -49,7 +49,7 @@ def translated(
     if exit is None or ours is None:
         return ours
     said = str(error)
-    if isinstance(ours, ConnectFailed) and ours.says_nothing_of_the_site:
+    if isinstance(ours, ConnectFailed) and ours.is_not_the_sites_fault:
         return ours
     if type(error).__name__ == "ProxyConnectionError":
         if "ProxyAuthRequired" in said or "PasswordAuthFailure" in said or "AuthMethodUnacceptable" in said:

@@ -219,7 +219,7 @@ class Robots:
             again = type(held.failure)(str(held.failure), status=held.failure.status)
             if isinstance(again, FetchFailed) and isinstance(held.failure, FetchFailed):
                 again.first_contact = True
-                again.says_nothing_of_the_site = held.failure.says_nothing_of_the_site
+                again.is_not_the_sites_fault = held.failure.is_not_the_sites_fault
                 again.retry_after = timedelta(seconds=held.until - self._clock.now())
             raise again from held.failure
         return held.rules

@@ -12,7 +12,7 @@ import msgspec
 
 from ..errors import InvalidUrl
 from ..model.item import safe_text
-from ..model.route import How
+from ..model.route import FetchOptions
 from ..model.task import Candidate, DropReason, Request
 from ..model.url import (
     MAX_HOST,
@@ -91,7 +91,7 @@ class Admission:
         self._keep_user = keep_user  # of URLs that the crawl's owner wrote; links must not carry credentials
         self._fetcher, self._proxy_pool = fetcher, proxy_pool  # defaults for requests that name none
         # Also a default: with several sessions, the fingerprint of a page decides which one it gets.
-        self._sessions = [(name, msgspec.json.encode(How(session=name)).decode()) for name in sessions]
+        self._sessions = [(name, msgspec.json.encode(FetchOptions(session=name)).decode()) for name in sessions]
         self._rules = rules
         self._remember_known = remember_known  # off with a dedup window: a URL known today may enter again tomorrow
         self._known: dict[str, None] = {}
@@ -140,7 +140,7 @@ class Admission:
         site = site_of_authority(authority)
         if len(site) > MAX_HOST:
             raise InvalidUrl(f"{href[:100]}... has a host name of more than {MAX_HOST} characters.")
-        fingerprint = self._rules.fingerprint(href, None if plain else request.wishes())
+        fingerprint = self._rules.fingerprint(href, None if plain else request.options())
         how = request.way() if plain else request.how()
         return Candidate(
             url=href,
@@ -164,10 +164,10 @@ class Admission:
         name, alone = self._sessions[fingerprint[-1] % len(self._sessions)]
         if not how:
             return alone
-        wishes = msgspec.json.decode(how, type=How)
-        if wishes.session is not None:
+        options = msgspec.json.decode(how, type=FetchOptions)
+        if options.session is not None:
             return how
-        return msgspec.json.encode(msgspec.structs.replace(wishes, session=name)).decode()
+        return msgspec.json.encode(msgspec.structs.replace(options, session=name)).decode()
 
     def covers(self, url: str) -> bool:
         """Does the URL belong to the crawl's sites?"""

@@ -91,9 +91,9 @@ def decide(
 def _again(failure: Transient, attempt: int, terms: RetryTerms, jitter: float) -> TryAgain:
     cap = terms.rate_limited_cap if isinstance(failure, RateLimited) else terms.cap
     delay = Backoff(terms.base, cap).pause(attempt, jitter=jitter)
-    wish = failure.retry_after if isinstance(failure, FetchFailed) else None
-    if wish is not None:
-        rest = min(max(wish, timedelta(0)), terms.rate_limited_cap)
+    wanted = failure.retry_after if isinstance(failure, FetchFailed) else None
+    if wanted is not None:
+        rest = min(max(wanted, timedelta(0)), terms.rate_limited_cap)
         return TryAgain(max(delay, rest), rest)
     asks_for_less = isinstance(failure, RateLimited) or getattr(failure, "status", None) in (429, 503)
     return TryAgain(delay, delay if asks_for_less else timedelta(0))
@@ -102,7 +102,7 @@ def _again(failure: Transient, attempt: int, terms: RetryTerms, jitter: float) -
 def is_unreachable(failure: FetchFailed, *, was_away: bool) -> bool:
     """Does the failure mean that the site is unreachable? For a site that `was_away`, a gateway error, a dropped
     connection and silence mean that it still is."""
-    if failure.says_nothing_of_the_site:
+    if failure.is_not_the_sites_fault:
         return False
     if isinstance(failure, ConnectFailed | DnsFailed | ConnectTimedOut):
         return True

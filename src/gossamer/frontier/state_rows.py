@@ -138,7 +138,7 @@ class DumpedRoute(msgspec.Struct, frozen=True, kw_only=True):
     pattern: str = ""
 
 
-class DumpedPurse(msgspec.Struct, frozen=True, kw_only=True):
+class DumpedSpending(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a budget is spent, in billionths of a token."""
 
     name: str
@@ -205,7 +205,7 @@ StateRow = (
     | DumpedOrder
     | DumpedRobots
     | DumpedRoute
-    | DumpedPurse
+    | DumpedSpending
     | DumpedBudget
     | DumpedShape
     | DumpedUrl

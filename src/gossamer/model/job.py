@@ -19,7 +19,7 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Manners(msgspec.Struct, frozen=True, kw_only=True):
+class SpiderPoliteness(msgspec.Struct, frozen=True, kw_only=True):
     """How a spider wants sites to be visited. None leaves it to the settings."""
 
     rate: str | None = None
@@ -49,7 +49,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     coverage: str = ""  # the records it stands for: spider, arguments and source
     start: str = ""  # a digest of the spider's own seeds
     arguments: str = ""  # of its spider, as JSON
-    manners: Manners = Manners()  # of its spider
+    manners: SpiderPoliteness = SpiderPoliteness()  # of its spider
     stopped: str = ""  # why its spider ended it early
 
     @classmethod
@@ -118,7 +118,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     seal: str = ""  # signature with the project's key over what a worker would run (schedule/authority.py)
     expected: Expectations = Expectations()  # what it must reach for its outcome to be `done`
     coverage: str = ""  # the records it stands for: spider, arguments, source; "": begun by an older version
-    manners: Manners = Manners()  # of its spider, for readers that do not load it
+    manners: SpiderPoliteness = SpiderPoliteness()  # of its spider, for readers that do not load it
     replayed: bool = False  # it had ended, and runs again for its dead letters
     stopped: str = ""  # why its spider ended it; `limit` is what had been handed out
 

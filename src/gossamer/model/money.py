@@ -97,23 +97,23 @@ class PriceInText(NamedTuple):
     sign: str
 
 
-def prices_in(text: str, wish: str | None = None, home: tuple[str, ...] = ()) -> Iterator[PriceInText]:
+def prices_in(text: str, default: str | None = None, home: tuple[str, ...] = ()) -> Iterator[PriceInText]:
     """The numbers of a text that may be prices, in order, without percentages and dates."""
     text = text[:_LONGEST].translate(_ARABIC_MARKS)
     for match in _NUMBER.finditer(text):
         before, after = text[: match.start()], text[match.end() : match.end() + 40]
         if after.lstrip().startswith("%") or _DATE.fullmatch(match[0]):
             continue
-        code, written = _currency(before, after, wish, home)
+        code, written = _currency(before, after, default, home)
         cents = _CENTS_AFTER_SIGN.match(after)
-        amount = _amount(match[0], code or wish or "", cents)
+        amount = _amount(match[0], code or default or "", cents)
         if ("-" in before[-4:] or "−" in before[-4:]) and _MINUS.search(before[-8:]):
             amount = -amount
         yield PriceInText(match.start(), match.end(), amount, code, written)
 
 
 def first_price(
-    text: str | None, wish: str | None = None, home: tuple[str, ...] = ()
+    text: str | None, default: str | None = None, home: tuple[str, ...] = ()
 ) -> tuple[Decimal, str, str] | None:
     """What `Money.parse` reads: amount and currency, and the sign as written ("" for a bare number)."""
     if not text:
@@ -121,20 +121,20 @@ def first_price(
     plain = _PLAIN_PRICE.fullmatch(text)
     if plain is not None:
         sign = plain[1]
-        return Decimal(plain[2]), wish if wish and sign in SHARED else _at_home(sign, home), sign
+        return Decimal(plain[2]), default if default and sign in SHARED else _at_home(sign, home), sign
     first: tuple[Decimal, str, str] | None = None
-    for found in prices_in(text, wish, home):
+    for found in prices_in(text, default, home):
         if found.currency:
             return found.amount, found.currency, found.sign
-        first = first or (found.amount, wish or "", "")
+        first = first or (found.amount, default or "", "")
     return first
 
 
-def _currency(before: str, after: str, wish: str | None, home: tuple[str, ...]) -> tuple[str, str]:
+def _currency(before: str, after: str, default: str | None, home: tuple[str, ...]) -> tuple[str, str]:
     """The currency directly beside a number, and its sign as written; two empty texts for a bare number."""
     for sign in (_sign_before(before[-30:]), _sign_after(after[:30])):
         if sign in SIGNS:
-            return (wish if wish and sign in SHARED else _at_home(sign, home)), sign
+            return (default if default and sign in SHARED else _at_home(sign, home)), sign
         if sign:
             return sign.upper(), sign
     return "", ""

@@ -135,7 +135,7 @@ class Render(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError(f"A page may be asked to wait {LONGEST:g} seconds at most, not {self.wait:g}.")
 
 
-class How(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FetchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that travels with a task besides its URL, fetcher, pool and country: the spider's instructions for the
     fetch, what is sent, and what the source of the URL says about the page.
 

@@ -11,7 +11,7 @@ import msgspec
 from . import payload
 from .download import Download
 from .item import safe_text
-from .route import How, Render
+from .route import FetchOptions, Render
 
 DEFAULT_KIND = "parse"
 FILE_KIND = "file"  # of requests without a callback
@@ -90,7 +90,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     retry_unsafe: bool | None = None  # may a POST be repeated when it is unknown whether it arrived?
     file: Download | None = None  # a file is wanted: it goes to the archive, without a callback
     handle_statuses: tuple[int, ...] = ()  # errors (404) and redirects (302) whose pages go to the callback
-    stored: How | None = None  # of a request that was queued before: replaces everything that `How` has
+    stored: FetchOptions | None = (
+        None  # of a request that was queued before: replaces everything that `FetchOptions` has
+    )
 
     @property
     def is_plain(self) -> bool:
@@ -118,17 +120,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
         """Is a file wanted, and not a page?"""
         return self.file is not None or (self.stored is not None and self.stored.file is not None)
 
-    def wishes(self) -> How:
+    def options(self) -> FetchOptions:
         """What travels with the task. Raises BadPayload."""
         if self.stored is not None:
             return self.stored
         if self.is_plain:
-            return How(render=self.render, session=self.session, lastmod=self.lastmod)
+            return FetchOptions(render=self.render, session=self.session, lastmod=self.lastmod)
         headers = payload.headers_of(self.headers or {})
         made = payload.body_of(form=self.form, json=self.json, body=self.body, files=self.files)
         if made is not None and made[0] and all(name.lower() != "content-type" for name, _ in headers):
             headers = (*headers, ("Content-Type", made[0]))
-        return How(
+        return FetchOptions(
             render=self.render,
             session=self.session,
             lastmod=self.lastmod,
@@ -152,14 +154,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
         """What travels with the task, as JSON; "" for a plain GET without instructions. Raises BadPayload."""
         if self.is_plain:
             return self.way()
-        text = msgspec.json.encode(self.wishes()).decode()
+        text = msgspec.json.encode(self.options()).decode()
         return text if text != "{}" else ""
 
     def way(self) -> str:
         """Like `how`, for a plain request."""
         if self.render is None and self.session is None and self.lastmod is None:
             return ""
-        return msgspec.json.encode(How(render=self.render, session=self.session, lastmod=self.lastmod)).decode()
+        return msgspec.json.encode(
+            FetchOptions(render=self.render, session=self.session, lastmod=self.lastmod)
+        ).decode()
 
     def storable(self) -> Request:
         """The same request in a form that JSON can hold: secrets by name. Raises BadPayload."""
@@ -175,7 +179,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
             proxy_pool=self.proxy_pool,
             country=self.country,
             max_attempts=self.max_attempts,
-            stored=self.wishes(),
+            stored=self.options(),
         )
 
 
@@ -245,21 +249,21 @@ def fault_of(request: Request) -> str:
 def _check_payload(request: Request) -> None:
     """Raises BadPayload."""
     request.address()
-    wishes = request.wishes()
-    if wishes.body is not None and wishes.method in payload.BODILESS:
-        raise payload.BadPayload(f'has a body and the method {wishes.method}; write method="POST"')
-    if wishes.timeout is not None and not 0 < wishes.timeout <= payload.LONGEST_TIMEOUT:
+    options = request.options()
+    if options.body is not None and options.method in payload.BODILESS:
+        raise payload.BadPayload(f'has a body and the method {options.method}; write method="POST"')
+    if options.timeout is not None and not 0 < options.timeout <= payload.LONGEST_TIMEOUT:
         raise payload.BadPayload(f"has a timeout that is not between 0 and {payload.LONGEST_TIMEOUT:g} seconds")
-    if wishes.errback is not None and not (isinstance(wishes.errback, str) and wishes.errback.isidentifier()):
+    if options.errback is not None and not (isinstance(options.errback, str) and options.errback.isidentifier()):
         raise payload.BadPayload("has an errback that is not a method of the spider")
-    length = len(msgspec.json.encode((wishes.headers, wishes.cookies)))
+    length = len(msgspec.json.encode((options.headers, options.cookies)))
     if length > payload.MAX_HEADERS:
         raise payload.BadPayload(f"has headers and cookies of {length:,} bytes; {payload.MAX_HEADERS:,} are allowed")
 
 
-def wishes_of(text: str) -> How:
+def options_of(text: str) -> FetchOptions:
     """Decode what travels with a task."""
-    return msgspec.json.decode(text, type=How) if text else _NO_WISHES
+    return msgspec.json.decode(text, type=FetchOptions) if text else _NO_OPTIONS
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -280,11 +284,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fetcher: str | None = None
     proxy_pool: str | None = None
     country: str | None = None
-    how: str = ""  # JSON of `How`, or "" without instructions
+    how: str = ""  # JSON of `FetchOptions`, or "" without instructions
     max_attempts: int | None = None
 
-    def wishes(self) -> How:
-        return wishes_of(self.how)
+    def options(self) -> FetchOptions:
+        return options_of(self.how)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -312,15 +316,15 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     country: str | None = None
     how: str = ""
 
-    def wishes(self) -> How:
-        return wishes_of(self.how)
+    def options(self) -> FetchOptions:
+        return options_of(self.how)
 
     def user_data(self) -> dict[str, Any]:
         """The spider's own data, decoded."""
         return msgspec.json.decode(self.data, type=dict[str, Any]) if self.data else {}
 
 
-_NO_WISHES = How()
+_NO_OPTIONS = FetchOptions()
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -22,7 +22,7 @@ from url import URL, URLError
 
 from ..errors import InvalidUrl
 from ..units import visible
-from .route import How
+from .route import FetchOptions
 
 MAX_HOST = 253  # characters that a name can have in DNS; longer ones are not remembered
 
@@ -132,14 +132,14 @@ class UrlRules:
         name = part.partition("=")[0].lower()
         return name in self._exact or (bool(self._prefixes) and name.startswith(self._prefixes))
 
-    def fingerprint(self, href: str, how: How | None = None) -> bytes:
+    def fingerprint(self, href: str, how: FetchOptions | None = None) -> bytes:
         """16 bytes that are equal for equal pages. The fingerprint of a request that is more than a GET also covers its
         method, its body, the headers in `identity_headers` and `apart`; that of a file differs from that of a page."""
         canonical = self.canonical(href)
         told = self._told(how) if how is not None else ""
         return fingerprint(f"{canonical}\n{told}" if told else canonical)
 
-    def _told(self, how: How) -> str:
+    def _told(self, how: FetchOptions) -> str:
         headers = sorted((name.lower(), value) for name, value in how.headers if name.lower() in self._identity_headers)
         if how.method == "GET" and not headers and how.file is None and not how.apart:
             return ""

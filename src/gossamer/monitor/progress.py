@@ -29,7 +29,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
     storing: int = 0  # results that wait on the disks of workers
 
 
-class Speedometer:
+class RateEstimator:
     """Computes a rate and an estimate from repeated counts of a job. Remembers the last seconds."""
 
     def __init__(self) -> None:

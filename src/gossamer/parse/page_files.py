@@ -50,7 +50,7 @@ class PageFiles:
         `application/pdf`; a file of more than `max_size` bytes is refused. Raises ParseFailed, InvalidUrl.
         """
         try:
-            wish = Download(types=tuple(types), max_size=max_size, page=self.url)
+            download = Download(types=tuple(types), max_size=max_size, page=self.url)
         except (TypeError, ValueError) as error:
             raise ParseFailed(f"The file cannot be asked for: {error}") from error
         return Request(
@@ -62,7 +62,7 @@ class PageFiles:
             country=country,
             session=session,
             max_attempts=max_attempts,
-            file=wish,
+            file=download,
         )
 
     def file(self, link: Link, *, types: Iterable[str] = (), max_size: int | None = None) -> File:

@@ -103,7 +103,7 @@ class Spider:
     _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # read once per class: every page asks
     handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to the callbacks all the same
     _renders_anew: bool = False  # a page in a browser is asked for in full: the copy may be one that no browser showed
-    _asks_by_the_way: bool = False  # its code may make requests while a page is in hand (`page_context.ask_here`)
+    _makes_side_requests: bool = False  # its code may make requests while a page is in hand (`page_context.ask_here`)
     _keeps_own_cookies: bool = False  # the cookies of a request stay with its session
     _takes_any_argument: bool = False  # as text, whatever its name
     _end_job: Callable[[str], Awaitable[object]] | None = None  # ends the job early, and says why; of a crawl

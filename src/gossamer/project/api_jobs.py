@@ -325,7 +325,7 @@ def _with_payload(request: Request, caller: Caller, wanted: RequestedPage) -> Re
     )
     if fault := fault_of(made):
         raise BadRequest(f"The request for {request.url} {fault}.")
-    how = made.wishes()
+    how = made.options()
     if how.names_secrets:  # only spiders may use secrets; a mark in a client's text was copied from somewhere
         raise BadRequest("A text of the request has the form of a secret of this project. Send the value itself.")
     if how.body is not None and how.body.size > MAX_QUEUED_BODY:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ..crawl.heartbeat import Heartbeat, Vitals
-from ..crawl.job_run import work_off
+from ..crawl.job_run import run_job
 from ..crawl.worker import Worker
 from ..errors import Misconfigured, Transient
 from ..fetch.open_route import Transports
@@ -132,7 +132,7 @@ async def crawl(
                 watching = asyncio.create_task(attend(running), name="attend") if attend else None
                 try:
                     drained = crew is not None and await is_over(project.state.jobs, job.id)
-                    drained = drained or await work_off(seeding, spider, job, worker, scope, sites, listeners)
+                    drained = drained or await run_job(seeding, spider, job, worker, scope, sites, listeners)
                     if drained:
                         storing = await close_when_stored(project, spider, job, listeners, sink, worker.draining)
                     while crew is not None and not crew.helps and crew.has_helpers():

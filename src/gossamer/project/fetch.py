@@ -142,7 +142,7 @@ async def _page_request(
     if request is not None:
         if fault := fault_of(request):
             raise Misconfigured(f"The request for {request.url!a:.200} {fault}.")
-        url, how = parse_url(request.address()), None if request.is_plain else request.wishes()
+        url, how = parse_url(request.address()), None if request.is_plain else request.options()
     requests = PageRequests(header_defaults(settings, spider), secrets_of(settings), None)
     return await requests.made_for(unqueued_task(url.partition("#")[0]), how, None)
 

@@ -48,7 +48,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     old_copies: tuple[str, ...] = ()  # the warnings which say that the project was moved elsewhere
 
 
-class AbsentRecords:
+class UnavailableRecords:
     """Stands in for a record store that does not answer: every call raises the original error."""
 
     def __init__(self, error: BackendUnavailable) -> None:
@@ -78,7 +78,7 @@ async def open_project(
         except BackendUnavailable as error:
             if not to_look:
                 raise
-            absent, records = str(error), cast("Records", AbsentRecords(error))
+            absent, records = str(error), cast("Records", UnavailableRecords(error))
         state = await stack.enter_async_context(
             open_state(settings, shared, terms_for=site_terms(settings, spider), records=records)
         )

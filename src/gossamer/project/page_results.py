@@ -23,7 +23,7 @@ from ..frontier.contract import UrlFate, is_redirect
 from ..model.job import Job, JobState
 from ..model.page import Snapshot
 from ..model.record import Attempt, PageFacts
-from ..model.route import How
+from ..model.route import FetchOptions
 from ..model.task import UrlState
 from ..model.url import site_of
 from ..schedule.sources import WantedPage
@@ -41,16 +41,16 @@ from .api_jobs import (
     wanted_pages,
 )
 from .api_requests import NoWorker, RequestedPage, ScrapeRequest
+from .external_services import LanguageModel
 from .extraction import Extraction
 from .keys import Caller
 from .open import Project
 from .outcome_cache import OutcomeCache
-from .outside_services import LanguageModel
 from .page_formats import formatted
-from .story_words import DROPPED
+from .story_text import DROPPED
 
 THREADS = 4
-PLAIN = How()  # a plain GET
+PLAIN = FetchOptions()  # a plain GET
 LOOK = timedelta(milliseconds=100)  # how often to check which jobs still run
 MOST_REDIRECTS = 50
 MOST_RECORDS = 1000  # of one page
@@ -212,7 +212,7 @@ class PageReader:
 
     async def cached(self, caller: Caller, wanted: RequestedPage, href: str, max_age: float) -> PageOutcome | None:
         """The newest good copy in the archive that a job visible to the caller has fetched, if it is at most `max_age`
-        seconds old and has what the client wants. None for a request with a payload or with wishes about how to fetch:
+        seconds old and has what the client wants. None for a request with a payload or with options about how to fetch:
         a copy does not tell how it was fetched, and a payload may change the response."""
         if "records" in wanted.formats or not _is_plain(wanted):
             return None
@@ -282,7 +282,7 @@ class PageReader:
         return known
 
     async def _outcome(self, job: Job, page: WantedPage) -> PageOutcome:
-        project, url, how = self._project, page.request.url, page.request.wishes()
+        project, url, how = self._project, page.request.url, page.request.options()
         fate = await self._fate(job, url, how)
         attempts: list[Attempt] = []
         for _ in range(MOST_REDIRECTS):
@@ -336,7 +336,7 @@ class PageReader:
             error=error,
         )
 
-    async def _fate(self, job: Job, url: str, how: How) -> UrlFate | None:
+    async def _fate(self, job: Job, url: str, how: FetchOptions) -> UrlFate | None:
         return await self._project.state.queue.fate(job.id, site_of(url), self._project.rules.fingerprint(url, how))
 
     async def snapshots(self, job: Job, urls: Sequence[str]) -> list[Snapshot | str]:
@@ -415,7 +415,7 @@ class _NotExtracted(Exception):
 
 
 def _is_plain(wanted: RequestedPage) -> bool:
-    """Whether it has no payload and no wishes about how to fetch the page."""
+    """Whether it has no payload and no options about how to fetch the page."""
     asked = (
         wanted.use_js_render
         or wanted.wait_for

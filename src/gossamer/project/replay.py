@@ -24,7 +24,7 @@ from ..model.events import Buried, Event, EventHub, EventSink
 from ..model.job import Job
 from ..model.page import Headers
 from ..model.payload import Body
-from ..model.route import TRANSPORTS, How
+from ..model.route import TRANSPORTS, FetchOptions
 from ..parse.spider import Spider
 from ..settings import COMMAND_LINE, Settings
 from ..settings.tables import RouterTable
@@ -99,7 +99,7 @@ class ArchiveTransport:
         return Response(url=request.url, status=200, headers=headers, body=b"", taken=True)
 
     def _fingerprint(self, request: TransportRequest) -> bytes:
-        how = How(
+        how = FetchOptions(
             method=request.method,
             headers=request.headers,
             body=Body(parts=(request.body,), size=len(request.body)) if request.body is not None else None,

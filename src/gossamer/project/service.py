@@ -151,7 +151,7 @@ async def run_worker(
     if fate := last_fate():
         tell(fate)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(sign_of_life(settings))
+        await stack.enter_async_context(touching_alive_file(settings))
         if pulse is not None:
             silence = silence_under(settings.crawl.parse_timeout)
             await stack.enter_async_context(pulse.beating(orphaned, silence=silence))
@@ -202,7 +202,7 @@ async def run_scheduler(
             scheduler.drain()
 
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(sign_of_life(settings))
+        await stack.enter_async_context(touching_alive_file(settings))
         if pulse is not None:
             await stack.enter_async_context(pulse.beating(orphaned))
         project = await open_patiently(stack, settings, tell, to_look=True)
@@ -222,7 +222,7 @@ async def run_scheduler(
 
 
 @asynccontextmanager
-async def sign_of_life(settings: Settings) -> AsyncIterator[None]:
+async def touching_alive_file(settings: Settings) -> AsyncIterator[None]:
     """During the block, the event loop touches the file `fleet.alive` every few seconds. Raises Misconfigured."""
     file = settings.root / settings.fleet.alive if settings.fleet.alive else None
     async with AsyncExitStack() as stack:

@@ -29,7 +29,7 @@ from .open import Project
 from .routes import BudgetView, SiteRoute, route_report
 from .status import WAITED_FOR
 from .story import ANOTHER_JOB
-from .story_words import learned_words, order_words
+from .story_text import learned_words, order_words
 
 JOBS_AT_ONCE = 8  # jobs whose queues are read at the same time
 LONGEST_REST = timedelta(days=366)

@@ -20,13 +20,13 @@ from ..frontier.contract import SiteOrder, UrlStory
 from ..model.download import Download
 from ..model.job import Job
 from ..model.record import Attempt, PageFacts
-from ..model.route import How
+from ..model.route import FetchOptions
 from ..model.task import Request, UrlState, fault_of
 from ..model.url import site_of, typed_url
 from ..store.contract import RecordQuery
 from .jobs import crawl_command
 from .open import Project
-from .story_words import SiteNow, change_words, in_words
+from .story_text import SiteNow, change_words, in_words
 from .view_fields import view_fields
 
 RECORDS_SHOWN = 20
@@ -154,9 +154,11 @@ async def story_of(project: Project, url: str, request: Request | None = None) -
     if request is not None and not request.is_plain:
         if fault := fault_of(request):
             raise Misconfigured(f"The request for {href} {fault}.")
-        href, how = typed_url(request.address()), request.wishes()
+        href, how = typed_url(request.address()), request.options()
     canonical, fingerprint = project.rules.canonical(href), project.rules.fingerprint(href, how)
-    as_file = project.rules.fingerprint(href, How(file=Download()))  # the same URL may also be queued as a file
+    as_file = project.rules.fingerprint(
+        href, FetchOptions(file=Download())
+    )  # the same URL may also be queued as a file
     site = site_of(canonical)
     stories = await project.state.queue.story(site, fingerprint)
     if how is None:
@@ -202,7 +204,7 @@ async def story_of(project: Project, url: str, request: Request | None = None) -
     )
 
 
-def _request_view(how: How) -> RequestView:
+def _request_view(how: FetchOptions) -> RequestView:
     size = how.body.size if how.body is not None else 0
     return RequestView(method=how.method, headers=[name for name, _ in how.headers], body=size)
 

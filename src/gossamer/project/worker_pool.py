@@ -18,7 +18,7 @@ import msgspec
 
 from ..backends.worker_names import numbered_name
 from ..crawl.heartbeat import Heartbeat, Vitals
-from ..crawl.job_run import work_off
+from ..crawl.job_run import run_job
 from ..crawl.worker import Worker
 from ..errors import BackendUnavailable, GossamerError, Transient
 from ..frontier.admission import Scope
@@ -314,7 +314,7 @@ class WorkerPool:
             idling = asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}")
             try:
                 seeding = seed_context(project, source_pauses=self._terms.source_pauses, candidates=candidates)
-                return await work_off(seeding, spider, job, worker, scope, sites, self._events)
+                return await run_job(seeding, spider, job, worker, scope, sites, self._events)
             finally:
                 idling.cancel()
 

@@ -207,7 +207,7 @@ class PageRoute:
             return OpenRoute(
                 transport=pages, robots_transport=robots, jar=router.jar_for(route, None, None), route=route
             )
-        wishes = task.wishes()
+        options = task.options()
         if route.pool is not None:
             if router.exits is None:
                 raise NoRoute(f"{task.site} is reached through proxy pool {route.pool}, which is not available here.")
@@ -217,16 +217,16 @@ class PageRoute:
                 fingerprint=task.fingerprint,
                 attempt=task.attempt,
                 country=task.country,
-                session=router.visitor(wishes.session),
+                session=router.visitor(options.session),
                 avoid=self._avoid,
             )
         return OpenRoute(
             transport=pages,
             robots_transport=robots,
-            jar=router.jar_for(route, self.exit, wishes.session, wishes.apart),
+            jar=router.jar_for(route, self.exit, options.session, options.apart),
             route=route,
             exit=self.exit,
-            render=wishes.render,
+            render=options.render,
             country=task.country,
             meter=self._count,
         )

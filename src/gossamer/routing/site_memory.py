@@ -128,7 +128,7 @@ class SiteMemory:
         remember(self._climbs, key, climbs + 1)
         return climbs + 1 >= 2
 
-    def is_the_page(self, fingerprint: bytes, route: Route) -> bool:
+    def page_is_at_fault(self, fingerprint: bytes, route: Route) -> bool:
         """The route failed for this page again. True if it works for other pages: then the page is to blame, and the
         attempt counts."""
         count, since = self._faults.get(fingerprint, (0, self._clock.monotonic()))

@@ -79,7 +79,7 @@ class ScrapySpider(Spider):
     scrapy_class: ClassVar[type[scrapy.Spider]]
     scrapy_settings: ClassVar[ScrapySettings]
     _takes_any_argument = True
-    _asks_by_the_way = True
+    _makes_side_requests = True
     _keeps_own_cookies = True
     _source_text: ClassVar[str] = ""
 

@@ -87,7 +87,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         server: list[Server] = []  # empty until the stores are open
         dashboards: list[Dashboard] = []
-        await stack.enter_async_context(service.sign_of_life(settings))
+        await stack.enter_async_context(service.touching_alive_file(settings))
         if pulse is not None:
             await stack.enter_async_context(pulse.beating(lambda: _stop(server, dashboards)))
         with await _listen(host, port, tell) if pulse is not None else listen(host, port) as listener:

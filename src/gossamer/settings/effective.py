@@ -16,7 +16,7 @@ from ..frontier.admission import Scope
 from ..frontier.contract import JobTerms
 from ..frontier.politeness import SiteTerms
 from ..frontier.retry import RetryTerms
-from ..model.job import Job, Manners
+from ..model.job import Job, SpiderPoliteness
 from ..model.outcome import Expectations
 from ..model.payload import BadPayload, Pairs, headers_of
 from ..model.route import TRANSPORTS, Route
@@ -95,8 +95,8 @@ def job_terms(settings: Settings, spider: Spider) -> JobTerms:
     )
 
 
-def manners_of(spider: Spider) -> Manners:
-    return Manners(rate=spider.rate, burst=spider.burst or None, concurrency=spider.concurrency or None)
+def manners_of(spider: Spider) -> SpiderPoliteness:
+    return SpiderPoliteness(rate=spider.rate, burst=spider.burst or None, concurrency=spider.concurrency or None)
 
 
 def expectations(settings: Settings, spider: Spider) -> Expectations:
@@ -119,7 +119,7 @@ def coverage_of(spider: Spider, source: str = "") -> str:
     return blake2b(packed, digest_size=12).hexdigest()
 
 
-def site_terms(settings: Settings, spider: Spider | Manners | None) -> Callable[[str], SiteTerms]:
+def site_terms(settings: Settings, spider: Spider | SpiderPoliteness | None) -> Callable[[str], SiteTerms]:
     """Terms for a site: from the command line, else its own table in the settings, else the spider, else the
     settings."""
     politeness = settings.politeness
@@ -142,7 +142,7 @@ def site_terms(settings: Settings, spider: Spider | Manners | None) -> Callable[
     return terms
 
 
-def _spider_rate(spider: Spider | Manners) -> Rate:
+def _spider_rate(spider: Spider | SpiderPoliteness) -> Rate:
     try:
         return parse_rate(spider.rate or "")
     except ValueError as error:

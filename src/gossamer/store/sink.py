@@ -42,7 +42,7 @@ MAX_WAITING = 256  # results handed in and not yet stored; when full, `keep` wai
 DRAIN_WITHIN = timedelta(seconds=2)  # how long closing may take to empty the spool
 
 
-class _Parcel:
+class _PendingResult:
     """One result on its way, and its waiting caller."""
 
     __slots__ = ("done", "waiting")
@@ -82,7 +82,7 @@ class Sink:
         self._max_batch = max_batch
         self._drain_within = drain_within
         self._room = asyncio.Semaphore(max_waiting)
-        self._waiting: deque[_Parcel] = deque()
+        self._waiting: deque[_PendingResult] = deque()
         self._arrived = asyncio.Event()
         self._open = False
         self._task: asyncio.Task[None] | None = None
@@ -179,13 +179,13 @@ class Sink:
             if not self._open:
                 raise BackendUnavailable("The sink is closed; nothing is stored any more.")
             waiting = Waiting(result=result, snapshot=snapshot if self._archive is not None else None)
-            parcel = _Parcel(waiting, asyncio.get_running_loop().create_future())
+            parcel = _PendingResult(waiting, asyncio.get_running_loop().create_future())
             self._waiting.append(parcel)
             self._arrived.set()
             return await parcel.done
 
     async def _write_batches(self) -> None:
-        batch: list[_Parcel] = []
+        batch: list[_PendingResult] = []
         company = False  # if several came together the last time, waiting for more is worthwhile
         try:
             while True:
@@ -206,14 +206,14 @@ class Sink:
                     parcel.done.set_exception(BackendUnavailable("The sink was stopped before the result was stored."))
             self._waiting.clear()
 
-    def _next_batch(self) -> list[_Parcel]:
+    def _next_batch(self) -> list[_PendingResult]:
         taken = [self._waiting.popleft() for _ in range(min(self._max_batch, len(self._waiting)))]
         return [parcel for parcel in taken if not parcel.done.done()]
 
-    async def _write(self, batch: list[_Parcel]) -> None:
+    async def _write(self, batch: list[_PendingResult]) -> None:
         results = [parcel.waiting for parcel in batch]
         if self.away:  # behind those that came before
-            await self._set_down(batch, results, None)
+            await self._spool_batch(batch, results, None)
             return
         try:
             results = await archive_pages(self._archive, results)
@@ -224,7 +224,7 @@ class Sink:
             else:
                 counts = await self._records.save([one.result for one in results])
         except AWAY as error:
-            await self._set_down(batch, results, error)
+            await self._spool_batch(batch, results, error)
         except Exception as error:
             if len(batch) == 1:
                 _refuse(batch, error)
@@ -235,7 +235,9 @@ class Sink:
         else:
             _answer(batch, counts)
 
-    async def _set_down(self, batch: list[_Parcel], results: Sequence[Waiting], because: GossamerError | None) -> None:
+    async def _spool_batch(
+        self, batch: list[_PendingResult], results: Sequence[Waiting], because: GossamerError | None
+    ) -> None:
         """Spool the results, as far as they got: pages that are archived already are not spooled."""
         if self._drain is None:
             assert because is not None
@@ -248,7 +250,7 @@ class Sink:
                 _refuse(batch, error)
                 return
             for parcel, one in zip(batch, results, strict=True):  # the first ones may find room
-                await self._set_down([parcel], [one], because)
+                await self._spool_batch([parcel], [one], because)
         except Exception as error:
             _refuse(batch, error)
         else:
@@ -266,13 +268,13 @@ class Sink:
         self._drain.tell_left()
 
 
-def _answer(batch: Sequence[_Parcel], counts: Sequence[int]) -> None:
+def _answer(batch: Sequence[_PendingResult], counts: Sequence[int]) -> None:
     for parcel, count in zip(batch, counts, strict=True):
         if not parcel.done.done():
             parcel.done.set_result(count)
 
 
-def _refuse(batch: Sequence[_Parcel], error: Exception) -> None:
+def _refuse(batch: Sequence[_PendingResult], error: Exception) -> None:
     for parcel in batch:
         if not parcel.done.done():
             parcel.done.set_exception(error)

@@ -12,7 +12,7 @@ import msgspec
 
 from ...frontier.contract import LaneLoad, QueueLoad, SiteFacts, SiteLoad, UrlFate, UrlStory
 from ...frontier.queue_values import MOST_COUNTED
-from ...model.task import UrlState, wishes_of
+from ...model.task import UrlState, options_of
 from . import rows
 from .dead_letters import RedisDeadLetters, url_of
 from .jobs import JobRow
@@ -280,7 +280,7 @@ class RedisQueueView(RedisDeadLetters):
             site_taken_by=other.id if other not in (None, job) and await self._refused(shard, job, row, lane) else None,
             lane=row.tail.fetcher or "" if row.tail else "",
             ahead_of_it=await self._ahead(shard, job, row, lane) if row.state is UrlState.QUEUED else None,
-            session=wishes_of(row.tail.how).session if row.tail else None,
+            session=options_of(row.tail.how).session if row.tail else None,
             incidents=tuple(incidents),
         )
 

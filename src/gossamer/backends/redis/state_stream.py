@@ -23,7 +23,6 @@ from ...frontier.state_rows import (
     DumpedJob,
     DumpedKey,
     DumpedOrder,
-    DumpedPurse,
     DumpedRobots,
     DumpedRoute,
     DumpedSchedule,
@@ -31,6 +30,7 @@ from ...frontier.state_rows import (
     DumpedSession,
     DumpedShape,
     DumpedSite,
+    DumpedSpending,
     DumpedUrl,
     StateRow,
     job_counts,
@@ -179,7 +179,7 @@ class RedisStateStream:
             yield [entry for name in batch if (entry := await self._dumped_robots(name)) is not None]
         async for batch in _batches(self._routes.walk()):
             yield [msgspec.convert(msgspec.structs.asdict(one), DumpedRoute) for one in batch]
-        yield [DumpedPurse(name=name, spent=units) for name, units in (await self._budgets.units()).items()]
+        yield [DumpedSpending(name=name, spent=units) for name, units in (await self._budgets.units()).items()]
         for job in jobs:
             for shard in range(self._keys.shards):
                 async for items in self._dump_shard(job, shard, names):
@@ -211,7 +211,7 @@ class RedisStateStream:
                     await self._routes.learn(
                         msgspec.convert(msgspec.structs.asdict(item), LearnedRoute), instead_of=None
                     )
-                case DumpedPurse():
+                case DumpedSpending():
                     await self._server.call("HSETNX", self._keys.book("purses"), item.name, item.spent)
                 case DumpedJob():
                     await self._add_job(item)

@@ -24,7 +24,7 @@ from ...frontier.contract import (
 )
 from ...frontier.learned_pace import LearnedPace, longest
 from ...frontier.queue_values import MOST_COUNTED
-from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState, wishes_of
+from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState, options_of
 from .cleanup import drop_rest
 from .connection import Database
 from .jobs import SqliteJobs
@@ -410,7 +410,7 @@ def _story(connection: sqlite3.Connection, row: tuple[Any, ...]) -> UrlStory:
     names = [name for name in UrlStory.__struct_fields__ if name != "incidents"]
     fields = dict(zip(names, values, strict=True))
     fields["state"] = STATES_BY_LETTER[str(fields["state"])]
-    fields["session"] = wishes_of(extras_of(fields["session"]).how).session
+    fields["session"] = options_of(extras_of(fields["session"]).how).session
     if fields["state"] is not UrlState.QUEUED:
         fields["ahead_of_it"] = None
     incidents = connection.execute("SELECT at, what FROM incidents WHERE url = ? ORDER BY at", (number,)).fetchall()

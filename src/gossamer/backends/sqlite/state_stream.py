@@ -21,7 +21,6 @@ from ...frontier.state_rows import (
     DumpedJob,
     DumpedKey,
     DumpedOrder,
-    DumpedPurse,
     DumpedRobots,
     DumpedRoute,
     DumpedSchedule,
@@ -29,6 +28,7 @@ from ...frontier.state_rows import (
     DumpedSession,
     DumpedShape,
     DumpedSite,
+    DumpedSpending,
     DumpedUrl,
     StateRow,
     job_counts,
@@ -130,7 +130,7 @@ _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
     (ORDERS, lambda *columns: DumpedOrder(SiteOrder(**dict(zip(SiteOrder.__struct_fields__, columns, strict=True))))),
     ("SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER BY origin", _fields(DumpedRobots)),
     (f"SELECT {', '.join(DumpedRoute.__struct_fields__)} FROM standings ORDER BY site, pattern", _fields(DumpedRoute)),  # noqa: S608
-    ("SELECT name, spent FROM purses ORDER BY name", _fields(DumpedPurse)),
+    ("SELECT name, spent FROM purses ORDER BY name", _fields(DumpedSpending)),
     (
         "SELECT queues.job, sites.name, sum(queues.taken) FROM queues JOIN sites ON sites.number = queues.site "
         "WHERE taken > 0 GROUP BY queues.job, queues.site",
@@ -356,7 +356,7 @@ class SqliteStateStream(SqliteStream):
                     "pattern) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     msgspec.structs.astuple(item),
                 )
-            case DumpedPurse():
+            case DumpedSpending():
                 connection.execute("INSERT OR IGNORE INTO purses (name, spent) VALUES (?, ?)", (item.name, item.spent))
             case DumpedBudget():
                 site = self._queue_rows.site(connection, item.site)

@@ -124,12 +124,12 @@ class BrowserPage:
 
     async def _open(self) -> tuple[Page, CDPSession]:
         named = {name.lower(): value for name, value in self._request.headers}
-        wishes: dict[str, Any] = {"user_agent": named["user-agent"]} if named.get("user-agent") else {}
+        options: dict[str, Any] = {"user_agent": named["user-agent"]} if named.get("user-agent") else {}
         language = named.get("accept-language", "").partition(",")[0].partition(";")[0].strip()
         if language and language != "*":
-            wishes["locale"] = language
+            options["locale"] = language
         # A task of its own: who gives up while it is opened must still close it.
-        self._opening = asyncio.create_task(self._new_context(wishes))
+        self._opening = asyncio.create_task(self._new_context(options))
         context = await asyncio.shield(self._opening)
         context.set_default_timeout(0)  # one clock, that of the transport
         await self._give_cookies(context, named.get("cookie", ""))
@@ -160,14 +160,14 @@ class BrowserPage:
         await self._documents.open()
         return page, session
 
-    async def _new_context(self, wishes: dict[str, Any]) -> BrowserContext:
+    async def _new_context(self, options: dict[str, Any]) -> BrowserContext:
         return await self._browser.new_context(
             proxy={"server": self._gate.address, "bypass": "<-loopback>"},
             accept_downloads=False,
             service_workers="block",  # a context that lives for one page has no use for them
             viewport=SCREEN,
             permissions=[],
-            **wishes,
+            **options,
         )
 
     def _failed(self, request: Request) -> None:

@@ -88,7 +88,7 @@ class Dialer:
             try:
                 return await self._open(guard, exit.host, addresses, exit.port, tls)
             except ConnectFailed as error:
-                if error.says_nothing_of_the_site:
+                if error.is_not_the_sites_fault:
                     raise
                 raise ProxyFailed(f"Proxy {exit.address}: {error}") from error
 

@@ -37,7 +37,6 @@ from ...frontier.state_rows import (
     DumpedJob,
     DumpedKey,
     DumpedOrder,
-    DumpedPurse,
     DumpedRobots,
     DumpedRoute,
     DumpedSchedule,
@@ -45,6 +44,7 @@ from ...frontier.state_rows import (
     DumpedSession,
     DumpedShape,
     DumpedSite,
+    DumpedSpending,
     DumpedUrl,
 )
 from ...model.record import Tally
@@ -94,7 +94,7 @@ _ROWS: dict[str, dict[str, type[msgspec.Struct]]] = {
     "state": {
         "job": DumpedJob, "key": DumpedKey, "callback": DumpedCallback, "session": DumpedSession,
         "callback secrets": DumpedCallbackSecrets, "schedule": DumpedSchedule, "seeds": DumpedSeeds, "site": DumpedSite,
-        "robots": DumpedRobots, "route": DumpedRoute, "purse": DumpedPurse, "budget": DumpedBudget,
+        "robots": DumpedRobots, "route": DumpedRoute, "purse": DumpedSpending, "budget": DumpedBudget,
         "shape": DumpedShape, "url": DumpedUrl, "alert": DumpedAlert, "order": DumpedOrder,
     },
     "records": {"page": DumpedPage, "record": DumpedRecord, "schema": DumpedSchema, "quality": Tally},

@@ -41,7 +41,7 @@ _decoder = msgspec.msgpack.Decoder(Record)
 TellChange = Callable[[Difference], None]
 
 
-async def foretell(
+async def preview_changes(
     project: Project, choice: Choice, would_change: TellChange, *, processes: int | None = None, tell: Tell
 ) -> Report:
     """Parse the selected pages again, store nothing, and report every change that a run would make.

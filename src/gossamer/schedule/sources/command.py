@@ -39,8 +39,8 @@ async def run_command(command: CommandSource, root: Path, to: BinaryIO) -> None:
     name = program(command.argv)
     words = bytearray()
     with ExitStack() as stack:
-        printed = stack.enter_context(_Ear(_writer(to, command.max_output)))
-        said = stack.enter_context(_Ear(_keeper(words)))
+        printed = stack.enter_context(_PipeReader(_writer(to, command.max_output)))
+        said = stack.enter_context(_PipeReader(_keeper(words)))
         try:
             process = await asyncio.create_subprocess_exec(
                 *command.argv,
@@ -55,8 +55,8 @@ async def run_command(command: CommandSource, root: Path, to: BinaryIO) -> None:
             raise SourceFailed(
                 f"Command {name} cannot be started in {root}: {error.strerror}. Check its name, or give the full path."
             ) from error
-        printed.close_mouth()
-        said.close_mouth()
+        printed.close_writer()
+        said.close_writer()
         is_over = False
         try:
             async with asyncio.timeout(command.timeout.total_seconds()):
@@ -82,7 +82,7 @@ async def run_command(command: CommandSource, root: Path, to: BinaryIO) -> None:
         raise SourceFailed(f"Command {name} {how}, so its output is not used.{_quoted(words)}")
 
 
-class _Ear:
+class _PipeReader:
     """A pipe that a program writes to. `take` gets the pieces as they come, until it raises.
 
     We make the pipes ourselves, because asyncio waits until every process that holds them has closed them: a daemon
@@ -96,19 +96,19 @@ class _Ear:
         self._ear, self.mouth = os.pipe()
         os.set_blocking(self._ear, False)
 
-    def __enter__(self) -> _Ear:
+    def __enter__(self) -> _PipeReader:
         self._loop.add_reader(self._ear, self._listen)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.remove_reader(self._ear)
         os.close(self._ear)
-        self.close_mouth()
+        self.close_writer()
         if self.over.done() and not self.over.cancelled():
             self.over.exception()  # the caller that waited has seen it
         self.over.cancel()
 
-    def close_mouth(self) -> None:
+    def close_writer(self) -> None:
         """Close our copy of the writing end: the program has its own."""
         if self.mouth >= 0:
             os.close(self.mouth)
@@ -160,7 +160,7 @@ def _keeper(words: bytearray) -> Callable[[bytes], None]:
     return keep
 
 
-async def _ended(process: asyncio.subprocess.Process, printed: _Ear) -> int:
+async def _ended(process: asyncio.subprocess.Process, printed: _PipeReader) -> int:
     """Its exit code. Raises errors of its output that come first."""
     ending = asyncio.ensure_future(process.wait())
     try:

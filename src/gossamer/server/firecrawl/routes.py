@@ -17,9 +17,9 @@ from ...project.api_requests import BadRequest, BatchRequest, NoWorker
 from ...project.api_sites import begin_site_crawl, job_errors
 from ...project.callback_messages import FIRECRAWL_EVENTS
 from ...project.callbacks import FirecrawlShape, register
+from ...project.external_services import LanguageModel, NotConfigured, ServiceFailed
 from ...project.jobs import cancel_job
 from ...project.keys import JOBS, SCRAPE
-from ...project.outside_services import LanguageModel, NotConfigured, ServiceFailed
 from ...project.page_results import PageError, scraped
 from ...project.site_crawl import is_site_crawl, site_crawl_of
 from ...project.site_map import map_site
