@@ -119,7 +119,7 @@ def _no_connection(where: str, said: str, limits: Limits) -> FetchFailed | Fetch
 def _not_safe(where: str, said: str) -> TlsFailed:
     words = _TLS_WORDS.search(said)
     what = words[1].lower().replace("_", " ") if words else "TLS"
-    return TlsFailed(f"{where}: no safe connection ({what}). Check the site's certificate.")
+    return TlsFailed(f"{where}: no secure connection ({what}). Check the site's certificate.")
 
 
 def _broken(where: str, said: str, limits: Limits) -> FetchFailed | FetchRefused:
@@ -141,7 +141,7 @@ def _broken(where: str, said: str, limits: Limits) -> FetchFailed | FetchRefused
 def _proxy_words(said: str) -> str:
     if "Ssl(" in said:
         words = _TLS_WORDS.search(said)
-        return f"no safe connection to it ({words[1].lower().replace('_', ' ') if words else 'TLS'})"
+        return f"no secure connection to it ({words[1].lower().replace('_', ' ') if words else 'TLS'})"
     if "TunnelUnsuccessful" in said:
         return "it did not make the connection that it was asked for"
     if "Socks(" in said:

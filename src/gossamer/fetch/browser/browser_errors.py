@@ -24,9 +24,9 @@ _NOT_TO_BE_DONE = re.compile(
 )
 _NET_ERROR = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 _WORDS: tuple[tuple[str, type[FetchFailed] | type[FetchRefused], str], ...] = (
-    ("ERR_CERT_", TlsFailed, "no safe connection"),
-    ("ERR_SSL_", TlsFailed, "no safe connection"),
-    ("ERR_BAD_SSL_", TlsFailed, "no safe connection"),
+    ("ERR_CERT_", TlsFailed, "no secure connection"),
+    ("ERR_SSL_", TlsFailed, "no secure connection"),
+    ("ERR_BAD_SSL_", TlsFailed, "no secure connection"),
     ("ERR_NAME_", DnsFailed, "the name does not resolve"),
     ("ERR_TIMED_OUT", TimedOut, "no answer in time"),
     ("ERR_CONNECTION_TIMED_OUT", TimedOut, "no answer in time"),
