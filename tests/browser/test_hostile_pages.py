@@ -134,7 +134,7 @@ async def test_a_page_that_moves_on_without_end_is_read_where_it_is(show: Show, 
     show.forget()
     response = await show.get(url)
     assert b"<p>here</p>" in response.body
-    assert response.unfinished == "it moved on again and again"
+    assert response.unfinished == "it navigated again and again"
     assert len(show.site.seen("/page")) == 1 + MOST_MOVES
 
 
