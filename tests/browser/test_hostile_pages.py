@@ -180,7 +180,7 @@ async def test_a_page_that_stops_itself_half_way_is_read_as_far_as_it_came(show:
     for wishes in ({}, {"wait_until": "networkidle"}, {"wait_for": "#here", "actions": (Action(do="scroll"),)}):
         response = await show.get(url, **wishes)
         assert (b'id="here"' in response.body, b'id="rest"' in response.body) == (True, False)
-        assert response.unfinished == "a script has stopped it before its end"
+        assert response.unfinished == "a script stopped it before it had loaded"
         assert ("refused the download" in response.note) == ("location = '/file'" in deed or "submit" in deed)
 
 
