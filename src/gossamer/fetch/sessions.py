@@ -116,7 +116,7 @@ def may_begin(session: KeptSession, now: float, is_gone: Callable[[str], bool]) 
 
 
 def begin_login(worker: str, holder: str, seconds: float, is_gone: Callable[[str], bool]) -> Change:
-    """Take the lock, if it is free. `holder` tells this login from others of the same worker."""
+    """Take the lock, if it is free. `holder` distinguishes this login from others of the same worker."""
 
     def change(session: KeptSession, now: float) -> KeptSession:
         if not may_begin(session, now, is_gone):
