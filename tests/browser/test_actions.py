@@ -109,7 +109,7 @@ async def test_an_action_that_cannot_be_done_is_named(site: Show) -> None:
         await site.get(url, actions=(Action(do="press", selector="#tick", text="Entre"),))
     with pytest.raises(FetchRefused, match=r"the selector of click p\[\[ is not valid CSS"):
         await site.get(url, actions=(Action(do="click", selector="p[["),))
-    with pytest.raises(TimedOut, match=r"It was still at: click #none \(there is no such element\)\."):
+    with pytest.raises(TimedOut, match=r"It was still busy with: click #none \(there is no such element\)\."):
         await site.get(url, actions=(Action(do="click", selector="#none"),), limits=Limits(total=timedelta(seconds=8)))
 
 
@@ -118,9 +118,9 @@ async def test_an_action_that_cannot_be_done_is_named(site: Show) -> None:
     [
         ("click", "#none", "there is no such element"),
         ("click", "#framed", "the element is in a frame; fetch the frame itself, "),
-        ("click", "#hidden", "the element cannot be seen"),
+        ("click", "#hidden", "the element is not visible"),
         ("click", "#off", "the element is disabled"),
-        ("click", "#covered", "something lies over the element"),
+        ("click", "#covered", "something covers the element"),
         ("fill", "#fixed", "the element cannot be filled"),
         ("select", "#who", "the element has no such option"),
         ("wait", "#hidden", ""),

@@ -134,7 +134,7 @@ async def test_a_page_that_moves_on_without_end_is_read_where_it_is(show: Show, 
     show.forget()
     response = await show.get(url)
     assert b"<p>here</p>" in response.body
-    assert response.unfinished == "it moved on again and again"
+    assert response.unfinished == "it navigated again and again"
     assert len(show.site.seen("/page")) == 1 + MOST_MOVES
 
 
@@ -180,7 +180,7 @@ async def test_a_page_that_stops_itself_half_way_is_read_as_far_as_it_came(show:
     for options in ({}, {"wait_until": "networkidle"}, {"wait_for": "#here", "actions": (Action(do="scroll"),)}):
         response = await show.get(url, **options)
         assert (b'id="here"' in response.body, b'id="rest"' in response.body) == (True, False)
-        assert response.unfinished == "a script has stopped it before its end"
+        assert response.unfinished == "a script stopped it before it had loaded"
         assert ("refused the download" in response.note) == ("location = '/file'" in deed or "submit" in deed)
 
 

@@ -248,7 +248,7 @@ async def test_a_proxy_that_nobody_vouches_for_is_not_told_the_password(
     stranger = vouched_for(tmp_path_factory.mktemp("stranger"))
     with a_proxy("https", stranger) as proxy:
         async with opened(trust=vouched.client) as transport:
-            with pytest.raises(ProxyFailed, match="no safe connection to it"):
+            with pytest.raises(ProxyFailed, match="no secure connection to it"):
                 await get(transport, target.url("/plain"), exit=proxy.exit())
         assert (proxy.passages, proxy.refused) == ([], [])
     assert target.connections == 0

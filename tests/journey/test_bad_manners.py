@@ -67,7 +67,7 @@ async def test_redirects_into_private_networks_and_files_are_refused(tmp_path):
             assert found[1:] == ("dead", "private-address")
         for link in links[len(private) :]:
             assert after.fate(link) == ("dead", "bad-response")
-            assert "no address that can be crawled" in after.letters[link].message
+            assert "which cannot be crawled" in after.letters[link].message
 
 
 async def test_links_that_lead_nowhere_are_left_where_they_are(tmp_path):

@@ -146,7 +146,7 @@ def test_an_error_page_is_printed_and_the_exit_code_tells(project, site):
     [
         ("/loop", "redirects to"),
         ("/inward", "127.0.0.2 is a private or reserved address"),
-        ("/to-file", "no address that can be crawled"),
+        ("/to-file", "which cannot be crawled"),
     ],
 )
 def test_redirects_are_judged_hop_by_hop(project, site, path, answer):

@@ -80,7 +80,7 @@ async def test_the_reply_is_read_to_its_end_and_no_further(bound: bytes) -> None
         (b"\x05\x01", "user name or the password"),  # a way to say who one is that was never offered
         (b"\x05\x02\x01\x01", "user name or the password"),
         (b"\x05\x00\x05\x02\x00\x01", "rules do not allow"),
-        (b"\x05\x00\x05\x01\x00\x01", "could not do it"),
+        (b"\x05\x00\x05\x01\x00\x01", "reported a general failure"),
         (b"\x05\x00\x05\x63\x00\x01", "answered with 99"),
         (b"\x05\x00\x04\x00\x00\x01", "does not speak SOCKS5"),
         (b"\x05\x00\x05\x00\x00\x01\x7f", "hung up"),

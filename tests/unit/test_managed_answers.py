@@ -151,7 +151,7 @@ def test_a_page_that_is_too_long_is_cut_and_marked() -> None:
 
 
 def test_json_that_is_too_long_is_not_asked_for_again() -> None:
-    with pytest.raises(BadResponse, match="longer than the limit"):
+    with pytest.raises(BadResponse, match="response is too long"):
         page(described(JSON), answer(200, b'{"body": "x', cut=True))
 
 

@@ -164,7 +164,7 @@ async def test_the_second_process_on_a_machine_polls() -> None:
         assert right(urls[:1], await fetch_all(first, urls[:1]))
         assert right(urls[1:], await fetch_all(second, urls[1:]))
     assert first.warnings == ()
-    assert "cannot be listened on" in second.warnings[0]
+    assert "cannot listen on" in second.warnings[0]
     assert ["callback_url" in asked.json for asked in server.asked("/batch")] == [True, False]
 
 
@@ -195,7 +195,7 @@ async def test_a_port_that_is_taken_is_told_where_nothing_can_be_polled() -> Non
             callback_url = "https://me.example/hook"
             callback_listen = "127.0.0.1:{port}"
         """)
-        with pytest.raises(Misconfigured, match=r"callback_listen: .* cannot be listened on"):
+        with pytest.raises(Misconfigured, match=r"callback_listen: cannot listen on"):
             async with ManagedTransport(vendor, GUARD, SystemClock()):
                 pass
 

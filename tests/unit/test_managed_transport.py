@@ -208,7 +208,7 @@ def test_a_vendor_that_finds_us_impatient_is_looked_at_later() -> None:
 async def test_a_job_without_a_usable_id_is_garbage(job: str) -> None:
     async with job_vendor() as server, transport_to(server, 'mode = "async"\n') as transport:
         server.trouble = [text(f'{{"job_id": "{job}"}}')]
-        with pytest.raises(ApiFailed, match="no id of the job"):
+        with pytest.raises(ApiFailed, match="no job id"):
             await transport.fetch(exchange(f"{SITE}/"))
     assert len(server.log) == 1
 
@@ -311,7 +311,7 @@ async def test_a_redirect_of_the_api_is_not_followed_and_the_key_goes_nowhere(mo
     text = f'mode = "{mode}"\n'
     async with job_vendor() as server, job_vendor() as canary, transport_to(server, text) as transport:
         server.always = status(307, location=f"{canary.url}/scrape?k={KEY}")
-        with pytest.raises(ApiFailed, match="sends us elsewhere"):
+        with pytest.raises(ApiFailed, match="redirects us"):
             await transport.fetch(exchange(f"{SITE}/"))
     assert canary.log == []
 
@@ -319,7 +319,7 @@ async def test_a_redirect_of_the_api_is_not_followed_and_the_key_goes_nowhere(mo
 async def test_a_redirect_with_the_key_in_it_is_not_taken_for_the_targets() -> None:
     async with get_vendor() as server, get_vendor() as canary, transport_to(server) as transport:
         server.always = status(302, location=f"{canary.url}/?api_key=k3y-of-the-account%2F%2B%3D7")
-        with pytest.raises(ApiFailed, match="sends us elsewhere"):
+        with pytest.raises(ApiFailed, match="redirects us"):
             await transport.fetch(exchange(f"{SITE}/"))
     assert canary.log == []
 

@@ -1,8 +1,8 @@
-"""Which addresses may be dialled, and the names that lead to them.
+"""Decides which addresses may be dialled, and resolves names to them.
 
-Lives here: the judgement on one address (`AddressGuard`) and the resolver that applies it to every answer of the
-DNS (`GuardedResolver`). Lives in http.py: the last check, on the very address that a socket is opened for, so that
-literal addresses, redirects and answers that change between two look-ups have no way round.
+Lives here: the check of one address (`AddressGuard`) and the resolver that applies it to every DNS answer
+(`GuardedResolver`). Lives in http_connector.py: the last check, on the very address that a socket is opened for, so
+that literal addresses, redirects and DNS answers that change between two look-ups cannot get around it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from ..model.url import authority_of, bad_port_of
 from ..process.limits import USED_UP, are_used_up
 from .authorities import aiohttp
 
-# What `is_global` lets through, or judges differently from one Python to the next.
+# Networks that `is_global` lets through, or judges differently from one Python version to the next.
 _CLOSED = tuple(
     ip_network(block)
     for block in (
         "0.0.0.0/8",  # this host
-        "100.64.0.0/10",  # behind a provider's NAT; 100.100.100.200 hands out cloud credentials
-        "168.63.129.16/32",  # Azure's host, which is a public address everywhere else
+        "100.64.0.0/10",  # carrier-grade NAT; 100.100.100.200 hands out cloud credentials
+        "168.63.129.16/32",  # Azure's host agent; the address looks public
         "169.254.0.0/16",  # link-local; 169.254.169.254 hands out cloud credentials
         "192.0.0.0/24",
         "192.88.99.0/24",  # 6to4 relays
         "198.18.0.0/15",
         "224.0.0.0/4",
         "240.0.0.0/4",
-        "::/96",  # unspecified, loopback, and IPv4 written the old way
-        "::ffff:0:0/96",  # IPv4 in disguise
+        "::/96",  # unspecified, loopback, and the deprecated IPv4-compatible form
+        "::ffff:0:0/96",  # IPv4-mapped
         "::ffff:0:0:0/96",
-        "64:ff9b::/96",  # NAT64: leads to whatever IPv4 address is inside
+        "64:ff9b::/96",  # NAT64: leads to the IPv4 address inside
         "64:ff9b:1::/48",
         "100::/64",
         "2001::/23",  # Teredo and other tunnels
@@ -48,7 +48,7 @@ _CLOSED = tuple(
         "5f00::/16",
         "fc00::/7",
         "fe80::/10",
-        "fec0::/10",  # site-local of old
+        "fec0::/10",  # deprecated site-local
         "ff00::/8",
     )
 )
@@ -56,7 +56,7 @@ _CLOSED = tuple(
 
 @lru_cache(maxsize=16_384)
 def is_public(address: str) -> bool:
-    """True for an address of the open internet; False for any other, and for what is no address."""
+    """True for an address of the public internet; False for any other, and for text that is not an address."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
@@ -69,27 +69,27 @@ def is_public(address: str) -> bool:
 
 
 def is_own(address: str) -> bool:
-    """Is it an address of this machine? What listens there may trust whoever is on the machine. Interfaces come and go,
-    so an answer holds for a minute."""
+    """Is it an address of this machine? A service that listens there may trust local clients. Interfaces come and go,
+    so a result is kept for a minute."""
     return _is_own(address, int(time.monotonic() // 60))
 
 
 @lru_cache(maxsize=16_384)
 def _is_own(address: str, minute: int) -> bool:
-    """The kernel knows: to an address of its own it would send from that very address. Nothing is sent."""
+    """Ask the kernel: to one of its own addresses it would send from that very address. Nothing is sent."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((address, 9))
             return ip_address(probe.getsockname()[0]) == ip_address(address)
     except OSError:
-        return False  # no way leads there
+        return False  # no route to it
 
 
 class AddressGuard:
-    """Decides which addresses may be dialled. `allow_hosts` are names for which any address is fine, save those in the
-    networks `deny`; an entry `host:port` lets that port be used although browsers refuse it. `switch` is the setting
-    behind `allow_private`, for the advice; "" where there is none."""
+    """Decides which addresses may be dialled. `allow_hosts` are names that may lead to any address, except those in the
+    networks `deny`; an entry `host:port` permits that port although browsers refuse it. `switch` is the setting behind
+    `allow_private`, named in messages; "" if there is none."""
 
     def __init__(
         self,
@@ -104,10 +104,10 @@ class AddressGuard:
         self._switch = switch
         self._allow_hosts = frozenset(_plain(host) for host in allow_hosts)
         self._deny = tuple(ip_network(block) for block in deny)
-        self._allow_own = allow_own  # the public addresses of this machine
+        self._allow_own = allow_own  # permits the public addresses of this machine
 
     def permits(self, host: str, address: str) -> bool:
-        """May `address` be dialled on the way to `host`?"""
+        """May `address` be dialled for a request to `host`?"""
         if self._denies(address):
             return False
         if self._allow_private or _plain(host) in self._allow_hosts:
@@ -115,15 +115,15 @@ class AddressGuard:
         return is_public(address) and (self._allow_own or not is_own(address))
 
     def permits_all(self, host: str) -> bool:
-        """May `host` lead to any address whatever?"""
+        """May `host` lead to any address at all?"""
         return not self._deny and (self._allow_private or _plain(host) in self._allow_hosts)
 
     def check_port(self, url: str) -> None:
-        """Raises AddressRefused for a port at which no web server is: a mail server may take a request for orders."""
+        """Raises AddressRefused for a port that is not for the web: a mail server may take a request for commands."""
         port = bad_port_of(url)
         if port is not None and _plain(authority_of(url)) not in self._allow_hosts:
             raise AddressRefused(
-                f"Port {port} is not for web pages, and browsers refuse it. If that is meant, add "
+                f"Port {port} is not for web pages, and browsers refuse it. If it is intended, add "
                 f"{authority_of(url)!r} to fetch.allow_hosts."
             )
 
@@ -149,7 +149,7 @@ class AddressGuard:
             return AddressRefused(f"{what} an address that fetch.deny forbids.")
         kind = "an address of this machine" if is_public(address) else "a private or reserved address"
         other = f", or set {self._switch} = true" if self._switch else ""
-        return AddressRefused(f"{what} {kind}. If that is meant, add {name or address!r} to fetch.allow_hosts{other}.")
+        return AddressRefused(f"{what} {kind}. If it is intended, add {name or address!r} to fetch.allow_hosts{other}.")
 
 
 def _plain(host: str) -> str:
@@ -157,22 +157,22 @@ def _plain(host: str) -> str:
 
 
 _LOOPBACK = ("127.0.0.1", "::1")
-KEPT = 60.0  # seconds, for an answer
+KEPT = 60.0  # seconds that an answer is kept
 
 
 def no_file_left(where: str) -> ConnectFailed:
-    """For what cannot be reached, or looked up, because of us."""
+    """The error for a site that cannot be reached or looked up because this process has no file descriptor left."""
     failure = ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
     failure.is_not_the_sites_fault = True
     return failure
 
 
 class GuardedResolver(aiohttp.abc.AbstractResolver):
-    """Names to addresses that the guard permits.
+    """Resolves names to addresses that the guard permits.
 
-    Look-ups run in threads of its own (the loop's pool is small, and dead names hold a thread for seconds). Answers
-    are kept for a minute, names that do not exist for a tenth of it; beyond `max_names` the oldest go. Equal
-    look-ups at the same time are one. How it fails: DnsFailed, AddressRefused.
+    Look-ups run in the resolver's own threads (the loop's pool is small, and dead names hold a thread for seconds).
+    Answers are kept for a minute, names that do not exist for a tenth of it; beyond `max_names` the oldest are dropped.
+    Concurrent look-ups of one name are merged. How it fails: DnsFailed, AddressRefused.
     """
 
     def __init__(self, guard: AddressGuard, *, max_names: int = 4096, threads: int = 32) -> None:
@@ -190,7 +190,7 @@ class GuardedResolver(aiohttp.abc.AbstractResolver):
         *,
         guard: AddressGuard | None = None,
     ) -> list[aiohttp.abc.ResolveResult]:
-        """The permitted addresses. `guard` judges instead of the resolver's own: a proxy may have one to itself."""
+        """The permitted addresses. `guard` replaces the resolver's own: a proxy may have a guard of its own."""
         judge = guard or self._guard
         addresses = await self._addresses(_plain(host))
         permitted = [address for address in addresses if judge.permits(host, address)]
@@ -209,7 +209,7 @@ class GuardedResolver(aiohttp.abc.AbstractResolver):
         ]
 
     async def close(self) -> None:
-        # A look-up that hangs must not hold up the end of the crawl: its thread ends by itself.
+        # A hanging look-up must not delay the end of the crawl: its thread ends by itself.
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _addresses(self, name: str) -> tuple[str, ...]:
@@ -225,7 +225,7 @@ class GuardedResolver(aiohttp.abc.AbstractResolver):
                 self._under_way[name] = look_up
                 look_up.add_done_callback(lambda done: self._keep(name, done))
             try:
-                # Shielded: one impatient caller must not cancel the look-up that others wait for.
+                # Shielded: a caller that times out must not cancel the look-up that others wait for.
                 found = await asyncio.shield(look_up)
             except (OSError, UnicodeError) as error:
                 if isinstance(error, OSError) and error.errno in USED_UP:
@@ -252,13 +252,13 @@ _NO_SUCH_NAME = frozenset(code for code in (socket.EAI_NONAME, getattr(socket, "
 
 
 def _look_up(name: str) -> tuple[str, ...]:
-    """All addresses of a name, none when it does not exist. Runs in a thread; raises OSError, UnicodeError."""
+    """All addresses of a name; empty if it does not exist. Runs in a thread; raises OSError, UnicodeError."""
     try:
         answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     except socket.gaierror as error:
         if error.errno not in _NO_SUCH_NAME:
             raise
-        if are_used_up():  # whoever cannot open a socket to ask may hear this, too
+        if are_used_up():  # getaddrinfo reports this, too, when it cannot open a socket
             raise OSError(errno.EMFILE, "too many open files") from error
         return ()
     return tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))

@@ -1,9 +1,10 @@
-"""aiohttp, without the certificates of the authorities: they are read when the first TLS connection is made.
+"""Imports aiohttp without loading the CA certificates: they are read when the first TLS connection is made.
 
-When it is imported, aiohttp makes two contexts for sessions that bring none, and reads all certificates for each: a
-seventh of what it takes to start a command that fetches, also where no page is https. Here that waits until somebody
-uses such a context, be it a spider with a session of its own; then it is what aiohttp meant it to be.
-Other modules may import aiohttp by themselves; where one did so before, nothing is gained and nothing lost.
+On import, aiohttp creates two contexts for sessions that bring none, and reads all certificates for each: a seventh of
+the start-up time of a command that fetches, even if no page is https. Here the certificates are read when such a
+context is first used, also by a spider with a session of its own; from then on it is an ordinary context.
+Other modules may import aiohttp directly; if one did so earlier, the certificates are already loaded, which does no
+harm.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 
 class _LateContext(ssl.SSLContext):
-    """A context that has not read its authorities yet."""
+    """A context that has not loaded its CA certificates yet."""
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:  # Any: as ssl has them
         return _completed(self).wrap_bio(*arguments, **options)
@@ -25,7 +26,8 @@ class _LateContext(ssl.SSLContext):
 
 
 def _completed(context: ssl.SSLContext) -> ssl.SSLContext:
-    """The same context, an ordinary one from now on. Two threads at once may read the authorities twice: no harm."""
+    """The same context, an ordinary one from now on. Two threads at once may load the certificates twice, which does no
+    harm."""
     context.load_default_certs()
     context.__class__ = ssl.SSLContext
     return context
@@ -38,7 +40,7 @@ def _import_aiohttp() -> None:
     def put_off_here(context: ssl.SSLContext, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
         if threading.get_ident() == here:
             put_off.append(context)
-        else:  # another thread makes a context of its own just now
+        else:  # another thread may be creating a context right now
             load(context, purpose)
 
     ssl.SSLContext.load_default_certs = put_off_here  # type: ignore[assignment,method-assign]
@@ -47,7 +49,7 @@ def _import_aiohttp() -> None:
         import aiohttp  # noqa: F401
     finally:
         ssl.SSLContext.load_default_certs = load  # type: ignore[method-assign]
-        del ssl.SSLContext.set_default_verify_paths  # what it has from its base counts again
+        del ssl.SSLContext.set_default_verify_paths  # restores the method of the base class
     for context in put_off:
         context.__class__ = _LateContext
 

@@ -1,13 +1,13 @@
-"""Bodies: Content-Encoding undone, piece by piece, never beyond the limit.
+"""Decodes Content-Encoding, piece by piece, never beyond the limit.
 
 Lives here: gzip, deflate (with and without its zlib wrapper), br, zstd, and stacks of them. In http.py: reading.
 
-What is odd is kept where it can be, and noted:
-- longer than the limit: cut. Every layer of a stack has that limit, so no bomb works hidden inside.
-- the end is missing or damaged: what was decoded is kept ("truncated gzip", "damaged gzip").
-- the label lies and the body is plain text: the body as it came ("not gzip"). Browsers show an error here; a
-  crawler that keeps the page is of more use. Anything else that does not decode is a BadResponse.
-- an encoding nobody knows: left as it is ("unknown encoding"), as browsers do.
+Odd bodies are kept if possible, with a note:
+- longer than the limit: cut. The limit applies to every layer of a stack, so a bomb cannot hide in an inner layer.
+- the end is missing or damaged: the decoded part is kept ("truncated gzip", "damaged gzip").
+- the label is wrong and the body is plain text: the body as sent ("not gzip"). Browsers show an error here; for a
+  crawler the page is more useful. Any other body that does not decode is a BadResponse.
+- an unknown encoding: left as it is ("unknown encoding"), as browsers do.
 - more than five layers: BadResponse.
 """
 
@@ -25,19 +25,19 @@ from ..errors import BadResponse
 
 if TYPE_CHECKING:
     import zlib
-else:  # the same, and more than twice as fast; its types are not
+else:  # the same API, more than twice as fast, but without types
     from zlib_ng import zlib_ng as zlib
 
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
-MAX_MEMBERS = 10_000  # of gzip or frames of zstd, one after the other; each costs time, an empty one too
+MAX_MEMBERS = 10_000  # consecutive gzip members or zstd frames; each costs time, even an empty one
 MAX_LAYERS = 5
-MAX_SILENCE = 1024 * 1024  # bytes of a streamed body that may come before something is decoded
+MAX_SILENCE = 1024 * 1024  # bytes of a streamed body that may arrive before anything is decoded
 
 _STEP = 64 * 1024
-_ZSTD_WINDOW = 8 * 1024 * 1024  # what browsers grant; a frame may demand gigabytes
-# Four bytes of zstd can stand for 128 KiB, and its decoder cannot be told to stop: 256 bytes make 8 MiB at most.
+_ZSTD_WINDOW = 8 * 1024 * 1024  # as in browsers; a frame may demand gigabytes
+# Four bytes of zstd can expand to 128 KiB, and its decoder takes no output limit: 256 bytes yield 8 MiB at most.
 _ZSTD_SLICE = 256
-_ZSTD_FRAME = frozenset({0x28, *range(0x50, 0x60)})  # how a frame, or one to be skipped, begins
+_ZSTD_FRAME = frozenset({0x28, *range(0x50, 0x60)})  # first byte of a frame, or of a skippable one
 _ALIASES = {"x-gzip": "gzip", "identity": "", "none": ""}
 _KNOWN = frozenset({"gzip", "deflate", "br", "zstd"})
 
@@ -49,15 +49,15 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Damaged(Exception):
-    """The layer cannot go on."""
+    """The layer cannot decode any further."""
 
 
 class _Layer(Protocol):
     name: str
-    complete: bool  # the stream's own end mark was seen
+    complete: bool  # the end marker of the stream was seen
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Decode more, in pieces of bounded size. Raises _Damaged."""
+        """Decode more data, in pieces of bounded size. Raises _Damaged."""
         ...
 
 
@@ -100,7 +100,7 @@ class _Inflate:
     def _member(self, data: bytes) -> Generator[bytes, None, bytes]:
         inner = self._inner
         assert inner is not None
-        spare = inner.copy()  # a failing call loses what it had decoded; the spare gets it back
+        spare = inner.copy()  # a failing call loses what it had decoded; `_salvage` decodes it again with this copy
         start, given = data, 0
         try:
             while True:
@@ -120,7 +120,7 @@ class _Inflate:
 
 
 def _salvage(inner: zlib._Decompress, data: bytes, skip: int) -> Iterator[bytes]:
-    """What `data` holds before its damage, without the first `skip` bytes, which were given out already."""
+    """Decode `data` up to the damage, without the first `skip` bytes, which were already returned."""
     saved = bytearray()
     try:
         for at in range(min(len(data), 4 * _STEP)):
@@ -210,41 +210,39 @@ def layers_of(values: Iterable[str]) -> tuple[tuple[str, ...], str]:
 
 
 def _too_many() -> BadResponse:
-    return BadResponse(
-        f"The body is packed in more than {MAX_LAYERS} layers of Content-Encoding; no honest server does."
-    )
+    return BadResponse(f"The body has more than {MAX_LAYERS} layers of Content-Encoding; no honest server sends that.")
 
 
 class BodyDecoder:
-    """Takes the body as it comes from the wire, gives it decoded, at most `limit` bytes of it."""
+    """Takes the body as it arrives and decodes it, up to `limit` bytes."""
 
     def __init__(self, names: tuple[str, ...], limit: int, note: str = "") -> None:
         self._layers: list[_Layer] = [_layer(name) for name in reversed(names)]
         self._sizes = [0] * len(names)
         self._limit = limit
         self._note = note
-        # One run of bytes each: a list of little pieces takes many times the memory of what is in them.
+        # A bytearray each: a list of small pieces takes many times the memory of their content.
         self._out = bytearray()
-        self._raw: bytearray | None = bytearray()  # what came, until a piece of it has been decoded well
+        self._raw: bytearray | None = bytearray()  # the raw body, until a piece of it was decoded
         self._raw_size = 0
         self._cut = False
-        self._lost = ""  # the name of the layer that could not go on
+        self._lost = ""  # the name of the layer that failed
 
     def feed(self, data: bytes) -> bool:
-        """Decode more. False when there is no use in reading on."""
+        """Decode more data. False when further reading is useless."""
         if self._raw is not None:
             self._raw += data
             self._raw_size += len(data)
         try:
             for piece in self._through(0, data):
-                self._out += piece  # one by one: what came before the damage stays
+                self._out += piece  # one by one: pieces before the damage are kept
         except _Damaged:
-            # Damage right at the beginning: the label may be a lie, and then all of the body is wanted.
+            # Damage right at the start: the label may be wrong, and then the whole raw body is needed.
             return self._raw is not None and self._raw_size <= self._limit
         if self._out:
             self._raw = None
         elif self._raw is not None and self._raw_size > self._limit:
-            self._cut = True  # it says nothing at all, at any length
+            self._cut = True  # it decodes to nothing, however long
         return not self._cut
 
     def _through(self, depth: int, data: bytes) -> Iterator[bytes]:
@@ -271,7 +269,7 @@ class BodyDecoder:
             raise
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Decode more, for one who does not want the body as a whole and sets a limit of his own."""
+        """Decode more data, for a caller that does not need the whole body and applies its own limit."""
         if self._raw is not None:
             self._raw += data
             self._raw_size += len(data)
@@ -280,12 +278,12 @@ class BodyDecoder:
                 self._raw = None
                 yield piece
         except _Damaged:
-            return  # `finish` tells
+            return  # `finish` reports it
         self._cut = self._cut or (self._raw is not None and self._raw_size > MAX_SILENCE)
 
     @property
     def ended(self) -> bool:
-        """Is there no use in reading on?"""
+        """Is further reading useless?"""
         return self._cut or (bool(self._lost) and (self._raw is None or self._raw_size > MAX_SILENCE))
 
     def finish(self) -> Body:
@@ -299,7 +297,7 @@ class BodyDecoder:
                 notes.append(f"not {name}")
                 return Body(data=raw[: self._limit], cut=len(raw) > self._limit, note=", ".join(notes))
             if self._lost and not self._out:
-                raise BadResponse(f"The body says it is {name} and is not; the server is broken.")
+                raise BadResponse(f"The body is labelled {name} but is not; the server is broken.")
         if not cut and self._raw_size:
             if self._lost:
                 notes.append(f"damaged {self._lost}")
@@ -314,8 +312,8 @@ class BodyDecoder:
 
 
 def unpacked(data: bytes, limit: int) -> bytes | None:
-    """A whole gzip body of one member, in good order and within the limit; None for any other, which BodyDecoder must
-    look at piece by piece."""
+    """Decode a complete, undamaged gzip body of one member within the limit; None for any other, which BodyDecoder must
+    decode piece by piece."""
     inner = zlib.decompressobj(31)
     try:
         body = inner.decompress(data, limit + 1)

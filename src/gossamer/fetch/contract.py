@@ -1,6 +1,6 @@
-"""The one-verb seam of fetching. HTTP, browser, proxies and managed APIs are all just transports.
+"""The transport contract: one method, `fetch`. HTTP, browser, proxies and managed APIs are all just transports.
 
-How it fails: a `FetchFailed` (may pass) or a `FetchRefused` (will not); no driver's own error comes through.
+How it fails: `FetchFailed` (a retry may help) or `FetchRefused` (it will not); a driver's own errors never escape.
 A transport makes ONE request: it follows no redirect, reads no robots.txt, keeps no cookie.
 """
 
@@ -22,66 +22,67 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds on one request. Nothing that a server sends can exceed them."""
 
     connect: timedelta = timedelta(seconds=10)
-    read: timedelta = timedelta(seconds=30)  # the longest silence
+    read: timedelta = timedelta(seconds=30)  # the longest pause between two reads
     total: timedelta = timedelta(seconds=120)
-    total_from: str = "fetch.total_timeout"  # who says so, for messages
+    total_from: str = "fetch.total_timeout"  # the setting that `total` comes from, for messages
     max_body: Bytes = 10 * 1024 * 1024  # after decompression; longer bodies are cut and marked
     max_header: Bytes = 64 * 1024
 
 
 class Gate(Protocol):
-    """The turn of one request at its site. A transport makes or takes its connection first, then enters, and writes at
-    once. `OpenRoute` closes the gate, so a transport need not tell of a failure. `is_out` tells whether the request
-    has left, or may have."""
+    """Decides when one request may be sent to its site. A transport makes or takes its connection first, then enters
+    the gate, and writes at once. `OpenRoute` closes the gate, so a transport need not report a failure. `is_out` says
+    whether the request was sent, or may have been."""
 
     @property
     def is_out(self) -> bool: ...
 
     async def enter(self, address: str = "") -> None:
-        """Return when the request may be written. `address` is the one that the site's server was dialled at; none
-        where it is not known, as behind a proxy. Raises what keeps it from leaving; then nothing may be written."""
+        """Return when the request may be written. `address` is the address of the site's server that was dialled; empty
+        if it is unknown, as behind a proxy. If the request must not be sent, this raises, and nothing may be
+        written."""
         ...
 
     def withdraw(self) -> None:
-        """Nothing was written, because the connection is gone; the request will enter again."""
+        """Nothing was written, because the connection was lost; the request will enter again."""
         ...
 
     def left(self, ago: float = 0.0) -> None:
-        """The request was written that many seconds ago at the latest."""
+        """The request was written at most `ago` seconds ago."""
         ...
 
     def close(self) -> None:
-        """The fetch is over, however it ended; a request that entered may have left."""
+        """The fetch is over, however it ended; a request that entered may have been sent."""
         ...
 
 
 class BodyReceiver(Protocol):
-    """Takes a body piece by piece, so that a large file needs no memory. It is asked for each response; one that it
-    does not take is read as the body of a page is."""
+    """Takes a body piece by piece, so that a large file need not fit in memory. The transport asks it for each
+    response; a body that it does not take is read into memory like that of a page."""
 
     @property
     def received(self) -> Bytes:
-        """Of the present request."""
+        """Bytes received for the current request."""
         ...
 
     def takes(self, status: int, headers: Headers) -> bool:
-        """Will it take the body? Raises FetchRefused for one that is not wanted at all."""
+        """Will it take the body? Raises FetchRefused if the file must not be fetched at all."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """The next piece, decoded. Raises what ends the fetch."""
+        """Take the next piece, decoded. An error raised here ends the fetch."""
         ...
 
 
 class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to send. `headers` already hold the user agent, cookies and validators.
 
-    A request whose method is not safe (model/payload.py) is written at most once. `body` may be empty, which is sent;
-    None is no body. `chosen` are the headers, in small letters, that the user wants as they are, whatever a profile
-    says. `gate` keeps the site's pace; None for a request that may leave at any time.
-    `exit` is the proxy to leave through; a transport that is given one never leaves any other way. `profile`,
-    `render` and `country` are for the transports that know what to do with them. `into` may take the body in place of
-    memory; a transport that does not know it gives the body as usual, up to `limits.max_body`.
+    A request whose method is not safe (model/payload.py) is written at most once. An empty `body` is sent as such; None
+    means no body. `chosen` are the names, in lower case, of headers that the user set and that no profile may replace.
+    `gate` keeps the site's pace; None for a request that may be sent at any time. `exit` is the proxy to go through; a
+    transport that is given one never bypasses it. `profile`, `render` and `country` are for transports that support
+    them. `into` may take the body instead of memory; a transport without support for it returns the body as usual, up
+    to `limits.max_body`.
     """
 
     url: str
@@ -96,11 +97,11 @@ class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     render: Render | None = None
     country: str | None = None
     into: BodyReceiver | None = None
-    cookies: tuple[Cookie, ...] = ()  # for a browser: all of the site, with their flags; others go by `headers`
+    cookies: tuple[Cookie, ...] = ()  # all of the site, with their flags; for a browser, others send `headers`
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What came back. Any status is a response. `body` is decompressed; `cut` tells that its end is missing."""
+    """What the server sent. Any status is a response. `body` is decompressed; `cut` means that its end is missing."""
 
     url: str
     status: int
@@ -110,13 +111,13 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wire_bytes: Bytes = 0
     seconds: float = 0.0
     address: str = ""  # the address that was dialled
-    note: str = ""  # what was odd: "truncated gzip", say
-    unfinished: str = ""  # why a rendered page was read before it was done
-    cost: float | None = None  # tokens, where the answer itself tells
-    screenshot: bytes = b""  # PNG, where one was asked for
-    cookies: tuple[Cookie, ...] = ()  # that came or changed in a browser; those that have expired are gone
-    taken: bool = False  # the body went to the receiver, and `body` is empty
-    packed: bytes = b""  # the body as gzip, where it came so, whole and in good order
+    note: str = ""  # anything odd, such as "truncated gzip"
+    unfinished: str = ""  # why a rendered page was read before it had finished loading
+    cost: float | None = None  # tokens, if the response itself states the cost
+    screenshot: bytes = b""  # PNG, if one was requested
+    cookies: tuple[Cookie, ...] = ()  # set or changed in a browser; an expired one was deleted
+    taken: bool = False  # the receiver took the body, and `body` is empty
+    packed: bytes = b""  # the body as gzip, if it was sent that way, complete and undamaged
 
 
 class Transport(Protocol):

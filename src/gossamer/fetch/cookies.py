@@ -1,7 +1,7 @@
-"""Cookies: a jar by RFC 6265bis. A site's cookies go to that site only.
+"""A cookie jar by RFC 6265bis. A site's cookies go to that site only.
 
-Every page is asked for as if somebody had typed its address, so `SameSite` is noted (for browsers that get our cookies)
-and keeps nothing back. Values never print.
+Every page is requested as if a user had typed its address, so `SameSite` is recorded (for browsers that get our
+cookies) but withholds no cookie. Values never print.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from ..model.url import host_of, site_of_host
 
 _MAX_COOKIE = 4096  # bytes of name and value
 _MAX_ATTRIBUTE = 1024
-_MAX_HEADER = 16 * 1024  # servers refuse requests whose headers are longer
+_MAX_HEADER = 16 * 1024  # servers refuse requests with longer headers
 _LONGEST_AGE = 400 * 86_400.0
 _BLANKS = " \t"
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _AGE = re.compile(r"-?[0-9]+")
 _SAME_SITE = {"strict": "Strict", "lax": "Lax", "none": "None"}
 
-CookieChanges = dict[CookieKey, Cookie | None]  # None: it is gone
+CookieChanges = dict[CookieKey, Cookie | None]  # None: it was deleted
 
 
 class CookieJar:
-    """What the sites asked us to remember.
+    """The cookies of all sites.
 
     Bounded: a site that sets more than `max_per_site` loses its oldest, and beyond `max_total` cookies or `max_bytes`
-    the site that was used longest ago loses all of its cookies. With `notes_changes`, `take_changes` tells what changed
-    since it was called last.
+    the least recently used site loses all of its cookies. With `notes_changes`, `take_changes` returns the changes
+    since its last call.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CookieJar:
         return self._total
 
     def header_for(self, url: str) -> str | None:
-        """The value of `Cookie` for a request to `url`, or None."""
+        """The value of the `Cookie` header for a request to `url`, or None."""
         if not self._sites:
             return None  # most crawls never see a cookie
         host = host_of(url)
@@ -80,7 +80,7 @@ class CookieJar:
         return "; ".join(parts) or None
 
     def of_site(self, url: str) -> tuple[Cookie, ...]:
-        """Every cookie of the site of `url` that has not expired, the oldest first."""
+        """Every unexpired cookie of the site of `url`, the oldest first."""
         site = site_of_host(host_of(url))
         cookies = self._sites.get(site)
         if cookies is None:
@@ -92,11 +92,11 @@ class CookieJar:
         return tuple(cookies.values())
 
     def all(self) -> tuple[Cookie, ...]:
-        """Every cookie, also what has expired since it was last looked at."""
+        """Every cookie, including any that expired since its last use."""
         return tuple(cookie for cookies in self._sites.values() for cookie in cookies.values())
 
     def absorb(self, url: str, headers: Headers) -> bool:
-        """Take in the `Set-Cookie` lines of a response from `url`. True when a value came, changed or went."""
+        """Store the `Set-Cookie` lines of a response from `url`. True if a value was added, changed or deleted."""
         if "set-cookie" not in headers:
             return False
         changed = False
@@ -107,8 +107,8 @@ class CookieJar:
         return changed
 
     def take_in(self, url: str, cookies: Iterable[Cookie]) -> bool:
-        """Take in what a browser did to cookies while it showed `url`; one that has expired is gone. Only the site of
-        `url` is heard. True when a value came, changed or went."""
+        """Store what a browser did to cookies while it showed `url`; an expired one is deleted. Only cookies of the
+        site of `url` count. True if a value was added, changed or deleted."""
         site = site_of_host(host_of(url))
         fitting = [cookie for cookie in cookies if site_of_host(cookie.domain) == site and _fits(cookie)]
         changed = False
@@ -117,7 +117,7 @@ class CookieJar:
         return changed
 
     def keep(self, cookie: Cookie) -> bool:
-        """Put a cookie in, in place of one with the same key. True when a value came, changed or went."""
+        """Store a cookie, replacing one with the same key. True if a value was added, changed or deleted."""
         site = site_of_host(cookie.domain)
         key = cookie.key
         cookies = self._sites.get(site)
@@ -147,7 +147,7 @@ class CookieJar:
         return old is None or old.value != cookie.value
 
     def replace(self, cookies: Iterable[Cookie]) -> None:
-        """Hold these, and what changed here since changes were taken last."""
+        """Hold these cookies, plus the changes made here since the last `take_changes`."""
         self._sites.clear()
         self._total = self._bytes = 0
         waiting, self._changes = self._changes, None
@@ -165,14 +165,15 @@ class CookieJar:
         return bool(self._changes)
 
     def take_changes(self) -> CookieChanges:
-        """What changed since this was called last."""
+        """The changes since the last call."""
         taken = self._changes or {}
         if taken:
             self._changes = {}
         return taken
 
     def give_back(self, changes: CookieChanges) -> None:
-        """These were taken and could not be kept: they count as changes still, unless there are newer ones."""
+        """These changes were taken but could not be stored: they count as changes again, unless there are newer
+        ones."""
         if self._changes is not None:
             self._changes = {**changes, **self._changes}
 
@@ -181,7 +182,7 @@ class CookieJar:
             self._changes[key] = cookie
 
     def _is_shielded(self, url: str, cookie: Cookie) -> bool:
-        """Would an answer in plain text replace, or stand before, what was set in safety?"""
+        """Would a response over plain http overwrite or shadow a cookie that was set over https?"""
         if url.startswith("https:"):
             return False
         known = self._sites.get(site_of_host(cookie.domain), {}).values()
@@ -202,7 +203,7 @@ class CookieJar:
 
 
 def read_cookie(url: str, line: str, now: float) -> Cookie | None:
-    """The cookie that a `Set-Cookie` line of a response from `url` sets; None when it must be ignored."""
+    """The cookie that a `Set-Cookie` line of a response from `url` sets; None if it must be ignored."""
     if len(line) > 4 * _MAX_COOKIE or _CONTROL.search(line):
         return None
     first, *rest = line.split(";")
@@ -252,7 +253,7 @@ def read_cookie(url: str, line: str, now: float) -> Cookie | None:
 
 
 def _breaks_its_prefix(name: str, value: str, secure: bool, wanted: str, path: str) -> bool:
-    """A name may promise that a cookie was set in safety, by its very host. Nobody else may make that promise."""
+    """Does the name claim, by a `__Secure-` or `__Host-` prefix, what the attributes of the cookie do not fulfil?"""
     named = (name or value).lower()
     if not named.startswith(("__secure-", "__host-")):
         return False
@@ -267,7 +268,7 @@ def _fits(cookie: Cookie) -> bool:
 
 
 def _may_set(host: str, domain: str) -> bool:
-    """A host may set cookies for itself and for the domains above it, down to its registrable domain."""
+    """A host may set cookies for itself and for its parent domains, up to its registrable domain."""
     if domain == host:
         return True
     site = site_of_host(host)
@@ -304,7 +305,7 @@ _YEAR = re.compile(r"([0-9]{2,4})(?:[^0-9].*)?", re.DOTALL)
 
 
 def read_date(text: str) -> float | None:
-    """The moment that `Expires` names, whatever its spelling; None for what is no date."""
+    """The time that `Expires` states, in any spelling; None if it is not a date."""
     time: tuple[int, int, int] | None = None
     day = month = year = None
     for token in _DATE_TOKEN.findall(text[:_MAX_ATTRIBUTE]):

@@ -1,11 +1,11 @@
-"""What every transport does about an exit: judge both ends of the way, name the failure, never show the password.
+"""What every transport does for an exit: check the addresses at both ends, describe failures, never show the password.
 
-The target is judged here although the proxy dials it: pages must not lead us into private networks through a proxy
-that stands inside one. The proxy's own address is judged too, unless its pool may be private.
+The target is checked here although the proxy dials it: pages must not lead us into private networks through a proxy
+that stands inside one. The proxy's own address is checked too, unless its pool may be private.
 
-How a 407 is judged (a plain http request goes to the proxy itself, so the answer may be the proxy's or the site's):
-the transports knock at the proxy once more (proxy_check.py). One that does not let us in has refused the
-password; when it does let us in, the 407 is the site's own answer.
+How a 407 is judged (a plain http request goes to the proxy itself, so the response may be the proxy's or the site's):
+the transports ask the proxy once more (proxy_check.py). If it does not let us in, it has refused the password; if it
+does, the 407 came from the site.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 
 ANY_ADDRESS = AddressGuard(allow_private=True)
-LONGEST_SOCKS_NAME = 255  # bytes: SOCKS5 counts them in one
+LONGEST_SOCKS_NAME = 255  # bytes: SOCKS5 has one byte for the length
 _LOGIN = re.compile(r"(//)[^/?#\s]*@")
 
 
 def without_login(text: str) -> str:
-    """`text`, and no user name or password of any address in it."""
+    """`text` without the user name and password of any URL in it."""
     return _LOGIN.sub(r"\1", text)
 
 
 def shown(href: str) -> str:
-    """An address as messages show it: without user name and password, and not endless."""
+    """A URL as messages show it: without user name and password, and shortened."""
     return without_login(href)[:200]
 
 
 def is_literal(host: str) -> bool:
-    """Is it an address and not a name?"""
+    """Is it an IP address and not a name?"""
     try:
         ip_address(host)
     except ValueError:
@@ -45,13 +45,14 @@ def is_literal(host: str) -> bool:
 
 
 async def check_target(exit: Exit, host: str, guard: AddressGuard, resolver: GuardedResolver, within: timedelta) -> str:
-    """What the proxy is to be asked for: `host`, or the address of it that was judged.
+    """Return what to ask the proxy for: `host`, or its checked address.
 
-    A proxy in our own network is given the address: if it looked the name up again, the answer might be another one by
-    then, and lead to a neighbour. Raises AddressRefused for a private address, and for a name that has one among its
-    addresses: a proxy out in the world takes whichever it likes. A name that is unknown here is left to such a proxy;
-    one in our own network might know it as a neighbour, so there it must be allowed by name. TimedOut when the
-    look-up takes too long; FetchRefused for a name that cannot be put into words of SOCKS5."""
+    A proxy in our own network is given the address: if it looked the name up again, it might get another answer and
+    reach an internal host. Raises AddressRefused for a private address, and for a name with one among its addresses: an
+    outside proxy may pick any of them. An outside proxy also gets a name that does not resolve here; a proxy in our own
+    network might know that name as an internal host, so there the name must be allowed. TimedOut when the look-up takes
+    too long; FetchRefused for a name that is too long for SOCKS5.
+    """
     if exit.scheme == "socks5":
         check_socks_name(host)
     if is_literal(host):
@@ -68,10 +69,10 @@ async def check_target(exit: Exit, host: str, guard: AddressGuard, resolver: Gua
         if not exit.allow_private:
             return host
         advice = (
-            f"The proxy {exit.address} stands in our own network and may know {host} as a neighbour. "
-            f"If that is meant, add {host!r} to fetch.allow_hosts, or set fetch.allow_private = true."
+            f"The proxy {exit.address} is in our own network and may know {host} as an internal host. "
+            f"If it is intended, add {host!r} to fetch.allow_hosts, or set fetch.allow_private = true."
         )
-        if error.__cause__ is not None:  # the name server is in trouble, which may pass
+        if error.__cause__ is not None:  # the name server failed, which may be temporary
             raise DnsFailed(f"{error} {advice}") from error.__cause__
         raise AddressRefused(f"{host} does not resolve here, so where it leads cannot be checked. {advice}") from None
     addresses = [one["host"] for one in found]
@@ -83,16 +84,16 @@ async def check_target(exit: Exit, host: str, guard: AddressGuard, resolver: Gua
 
 
 def unnamed(exit: Exit, host: str) -> FetchRefused:
-    """For a proxy of our own network that cannot be given an address by this transport."""
+    """The error for a proxy in our own network that this transport cannot give an address to."""
     return FetchRefused(
-        f"{host} is not asked for through {exit.address}: a proxy in our own network must be given the address that "
+        f"{host} cannot be requested through {exit.address}: a proxy in our own network must be given the address that "
         "was checked, and over TLS that is not possible. Use an http:// or socks5:// address of the proxy, or add "
         f"{host!r} to fetch.allow_hosts."
     )
 
 
 def check_socks_name(host: str) -> None:
-    """Raises FetchRefused."""
+    """Raises FetchRefused for a name that is too long."""
     if len(host.encode()) > LONGEST_SOCKS_NAME:
         raise FetchRefused(
             f"{host[:40]}... cannot be requested: the name is longer than the {LONGEST_SOCKS_NAME} bytes that SOCKS5 "
@@ -101,14 +102,14 @@ def check_socks_name(host: str) -> None:
 
 
 def guard_for(exit: Exit, guard: AddressGuard) -> AddressGuard:
-    """Who judges the address of the proxy itself."""
+    """The guard that checks the address of the proxy itself."""
     return ANY_ADDRESS if exit.allow_private else guard
 
 
 async def addresses_of(
     exit: Exit, guard: AddressGuard, resolver: GuardedResolver, within: timedelta
 ) -> tuple[str, ...]:
-    """Where the proxy may be dialled. Raises ProxyFailed: the page is not to blame for its proxy."""
+    """The addresses at which the proxy may be dialled. Raises ProxyFailed: the page is not to blame for its proxy."""
     judge = guard_for(exit, guard)
     try:
         if is_literal(exit.host):
@@ -119,7 +120,7 @@ async def addresses_of(
     except AddressRefused:
         raise proxy_failed(
             exit,
-            f"it is at a private or reserved address. If that is meant, set proxies.{exit.pool}.allow_private = true",
+            f"it is at a private or reserved address. If it is intended, set proxies.{exit.pool}.allow_private = true",
         ) from None
     except (DnsFailed, TimeoutError):
         raise proxy_failed(exit, "its name does not resolve") from None
@@ -127,7 +128,7 @@ async def addresses_of(
 
 
 def proxy_failed(exit: Exit, what: str, *, status: int | None = None) -> ProxyFailed:
-    """`what` continues the sentence; it must not hold credentials."""
+    """The error for a failed proxy. `what` ends its sentence, and must not hold credentials."""
     return ProxyFailed(f"The proxy {exit.address} (pool {exit.pool}) failed: {what}.", status=status)
 
 
@@ -136,7 +137,7 @@ def refused_credentials(exit: Exit) -> ProxyFailed:
 
 
 def authorization(exit: Exit) -> str | None:
-    """The value of Proxy-Authorization; None for who needs none."""
+    """The value of Proxy-Authorization; None if the proxy needs no login."""
     if not (exit.username or exit.password):
         return None
     return "Basic " + b64encode(f"{exit.username}:{exit.password}".encode()).decode("ascii")

@@ -1,18 +1,18 @@
-"""From a URL to a response: robots.txt asked, cookies carried, redirects judged, each request paced.
+"""From a URL to a response: checks robots.txt, sends cookies, judges redirects, paces each request.
 
-What it does: one `PageRequest` becomes `Fetched`, `NotModified`, `Redirected` or `Disallowed`.
-How it fails: FetchFailed (try later) or FetchRefused (do not), and what `before_send` raises.
-How it recovers: it keeps nothing but the cookies; the same request can be made again.
+What it does: turns one `PageRequest` into `Fetched`, `NotModified`, `Redirected` or `Disallowed`.
+How it fails: FetchFailed (try later) or FetchRefused (do not), and whatever `before_send` raises.
+How it recovers: it keeps no state but the cookies; the same request can be made again.
 
-Redirects go back to the frontier, so that scope, deduplication, robots.txt and the pace of the target apply to
-them as to any URL. One kind is followed here: a site that sets a cookie and sends us on (or back) within itself
-wants the cookie now, and to the frontier the target would often be the URL it has just handed out. The same holds
-for a page that is sent back to where it came from, when another page got the cookie meanwhile. What follows upon a
-POST is never a reason to send it again: where the page behind it cannot be had at once, that redirect goes to the
+Redirects go back to the frontier, so that scope, deduplication, robots.txt and the pace of the target apply to them as
+to any URL. One kind is followed here: a site that sets a cookie and redirects within itself (or back to the same URL)
+expects the cookie at once, and the frontier would often drop the target as the very URL that it has just handed out.
+The same holds for a page that redirects back to where it came from, when another page got the cookie meanwhile. A POST
+is never sent again because of its redirect: if the page behind it cannot be fetched at once, that redirect goes to the
 frontier as well.
 
-An answer from another site than the one that was asked (a page that a script moved on, a vendor's word for where it
-ended) counts as a redirect there: no site speaks for another one.
+A response from a site other than the requested one (a script navigated away, or a vendor reports another final URL)
+counts as a redirect there: no site speaks for another one.
 """
 
 from __future__ import annotations
@@ -45,17 +45,18 @@ _NOT_NOW = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class FileReceiver(BodyReceiver, Protocol):
-    """Takes the body of a file. `begin` is asked before every request for it, and gives the headers that ask for what
-    is still missing."""
+    """Takes the body of a file. `begin` is called before every request for the file, and returns the headers that ask
+    for the part still missing."""
 
     def begin(self) -> Pairs: ...
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to fetch. `redirects` are the URLs that led here, each after its method unless that is GET.
+    """What to fetch. `redirects` are the URLs that led here, each with its method in front unless that is GET.
 
-    `cookies`, `auth` and the headers that are `private` are sent to the origin of `url` only. `etag` and
-    `last_modified` are the validators of the copy we have. A file goes `into` a receiver, within `limits` of its own.
+    `cookies`, `auth` and the headers named in `private` are sent to the origin of `url` only. `etag` and
+    `last_modified` are the validators of the copy we have. A file is written to the receiver `into`, and has its own
+    `limits`.
     """
 
     url: str
@@ -63,23 +64,23 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     last_modified: str = ""
     redirects: tuple[str, ...] = ()
     headers: Pairs = ()
-    private: frozenset[str] = PRIVATE  # names of headers, in small letters
+    private: frozenset[str] = PRIVATE  # header names, in lower case
     method: str = "GET"
     body: bytes | None = None
-    private_body: bool = False  # it holds secrets, for the origin of `url` only
-    follows: bool = False  # redirects within the site, at once
-    kept: tuple[int, ...] = ()  # statuses of redirects that are the page itself
-    data: str = ""  # that the spider gave it, as JSON; for extensions
-    cookies: Pairs = ()  # go before those of the jar
+    private_body: bool = False  # the body holds secrets, for the origin of `url` only
+    follows: bool = False  # follow redirects within the site at once
+    kept: tuple[int, ...] = ()  # redirect statuses that count as the page itself
+    data: str = ""  # data that the spider attached to the request, as JSON; for extensions
+    cookies: Pairs = ()  # sent before those of the jar
     auth: tuple[str, str] | None = None
-    timeout: timedelta | None = None  # in place of that of the settings, for each request
+    timeout: timedelta | None = None  # replaces the timeout of the settings, for each request
     into: FileReceiver | None = None
     limits: Limits | None = None
-    robots_answer: bool = False  # it is a robots.txt, and the answer that its rules were read from will do
+    robots_answer: bool = False  # the URL is a robots.txt, and the response that the rules were read from is enough
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request for a page as extensions see it: what will be sent."""
+    """One request for a page, as extensions see it: what will be sent."""
 
     url: str
     headers: Pairs
@@ -88,7 +89,7 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The data that the spider gave the request."""
+        """The data that the spider attached to the request."""
         return msgspec.json.decode(self.data_json, type=dict[str, Any]) if self.data_json else {}
 
     def header(self, name: str) -> str:
@@ -96,7 +97,7 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
         return next((value for own, value in self.headers if own.lower() == name.lower()), "")
 
     def with_header(self, name: str, value: str) -> FetchRequest:
-        """The same request with this header, in place of one of that name."""
+        """A copy of the request with this header, which replaces one of the same name."""
         others = tuple(pair for pair in self.headers if pair[0].lower() != name.lower())
         return msgspec.structs.replace(self, headers=(*others, (name, value)))
 
@@ -106,7 +107,7 @@ AroundFetch: TypeAlias = Callable[[FetchRequest, Send], Awaitable[Response]]
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """What the three kinds of answer share. `redirects` are all URLs that led to `response.url`."""
+    """What the three kinds of outcome with a response share. `redirects` are all URLs that led to `response.url`."""
 
     response: Response
     fetched_at: float
@@ -115,7 +116,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fetched(Answered, frozen=True, kw_only=True):
-    """An answer of any status."""
+    """A response of any status."""
 
 
 class NotModified(Answered, frozen=True, kw_only=True):
@@ -123,8 +124,8 @@ class NotModified(Answered, frozen=True, kw_only=True):
 
 
 class Redirected(Answered, frozen=True, kw_only=True):
-    """The page is elsewhere, at `to`, and is to be asked for with that method, and with the body if the method was
-    kept; `redirects` is what its PageRequest has to carry."""
+    """The page is elsewhere: request `to` with `method`, and with the body if the method was kept. `redirects` are the
+    ones that its PageRequest must carry."""
 
     to: str
     status: int
@@ -132,7 +133,7 @@ class Redirected(Answered, frozen=True, kw_only=True):
 
 
 class Disallowed(msgspec.Struct, frozen=True, kw_only=True):
-    """robots.txt forbids `url`; `rule` is the line that does, where it is known."""
+    """robots.txt forbids `url`; `rule` is the line that does so, if known."""
 
     url: str
     rule: str
@@ -144,8 +145,8 @@ Outcome = Fetched | NotModified | Redirected | Disallowed
 
 
 class Fetcher:
-    """Makes the requests for one page by one route. `robots` is asked for the rules of the sites where
-    `obeys_robots(site)`; None: nowhere."""
+    """Makes the requests for one page by one route. `robots` supplies the rules for the sites where
+    `obeys_robots(site)`; None: no site's robots.txt is read."""
 
     def __init__(
         self,
@@ -175,11 +176,11 @@ class Fetcher:
     async def fetch(
         self, request: PageRequest, before_send: BeforeSend, route: OpenRoute, watch: Watch | None = None
     ) -> Outcome:
-        """Fetch the page, all of it by the same route. `before_send` is awaited for the gate of every request, that for
-        robots.txt included, with the site's crawl-delay if it is known, and may raise. `watch` is given the gate of
-        every request that is not safe to repeat, and returns the one to use.
+        """Fetch the page; all its requests take the same route. `before_send` is awaited for the gate of every request,
+        the one for robots.txt included, with the site's crawl-delay if known, and may raise. `watch` gets the gate of
+        every request that is not safe to repeat, and returns the gate to use.
 
-        Raises FetchFailed or FetchRefused; RedirectLoop for a chain that comes back or is too long.
+        Raises FetchFailed or FetchRefused; RedirectLoop for a chain that loops or is too long.
         """
         if request.robots_answer and self._robots is not None:
             return _of_entry(request.url, await self._robots.answer_of(request.url, before_send, route))
@@ -189,7 +190,7 @@ class Fetcher:
         if request.timeout is not None:
             limits = _within(limits, request.timeout)
         trail = request.redirects
-        asked: set[str] = set()  # in this call; what stands in the trail besides was asked for with other cookies
+        asked: set[str] = set()  # in this call; the other URLs of the trail were requested with other cookies
         while True:
             delay, rules = None, None
             if self._robots is not None and self._obeys_robots(site_of(url)):
@@ -231,7 +232,7 @@ class Fetcher:
             method = method_after(status, method) if moved else "GET"
             if request.private_body and method == request.method and origin_of(target) != origin_of(request.url):
                 raise FetchRefused(
-                    f"{url} redirects to {target}, at another origin, which shall not get the secrets in the body."
+                    f"{url} redirects to {target}, at another origin, which must not get the secrets in the body."
                 )
             step = _step(method, target)
             same_site = site_of(target) == site_of(url)
@@ -257,8 +258,8 @@ class Fetcher:
     async def _behind(
         self, answered: Redirected, request: PageRequest, before_send: BeforeSend, route: OpenRoute
     ) -> Outcome:
-        """The page behind a request that was `answered` and must not be sent twice; or that answer, when the page
-        cannot be had just now and is to be asked for by itself."""
+        """Fetch the page behind a request that was `answered` and must not be sent twice. Return `answered` itself if
+        the page cannot be fetched now; the page then gets a task of its own."""
         try:
             outcome = await self.fetch(request, before_send, route)
         except Transient:
@@ -276,31 +277,31 @@ class Fetcher:
         before_send: BeforeSend,
         rules: RobotsRules | None,
     ) -> Response:
-        """The request by way of extensions. Each time that they send it, it is checked and takes its turn."""
+        """Send the request through the extensions. Each time they send it, it is checked and paced."""
         url = request.url
         sent = False
 
         async def send(given: FetchRequest) -> Response:
             nonlocal sent
             if sent and request.method not in SAFE_METHODS:
-                raise ExtensionFailed(f"An extension wanted to send {request.method} {url} twice.")
+                raise ExtensionFailed(f"An extension tried to send {request.method} {url} twice.")
             target = without_user(parse_url(given.url).partition("#")[0])
             if site_of(target) != site_of(url):
                 raise ExtensionFailed(
-                    f"An extension wanted {target} in place of {url}. A site has its own pace: yield a request for it."
+                    f"An extension asked for {target} instead of {url}. A site has its own pace: yield a request."
                 )
             if rules is not None and not rules.allowed(target):
-                raise ExtensionFailed(f"An extension wanted {target}, which robots.txt forbids.")
+                raise ExtensionFailed(f"An extension asked for {target}, which robots.txt forbids.")
             try:
                 for name, value in given.headers:
                     check_header(name, value)
             except (BadPayload, TypeError, ValueError) as error:
-                raise ExtensionFailed(f"The request of an extension for {url} cannot be sent: it {error}.") from error
+                raise ExtensionFailed(f"An extension's request for {url} cannot be sent: it {error}.") from error
             sent = True
             response = await make(
                 target, given.headers, await before_send(rules.crawl_delay if rules is not None else None)
             )
-            # It stands for the page that was asked for, wherever the extension has found it.
+            # It stands for the page that was requested, wherever the extension found it.
             return msgspec.structs.replace(response, url=url) if target != url and response.url == target else response
 
         return await around(request, send)
@@ -314,7 +315,7 @@ class Fetcher:
         at_home = origin_of(url) == origin_of(request.url)
         extra = [pair for pair in request.headers if at_home or pair[0].lower() not in request.private]
         if method != request.method:
-            extra = [pair for pair in extra if not pair[0].lower().startswith("content-")]  # they were about the body
+            extra = [pair for pair in extra if not pair[0].lower().startswith("content-")]  # they described the body
         if request.into is not None and url == request.url:
             extra += request.into.begin()
         if url == request.url:
@@ -333,7 +334,7 @@ class Fetcher:
         return (*(pair for pair in self._defaults if pair[0].lower() not in chosen), *extra)
 
     def may_answer(self, request: PageRequest, response: Response) -> bool:
-        """Does the server want the login in another way, in which the same request can be made again?"""
+        """Does the server want another login scheme, so that the same request is worth making again?"""
         if response.status != 401 or request.auth is None:
             return False
         return self._logins.heed(response.url, response.headers)
@@ -345,7 +346,7 @@ class Fetcher:
                 "See fetch.max_redirects."
             )
         if target in trail and not let_in:
-            raise RedirectLoop(f"{trail[-1]} redirects to {target}, which led there. The site has to mend that.")
+            raise RedirectLoop(f"{trail[-1]} redirects to {target}, which led there. The site must fix this loop.")
 
 
 async def _send(
@@ -358,7 +359,7 @@ async def _send(
     gate: Gate | None,
     watch: Watch | None,
 ) -> Response:
-    """Make a request that is more than a GET."""
+    """Make a request that is more than a plain GET."""
     return await route.fetch_page(
         url,
         headers,
@@ -392,7 +393,7 @@ def towards(request: PageRequest, outcome: Redirected) -> PageRequest:
 
 
 def _of_entry(url: str, entry: RobotsEntry) -> Fetched:
-    """An answer for robots.txt that may have come earlier."""
+    """A response for robots.txt, which may be an earlier one."""
     response = Response(url=url, status=entry.status, headers=Headers(), body=entry.text.encode("utf-8", "replace"))
     return Fetched(response=response, fetched_at=entry.fetched_at)
 
@@ -408,13 +409,13 @@ def _within(limits: Limits, timeout: timedelta) -> Limits:
 
 
 def _step(method: str, url: str) -> str:
-    """A request as it stands in the trail."""
+    """A request as written in the trail."""
     return url if method == "GET" else f"{method} {url}"
 
 
 def method_after(status: int, method: str) -> str:
-    """The method with which a redirect is followed, as browsers do it; another one is without the body. A page that was
-    moved on by other means than a status is asked for with GET."""
+    """The method with which a redirect is followed, as browsers do it; if it changes, the body is dropped. A page that
+    moved without a redirect status is requested with GET."""
     if status not in _MOVED or (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
         return "GET"
     return method
@@ -426,6 +427,6 @@ def _target(response: Response) -> str:
         return without_user(parse_url(location, response.url).partition("#")[0])
     except InvalidUrl as error:
         raise BadResponse(
-            f"{response.url} redirects to {location[:200]!a}, which is no address that can be crawled.",
+            f"{response.url} redirects to {location[:200]!a}, which cannot be crawled.",
             status=response.status,
         ) from error

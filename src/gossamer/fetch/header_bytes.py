@@ -1,5 +1,5 @@
-"""Bytes of a response's headers that are no UTF-8. Both transports read them as `surrogateescape` does, one character
-for a byte; no store would take such text."""
+"""Header bytes of a response that are not UTF-8. Both transports decode them with `surrogateescape`, one character per
+byte; no store accepts such text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _ODD_BYTE = re.compile("[\udc80-\udcff]")
 
 
 def storable(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The headers as text. In the target of a redirect such a byte is of another charset, and a browser asks for it by
-    its percent code; elsewhere it becomes a replacement character."""
+    """The headers as storable text. In the target of a redirect such a byte belongs to another charset, and is
+    percent-encoded as browsers do it; elsewhere it becomes a replacement character."""
     return tuple(
         (_replaced(name), _percent_coded(value) if name.lower() == "location" else _replaced(value))
         for name, value in pairs

@@ -1,13 +1,13 @@
-"""The HTTP transport, on aiohttp: one request, within limits, every error in our words.
+"""The HTTP transport, on aiohttp: one request, within limits, every error translated into ours.
 
-What it does: dials checked addresses, keeps connections alive, streams the body up to its cap, decodes it. With an
-exit it dials the proxy and nobody else, and keeps the connections of each identity apart.
-How it fails: FetchFailed (try later) or FetchRefused (do not); `translated` is the whole list. On the way through an
-exit, what may have been the proxy is ProxyFailed (`translated_on_exit`).
-How it recovers: a connection that misbehaved is closed and never reused; the next request dials anew. Nothing is sent
-twice: a connection that the server closed while it was idle, or just when it was taken up again, is StaleConnection. A
-request that must not be repeated gets a connection of its own, about which there can be no such doubt.
-Not its job: redirects, cookies, robots.txt, and how many connections a site may see - the frontier grants those.
+What it does: dials checked addresses, keeps connections alive, streams the body up to its limit, decodes it. With an
+exit it dials only the proxy, and keeps the connections of each identity apart.
+How it fails: FetchFailed (try later) or FetchRefused (do not); `translated` is the whole list. Through an exit, a
+failure that may be the proxy's is ProxyFailed (`translated_on_exit`).
+How it recovers: a connection that misbehaved is closed and never reused; the next request opens a new one. Nothing is
+sent twice: if the server closed a kept-alive connection before it answered, the error is StaleConnection. A request
+that must not be repeated gets a new connection, where this cannot happen.
+Not its job: redirects, cookies, robots.txt, and the number of connections per site, which the frontier limits.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from .http_errors import is_stale, stale, translated, translated_on_exit
 from .http_get import MAX_HEADERS, METHODS, Answer, Getter
 from .proxy_check import knock
 
-_WIRE_SLACK = 64 * 1024  # headers and checksums of a packed body that is just as long as the limit
-_SHORT_BODY = 128 * 1024  # bytes of a packed body that are not unpacked before all of them are there
-_BIG_BODY = 1024 * 1024  # bytes of a body that are not written in one go
+_WIRE_SLACK = 64 * 1024  # allowance for headers and checksums of a compressed body that exactly fills the limit
+_SHORT_BODY = 128 * 1024  # bytes; a compressed body below this is read completely before it is decompressed
+_BIG_BODY = 1024 * 1024  # bytes; a request body from this size on is written in pieces
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 
 
 class AiohttpTransport:
-    """A pool of connections; alive while entered with `async with`."""
+    """A connection pool; open while entered with `async with`."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class AiohttpTransport:
         self._resolver: GuardedResolver | None = None
         self._session: aiohttp.ClientSession | None = None
         self._getter: Getter | None = None
-        self._watched: WeakSet[asyncio.Future[None]] = WeakSet()  # ends of connections that somebody looks at
-        # A crawl uses one or two sets of limits, as the same objects: their aiohttp forms are made once.
+        self._watched: WeakSet[asyncio.Future[None]] = WeakSet()  # `closed` futures that have `_note_the_end`
+        # A crawl uses one or two Limits objects: their aiohttp timeouts are built once.
         self._timeouts: dict[int, tuple[Limits, aiohttp.ClientTimeout]] = {}
 
     async def __aenter__(self) -> Self:
@@ -87,7 +87,7 @@ class AiohttpTransport:
             request_class=Request,
             response_class=PeerResponse,
             auto_decompress=False,
-            trust_env=False,  # a proxy or a password from the environment would be a surprise
+            trust_env=False,  # ignore proxies and passwords from the environment
         )
         self._getter = Getter(connector)
         return self
@@ -132,7 +132,7 @@ class AiohttpTransport:
                 else:
                     answer = await self._by_client(request, url, way)
                 if answer.status == 407 and exit is not None and not way.target and url.scheme == "http":
-                    await self._knock(exit, limits)  # raises, unless the 407 is the site's own
+                    await self._knock(exit, limits)  # raises, unless the site itself sent the 407
                 pairs = _header_pairs(answer, limits.max_header)
                 headers = Headers(pairs)
                 taken = request.into is not None and request.into.takes(answer.status, headers)
@@ -157,7 +157,7 @@ class AiohttpTransport:
                 raise lost from error
         else:
             if isinstance(answer, Answer):
-                answer.close()  # a connection that was not given back by now cannot be used again
+                answer.close()  # if the connection is not back in the pool by now, it cannot be reused
             return Response(
                 url=href,
                 status=answer.status,
@@ -171,20 +171,20 @@ class AiohttpTransport:
                 taken=taken,
                 packed=packed,
             )
-        # Raised here, and so without the cause: aiohttp's own errors print the headers for the proxy.
+        # Raised outside the handler, so without a cause: aiohttp's errors print the headers sent to the proxy.
         raise lost
 
     async def _by_client(self, request: TransportRequest, url: URL, way: Leaving) -> PeerResponse:
-        """Send what is no plain request for a page: by aiohttp's own client."""
+        """Send a request that is not a plain page request through aiohttp's own client."""
         assert self._session is not None
-        options: dict[str, Any] = {  # of session.request
+        options: dict[str, Any] = {  # for session.request
             "headers": request.headers,
             "allow_redirects": False,
             "timeout": self._timeout(request.limits),
             "max_line_size": request.limits.max_header,
             "max_field_size": request.limits.max_header,
             "max_headers": MAX_HEADERS,
-            "skip_auto_headers": (hdrs.CONTENT_TYPE,),  # a type that nobody named would be a guess
+            "skip_auto_headers": (hdrs.CONTENT_TYPE,),  # do not guess a Content-Type
         }
         if request.body is not None:
             options["data"] = request.body if len(request.body) < _BIG_BODY else BytesIO(request.body)
@@ -199,8 +199,9 @@ class AiohttpTransport:
         await knock(exit, self._guard, self._resolver, limits.connect, self._ssl)
 
     async def _prepare(self, exit: Exit, url: URL, limits: Limits, options: dict[str, Any]) -> str:
-        """Judge both ends, and add what aiohttp must know of the proxy. Returns what our Connector asks the proxy for:
-        always of SOCKS5, which aiohttp does not know, and of others when they are given an address; else ""."""
+        """Check both addresses, and add the proxy options for aiohttp. Return the target that our Connector must ask
+        the proxy for: always for SOCKS5, which aiohttp does not support, and for other proxies if they must be given an
+        address; else ""."""
         assert self._resolver is not None
         if url.scheme not in ("http", "https") or not url.raw_host:
             raise FetchRefused(f"{shown(str(url))!a} cannot be requested.")
@@ -216,7 +217,7 @@ class AiohttpTransport:
         words = authorization(exit)
         if words is None:
             return ""
-        if url.scheme == "http":  # a plain request goes to the proxy itself, which keeps what is its own
+        if url.scheme == "http":  # a plain request goes to the proxy itself, which removes this header
             options["headers"] = (*options["headers"], (hdrs.PROXY_AUTHORIZATION, words))
         else:
             options["proxy_headers"] = {hdrs.PROXY_AUTHORIZATION: words}
@@ -224,7 +225,7 @@ class AiohttpTransport:
 
     @contextmanager
     def _told_of_bad_chunks(self, answer: PeerResponse | Answer) -> Iterator[None]:
-        """aiohttp closes the connection at a malformed chunk and leaves the reader waiting; this wakes it."""
+        """aiohttp closes the connection at a malformed chunk but leaves the reader waiting; this wakes the reader."""
         closed = answer.wire.closed
         if closed is None:
             yield
@@ -252,21 +253,21 @@ class AiohttpTransport:
             if len(self._timeouts) >= 256:
                 self._timeouts.clear()
             timeout = aiohttp.ClientTimeout(
-                total=None,  # counted by `fetch`, from when the request may be written
+                total=None,  # `fetch` counts it, from when the request may be written
                 connect=limits.connect.total_seconds(),
                 sock_read=limits.read.total_seconds(),
             )
-            made = self._timeouts[id(limits)] = (limits, timeout)  # holding the limits keeps their id theirs
+            made = self._timeouts[id(limits)] = (limits, timeout)  # keeping the limits alive keeps their id unique
         return made[1]
 
 
 def _note_the_end(closed: asyncio.Future[None]) -> None:
     if not closed.cancelled():
-        closed.exception()  # looked at, or asyncio would complain in the log
+        closed.exception()  # retrieved, or asyncio would log a complaint
 
 
 def _header_pairs(answer: PeerResponse | Answer, limit: int) -> tuple[tuple[str, str], ...]:
-    # Names come as a subclass of str that serialisers do not take.
+    # aiohttp's names are a subclass of str that serialisers reject.
     pairs = tuple([(str(name), value) for name, value in answer.headers.items()])
     text = "".join(chain.from_iterable(pairs))
     if len(text) > limit:
@@ -279,8 +280,8 @@ def _header_pairs(answer: PeerResponse | Answer, limit: int) -> tuple[tuple[str,
 async def _read(
     answer: PeerResponse | Answer, limit: int, into: BodyReceiver | None = None
 ) -> tuple[bytes, bool, int, str, bytes]:
-    """The body (empty where a receiver takes it), whether it was cut, the bytes read from the wire, what was odd, and
-    the body as gzip if it came so."""
+    """Return the body (empty if a receiver takes it), whether it was cut, the bytes read from the wire, a note on
+    anything odd, and the body as gzip if it was sent that way."""
     if into is not None:
         return *await _stream(answer, into), b""
     if hdrs.CONTENT_ENCODING in answer.headers:
@@ -296,14 +297,14 @@ async def _read(
         chunks.append(chunk)
         size += len(chunk)
         if size > limit:
-            answer.close()  # the rest is not wanted, so the connection cannot be used again
+            answer.close()  # the rest stays unread, so the connection cannot be reused
             return b"".join(chunks)[:limit], True, size, note, b""
     return (chunks[0] if len(chunks) == 1 else b"".join(chunks)), False, size, note, b""
 
 
 async def _stream(answer: PeerResponse | Answer, into: BodyReceiver) -> tuple[bytes, bool, int, str]:
-    """The body goes to its receiver as it comes, which sets the limit. A file that its server calls packed and that is
-    a packed file is left as it is: that is how archives are served."""
+    """Pass the body to the receiver piece by piece; the receiver sets the limit. A gzip file that its server also
+    labels gzip-encoded is left as it is: that is how archives are served."""
     names, note = layers_of(answer.headers.getall(hdrs.CONTENT_ENCODING, ()))
     if names == ("gzip",) and "gzip" in answer.headers.get(hdrs.CONTENT_TYPE, "").lower():
         names = ()
@@ -338,7 +339,7 @@ async def _read_packed(
         chunks.append(chunk)
         size += len(chunk)
         if answer.content.at_eof():
-            break  # to read nothing more takes as long as to read all of it
+            break  # saves one more read
     start = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     if keeps and size < _SHORT_BODY and (body := unpacked(start, limit)) is not None:
         return body, False, size, note, start if size < len(body) else b""  # most pages
@@ -348,7 +349,7 @@ async def _read_packed(
         size += len(chunk)
         if keeps:
             chunks.append(chunk)
-        endless = size > limit + _WIRE_SLACK  # packed, it may be no longer than unpacked
+        endless = size > limit + _WIRE_SLACK  # compressed, it may not be longer than decompressed
         if not decoder.feed(chunk) or endless:
             answer.close()
             break

@@ -1,7 +1,7 @@
 """The connections of the HTTP transport: dialled at checked addresses only, kept apart by exit, SOCKS5 included.
 
-Which way the current task takes travels in a context variable: aiohttp has no other place for it. A connection is
-made by the task that asked for it, never handed to a waiting one of another exit.
+A context variable carries the way that the current task takes: aiohttp has no other place for it. A connection is made
+by the task that asked for it, and never handed to a waiting task of another exit.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .socks import line_through
 
 
 class Leaving:
-    """How the current task leaves: whom it dials, who judges that address, as whom, through which gate.
+    """How the current task connects: the host it dials, the guard that checks the address, the exit, the gate.
 
-    `target` is what the exit is asked for where it is not left to aiohttp: a name, or the address that was checked.
-    `deadline` begins when the request may be written, and ends `within` seconds later. `anew` wants a connection that
-    never served; `made_anew` is set when there was none to take up again; `waited` are the seconds spent at the gate.
+    `target` is what to ask the exit for, if aiohttp does not do it: a name, or the checked address. `deadline` starts
+    when the request may be written, and ends `within` seconds later. `anew` demands a connection that was never used;
+    `made_anew` is set if no idle one could be reused; `waited` are the seconds spent at the gate.
     """
 
     __slots__ = ("anew", "deadline", "exit", "gate", "guard", "host", "made_anew", "target", "waited", "within")
@@ -63,9 +63,8 @@ class Leaving:
 
 
 class SentOnce:
-    """A client middleware for one request. aiohttp repeats a request whose connection broke off, at once and whatever
-    the site's pace; with this it raises the first error instead, and the caller decides.
-    """
+    """A client middleware for one request. aiohttp repeats a request whose connection broke, at once and regardless of
+    the site's pace; with this it raises the first error instead, and the caller decides."""
 
     __slots__ = ("_failed",)
 
@@ -84,54 +83,55 @@ class SentOnce:
             raise
 
 
-_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # the name of a header
-_LONGEST_KEPT = 256 * 1024  # bytes of a head that are kept to be read once more
-MOMENT = 0.001  # seconds in which a connection that stood stands
-MAX_INTERIM = 16  # 100 and 103, once or twice, are all that honest servers send
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # a header name
+_LONGEST_KEPT = 256 * 1024  # bytes of a head that are kept, to be parsed again
+MOMENT = 0.001  # seconds; after a shorter wait at the gate the connection need not be checked again
+MAX_INTERIM = 16  # honest servers send 100 or 103 once or twice
 
 leaving: ContextVar[Leaving] = ContextVar("gossamer_leaving")
 _plain_key: Callable[[aiohttp.ClientRequest], ConnectionKey] = aiohttp.ClientRequest.connection_key.fget  # type: ignore[attr-defined]
 
 
 def _peer(transport: asyncio.BaseTransport | None) -> str:
-    """The address at the other end, as far as it is known."""
+    """The remote address, if known."""
     name = transport.get_extra_info("peername") if transport is not None else None
     return str(name[0]) if name else ""
 
 
 class PeerResponse(aiohttp.ClientResponse):
-    """Remembers who answered: the connection is back in the pool before the caller could ask."""
+    """Remembers the remote address: the connection is back in the pool before the caller can ask for it."""
 
     peer = ""
-    wire: Any = None  # the connection's protocol; no public class for it
+    wire: Any = None  # the connection's protocol; aiohttp has no public class for it
 
-    def start(self, connection: Any) -> Coroutine[Any, Any, aiohttp.ClientResponse]:  # no public class for it
+    def start(self, connection: Any) -> Coroutine[Any, Any, aiohttp.ClientResponse]:  # Any: no public class
         self.wire = connection.protocol
         gate = leaving.get().gate
         if gate is not None:
-            # uvloop hands what is written to the kernel when all that is due just now has run.
+            # uvloop passes written data to the kernel at the end of the current loop iteration.
             self._loop.call_soon(gate.left)
         self.peer = _peer_of(connection)
         return super().start(connection)
 
 
 class AnswerParser:
-    """aiohttp's parser, which gives up on heads that browsers read, and on what follows a body in the same packet.
+    """Wraps aiohttp's parser, which rejects heads that browsers accept, and extra bytes after a body in the same
+    packet.
 
-    Browsers skip lines that are no headers, take one length that is named twice, let chunks outrank a length, and read
-    no further than the length says. An answer that needed this is the last one of its connection: nobody knows what
-    else the server would send there.
+    Browsers skip lines that are not headers, accept a length that is repeated, prefer chunked encoding to a length, and
+    read no further than the length says. A connection is closed after a response that needed this: nobody knows what
+    else the server would send on it.
     """
 
     __slots__ = ("_anew", "_fault", "_head", "_last", "_left", "_parser")
 
     def __init__(self, parser: Any, anew: Callable[[], Any], last: Callable[[], None]) -> None:  # Any: no public class
         self._parser = parser
-        self._anew = anew  # makes another such parser
-        self._last = last  # says that the connection ends with this answer
-        self._head: bytes | None = b""  # what came so far; None when the head was read
-        self._fault: BadHttpMessage | None = None  # why the parser gave up on a head that is not whole yet
-        self._left: int | None = None  # bytes of the body that are still to come, where its length is known
+        self._anew = anew  # makes another aiohttp parser
+        self._last = last  # marks the connection to be closed after this response
+        self._head: bytes | None = b""  # the head so far; None once it was parsed
+        self._fault: BadHttpMessage | None = None  # why the parser rejected a head that is still incomplete
+        self._left: int | None = None  # bytes of the body still to come, if its length is known
 
     def feed_data(self, data: bytes) -> tuple[Any, bool, bytes]:
         if self._head is not None:
@@ -158,7 +158,7 @@ class AnswerParser:
                 raise
             if b"\r\n\r\n" not in came:
                 self._fault = error
-                return (), False, b""  # more of the head is to come
+                return (), False, b""  # the rest of the head is still to come
             mended = mended_answer(came)
             if mended is None:
                 raise
@@ -180,7 +180,8 @@ class AnswerParser:
 
 
 def mended_answer(came: bytes) -> bytes | None:
-    """What browsers read of an answer whose head is whole; None where nobody knows where its body ends."""
+    """Rewrite a response with a complete head the way browsers read it; None if the end of its body cannot be
+    determined."""
     head, end, body = came.partition(b"\r\n\r\n")
     status, *lines = head.split(b"\r\n")
     kept: list[bytes] = []
@@ -189,7 +190,7 @@ def mended_answer(came: bytes) -> bytes | None:
     for line in lines:
         name, colon, value = line.partition(b":")
         name = name.rstrip(b" \t")
-        if line[:1] in (b" ", b"\t"):  # more of the header before
+        if line[:1] in (b" ", b"\t"):  # continues the previous header
             kept.append(line)
         elif colon and _TOKEN.fullmatch(name):
             if name.lower() == b"content-length":
@@ -207,15 +208,15 @@ def mended_answer(came: bytes) -> bytes | None:
 
 
 class AnswerReader(ResponseHandler):
-    """Reads answers off a connection, and loses patience with a server that only ever announces one.
+    """Reads responses from a connection, and gives up on a server that sends interim responses without end.
 
-    aiohttp skips interim answers (1xx) without end, and without letting anybody else run.
+    aiohttp skips any number of interim responses (1xx), without yielding to other tasks.
     """
 
     _interim = 0
-    peer = ""  # the address at the other end
+    peer = ""  # the remote address
 
-    def set_response_params(self, **params: Any) -> None:  # aiohttp's own
+    def set_response_params(self, **params: Any) -> None:  # Any: aiohttp's signature
         super().set_response_params(**params)
         plain = super().set_response_params
 
@@ -231,7 +232,7 @@ class AnswerReader(ResponseHandler):
         super().connection_made(transport)
         self.peer = _peer(transport)
 
-    async def read(self) -> Any:  # (head, body), of classes that are not public
+    async def read(self) -> Any:  # (head, body), whose classes are not public
         read = await super().read()
         status = read[0].code
         if 100 <= status < 200 and status != 101:
@@ -244,17 +245,17 @@ class AnswerReader(ResponseHandler):
 
 
 class Request(aiohttp.ClientRequest):
-    """Its connection belongs to the exit, credentials included: no other identity is ever given it."""
+    """Ties its connection to the exit, credentials included: no other identity ever gets that connection."""
 
     @property
     def connection_key(self) -> ConnectionKey:
         key, exit = _plain_key(self), leaving.get().exit
-        # The exit itself takes the place of a mere hash of what the proxy is told; it does not print its password.
+        # The exit itself, rather than a mere hash of the proxy's headers; it does not print its password.
         return key if exit is None else key._replace(proxy_headers_hash=exit)  # type: ignore[arg-type]
 
 
 class _Resolver(AbstractResolver):
-    """Asks the shared resolver, with the judge of the current task."""
+    """Asks the shared resolver, with the address guard of the current task."""
 
     def __init__(self, resolver: GuardedResolver) -> None:
         self._resolver = resolver
@@ -265,7 +266,7 @@ class _Resolver(AbstractResolver):
         return await self._resolver.resolve(host, port, family, guard=leaving.get().guard)
 
     async def close(self) -> None:
-        """The transport closes what is shared."""
+        """The transport closes the shared resolver."""
 
 
 def _peer_of(connection: aiohttp.connector.Connection) -> str:
@@ -279,16 +280,16 @@ def _is_good(connection: aiohttp.connector.Connection) -> bool:
 
 
 class Connector(aiohttp.TCPConnector):
-    """aiohttp's own, and lines through proxies that it cannot make: SOCKS5, and to an address that we name."""
+    """aiohttp's connector, plus tunnels that it cannot make: SOCKS5, and to an address that we choose."""
 
-    def __init__(self, resolver: GuardedResolver, guard: AddressGuard, **options: Any) -> None:  # aiohttp's own
+    def __init__(self, resolver: GuardedResolver, guard: AddressGuard, **options: Any) -> None:  # Any: aiohttp's own
         super().__init__(resolver=_Resolver(resolver), socket_factory=self._checked_socket, **options)
         self._factory = functools.partial(AnswerReader, loop=self._loop)  # type: ignore[assignment]  # partial is invariant
         self._names = resolver
         self._guard = guard
 
     def _checked_socket(self, info: tuple[Any, ...]) -> socket.socket:  # aiohttp's AddrInfoType, not public
-        """The last check before dialling: nothing reaches an address but through here."""
+        """The last check before dialling: every socket is made here."""
         family, kind, protocol, _, address = info
         way = leaving.get()
         way.guard.check(way.host, str(address[0]))
@@ -297,7 +298,7 @@ class Connector(aiohttp.TCPConnector):
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
     ) -> aiohttp.connector.Connection:
-        """A connection that stands, for a request that is written at once: it is through its gate."""
+        """Return an open connection for a request that has passed its gate and is written at once."""
         way, clock = leaving.get(), self._loop.time
         while True:
             way.made_anew = False

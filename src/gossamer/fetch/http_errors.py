@@ -1,4 +1,4 @@
-"""What aiohttp, the socket and TLS raise, in our words: `translated` is the whole list, and the edge of the driver."""
+"""Translates the errors of aiohttp, sockets and TLS into ours: `translated` is the whole list."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from .exits import proxy_failed, refused_credentials, shown, without_login
 
 
 def is_stale(error: Exception, method: str) -> bool:
-    """On a connection that had served before: was it closed without an answer, and may the request be repeated?"""
+    """Did the server close a reused connection without a response, and may the request be repeated?"""
     return method in SAFE_METHODS and isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
 
 
 def stale(href: str) -> StaleConnection:
-    return StaleConnection(f"{shown(href)}: the server closed a connection that had served before, without an answer.")
+    return StaleConnection(f"{shown(href)}: the server closed a reused connection without a response.")
 
 
 def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | FetchRefused:
-    """Our word for what aiohttp, the socket or TLS raised. The order matters: the special before the general."""
+    """Translate an error of aiohttp, the socket or TLS into ours. The order matters: special cases come first."""
     where = shown(href)
     said = " ".join(without_login(f"{type(error).__name__}: {error}").split())[:300]
     match error:
@@ -52,7 +52,7 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
         case TimeoutError():
             return TimedOut(f"{where}: not finished within {limits.total.total_seconds():g} s ({limits.total_from}).")
         case aiohttp.ClientSSLError() | ssl.SSLError() | ssl.CertificateError() | aiohttp.ServerFingerprintMismatch():
-            return TlsFailed(f"{where}: no safe connection ({_inner_words(error)}). Check the site's certificate.")
+            return TlsFailed(f"{where}: no secure connection ({_inner_words(error)}). Check the site's certificate.")
         case aiohttp.ClientConnectorDNSError() | socket.gaierror():
             return DnsFailed(f"{where}: the name does not resolve ({said}).")
         case aiohttp.ClientConnectorError():
@@ -79,7 +79,8 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
 
 
 def translated_on_exit(error: Exception, href: str, limits: Limits, exit: Exit) -> FetchFailed | FetchRefused:
-    """The same on the way through a proxy: what may have been the proxy is ProxyFailed, in words without secrets."""
+    """The same for requests through a proxy: a failure that may be the proxy's is ProxyFailed, in words without
+    secrets."""
     if any(isinstance(one, OSError) and one.errno in USED_UP for one in _causes(error)):
         return no_file_left(shown(href))
     match error:
@@ -93,19 +94,19 @@ def translated_on_exit(error: Exception, href: str, limits: Limits, exit: Exit) 
             return proxy_failed(exit, f"no connection through it within {limits.connect.total_seconds():g} s")
         case aiohttp.ClientConnectorSSLError() | aiohttp.ClientConnectorCertificateError():
             if (error.host, error.port) == (exit.host, exit.port):
-                return proxy_failed(exit, f"no safe connection to it ({_inner_words(error)})")
+                return proxy_failed(exit, f"no secure connection to it ({_inner_words(error)})")
         case aiohttp.ClientConnectionError() if isinstance(error.__cause__, TypeError):
-            # Some versions of asyncio stumble over a bad certificate inside another TLS; it is the site's.
+            # Some versions of asyncio fail on a bad certificate in TLS inside TLS; the certificate is the site's.
             for one in _causes(error):
                 if isinstance(one, ssl.SSLCertVerificationError):
                     return translated(one, href, limits)
         case aiohttp.ClientConnectorError():
             return proxy_failed(exit, f"no connection to it ({_os_words(error.os_error)})")
     ours = translated(error, href, limits)
-    if isinstance(ours, BadResponse) and exit.password:  # the proxy's words, and it knows our password
+    if isinstance(ours, BadResponse) and exit.password:  # the proxy's words, and the proxy knows our password
         return BadResponse(f"{shown(href)}: what came back through the proxy {exit.address} is not HTTP.")
     if isinstance(ours, ConnectFailed | ConnectionDropped | DnsFailed):
-        # Whether the proxy hung up or the site did, nobody can tell.
+        # Nobody can tell whether the proxy or the site hung up.
         return proxy_failed(exit, "the connection through it broke")
     return ours
 
@@ -117,14 +118,14 @@ def no_connection(where: str, error: OSError) -> FetchFailed:
 
 
 def _os_words(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else str(error)  # asyncio's own words are about its calls
+    return os.strerror(error.errno) if error.errno else str(error)  # asyncio's own text is about its calls
 
 
 def _bad_head(where: str, error: aiohttp.ClientResponseError | HttpProcessingError, limits: Limits) -> BadResponse:
     if any(isinstance(one, LineTooLong) for one in _causes(error)):
         return BadResponse(f"{where}: a response header is longer than {limits.max_header} bytes (fetch.max_header).")
     if "too many headers" in str(error.message).lower():
-        return BadResponse(f"{where}: the response has more headers than are taken.")
+        return BadResponse(f"{where}: the response has too many headers.")
     return BadResponse(f"{where}: what came back is not HTTP ({' '.join(str(error.message).split())[:200]}).")
 
 

@@ -1,8 +1,8 @@
-"""A GET or a HEAD on aiohttp's connections and with its parser, without its client around them.
+"""GET and HEAD on aiohttp's connections and with its parser, but without its client.
 
-The client makes a request, a response and a chain of calls for every page, which cost more than the page's own bytes;
-what a page needs is a head to write and an answer to read. A request with a body, with a login in its address, or
-through an exit goes by the client.
+The client builds a request, a response and a chain of calls for every page, which cost more than the page's own bytes;
+a page only needs a head to write and a response to read. A request with a body, with a login in its URL, or through an
+exit uses the client.
 How it fails: as the client does, so that http_errors.py translates both. Nothing is sent twice.
 """
 
@@ -27,13 +27,13 @@ from .open_route import Pairs
 
 METHODS = frozenset({"GET", "HEAD"})
 MAX_HEADERS = 128
-_ADDRESS = re.compile(r"(https?://[^/?#@\\\s]+)(/[!-\"$-~]*)(?:#.*)?")  # others go by the client
-_MOST_ORIGINS = 1024  # kept; a crawl of more begins anew
+_ADDRESS = re.compile(r"(https?://[^/?#@\\\s]+)(/[!-\"$-~]*)(?:#.*)?")  # other URLs use the client
+_MOST_ORIGINS = 1024  # origins kept; beyond that the cache is cleared
 _BUFFER = 64 * 1024
 
 
 class Answer:
-    """The head of an answer, and its body as it comes. The connection goes back to the pool with the body's end."""
+    """The head of a response, and its body as it arrives. The connection returns to the pool at the end of the body."""
 
     __slots__ = ("_connection", "content", "headers", "status", "wire")
 
@@ -52,7 +52,7 @@ class Answer:
         return str(self.wire.peer)
 
     def close(self) -> None:
-        """What is left of the body is not wanted, and so the connection cannot be used again."""
+        """Discard the rest of the body; if there is any, the connection cannot be reused."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -70,11 +70,12 @@ class Getter:
         self._connector = connector
         self._loop = asyncio.get_running_loop()
         self._origins: dict[str, Request] = {}
-        # The headers of the last request to each origin, and what is sent for them: most requests have the same ones.
+        # Per origin, the headers of the last request and their encoded form: most requests have the same headers.
         self._heads: dict[str, tuple[Pairs, bytes]] = {}
 
     def split(self, href: str) -> tuple[Request, str] | None:
-        """The origin of an address, as the connector wants it, and the rest; None for one that the client must see."""
+        """The origin of a URL, as the connector expects it, and the rest; None for a URL that only the client can
+        handle."""
         match = _ADDRESS.fullmatch(href)
         if match is None:
             return None
@@ -99,7 +100,7 @@ class Getter:
         timeout: aiohttp.ClientTimeout,
         max_header: int,
     ) -> Answer:
-        """Send the request and read the head of its answer. Raises what aiohttp raises, and what the gate raises."""
+        """Send the request and read the head of the response. Raises what aiohttp and the gate raise."""
         head = b"%s %s HTTP/1.1\r\n%s" % (method.encode(), path.encode(), self._fields(origin, headers))
         try:
             connection = await self._connector.connect(origin, [], timeout)
@@ -124,7 +125,7 @@ class Getter:
             protocol.start_timeout()
             transport.write(head)
             if way.gate is not None:
-                # uvloop hands what is written to the kernel when all that is due just now has run.
+                # uvloop passes written data to the kernel at the end of the current loop iteration.
                 self._loop.call_soon(way.gate.left)
             message, content = await _final(protocol, origin)
         except BaseException:
@@ -133,8 +134,8 @@ class Getter:
         return Answer(message.code, message.headers, content, protocol, connection)
 
     def _fields(self, origin: Request, headers: Pairs) -> bytes:
-        """The lines of a head below the first, and the empty one at its end. Raises ValueError for a header that would
-        be several."""
+        """The header lines of a request, with the empty line at the end. Raises ValueError for a header that would
+        break into several lines."""
         host = origin.headers[hdrs.HOST]
         known = self._heads.get(host)
         if known is not None and known[0] is headers:
@@ -145,7 +146,7 @@ class Getter:
 
 
 async def _final(protocol: ResponseHandler, origin: Request) -> tuple[Any, StreamReader]:
-    """The answer behind any interim ones, of which AnswerReader does not bear many."""
+    """The final response, after any interim ones; AnswerReader limits their number."""
     try:
         while True:
             message, content = await protocol.read()
@@ -158,7 +159,7 @@ async def _final(protocol: ResponseHandler, origin: Request) -> tuple[Any, Strea
 
 
 def _fields(origin: Request, headers: Pairs) -> CIMultiDict[str]:
-    """The headers as the client would send them: the host first, then ours, then what nobody may leave out."""
+    """The headers as the client would send them: Host first, then ours, then the mandatory ones."""
     fields = CIMultiDict({hdrs.HOST: origin.headers[hdrs.HOST]})
     for name, value in headers:
         if name in hdrs.HOST_ALL:

@@ -1,15 +1,15 @@
 """The second transport, on wreq: TLS and headers as a browser sends them, HTTP/2, the same limits and errors.
 
 What it does: one request with the profile that the request names, or as a plain client without one.
-How it fails: as http.py does; impersonate_errors.py has the whole list. MissingExtra where wreq is not installed.
-How it recovers: a connection that misbehaved is closed; a client that could not connect is made anew.
+How it fails: as http.py does; impersonate_errors.py has the whole list. MissingExtra if wreq is not installed.
+How it recovers: a connection that misbehaved is closed; a client that could not connect is replaced.
 
-wreq makes the connection and sends the request in one go, and does not tell when. So the request enters its gate first,
-and keeps the turn until the kernel tells when it left (sent_times.py): on an HTTP/1.1 connection that stood before soon
-after, else when the head of the answer is there.
+wreq connects and sends in one call, and does not report when it sends. So the request enters its gate first, and
+occupies it until the kernel reports when the data was sent (sent_times.py): soon after on a reused HTTP/1.1 connection,
+else when the head of the response arrives.
 
-How addresses are checked stands in impersonate_clients.py. For that wreq and we must agree on what the host of a URL
-is, so addresses in any but the plainest form are refused here.
+impersonate_clients.py explains how addresses are checked. For that, wreq and we must agree on the host of a URL, so
+URLs in any but the plainest form are refused here.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from .impersonate_errors import hung_up_on, translated
 from .profiles import OWN_HEADERS, Profile, profile_named
 
 _WIRE_SLACK = 64 * 1024  # as in http.py
-_GATHERED = 64 * 1024  # bytes of a body that are handed to the decoder at once
-_LOOK = 0.02  # seconds between two looks whether a request has left
-_SOON = 0.01  # seconds in which a second sign of life does not count
+_GATHERED = 64 * 1024  # bytes of a body that are collected for the decoder
+_LOOK = 0.02  # seconds between two checks whether a request was sent
+_SOON = 0.01  # seconds in which further data does not extend the deadline
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 _PLAIN_URL = re.compile(
     r"(https?)://"
@@ -63,9 +63,9 @@ _PLAIN_URL = re.compile(
     r"(?=[/?#]|$)"
 )
 
-# A host that ends in a number is an IPv4 address to some readers, whatever its spelling; only the plain one will do.
+# Some parsers take a host that ends in a number for an IPv4 address; only the usual spelling is accepted.
 _NUMBER_AT_THE_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)\.?$")
-# wreq reads an address a second time, by other rules, when it holds one of these; so it never sees them.
+# wreq parses a URL with one of these characters again, by other rules; so they are percent-encoded.
 _IN_PATHS = str.maketrans({char: f"%{ord(char):02X}" for char in '"<>`{}\\^'})
 _IN_QUERIES = str.maketrans({char: f"%{ord(char):02X}" for char in "\"<>'"})
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -73,7 +73,7 @@ _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")
 
 
 class _Target(msgspec.Struct, frozen=True):
-    url: str  # without user name and password, its host in the very letters that a client is bound to
+    url: str  # without user name and password, and with the host spelled exactly as the client knows it
     origin: tuple[str, str, int]
     login: str | None
 
@@ -83,18 +83,18 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 class _Prepared(msgspec.Struct, frozen=True):
-    """What is handed to wreq. `order` is that of the headers over HTTP/1.1, and how they are spelled there."""
+    """The arguments for wreq. `order` is the order and spelling of the headers over HTTP/1.1."""
 
-    method: Any  # an enum of wreq's
+    method: Any  # an enum of wreq
     headers: Any  # wreq.HeaderMap
     order: list[str]
-    body: dict[str, Any]  # as an argument, where there is one
+    body: dict[str, Any]  # the keyword argument for the body, if there is one
 
 
 class WreqTransport:
-    """Clients by host or exit; alive while entered with `async with`.
+    """Clients by host or exit; open while entered with `async with`.
 
-    Of `ssl_context` only the authorities it trusts are used, and whether it checks at all.
+    Of `ssl_context` only the trusted authorities are used, and whether it verifies certificates at all.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class WreqTransport:
         client = await self._clients.client_for(target.host, profile, exit, request.limits)
         if request.gate is not None:
             asked_at = time.perf_counter()
-            # wreq takes one of the addresses, and tells which when the answer is there: the turn is at the first.
+            # wreq picks one of the addresses, and reports it only with the response: the gate gets the first one.
             await request.gate.enter(min(client.addresses) if exit is None else "")
             started += time.perf_counter() - asked_at
         standing = client.takes_standing(target.origin)
@@ -149,7 +149,7 @@ class WreqTransport:
                 self._clients.forget(client)
             if exit is None:
                 raise lost from error
-        # Raised here, and so without the cause: what a driver knows of the proxy is not for the log.
+        # Raised outside the handler, so without a cause: the driver's error may hold details of the proxy.
         raise lost
 
 
@@ -162,7 +162,7 @@ async def _made(
     started: float,
     standing: bool,
 ) -> Response:
-    """Raises what wreq raises, besides our own errors."""
+    """Send the request and read the response. Raises wreq's errors besides our own."""
     limits, exit = request.limits, request.exit
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.total.total_seconds()
@@ -181,15 +181,15 @@ async def _made(
                 request.gate.left(clients.sent_times.seconds_since(our_end) or 0.0)
             status = answer.status.as_int()
             if status == 407 and exit is not None and exit.scheme != "socks5" and target.origin[0] == "http":
-                await clients.knock(exit, limits)  # raises, unless the 407 is the site's own
+                await clients.knock(exit, limits)  # raises, unless the site itself sent the 407
             pairs = _pairs(answer.headers, limits.max_header)
             if client.relay is not None and (MARK.lower(), client.relay.mark) in pairs:
                 raise _told_by_relay(client, target) or ConnectFailed(f"{shown(request.url)}: no connection.")
             names, note = layers_of(value for name, value in pairs if name == "content-encoding")
             decoder = BodyDecoder(names, limits.max_body, note)
-            most = limits.max_body + (_WIRE_SLACK if names else 0)  # packed, it may be no longer than unpacked
+            most = limits.max_body + (_WIRE_SLACK if names else 0)  # compressed, it may not be longer than decompressed
             size = 0
-            # wreq hands on every chunk by itself, and a server may send millions of two bytes each.
+            # wreq yields every chunk separately, and a server may send millions of two bytes each.
             gathered = bytearray()
             async with answer.stream() as stream:
                 heard = loop.time()
@@ -225,7 +225,7 @@ async def _made(
         headers=Headers(pairs),
         body=data,
         cut=cut,
-        wire_bytes=size,  # the body as it was packed, without headers, frames and TLS; http.py counts the same
+        wire_bytes=size,  # the compressed body without headers, frames and TLS; http.py counts the same
         seconds=time.perf_counter() - started,
         address=str(answer.remote_addr.ip()) if answer.remote_addr is not None else "",
         note=body.note,
@@ -233,7 +233,7 @@ async def _made(
 
 
 def _told_by_relay(client: Client, target: _Target) -> FetchFailed | FetchRefused | None:
-    """What went wrong last between the relay and the target; nothing where the last line was opened."""
+    """The last failure between the relay and the target; None if the last tunnel was opened."""
     if client.relay is None:
         return None
     _, host, port = target.origin
@@ -243,7 +243,8 @@ def _told_by_relay(client: Client, target: _Target) -> FetchFailed | FetchRefuse
 
 @contextmanager
 def _watched(gate: Gate | None, client: Client, clients: Clients) -> Iterator[None]:
-    """While the answer is waited for, look whether the request has left: the next one need not wait for the head."""
+    """While waiting for the response, check whether the request was sent: the next request need not wait for the
+    head."""
     if gate is None:
         yield
         return
@@ -272,10 +273,10 @@ def _too_late(where: str, limits: Limits, at_the_end: bool) -> TimedOut:
 
 
 def _target(href: str) -> _Target:
-    """Raises FetchRefused for what wreq might read differently from us."""
+    """Raises FetchRefused for a URL that wreq might parse differently."""
     found = None if _UNSAFE_URL.search(href) else _PLAIN_URL.match(href)
     if found is None:
-        raise FetchRefused(f"{shown(href)!a} cannot be requested: it is no http address in its plain form.")
+        raise FetchRefused(f"{shown(href)!a} cannot be requested: it is not a plain http or https address.")
     scheme, login, host, port = found.groups()
     number = int(port) if port else (443 if scheme == "https" else 80)
     if not 0 < number < 65536:
@@ -290,7 +291,7 @@ def _target(href: str) -> _Target:
 
 
 def _prepared(request: TransportRequest, target: _Target, profile: Profile | None) -> _Prepared:
-    """Raises FetchRefused."""
+    """Raises FetchRefused for a request that wreq cannot send."""
     wreq = library()
     method = getattr(wreq.Method, request.method.upper(), None)
     if method is None:
@@ -298,9 +299,9 @@ def _prepared(request: TransportRequest, target: _Target, profile: Profile | Non
     headers = wreq.HeaderMap()
     names = []
     for name, value in request.headers:
-        # wreq would leave out what it cannot send, and say nothing.
+        # wreq would silently leave out a header that it cannot send.
         if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
-            raise FetchRefused(f"{shown(request.url)} cannot be requested: no request may carry the header {name!a}.")
+            raise FetchRefused(f"{shown(request.url)} cannot be requested: the header {name!a} is not valid.")
         if profile is None or name.lower() not in OWN_HEADERS or name.lower() in request.chosen:
             headers.append(name, value)
             names.append(name)
@@ -325,7 +326,7 @@ def _pairs(headers: Any, limit: int) -> tuple[tuple[str, str], ...]:  # wreq.Hea
     )
     if len(pairs) > MAX_HEADERS or sum(len(name) + len(value) for name, value in pairs) > limit:
         raise BadResponse(
-            f"The response headers are more than {MAX_HEADERS}, or longer than {limit} bytes (fetch.max_header)."
+            f"There are more than {MAX_HEADERS} response headers, or more than {limit} bytes (fetch.max_header)."
         )
     return pairs
 

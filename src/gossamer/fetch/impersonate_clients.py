@@ -1,16 +1,15 @@
-"""The clients of the second transport: one for each host or exit, bound to addresses that were checked.
+"""The clients of the second transport: one for each host or exit, bound to checked addresses.
 
-wreq looks names up itself and takes no resolver of ours, but a client can be given fixed addresses for a name. So
-there is one client for each host, and its name is fixed to the addresses that GuardedResolver permits: wreq never
-asks the DNS, and an answer that changes later reaches nobody unchecked. A client costs some 30 microseconds and
-20 KB, far less than a relay through a proxy of our own would cost for every page. Through an exit the client has the
-proxy's name fixed in that way, and the proxy looks up the target, which is judged first (see exits.py). A proxy in our
-own network is given the address that was judged: a SOCKS5 proxy by wreq itself, an HTTP proxy by a relay of ours, the
-guard proxy of the browser transport.
-Each identity has clients of its own: connections and TLS sessions never cross.
+wreq resolves names itself and accepts no resolver of ours, but a client can be given fixed addresses for a name. So
+there is one client for each host, and its name is bound to the addresses that GuardedResolver permits: wreq never asks
+the DNS, so an answer that changes later is never used unchecked. A client costs some 30 microseconds and 20 KB, far
+less than relaying every page through a proxy of our own. Through an exit the client has the proxy's name bound in that
+way, and the proxy looks up the target, which is checked first (see exits.py). A proxy in our own network is given the
+checked address: a SOCKS5 proxy by wreq itself, an HTTP proxy by our relay, the guard proxy of the browser transport.
+Each identity has its own clients: connections and TLS sessions are never shared.
 
 How it fails: AddressRefused, DnsFailed, ProxyFailed, TimedOut. How it recovers: a client that could not connect is
-forgotten, and the next request looks the name up again.
+dropped, and the next request looks the name up again.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ if TYPE_CHECKING:
     import wreq
 
 MAX_HEADERS = 128
-MAX_CLIENTS = 256  # beyond that the one that was used least recently goes, with its idle connections
-_MAX_ORIGINS = 1024  # of one client; an exit sees many sites
-_LEAST_BUFFER = 8192  # wreq takes no smaller one
+MAX_CLIENTS = 256  # beyond that the least recently used one is dropped, with its idle connections
+_MAX_ORIGINS = 1024  # per client; many sites go through one exit
+_LEAST_BUFFER = 8192  # wreq accepts no smaller one
 _Key = tuple[str, str, Exit | None, timedelta, int]
 _Origin = tuple[str, str, int]
 
 
 def library() -> Any:  # the module, which may not be installed
-    """Raises MissingExtra."""
+    """Import wreq. Raises MissingExtra."""
     try:
         import wreq
     except ImportError as error:
@@ -60,9 +59,9 @@ def library() -> Any:  # the module, which may not be installed
 
 
 class Client:
-    """A client of wreq's, and what we know of it: its addresses, and the connections that should stand idle.
+    """A wreq client, and what we know about it: its addresses, and the connections that should be idle.
 
-    `relay` is its pass at the relay, where its proxy is reached through that.
+    `relay` is its pass at the relay, if it reaches its proxy through the relay.
     """
 
     def __init__(
@@ -75,10 +74,10 @@ class Client:
         self._keep_alive = keep_alive.total_seconds()
         self._idle: dict[_Origin, tuple[int, float]] = {}
         self.speaks_http2 = False
-        self._ends: dict[str, float] = {}  # our ends of connections, and when each was used last
+        self._ends: dict[str, float] = {}  # local ends of connections, and when each was last used
 
     def takes_standing(self, origin: _Origin) -> bool:
-        """Will the next request take a connection that stands? As far as we know: wreq does not say."""
+        """Will the next request reuse an idle connection? An estimate: wreq does not say."""
         count, since = self._idle.get(origin, (0, 0.0))
         if not count or time.monotonic() - since > self._keep_alive:
             self._idle.pop(origin, None)
@@ -87,8 +86,8 @@ class Client:
         return True
 
     def met(self, end: str, unknown: bool) -> bool:
-        """Was the connection with this end of ours used before, and lately? Ends are given out again after a time.
-        `unknown` is returned where there is no end."""
+        """Was the connection with this local end used before, and recently? The system reuses ends after a time. Return
+        `unknown` if `end` is empty."""
         if not end:
             return unknown
         now, before = time.monotonic(), self._ends.pop(end, float("-inf"))
@@ -98,10 +97,10 @@ class Client:
         return now - before <= 2 * self._keep_alive
 
     def sent_since(self, moment: float, sent_times: SentTimes) -> float | None:
-        """How many seconds ago a request left on a connection that was used before; None where none did since `moment`.
+        """How many seconds ago a request was sent on a reused connection; None if none was sent since `moment`.
 
-        Only where one request is made at a time, and what is sent is requests: HTTP/2 has other frames, and through an
-        exit requests to many sites leave.
+        Only if one request is made at a time and all data sent is requests: HTTP/2 has other frames, and requests to
+        many sites go through an exit.
         """
         if self.speaks_http2 or self.key[2] is not None:
             return None
@@ -118,7 +117,7 @@ class Client:
 
 
 class Clients:
-    """Of `ssl_context` only the authorities it trusts are used, and whether it checks at all."""
+    """Of `ssl_context` only the trusted authorities are used, and whether it verifies certificates at all."""
 
     def __init__(
         self, guard: AddressGuard, keep_alive: timedelta, ssl_context: ssl.SSLContext | None, most: int = MAX_CLIENTS
@@ -130,7 +129,7 @@ class Clients:
         self._resolver: GuardedResolver | None = None
         self._runtime: wreq.Runtime | None = None
         self._trust: bool | wreq.CertStore = True
-        self._relay: GuardProxy | None = None  # opened when it is needed
+        self._relay: GuardProxy | None = None  # opened on demand
         self._opening = asyncio.Lock()
         self._clients: OrderedDict[_Key, Client] = OrderedDict()
         self.sent_times = SentTimes()
@@ -173,7 +172,8 @@ class Clients:
             name = "" if target == host else f"{host} at {target}"
         key = (profile.name if profile else "", name, exit, limits.connect, limits.max_header)
         client = self._clients.get(key)
-        # Big sites answer with other addresses each time. The old ones were checked, and are good while any holds.
+        # Big sites return other addresses each time. The old ones were checked, and stay valid while one of them
+        # recurs.
         if client is None or client.addresses.isdisjoint(addresses):
             way, relay = exit, None
             names = {exit.host if exit else host: addresses}
@@ -185,15 +185,16 @@ class Clients:
             driver = self._made(names, profile, way, limits, named=target == host)
             client = self._clients[key] = Client(driver, key, frozenset(addresses), self._keep_alive, relay)
             if relay is not None and self._relay is not None:
-                # When nobody has the client any more: neither we nor a request that is under way.
+                # Runs when neither we nor a running request hold the client any more.
                 weakref.finalize(client, self._relay.withdraw, relay).atexit = False
             while len(self._clients) > self._most:
-                self._clients.popitem(last=False)  # not closed: somebody may be in the middle of a request
+                self._clients.popitem(last=False)  # not closed: a request may be using it
         self._clients.move_to_end(key)
         return client
 
     async def _relayed(self, exit: Exit, limits: Limits) -> tuple[Exit, Pass]:
-        """The way to the proxy through the relay, which asks it for addresses and for nothing else."""
+        """The exit that leads to the proxy through the relay, which asks the proxy for addresses only, never for
+        names."""
         async with self._opening:
             if self._relay is None:
                 self._relay = await GuardProxy(self._guard, tls=self._ssl).__aenter__()
@@ -238,25 +239,25 @@ class Clients:
         *,
         named: bool,
     ) -> Any:  # wreq.Client
-        """A client that takes `hosts` to be at these addresses. `named`: the exit is given the target's name."""
+        """A client that has `hosts` bound to these addresses. `named`: the exit is given the target's name."""
         wreq = library()
         names = wreq.DnsOptions(system_dns=True)
         for host, addresses in hosts.items():
             if not is_literal(host):
-                # Capitals count for wreq: what it is asked for is always written small, see impersonate.py.
+                # wreq compares names case-sensitively: impersonate.py always asks for lower case.
                 names.add_resolve(host.lower(), [ip_address(address) for address in addresses])
         options: dict[str, Any] = {}
         if profile is not None:
             emulation, platform = getattr(wreq.Profile, profile.emulation), getattr(wreq.Platform, profile.platform)
             options["emulation"] = wreq.Emulation(emulation, platform)
         if exit is None:
-            options["no_proxy"] = True  # none from the environment either
+            options["no_proxy"] = True  # not even from the environment
         else:
             address = exit.address.lower()
             if named:
                 address = address.replace("socks5://", "socks5h://")  # "h": the proxy looks up the name
             if exit.username or exit.password:
-                # In the address, where percent codes are undone once whatever the scheme.
+                # In the URL, where wreq decodes percent codes exactly once for every scheme.
                 login = f"{quote(exit.username, safe='')}:{quote(exit.password, safe='')}"
                 address = address.replace("://", f"://{login}@", 1)
             options["proxies"] = [wreq.Proxy.all(address)]
@@ -271,7 +272,7 @@ class Clients:
                 max_headers=MAX_HEADERS, max_buf_size=max(_LEAST_BUFFER, limits.max_header)
             ),
             tls_verify=self._trust,
-            gzip=False,  # undone by body.py, which has limits
+            gzip=False,  # body.py decodes, within limits
             brotli=False,
             deflate=False,
             zstd=False,

@@ -1,7 +1,7 @@
-"""What wreq raises, in our words. The edge of the driver: nothing of its own comes through.
+"""Translates wreq's errors into ours; none of its own escape.
 
-wreq has few classes and tells the rest in a text for developers. The words below are its names for kinds of errors;
-where none fits, the class decides. Its text is not shown: it is long, and about the inside of the driver.
+wreq has few error classes and puts the rest into a text for developers. The words below are its names for kinds of
+errors; if none matches, the class decides. Its text is not shown: it is long, and about the inside of the driver.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .socks import CONNECTION_REFUSED, HOST_UNREACHABLE, NETWORK_UNREACHABLE, TT
 _OS_WORDS = re.compile(r'code: \d+, kind: \w+, message: "([^"]{1,100})"')
 _TLS_WORDS = re.compile(r'reason: "([^"]{1,100})"')
 _HTTP2_WORDS = re.compile(r"[A-Z_]+, Library\)")  # found by wreq, not by the server
-# No address holds a space, so a page cannot put this into the text by its name.
+# No URL contains a space, so a page cannot put this into the text through its URL.
 _SOCKS_WORDS = re.compile(r"source: Some\(Socks\((\w+)\)\)")
 _SOCKS_ON_THE_TARGET = {
     "NetworkUnreachable": NETWORK_UNREACHABLE,
@@ -44,7 +44,7 @@ _PARSE_WORDS = re.compile(r"Parse\((\w{1,40})")
 def translated(
     error: BaseException, href: str, limits: Limits, exit: Exit | None = None
 ) -> FetchFailed | FetchRefused | None:
-    """Our word for it; None for what is no failure of the request (an interrupt, say)."""
+    """Translate the error into ours; None if it is not a failure of the request (an interrupt, say)."""
     ours = _site_failure(error, shown(href), limits) if _is_known(error) else None
     if exit is None or ours is None:
         return ours
@@ -61,13 +61,14 @@ def translated(
     if type(error).__name__ == "ConnectionError" and isinstance(ours, TimedOut):
         return proxy_failed(exit, f"no connection through it within {limits.connect.total_seconds():g} s")
     if isinstance(ours, ConnectFailed | ConnectionDropped | DnsFailed):
-        # Whether the proxy hung up or the site did, nobody can tell.
+        # Nobody can tell whether the proxy or the site hung up.
         return proxy_failed(exit, "the connection through it broke")
     return ours
 
 
 def hung_up_on(error: BaseException) -> str | None:
-    """Our end of the connection that the server ended before it said anything; empty where wreq does not tell."""
+    """The local end of a connection that the server closed without a response; empty if wreq does not report it, None
+    for any other error."""
     said = str(error)
     if type(error).__name__ != "ConnectionResetError" and not any(words in said for words in _HUNG_UP):
         return None
@@ -76,7 +77,7 @@ def hung_up_on(error: BaseException) -> str | None:
 
 
 def _is_known(error: BaseException) -> bool:
-    # A panic of the driver is no Exception, and must not end a worker.
+    # A panic of the driver is not an Exception, and must not end a worker.
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
@@ -110,7 +111,7 @@ def _no_connection(where: str, said: str, limits: Limits) -> FetchFailed | Fetch
         return _not_safe(where, said)
     words = _OS_WORDS.search(said)
     if words is None:
-        return ConnectionDropped(f"{where}: the server hung up before a connection stood.")
+        return ConnectionDropped(f"{where}: the server hung up before the connection was made.")
     if "Too many open files" in words[1]:
         return no_file_left(where)
     return ConnectFailed(f"{where}: no connection ({words[1]}). Is the server running, and the port right?")
@@ -119,7 +120,7 @@ def _no_connection(where: str, said: str, limits: Limits) -> FetchFailed | Fetch
 def _not_safe(where: str, said: str) -> TlsFailed:
     words = _TLS_WORDS.search(said)
     what = words[1].lower().replace("_", " ") if words else "TLS"
-    return TlsFailed(f"{where}: no safe connection ({what}). Check the site's certificate.")
+    return TlsFailed(f"{where}: no secure connection ({what}). Check the site's certificate.")
 
 
 def _broken(where: str, said: str, limits: Limits) -> FetchFailed | FetchRefused:
@@ -135,13 +136,13 @@ def _broken(where: str, said: str, limits: Limits) -> FetchFailed | FetchRefused
         return BadResponse(f"{where}: the body is not valid HTTP.")
     if _HTTP2_WORDS.search(said):
         return BadResponse(f"{where}: what came back is not valid HTTP/2.")
-    return ConnectionDropped(f"{where}: the connection ended before the answer did.")
+    return ConnectionDropped(f"{where}: the connection ended before the response did.")
 
 
 def _proxy_words(said: str) -> str:
     if "Ssl(" in said:
         words = _TLS_WORDS.search(said)
-        return f"no safe connection to it ({words[1].lower().replace('_', ' ') if words else 'TLS'})"
+        return f"no secure connection to it ({words[1].lower().replace('_', ' ') if words else 'TLS'})"
     if "TunnelUnsuccessful" in said:
         return "it did not make the connection that it was asked for"
     if "Socks(" in said:

@@ -1,6 +1,6 @@
-"""Logins by HTTP itself (RFC 7617 basic, RFC 7616 digest).
+"""HTTP logins (RFC 7617 basic, RFC 7616 digest).
 
-A login goes out as basic at first. A site that answers 401 and asks for digest gets that, now and from then on.
+A login is first sent as basic. A site that answers 401 and asks for digest gets digest, now and from then on.
 """
 
 from __future__ import annotations
@@ -39,20 +39,21 @@ class _Challenge:
 
 
 class Logins:
-    """What origins asked for, as far as it was heard."""
+    """The login schemes that origins asked for, as far as known."""
 
     def __init__(self) -> None:
         self._challenges: OrderedDict[str, _Challenge] = OrderedDict()
 
     def authorization(self, auth: tuple[str, str], method: str, url: str) -> str:
-        """The header for a request to `url`."""
+        """The Authorization header for a request to `url`."""
         challenge = self._challenges.get(origin_of(url))
         if challenge is None:
             return "Basic " + b64encode(":".join(auth).encode()).decode("ascii")
         return _digest(challenge, auth, method, url)
 
     def heed(self, url: str, headers: Headers) -> bool:
-        """Note what the 401 of a request to `url` asks for. False when no answer to it is known here."""
+        """Note what the 401 response to a request for `url` asks for. False if it asks for no scheme that we
+        support."""
         found = [one for one in map(_Challenge, _challenges_in(headers)) if one.is_known]
         if not found:
             return False

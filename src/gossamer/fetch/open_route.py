@@ -1,8 +1,9 @@
-"""Routes that are ready for requests: the transports of one worker, each opened when the first page asks for it, and
-the route of one page with its exit taken, its cookies and the page's wishes at hand.
+"""Routes that are ready for requests: the transports of one worker, each opened on first use, and the route of one page
+with its exit chosen, its cookies and its options.
 
-Every page passes through here, and what only hands on is no coroutine of its own: each would be entered anew whenever
-the page goes on."""
+Every page passes through here, so functions that only delegate are not coroutines: each coroutine would be re-entered
+whenever the page's task resumes.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ Opening = Callable[[], AbstractAsyncContextManager[Transport]]
 
 
 class Transports:
-    """`openings` are by kind of transport, and `managed/NAME` for each vendor. Alive while entered.
+    """The transports of one worker. `openings` are keyed by kind of transport, and by `managed/NAME` for each vendor.
+    Open while entered.
 
-    Opening one that is not installed raises MissingExtra, whenever it is asked for. `check_url` is asked before each
-    request, and raises FetchRefused for an address that may not be asked for.
+    Opening a transport that is not installed raises MissingExtra, each time it is requested. `check_url` is called
+    before each request, and raises FetchRefused for a URL that must not be requested.
     """
 
     def __init__(self, openings: Mapping[str, Opening], check_url: Callable[[str], None] = lambda url: None) -> None:
@@ -46,11 +48,12 @@ class Transports:
         await self._stack.__aexit__(kind, error, trace)
 
     def for_pages(self, route: Route) -> Awaitable[Transport]:
-        """What fetches pages on that route. Raises MissingExtra, Misconfigured."""
+        """The transport that fetches pages on the route. Raises MissingExtra, Misconfigured."""
         return self._get(_key(route))
 
     def for_robots(self, route: Route) -> Awaitable[Transport]:
-        """What fetches robots.txt there: a browser is not needed for it. A transport of the user's own brings it."""
+        """The transport that fetches robots.txt on the route: never a browser. A user's own transport fetches it
+        itself."""
         return self._get(HTTP if route.transport in (PROFILE, BROWSER) else _key(route))
 
     async def _get(self, key: str) -> Transport:
@@ -66,7 +69,7 @@ class Transports:
 
 
 class _Checked:
-    """Fulfils `Transport`."""
+    """Implements `Transport`, with `check_url` before each request."""
 
     def __init__(self, transport: Transport, check_url: Callable[[str], None]) -> None:
         self._transport = transport
@@ -82,12 +85,12 @@ def _key(route: Route) -> str:
 
 
 class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """One route for one page. Pages and robots.txt leave through the same exit: a site that must not see this machine
-    does not see it for robots.txt either. `jar` holds the cookies of the identity that the site sees; `meter` is called
-    with the bytes that each response had on the wire."""
+    """One route for one page. Pages and robots.txt use the same exit: a site that must not see this machine does not
+    see it for robots.txt either. `jar` holds the cookies of the identity that the site sees; `meter` is called with the
+    bytes of each response on the wire."""
 
     transport: Transport
-    robots_transport: Transport  # a browser is not needed for robots.txt
+    robots_transport: Transport  # robots.txt needs no browser
     jar: CookieJar
     route: Route = DIRECT
     exit: Exit | None = None
@@ -107,8 +110,8 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
         body: bytes | None = None,
         chosen: frozenset[str] = frozenset(),
     ) -> Awaitable[Response]:
-        """Make one request for a page, or for a file that goes `into` a receiver. Raises what `Transport.fetch`
-        raises."""
+        """Make one request for a page, or for a file that is written to the receiver `into`. Raises what
+        `Transport.fetch` raises."""
         request = TransportRequest(
             url=url,
             headers=headers,
@@ -127,7 +130,7 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
         return self._fetch(self.transport, request)
 
     def fetch_robots(self, url: str, headers: Pairs, limits: Limits, gate: Gate | None) -> Awaitable[Response]:
-        """Make one request for a robots.txt: neither rendered nor with a profile."""
+        """Make one request for a robots.txt: without rendering or a profile."""
         request = TransportRequest(
             url=url, headers=headers, limits=limits, gate=gate, exit=self.exit, country=self.country
         )
@@ -138,7 +141,7 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
             response = await transport.fetch(request)
         except BaseException:
             if self.meter is not None and request.into is not None:
-                self.meter(request.into.received)  # a file that broke off half-way is paid for half-way
+                self.meter(request.into.received)  # a partial file costs its partial bytes
             raise
         finally:
             if request.gate is not None:

@@ -1,8 +1,8 @@
-"""The profiles a visitor can have: TLS, HTTP/2 settings, user agent and header order, which belong together.
+"""The browser profiles: TLS, HTTP/2 settings, user agent and header order, which belong together.
 
-Lives here: the table, as plain values, so that settings can be checked where wreq is not installed. What a profile
-sends is wreq's knowledge; `order` is how that browser orders and spells headers over HTTP/1.1, where wreq is not
-told otherwise it writes them small and the host last.
+Lives here: the table, as plain values, so that settings can be checked without wreq. wreq knows what a profile sends;
+`order` is how that browser orders and spells headers over HTTP/1.1: by default wreq writes them in lower case, with the
+host last.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAFARI = (
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """`emulation` and `platform` are names of wreq's."""
+    """`emulation` and `platform` are wreq's names."""
 
     name: str
     emulation: str
@@ -51,12 +51,12 @@ PROFILES = {
     )
 }
 
-# What a profile says about itself; a crawl's own words in their place would give the disguise away.
+# Headers that a profile sets itself; other values would give the disguise away.
 OWN_HEADERS = frozenset({"user-agent", "accept", "accept-language", "accept-encoding"})
 
 
 def profile_named(name: str) -> Profile:
-    """Raises Misconfigured, naming those that there are."""
+    """Raises Misconfigured, which lists the profiles."""
     found = PROFILES.get(name)
     if found is None:
         close = get_close_matches(name, PROFILES, n=1)

@@ -1,7 +1,7 @@
-"""Is a proxy there, and does it let us in? Asked without going anywhere: for `gossamer proxies check`.
+"""Checks that a proxy is reachable and lets us in, without fetching anything. For `gossamer proxies check`.
 
-A SOCKS5 proxy is told who we are and then left. An HTTP proxy is asked for a line to a name that cannot exist: any
-answer but 407 means that we may come in. How it fails: ProxyFailed, in words that hold no credentials.
+We log in to a SOCKS5 proxy and disconnect. We ask an HTTP proxy for a tunnel to a name that cannot exist: any response
+but 407 means that we are let in. How it fails: ProxyFailed, in words without credentials.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .addresses import AddressGuard, GuardedResolver, no_file_left
 from .exits import addresses_of, authorization, proxy_failed, refused_credentials
 from .socks import ask_for_line
 
-NOWHERE = "gossamer.invalid"  # RFC 6761: nobody will ever have this name
+NOWHERE = "gossamer.invalid"  # RFC 6761: this name never exists
 MAX_LINE = 4096
 
 
 class _LetIn(Exception):
-    """The proxy has accepted us; there is nothing more to say."""
+    """The proxy has accepted our login; the rest of the dialogue is skipped."""
 
 
 async def knock(
@@ -34,7 +34,8 @@ async def knock(
     within: timedelta,
     ssl_context: ssl.SSLContext | None = None,
 ) -> None:
-    """Return when the proxy lets us in. Raises ProxyFailed; ConnectFailed where it is for want of files."""
+    """Return when the proxy lets us in. Raises ProxyFailed; ConnectFailed if this process has no file descriptor
+    left."""
     addresses = await addresses_of(exit, guard, resolver, within)
     try:
         async with asyncio.timeout(within.total_seconds()):
@@ -61,7 +62,7 @@ async def knock(
 async def _dial_any(
     exit: Exit, addresses: Sequence[str], context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """The first that answers; the failure of the last where none does."""
+    """Connect to the first address that answers. If none does, raises the failure of the last."""
     for address in addresses[:-1]:
         with suppress(OSError):
             return await _dial(exit, address, context)
@@ -80,7 +81,7 @@ async def _dial(
 async def _knock_socks(exit: Exit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     async def send(data: bytes) -> None:
         if NOWHERE.encode() in data:
-            raise _LetIn  # this is the request for a line, which comes after we were let in
+            raise _LetIn  # this is the request for a tunnel, which follows a successful login
         writer.write(data)
         await writer.drain()
 
@@ -99,7 +100,7 @@ async def _knock_http(exit: Exit, reader: asyncio.StreamReader, writer: asyncio.
     except ValueError:
         first = b"?"  # a line without end
     if not first:
-        raise proxy_failed(exit, "it hung up without an answer")
+        raise proxy_failed(exit, "it hung up without a response")
     words = first.split()
     if not words[:1] or not words[0].startswith(b"HTTP/1.") or len(words) < 2 or not words[1].isdigit():
         raise _no_http(exit)
@@ -108,4 +109,4 @@ async def _knock_http(exit: Exit, reader: asyncio.StreamReader, writer: asyncio.
 
 
 def _no_http(exit: Exit) -> ProxyFailed:
-    return proxy_failed(exit, "what it answers is not HTTP. Is it a SOCKS5 proxy?")
+    return proxy_failed(exit, "its response is not HTTP. Is it a SOCKS5 proxy?")

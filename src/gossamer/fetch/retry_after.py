@@ -1,4 +1,4 @@
-"""What `Retry-After` asks for, as a duration. Pure: how far to obey is the retry decision's business."""
+"""Reads `Retry-After` as a duration. Pure: the retry decision says how far to obey it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _NUMBER = re.compile(r"[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE]\+?[0-9]{1,3})?")
 
 
 def parse_retry_after(value: str, now: float) -> timedelta | None:
-    """Read seconds or an HTTP date; `now` is wall time. A date that has passed is no wait at all.
+    """Read seconds or an HTTP date; `now` is wall time. A date in the past means no wait.
 
-    None for what is no wish: empty, negative, NaN, garbage. Never more than `LONGEST`.
+    None if the value asks for nothing: empty, negative, NaN, garbage. Never more than `LONGEST`.
     """
     text = value.strip()
     if not text:
-        return None  # most answers
+        return None  # most responses
     if _NUMBER.fullmatch(text):
         return _clamped(float(text))
     if len(text) > 64:

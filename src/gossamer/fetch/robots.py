@@ -1,9 +1,9 @@
-"""robots.txt: fetched once a day per origin, remembered, asked before every request.
+"""robots.txt: fetched once a day per origin, cached, checked before every request.
 
-What it does: `rules_for` gives the rules of an origin - from memory, else from the shelf, else from the net.
-How it fails: RobotsUnreachable (5xx, 429, no answer) until the server answers again. What keeps us from the origin
-altogether (no such name, nobody listens, TlsFailed, AddressRefused) is raised as it is.
-How it recovers: an older copy on the shelf is used meanwhile; without one it is asked again minutes later.
+What it does: `rules_for` returns the rules of an origin - from memory, else from the shelf, else from the server.
+How it fails: RobotsUnreachable (5xx, 429, no response) until the server responds again. If the origin itself cannot be
+reached (DnsFailed, ConnectFailed, TlsFailed, AddressRefused), that error is raised as it is.
+How it recovers: an older copy on the shelf is used meanwhile; without one, robots.txt is requested again minutes later.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots, rob
 
 
 class BeforeSend(Protocol):
-    """Awaited before each request, with the crawl-delay of the site where it is known. A request that goes to another
-    site than that of the page names it as `elsewhere`, and gets its turn there."""
+    """Awaited before each request, with the crawl-delay of the site if known. A request to another site than that of
+    the page names that site as `elsewhere`, and is paced there."""
 
     async def __call__(self, asked: timedelta | None, /, elsewhere: str | None = None) -> Gate | None:
         """The gate of the request. May raise."""
@@ -50,22 +50,22 @@ class BeforeSend(Protocol):
 
 
 FRESH = timedelta(hours=24)
-RECENT = timedelta(minutes=10)  # an answer in which the sitemaps of a site may be looked up
+RECENT = timedelta(minutes=10)  # the oldest response in which to look up a site's sitemaps
 UNREACHABLE = timedelta(minutes=2)
-# A host that is not there is found out anew by every try of a page, as it would be without robots.txt; only those who
-# ask at the same moment share the answer.
+# Every attempt at a page checks again whether its host is reachable, as it would without robots.txt; only concurrent
+# requests share the failure.
 NOT_THERE = timedelta(milliseconds=500)
 MAX_HOPS = 5
-PATIENCE = timedelta(seconds=30)  # with which one waits for the answer to another, whom a closed window may keep
-LONG = 32 * 1024  # characters; reading a longer text takes tens of milliseconds, and so is left to a thread
-LONGEST_SHELVED = 64 * 1024  # characters; a longer text is asked for again by each worker that needs it
+PATIENCE = timedelta(seconds=30)  # the longest wait for another page's request, which a closed window may delay
+LONG = 32 * 1024  # characters; parsing a longer text takes tens of milliseconds, so it runs in a thread
+LONGEST_SHELVED = 64 * 1024  # characters; each worker requests a longer text for itself
 
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _NOT_THERE = (ConnectFailed, DnsFailed)
 
 
 class RobotsEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer to the question for robots.txt. `text` is empty when there was none (4xx: all is allowed)."""
+    """One response for robots.txt. `text` is empty if there is no file (4xx: all is allowed)."""
 
     origin: str
     status: int
@@ -75,20 +75,20 @@ class RobotsEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RobotsShelf(Protocol):
-    """Where answers outlive the process. Fails with BackendUnavailable."""
+    """Keeps responses beyond the life of the process. Fails with BackendUnavailable."""
 
     async def get(self, origin: str) -> RobotsEntry | None:
-        """The newest answer of the origin, however old."""
+        """The newest response of the origin, however old."""
         ...
 
     async def put(self, entry: RobotsEntry) -> None:
-        """Keep the answer in place of any older one."""
+        """Store the response, replacing any older one."""
         ...
 
 
 class MemoryShelf:
-    """A shelf that ends with the process; beyond `max_entries` or `max_size` (characters in all) the oldest answer
-    goes."""
+    """A shelf that ends with the process; beyond `max_entries` or `max_size` (characters in all) the oldest response is
+    dropped."""
 
     def __init__(self, max_entries: int = 10_000, max_size: int = 32 * 1024 * 1024) -> None:
         self._max_entries = max_entries
@@ -118,14 +118,15 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class OriginTurns:
-    """One asks an origin at a time, and the others wait for that answer. Shared by all that ask in one process."""
+    """Per origin, one task at a time requests robots.txt, and the others wait for its response. Shared by one
+    process."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[asyncio.Lock, list[None]]] = {}
 
     @asynccontextmanager
     async def of(self, origin: str) -> AsyncIterator[None]:
-        """Enter in turn, or without one after PATIENCE. The lock goes when nobody wants it any more."""
+        """Enter in turn, or out of turn after PATIENCE. The lock is dropped when nobody waits for it any more."""
         lock, wanting = self._open.setdefault(origin, (asyncio.Lock(), []))
         wanting.append(None)
         async with AsyncExitStack() as stack:
@@ -142,9 +143,9 @@ class OriginTurns:
 
 
 class Robots:
-    """The rules of every origin, for one user agent. Parsed rules are kept for `max_origins` at most, and until they
-    weigh `max_weight` bytes together; then those go that were not needed for longest. Several on one shelf ask in
-    `turns`, and so once."""
+    """The rules of every origin, for one user agent. Parsed rules are kept for `max_origins` at most, up to
+    `max_weight` bytes together; beyond that the least recently used are dropped. Several Robots on one shelf share
+    `turns`, so that they request each file once."""
 
     def __init__(
         self,
@@ -175,12 +176,11 @@ class Robots:
         self._turns = turns or OriginTurns()
 
     def known_for(self, url: str, route: OpenRoute) -> RobotsRules | None:
-        """The rules that hold for `url`, where they are in memory: that is so for nearly every page. Raises as
-        `rules_for`."""
+        """The rules that apply to `url`, if they are in memory, as for nearly every page. Raises as `rules_for`."""
         return self._known(origin_of(url), route.route.name)
 
     async def rules_for(self, url: str, before_send: BeforeSend, route: OpenRoute) -> RobotsRules:
-        """The rules that hold for `url`. What has to be fetched for them goes by `route`, each request after
+        """The rules that apply to `url`. If robots.txt must be fetched, it is by `route`, each request after
         `before_send`.
 
         Raises RobotsUnreachable; DnsFailed, ConnectFailed, AddressRefused or TlsFailed when the origin itself cannot be
@@ -192,22 +192,22 @@ class Robots:
         if rules is not None:
             return rules
         async with self._turns.of(origin):
-            rules = self._known(origin, name)  # the page that had the turn before may have found out
+            rules = self._known(origin, name)  # the page that had the turn before may have fetched it
             if rules is None:
                 _, rules = await self._find_out(origin, before_send, route)
         return rules
 
     async def answer_of(self, url: str, before_send: BeforeSend, route: OpenRoute) -> RobotsEntry:
-        """The answer itself, if it is RECENT, else a new one: for those who look for the sitemaps that it names. Raises
-        as `rules_for`."""
+        """The response itself if it is RECENT, else a new one: for callers that look for the sitemaps in it. Raises as
+        `rules_for`."""
         origin = origin_of(url)
         async with self._turns.of(origin):
-            self._known(origin, route.route.name)  # raises what the question failed with a moment ago
+            self._known(origin, route.route.name)  # raises, if the request failed a moment ago
             entry, _ = await self._find_out(origin, before_send, route, RECENT)
         return entry
 
     def _known(self, origin: str, route: str) -> RobotsRules | None:
-        """What is in memory: rules, or how the question failed by that same route."""
+        """The rules in memory; None if there are none. Raises the failure that is remembered for this route."""
         for key in (origin, f"{origin} {route}"):
             held = self._held.get(key)
             if held is not None and held.until > self._clock.now():
@@ -260,7 +260,7 @@ class Robots:
                 raise
             except (AddressRefused, TlsFailed, *_NOT_THERE) as error:
                 if origin_of(url) == origin:
-                    raise  # the pages of this origin will fare no better
+                    raise  # pages of this origin will fail in the same way
                 raise self._unreachable(origin, error) from error
             except (FetchFailed, FetchRefused) as error:
                 raise self._unreachable(origin, error) from error
@@ -269,12 +269,12 @@ class Robots:
             try:
                 url = without_user(parse_url(response.headers.get("location"), url))
             except InvalidUrl:
-                break  # it leads nowhere: as good as not there
+                break  # it leads nowhere, so there is no robots.txt
         assert response is not None
         status = response.status
         if status == 429 or status >= 500:
             raise RobotsUnreachable(
-                f"{origin}/robots.txt answers {status}; its site is left alone until that is over.",
+                f"{origin}/robots.txt answers {status}; the site is left alone until that changes.",
                 status=status,
                 retry_after=parse_retry_after(response.headers.get("retry-after"), self._clock.now()),
             )

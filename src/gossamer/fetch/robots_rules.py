@@ -1,10 +1,10 @@
-"""What one robots.txt says to one crawler (RFC 9309). Pure: text in, rules out; whatever the text, it never raises.
+"""The rules of one robots.txt for one crawler (RFC 9309). Pure: text in, rules out; no text makes it raise.
 
-The matching is protego's. What is done before: only the group that concerns us is handed over, since a file of
-500 KiB can name 15,000 agents over 20,000 rules, and their product would not fit into any memory. Rules with `*`
-cost time for each URL, so `MAX_WILDCARD_RULES` of them count, with `MAX_STARS` each (4,200 real files: at most 575
-and 12). Of a rule with more stars, a Disallow is cut at the last one and so forbids more; an Allow is left out.
-Of a group, `MAX_RULES` count: each takes some 400 bytes of memory, many times its text. `weight` says how many in all.
+protego does the matching. Before that, only the group that applies to us is handed over, since a file of 500 KiB can
+name 15,000 agents over 20,000 rules, and their product would not fit into memory. Rules with `*` cost time for each
+URL, so only `MAX_WILDCARD_RULES` of them count, with `MAX_STARS` each (4,200 real files: at most 575 and 12). If a rule
+has more stars, a Disallow is cut at the last permitted one and so forbids more; an Allow is ignored. Only `MAX_RULES`
+of a group count: each takes some 400 bytes of memory, many times its text. `weight` is the total.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from protego import Protego
 
-MAX_TEXT = 500 * 1024  # bytes; RFC 9309 asks for no more
+MAX_TEXT = 500 * 1024  # bytes; RFC 9309 requires no more
 MAX_RULES = 10_000
 MAX_WILDCARD_RULES = 2000
 MAX_STARS = 20
@@ -33,9 +33,9 @@ _LINES = re.compile(r"\r\n|\r|\n")
 
 
 def product_token(user_agent: str) -> str:
-    """The name robots.txt knows us by: `Gossamer/0.1 (+https://...)` gives `gossamer`.
+    """Our name in robots.txt: `Gossamer/0.1 (+https://...)` gives `gossamer`.
 
-    For a browser-like `Mozilla/5.0 (compatible; Foobot/1.0)` it is what comes after `compatible`.
+    For a browser-like `Mozilla/5.0 (compatible; Foobot/1.0)` it is the name after `compatible`.
     """
     found = _TOKEN.match(user_agent.strip())
     name = found[0].lower() if found else ""
@@ -54,7 +54,7 @@ class RobotsRules:
         self._patterns = patterns
         self._robot = _robot(patterns) if patterns else None
         self._named: list[tuple[str, Protego]] | None = None
-        # Bytes of memory, roughly. Where a refusal names its rule, each rule has a matcher of its own, too.
+        # Bytes of memory, roughly. If a refusal names its rule, each rule also has its own matcher.
         each = 2_000 if len(patterns) <= _EXPLAINED else 500
         self.weight = 1_000 + sum(each + 3 * len(pattern) for _, pattern in patterns)
 
@@ -62,7 +62,7 @@ class RobotsRules:
         return self._robot is None or bool(self._robot.can_fetch(url, "*"))
 
     def refusal(self, url: str) -> str:
-        """The rule that forbids `url`, as it stands in the file; empty when it cannot be told."""
+        """The rule that forbids `url`, as written in the file; empty if unknown."""
         if len(self._patterns) > _EXPLAINED or self.allowed(url):
             return ""
         if self._named is None:
@@ -80,8 +80,8 @@ def _robot(patterns: tuple[tuple[str, str], ...]) -> Protego:
 
 
 def robots_text(body: bytes, *, cut: bool) -> str:
-    """The file as text, at most MAX_TEXT bytes of it, in UTF-16 where its first bytes say so. `cut`: `body` is its
-    beginning. Of the line that a cut goes through nothing is left: of `Disallow: /private` it would leave
+    """The file as text, at most MAX_TEXT bytes of it; as UTF-16 if it starts with that BOM. `cut`: `body` is only the
+    beginning of the file. The last, partial line of a cut file is dropped: half of `Disallow: /private` may be
     `Disallow: /`."""
     encoding = "utf-16" if body[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8"
     text = body[:MAX_TEXT].decode(encoding, "replace")
@@ -91,9 +91,9 @@ def robots_text(body: bytes, *, cut: bool) -> str:
 
 
 def read_robots(text: str, token: str, max_crawl_delay: timedelta) -> RobotsRules:
-    """The rules for the crawler called `token`: its own group if there is one, else the one for everybody.
+    """The rules for the crawler called `token`: its own group if there is one, else the `*` group.
 
-    HTML and binary files are no rules at all: everything is allowed.
+    HTML and binary files contain no rules: everything is allowed.
     """
     text = text[:MAX_TEXT].lstrip("\ufeff")
     head = text[:1024].lstrip()
@@ -104,7 +104,7 @@ def read_robots(text: str, token: str, max_crawl_delay: timedelta) -> RobotsRule
     ours, everybodys = _Group(), _Group()
     own_group_seen = False
     current: tuple[_Group, ...] = ()
-    naming = False  # between the user-agent lines that begin a group
+    naming = False  # within the user-agent lines that begin a group
     for raw in _LINES.split(text):
         line = raw.partition("#")[0].strip()
         if not line or len(line) > _MAX_LINE or _APART.match(line):
@@ -137,7 +137,7 @@ class _Group:
         self.delay: float | None = None
 
     def add(self, verb: str, pattern: str) -> None:
-        # protego also breaks lines at form feeds and the like; a pattern must stay one line there.
+        # protego also breaks lines at form feeds and similar characters; a pattern must stay one line there.
         if len(pattern.splitlines()) != 1 or len(self._patterns) >= MAX_RULES:
             return
         if "*" in pattern:

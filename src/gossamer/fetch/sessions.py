@@ -1,12 +1,11 @@
-"""Sessions in the state: the contract `SessionBook`, and what may happen to a session.
+"""Sessions in the state: the contract `SessionBook`, and the changes that a session can undergo.
 
-What happens is a `Change`: a pure function of the session as it is and the time of the backend's clock. It returns the
-session as it shall be; the same object means that nothing changes. So the rules stand here, once, and each backend
-applies a change in one atomic step.
+A `Change` is a pure function of the current session and the time of the backend's clock. It returns the new session;
+the same object means no change. So the rules are written once, here, and each backend applies a change in one atomic
+step.
 
-How it fails: `BackendUnavailable`; whether the change was made is unknown. How it recovers: every change can be made
-again. A worker that dies while it logs a session in leaves a lock that lapses; what a slower one does under an older
-lock changes nothing.
+How it fails: `BackendUnavailable`; whether the change was made is unknown. How it recovers: every change can be
+repeated. If a worker dies while it logs a session in, its lock expires; changes under an older lock have no effect.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from ..model.session import Cookie, KeptSession, LoginLock
 from ..model.url import site_of
 from .cookies import CookieChanges
 
-MOST_SESSIONS = 10_000  # beyond that those that were used longest ago are forgotten
-MOST_COOKIES = 500  # of one session
+MOST_SESSIONS = 10_000  # beyond that the least recently used are forgotten
+MOST_COOKIES = 500  # per session
 MOST_BYTES = 256 * 1024  # of its cookies
 MOST_HEADERS = 8 * 1024  # characters
 MOST_TURNED_AWAY = 300  # pages
@@ -40,25 +39,25 @@ class SessionBook(Protocol):
     async def session(self, name: str) -> KeptSession | None: ...
 
     async def sessions(self) -> list[KeptSession]:
-        """Every session, in order of their names."""
+        """Every session, sorted by name."""
         ...
 
     async def change(self, name: str, change: Change) -> KeptSession:
-        """Make the change in one atomic step, and return the session as it is now. A new name begins a new session;
-        beyond MOST_SESSIONS the one that was used longest ago is forgotten. `change` may be called several times."""
+        """Apply the change in one atomic step, and return the session as it is now. A new name creates a session;
+        beyond MOST_SESSIONS the least recently used one is forgotten. `change` may be called several times."""
         ...
 
     async def forget(self, names: Sequence[str]) -> int:
-        """Delete these; return how many there were."""
+        """Delete these sessions; return how many existed."""
         ...
 
     async def forget_unused(self, since: float) -> int:
-        """Delete the sessions that were not used since that moment; return how many there were."""
+        """Delete the sessions not used since that time; return their number."""
         ...
 
 
 def changed(session: KeptSession, change: Change, now: float) -> KeptSession:
-    """The session after the change, with its revision and times brought up to date. For backends."""
+    """The session after the change, with its revision and times updated. For backends."""
     new = change(session, now)
     if new is session:
         return session
@@ -66,23 +65,23 @@ def changed(session: KeptSession, change: Change, now: float) -> KeptSession:
 
 
 def header_place(url: str) -> str:
-    """Where the headers of a login that asked for `url` may go: to its site, and by https alone where it asked so."""
+    """Where the headers of a login at `url` may be sent: to its site, and over https only if `url` is https."""
     return f"https://{site_of(url)}" if url.startswith("https:") else site_of(url)
 
 
 def headers_for(session: KeptSession, url: str) -> dict[str, str]:
-    """The headers of the session that a request for `url` carries."""
+    """The session's headers for a request to `url`."""
     return session.headers if {site_of(url), header_place(url)} & set(session.header_sites) else {}
 
 
 def touch(session: KeptSession, now: float) -> KeptSession:
-    """It is in use."""
+    """Mark the session as used now."""
     return _with(session, used_at=now)
 
 
 def merge(changes: CookieChanges, *, generation: int = 1, logins: int = 0) -> Change:
-    """Each cookie by itself: what others changed meanwhile stays. What an older generation or login was given is not
-    wanted any more."""
+    """Merge the cookies one by one: changes that others made meanwhile are kept. Changes from an older generation or
+    login are dropped."""
 
     def change(session: KeptSession, now: float) -> KeptSession:
         if not changes or (session.generation, session.logins) != (generation, logins):
@@ -110,14 +109,14 @@ def _merged(cookies: Sequence[Cookie], changes: CookieChanges, now: float) -> tu
 
 
 def may_begin(session: KeptSession, now: float, is_gone: Callable[[str], bool]) -> bool:
-    """Is there a login to make, and nobody who makes it?"""
+    """Is a login due, and no other worker making it?"""
     if session.logged_in or now < session.retry_at:
         return False
     return session.lock is None or session.lock.until <= now or is_gone(session.lock.worker)
 
 
 def begin_login(worker: str, holder: str, seconds: float, is_gone: Callable[[str], bool]) -> Change:
-    """Take the lock, where it is free. `holder` tells this login from others of the same worker."""
+    """Take the lock, if it is free. `holder` distinguishes this login from others of the same worker."""
 
     def change(session: KeptSession, now: float) -> KeptSession:
         if not may_begin(session, now, is_gone):
@@ -129,7 +128,7 @@ def begin_login(worker: str, holder: str, seconds: float, is_gone: Callable[[str
 
 
 def renew_login(token: int, seconds: float) -> Change:
-    """Keep the lock, if it is still ours."""
+    """Extend the lock, if it is still ours."""
 
     def change(session: KeptSession, now: float) -> KeptSession:
         lock = session.lock
@@ -141,7 +140,7 @@ def renew_login(token: int, seconds: float) -> Change:
 
 
 def end_login(token: int, changes: CookieChanges, headers: dict[str, str], sites: Sequence[str]) -> Change:
-    """The login went well. Its cookies and headers count from now on, unless the lock was lost meanwhile."""
+    """The login succeeded. Its cookies and headers count from now on, unless the lock was lost meanwhile."""
 
     def change(session: KeptSession, now: float) -> KeptSession:
         if session.lock is None or session.lock.token != token:
@@ -163,7 +162,7 @@ def end_login(token: int, changes: CookieChanges, headers: dict[str, str], sites
 
 
 def fail_login(token: int, error: str, first_pause: float = FIRST_PAUSE) -> Change:
-    """The login failed; the next one waits, the longer the more failed in a row."""
+    """The login failed; the next one waits, longer with each failure in a row."""
 
     def change(session: KeptSession, now: float) -> KeptSession:
         if session.lock is None or session.lock.token != token:
@@ -174,7 +173,7 @@ def fail_login(token: int, error: str, first_pause: float = FIRST_PAUSE) -> Chan
 
 
 def release_login(token: int) -> Change:
-    """The login was broken off through no fault of its own: anybody may make it now."""
+    """The login was interrupted through no fault of its own: any worker may make it now."""
 
     def change(session: KeptSession, now: float) -> KeptSession:
         ours = session.lock is not None and session.lock.token == token
@@ -194,12 +193,12 @@ def _failed(session: KeptSession, error: str, now: float, first_pause: float) ->
 
 
 def log_out(seen: int, page: str, first_pause: float = FIRST_PAUSE) -> Change:
-    """A page that was fetched under login number `seen` was logged out. A login under which no page was ever let in
-    counts as failed."""
+    """A page fetched under login number `seen` was logged out. If no page was ever let in under that login, it counts
+    as failed."""
 
     def change(session: KeptSession, now: float) -> KeptSession:
         if session.logins != seen:
-            return session  # there was a login since
+            return session  # a newer login exists
         away = {one: count for one, count in session.turned_away.items() if one != page}
         away[page] = session.turned_away.get(page, 0) + 1
         while len(away) > MOST_TURNED_AWAY:
@@ -216,7 +215,7 @@ def log_out(seen: int, page: str, first_pause: float = FIRST_PAUSE) -> Change:
 
 
 def let_in(seen: int, page: str) -> Change:
-    """A page that was fetched under login number `seen` was the page."""
+    """A page fetched under login number `seen` was not logged out."""
 
     def change(session: KeptSession, now: float) -> KeptSession:
         new = session
@@ -230,7 +229,7 @@ def let_in(seen: int, page: str) -> Change:
 
 
 def forget_login(session: KeptSession, now: float) -> KeptSession:
-    """As if it had never logged in, and nothing had failed: the next page logs in again."""
+    """Forget the login and all failures: the next page logs in again."""
     return _with(session, logged_in=False, lock=None, failures=0, error="", retry_at=0.0, turned_away={})
 
 
@@ -238,8 +237,8 @@ def forget_login(session: KeptSession, now: float) -> KeptSession:
 
 
 def note_block(generation: int, *, for_sure: bool) -> Change:
-    """A page of a session of a pool was blocked. After a few in a row, or at once `for_sure`, the session is retired:
-    another visitor begins under its name."""
+    """A page of a pool's session was blocked. After a few in a row, or at once if `for_sure`, the session is retired: a
+    new visitor begins under its name."""
 
     def change(session: KeptSession, now: float) -> KeptSession:
         if session.generation != generation:

@@ -1,8 +1,8 @@
-"""Lines through proxies: SOCKS5, the client's side (RFC 1928, passwords by RFC 1929), and CONNECT of HTTP.
+"""Tunnels through proxies: SOCKS5, the client's side (RFC 1928, passwords by RFC 1929), and HTTP CONNECT.
 
-Lives here: what is said, over any pair of `send` and `read`, and the socket that the HTTP transport says it on.
-A proxy that gets a name looks it up itself. How it fails: ProxyFailed; ConnectFailed or TimedOut where the proxy
-says that it did its part and the target did not; FetchRefused for a name that is too long. The socket is closed.
+Lives here: the dialogue, over any pair of `send` and `read`, and the socket that the HTTP transport uses for it.
+A proxy that gets a name looks it up itself. How it fails: ProxyFailed; ConnectFailed or TimedOut if the proxy reports
+that the target failed; FetchRefused for a name that is too long. The socket is closed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .exits import authorization, check_socks_name, proxy_failed, refused_creden
 Send = Callable[[bytes], Awaitable[object]]
 Read = Callable[[int], Awaitable[bytes]]  # reads exactly that many bytes; raises OSError or EOFError
 
-_MAX_ANSWER = 16 * 1024  # bytes of a proxy's answer to CONNECT
+_MAX_ANSWER = 16 * 1024  # bytes of a proxy's response to CONNECT
 _VERSION, _CONNECT = 5, 1
-_OPEN, _PASSWORD = 0, 2  # ways to say who one is
+_OPEN, _PASSWORD = 0, 2  # methods of authentication
 _IPV4, _NAME, _IPV6 = 1, 3, 4
 _REFUSALS = {
-    1: "it could not do it",
+    1: "it reported a general failure",
     2: "its rules do not allow this target",
-    7: "it does not know CONNECT",
-    8: "it does not know this kind of address",
+    7: "it does not support CONNECT",
+    8: "it does not support this type of address",
 }
 NETWORK_UNREACHABLE, HOST_UNREACHABLE, CONNECTION_REFUSED, TTL_EXPIRED = 3, 4, 5, 6
 _OF_THE_TARGET = {
@@ -39,7 +39,7 @@ _OF_THE_TARGET = {
 
 
 async def ask_for_line(send: Send, read: Read, exit: Exit, host: str, port: int) -> None:
-    """Return when what is sent next goes to `host`. Raises ProxyFailed, ConnectFailed, TimedOut, FetchRefused."""
+    """Return when data sent next goes to `host`. Raises ProxyFailed, ConnectFailed, TimedOut, FetchRefused."""
     check_socks_name(host)
     try:
         await _introduce(send, read, exit)
@@ -52,13 +52,14 @@ async def ask_for_line(send: Send, read: Read, exit: Exit, host: str, port: int)
         if word != 0:
             raise proxy_failed(exit, _REFUSALS.get(word, f"it answered with {word}"))
         length = {_IPV4: 4, _IPV6: 16}.get(kind)
-        await read((length if length is not None else (await read(1))[0]) + 2)  # where it dialled from; of no use
+        await read((length if length is not None else (await read(1))[0]) + 2)  # the address it dialled from
     except (OSError, EOFError) as error:
         raise proxy_failed(exit, f"it hung up ({type(error).__name__})") from None
 
 
 def target_failed(exit: Exit, target: str, word: int) -> FetchFailed:
-    """What the proxy says of the target. The page has used up a try; the exit is not to blame."""
+    """The error for a failure of the target that the proxy reports. It uses up an attempt of the page; the exit is not
+    to blame."""
     said = f"{target}: no connection: {_OF_THE_TARGET[word]}, says the proxy {exit.address} (pool {exit.pool})."
     return TimedOut(said) if word == TTL_EXPIRED else ConnectFailed(said)
 
@@ -93,7 +94,7 @@ def _counted(exit: Exit, text: str) -> bytes:
 
 
 async def ask_connect(send: Send, read: Read, exit: Exit, host: str, port: int) -> None:
-    """Return when what is sent next goes to `host`. Raises ProxyFailed."""
+    """Return when data sent next goes to `host`. Raises ProxyFailed."""
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     told = authorization(exit)
     lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
@@ -101,16 +102,16 @@ async def ask_connect(send: Send, read: Read, exit: Exit, host: str, port: int) 
     answer = b""
     try:
         await send("".join(f"{line}\r\n" for line in (*lines, "")).encode("ascii"))
-        while not answer.endswith(b"\r\n\r\n"):  # byte by byte: what comes after it is not ours to read
+        while not answer.endswith(b"\r\n\r\n"):  # byte by byte: data after the head is not ours to read
             answer += await read(1)
             if len(answer) > _MAX_ANSWER:
-                raise proxy_failed(exit, "its answer has no end")
+                raise proxy_failed(exit, "its response has no end")
     except (OSError, EOFError) as error:
         raise proxy_failed(exit, f"it hung up ({type(error).__name__})") from None
     version, _, rest = answer.partition(b" ")
     status = rest[:3]
     if not version.startswith(b"HTTP/1.") or not status.isdigit():
-        raise proxy_failed(exit, "what it answers is not HTTP. Is it a SOCKS5 proxy?")
+        raise proxy_failed(exit, "its response is not HTTP. Is it a SOCKS5 proxy?")
     if status == b"407":
         raise refused_credentials(exit)
     if not status.startswith(b"2"):
@@ -124,8 +125,8 @@ async def line_through(
     port: int,
     make_socket: Callable[[tuple[object, ...]], socket.socket],
 ) -> socket.socket:
-    """A socket that ends at `host`. `make_socket` judges the address that is dialled. Raises as `ask_for_line` or
-    `ask_connect`; an exit that speaks TLS has no such socket."""
+    """A socket tunnelled to `host`. `make_socket` checks the dialled address. Raises as `ask_for_line` or
+    `ask_connect`. Not for an exit that speaks TLS."""
     ask = ask_for_line if exit.scheme == "socks5" else ask_connect
     loop = asyncio.get_running_loop()
     line = await _dialled(loop, exit, addresses, make_socket)

@@ -1,4 +1,4 @@
-"""Cookies between the jar and a browser, both ways, with all their flags."""
+"""Converts cookies between the jar and a browser, both ways, with all their flags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...model.session import Cookie
 
 
 def browser_cookie(cookie: Cookie) -> dict[str, Any]:  # Any: the library does not export the type of a cookie
-    """A cookie as the browser takes it."""
+    """A cookie in the form that the browser accepts."""
     host = f"[{cookie.domain}]" if ":" in cookie.domain else cookie.domain
     told: dict[str, Any] = {
         "name": cookie.name,
@@ -23,7 +23,7 @@ def browser_cookie(cookie: Cookie) -> dict[str, Any]:  # Any: the library does n
     }
     if cookie.expires is not None:
         told["expires"] = cookie.expires
-    if cookie.same_site and (cookie.secure or cookie.same_site != "None"):  # which needs Secure
+    if cookie.same_site and (cookie.secure or cookie.same_site != "None"):  # SameSite=None requires Secure
         told["sameSite"] = cookie.same_site
     return told
 
@@ -31,10 +31,11 @@ def browser_cookie(cookie: Cookie) -> dict[str, Any]:  # Any: the library does n
 def cookie_changes(
     given: Iterable[Cookie], found: Iterable[Mapping[str, Any]], *, lent: Iterable[tuple[str, str]] = ()
 ) -> tuple[Cookie, ...]:
-    """What a page did to cookies: those that came or changed, by a script or not, and those that went, expired.
+    """What a page did to cookies: those it added or changed, by script or header, and those it deleted, as expired
+    ones.
 
-    `given` are what the browser had from us; `lent` are names and values that were meant for this page alone; `found`
-    are the browser's cookies afterwards.
+    `given` are the cookies that we gave the browser; `lent` are names and values meant for this page alone; `found` are
+    the browser's cookies afterwards.
     """
     before = {cookie.key: cookie for cookie in given}
     only_lent = frozenset(lent)
@@ -64,7 +65,7 @@ def _read(cookie: Mapping[str, Any]) -> Cookie:
 
 
 def _alike(found: Cookie, given: Cookie | None) -> bool:
-    """The same, but for parts of a second, and for what the browser says of SameSite where nobody has."""
+    """Equal, ignoring fractions of a second, and the SameSite that the browser reports for a cookie without one."""
     if given is None or (found.expires is None) != (given.expires is None):
         return False
     near = found.expires is None or given.expires is None or abs(found.expires - given.expires) < 2

@@ -1,4 +1,4 @@
-"""What a browser says of a page that it could not show, in our words."""
+"""Translates the errors of a browser that could not show a page into ours."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ...errors import (
 from .guard import Pass
 from .main_frame import with_port
 
-# What Playwright says where no page and no patience would help: a checkbox cannot be filled.
+# What Playwright says if neither another page nor waiting would help: a checkbox cannot be filled.
 _NOT_TO_BE_DONE = re.compile(
     r"(?:Locator\.(?:fill|select_option|press|type|press_sequentially): Error: |\.press: (?=Unknown key))([^\n]{1,160})"
 )
 _NET_ERROR = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 _WORDS: tuple[tuple[str, type[FetchFailed] | type[FetchRefused], str], ...] = (
-    ("ERR_CERT_", TlsFailed, "no safe connection"),
-    ("ERR_SSL_", TlsFailed, "no safe connection"),
-    ("ERR_BAD_SSL_", TlsFailed, "no safe connection"),
+    ("ERR_CERT_", TlsFailed, "no secure connection"),
+    ("ERR_SSL_", TlsFailed, "no secure connection"),
+    ("ERR_BAD_SSL_", TlsFailed, "no secure connection"),
     ("ERR_NAME_", DnsFailed, "the name does not resolve"),
     ("ERR_TIMED_OUT", TimedOut, "no answer in time"),
     ("ERR_CONNECTION_TIMED_OUT", TimedOut, "no answer in time"),
@@ -40,20 +40,20 @@ _WORDS: tuple[tuple[str, type[FetchFailed] | type[FetchRefused], str], ...] = (
     ("ERR_INVALID_RESPONSE", BadResponse, "what came back is not HTTP"),
     ("ERR_INVALID_CHUNKED", BadResponse, "the body is not valid HTTP"),
     ("ERR_INVALID_REDIRECT", BadResponse, "the redirect leads nowhere"),
-    ("ERR_CONTENT_DECODING", BadResponse, "the body cannot be unpacked"),
+    ("ERR_CONTENT_DECODING", BadResponse, "the body cannot be decompressed"),
     ("ERR_HTTP2_", ConnectionDropped, "the connection broke"),
-    ("ERR_UNSAFE_PORT", FetchRefused, "no browser opens that port"),
-    ("ERR_UNKNOWN_URL_SCHEME", FetchRefused, "no browser opens that"),
-    ("ERR_DISALLOWED_URL_SCHEME", FetchRefused, "no browser opens that"),
-    ("ERR_INVALID_URL", FetchRefused, "no browser opens that"),
-    ("ERR_BLOCKED_BY_RESPONSE", FetchRefused, "the site forbids to show it"),
+    ("ERR_UNSAFE_PORT", FetchRefused, "browsers refuse that port"),
+    ("ERR_UNKNOWN_URL_SCHEME", FetchRefused, "browsers cannot open this address"),
+    ("ERR_DISALLOWED_URL_SCHEME", FetchRefused, "browsers cannot open this address"),
+    ("ERR_INVALID_URL", FetchRefused, "browsers cannot open this address"),
+    ("ERR_BLOCKED_BY_RESPONSE", FetchRefused, "the site forbids showing it"),
     ("ERR_", ConnectionDropped, "the connection broke"),
 )
 
 
 def translated(said: str, url: str, gate_pass: Pass, at: str = "") -> GossamerError:
-    """Our error for a page at `url` that failed. What the guard proxy knows goes before what the browser says. `at` is
-    what was done or waited for just then, where the spider wished for it."""
+    """Our error for a page at `url` that failed. The guard proxy's knowledge takes precedence over the browser's text.
+    `at` is the spider's action or wait that was in progress, if any."""
     known = gate_pass.trouble(with_port(url))
     if known is not None:
         return known

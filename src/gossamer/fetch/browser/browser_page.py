@@ -1,7 +1,7 @@
-"""One page in one context of a browser: opened, made ready, read, closed.
+"""One page in one browser context: opened, made ready, read, closed.
 
-How it fails: FetchFailed or FetchRefused in our words; Playwright's Error when the browser itself is gone, which the
-transport tells apart. How it recovers: the context goes, and everything of the page with it.
+How it fails: FetchFailed or FetchRefused; Playwright's Error when the browser itself is gone, which the transport
+recognises. How it recovers: closing the context removes everything of the page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .page_actions import MAX_REQUESTS, SCREEN, Traffic, make_ready, obstacle, r
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, CDPSession, Dialog, Download, Page, Request
 
-# The browser's own: they must fit to each other and to what scripts see.
+# Set by the browser itself: they must match each other and what scripts see.
 _BROWSERS_OWN = frozenset({
     "accept", "accept-encoding", "accept-language", "connection", "content-length", "cookie", "expect", "host",
     "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "upgrade-insecure-requests", "user-agent",
@@ -38,7 +38,7 @@ _NO_LONGER_TRUE = _OF_THE_WIRE | {"content-type", "content-length"}
 
 
 class BrowserPage:
-    """`run` once; then `close`, whatever happened."""
+    """Call `run` once; then `close`, whatever happened."""
 
     def __init__(
         self,
@@ -64,21 +64,21 @@ class BrowserPage:
         self._traffic: Traffic | None = None
         self._crashed = asyncio.Event()
         self._broken = asyncio.Event()
-        self._stopped = asyncio.Event()  # it asked for too much
+        self._stopped = asyncio.Event()  # it made too many requests or navigations
         self._how_broken = ""  # in the browser's words
         self._notes: list[str] = []
         self._unfinished = ""
         self._lent: list[tuple[str, str]] = []  # cookies for this page alone, name and value
-        self._given: list[Cookie] = []  # cookies of the site that the browser has taken
+        self._given: list[Cookie] = []  # cookies of the site that the browser accepted
         self._left: tuple[Cookie, ...] = ()  # cookies that the page has changed
 
     @property
     def at(self) -> str:
-        """What is done or waited for just now, of what the spider wished for."""
+        """The spider's action or wait that is in progress."""
         return told(self._traffic.action) if self._traffic is not None and self._traffic.action is not None else ""
 
     async def obstacle(self) -> str:
-        """What keeps the action from being done, as far as the page can tell."""
+        """What prevents the action, as far as the page can tell."""
         from playwright.async_api import Error
 
         if self._page is None or self._traffic is None or self._traffic.action is None:
@@ -89,10 +89,10 @@ class BrowserPage:
         except TimeoutError:
             return "a script keeps the page busy"
         except Error:
-            return ""  # it moves on just now
+            return ""  # it is navigating right now
 
     async def run(self) -> Response:
-        """Raises FetchFailed, FetchRefused, Playwright's Error."""
+        """Show the page and return the response. Raises FetchFailed, FetchRefused, Playwright's Error."""
         unknown = [kind for kind in self._block if kind not in KINDS]
         if unknown:
             raise FetchRefused(f"The browser cannot block {unknown[0]!r}; it knows {', '.join(KINDS)}.")
@@ -103,7 +103,7 @@ class BrowserPage:
             await asyncio.wait((work, crash), return_when=asyncio.FIRST_COMPLETED)
             if self._crashed.is_set():
                 raise PageCrashed(
-                    f"{self._request.url[:200]}: the page crashed. Most often it ate too much memory "
+                    f"{self._request.url[:200]}: the page crashed. The usual cause is too much memory "
                     "(browser.page_memory)."
                 )
             return await work
@@ -113,7 +113,8 @@ class BrowserPage:
             await asyncio.gather(work, crash, return_exceptions=True)
 
     async def close(self) -> None:
-        """Everything of the page goes, its processes included. Raises TimeoutError from outside if it hangs."""
+        """Close the context with everything of the page, its processes included. Callers set the timeout, in case it
+        hangs."""
         from playwright.async_api import Error
 
         if self._documents is not None:
@@ -128,10 +129,10 @@ class BrowserPage:
         language = named.get("accept-language", "").partition(",")[0].partition(";")[0].strip()
         if language and language != "*":
             options["locale"] = language
-        # A task of its own: who gives up while it is opened must still close it.
+        # A separate task: if the caller gives up while the context opens, it must still be closed.
         self._opening = asyncio.create_task(self._new_context(options))
         context = await asyncio.shield(self._opening)
-        context.set_default_timeout(0)  # one clock, that of the transport
+        context.set_default_timeout(0)  # only the transport's clock counts
         await self._give_cookies(context, named.get("cookie", ""))
         page = self._page = await context.new_page()
         context.on("page", lambda other: self._dismiss(other))
@@ -164,14 +165,14 @@ class BrowserPage:
         return await self._browser.new_context(
             proxy={"server": self._gate.address, "bypass": "<-loopback>"},
             accept_downloads=False,
-            service_workers="block",  # a context that lives for one page has no use for them
+            service_workers="block",  # useless in a context that lives for one page
             viewport=SCREEN,
             permissions=[],
             **options,
         )
 
     def _failed(self, request: Request) -> None:
-        """Half a document is shown like a whole one; we must know the difference."""
+        """The browser shows a partial document like a complete one; we must know the difference."""
         assert self._documents is not None
         latest = self._documents.latest
         if latest is None or request.url != latest.url or not request.is_navigation_request():
@@ -180,14 +181,14 @@ class BrowserPage:
         if request.frame.parent_frame is not None or "ERR_ABORTED" in said:
             return
         if "ERR_HTTP_RESPONSE_CODE_FAILURE" in said:
-            # An error status without a body, for which the browser has a page of its own.
+            # An error status without a body, for which the browser shows its own error page.
             self._documents.catch(latest)
         else:
             self._how_broken = said
             self._broken.set()
 
     def _too_many(self, page: Page, session: CDPSession) -> None:
-        """A page that goes on asking would keep the whole worker busy with news of it."""
+        """Events of a page that makes requests without end would keep the whole worker busy."""
         page.remove_listener("requestfailed", self._failed)
         self._later(self._stop(session))
 
@@ -203,15 +204,16 @@ class BrowserPage:
         self._later(download.cancel())
 
     def _dismiss(self, other: Page) -> None:
-        """Windows that the page opens are closed."""
+        """Close a window that the page opened."""
         self._later(other.close())
 
-    def _later(self, work: Any) -> None:  # Any: a coroutine of whatever result
+    def _later(self, work: Any) -> None:  # Any: a coroutine with any result
         assert self._documents is not None
         self._documents.begin(work)
 
     async def _give_cookies(self, context: BrowserContext, line: str) -> None:
-        """Those of the site with all their flags, and those that only the header names for this page alone."""
+        """Add the site's cookies with all their flags; cookies found only in the Cookie header are for this page
+        alone."""
         known = {(cookie.name, cookie.value) for cookie in self._request.cookies}
         for part in filter(None, (part.strip() for part in line.split(";"))):
             name, equals, value = part.partition("=")
@@ -224,12 +226,12 @@ class BrowserPage:
             return
         for cookie in (*map(browser_cookie, self._request.cookies), *lent):
             await self._give(context, cookie)
-        # What it did not take is not gone afterwards.
+        # A cookie that the browser rejected must not count as deleted later.
         taken = {cookie.key for cookie in cookie_changes((), await context.cookies())}
         self._given = [cookie for cookie in self._request.cookies if cookie.key in taken]
         refused = len(self._request.cookies) + len(lent) - len(taken)
         if refused > 0:
-            self._notes.append(f"the browser does not take {refused} of the cookies")
+            self._notes.append(f"the browser rejected {refused} of the cookies")
 
     async def _give(self, context: BrowserContext, cookie: Any) -> None:  # Any: the library does not export its type
         from playwright.async_api import Error
@@ -250,7 +252,7 @@ class BrowserPage:
         try:
             await asyncio.wait((work, caught), return_when=asyncio.FIRST_COMPLETED)
             if not caught.done() and isinstance(work.exception(), Error):
-                # A navigation that was stopped by us fails as well; what was caught is the better word.
+                # A navigation that we stopped fails as well; `caught` tells more.
                 await self._documents.idle()
             if caught.done():
                 return await self._raw(caught.result())
@@ -264,7 +266,7 @@ class BrowserPage:
             await asyncio.gather(work, return_exceptions=True)
 
     async def _show(self, page: Page, session: CDPSession) -> Response:
-        """Go there, get it ready, read it."""
+        """Open the page, make it ready, read it."""
         assert self._documents is not None
         assert self._traffic is not None
         await page.goto(self._request.url, wait_until="commit", timeout=0)
@@ -274,13 +276,13 @@ class BrowserPage:
         shown = self._documents.shown(url)
         picture = await take_picture(page) if self._render.screenshot else b""
         if len(picture) > limit:
-            self._notes.append(f"the picture has {len(picture)} bytes, more than {limit}, and is left out")
+            self._notes.append(f"the screenshot has {len(picture)} bytes, more than {limit}, and was dropped")
             picture = b""
         body = text.encode("utf-8", "replace")
         if url.startswith("chrome-error:") or shown is None:
             to = self._documents.asked
             raise self._pass.trouble(with_port(to)) or ConnectionDropped(
-                f"{self._request.url[:200]}: the page moved on to {to[:200]}, which could not be opened."
+                f"{self._request.url[:200]}: the page navigated to {to[:200]}, which could not be opened."
             )
         headers = await self._headers_of(shown)
         kept = tuple(pair for pair in headers if pair[0].lower() not in _NO_LONGER_TRUE)
@@ -294,7 +296,7 @@ class BrowserPage:
         return self._response(answer, picture)
 
     async def _ready(self, page: Page) -> None:
-        """Wait until it may be read. A document that broke off is never ready: the browser waits for its end."""
+        """Wait until the page may be read. A document that broke off is never ready: the browser waits for its end."""
         assert self._traffic is not None
         ready = asyncio.create_task(make_ready(page, self._traffic, self._render, self._settle, self._patience))
         broken = asyncio.create_task(self._broken.wait())
@@ -307,7 +309,7 @@ class BrowserPage:
                 raise PageCrashed(
                     f"{self._request.url[:200]}: the page was stopped before it was ready: {self._too_much()}."
                 )
-            if self._broken.is_set() and not self._pass.spent:  # else it was us who broke it off
+            if self._broken.is_set() and not self._pass.spent:  # else we broke it off ourselves
                 raise translated(self._how_broken, self._request.url, self._pass)
         finally:
             for task in (ready, broken, stopped):
@@ -321,7 +323,7 @@ class BrowserPage:
         found = await (await self._opening).cookies()
         self._left = cookie_changes(self._given, found, lent=self._lent)
         if answer.url != self._request.url.partition("#")[0]:
-            # The page moved on. Lines of another document would be taken for those of the one that was asked for.
+            # The page navigated. Set-Cookie lines of another document would count as those of the requested one.
             return tuple(pair for pair in headers if pair[0].lower() != "set-cookie")
         return headers
 
@@ -331,11 +333,11 @@ class BrowserPage:
         return self._response(msgspec.structs.replace(answer, headers=kept), b"")
 
     def _too_much(self) -> str:
-        """What the page was stopped for."""
+        """Why the page was stopped."""
         assert self._documents is not None
         assert self._traffic is not None
         if self._documents.restless:
-            return "it moved on again and again"
+            return "it navigated again and again"
         asked = self._traffic.too_many or self._pass.requests > MAX_REQUESTS
         return f"more than {MAX_REQUESTS} requests" if asked else ""
 
@@ -370,5 +372,5 @@ class BrowserPage:
 
 
 async def _answer(dialog: Dialog) -> None:
-    """Nobody agrees to anything, but a page that does not want to be left is left."""
+    """Decline every dialog, except that a page that asks whether to leave it is left."""
     await (dialog.accept() if dialog.type == "beforeunload" else dialog.dismiss())

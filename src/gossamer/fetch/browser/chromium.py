@@ -1,6 +1,5 @@
-"""Chromium itself: where it is, how it is started, how much memory its processes hold, and what is left of browsers
-whose workers were killed. Linux only.
-"""
+"""Chromium itself: where it is, how it is started, how much memory its processes use, and how to clean up after
+browsers whose workers were killed. Linux only."""
 
 from __future__ import annotations
 
@@ -25,17 +24,17 @@ HOW_TO_GET_IT = (
 
 
 def find_executable(wanted: str = "") -> str | None:
-    """The browser's file: `wanted`, else one on the PATH, else None for Playwright's own. Raises Misconfigured."""
+    """The path of the browser: `wanted`, else one on the PATH, else None for Playwright's own. Raises Misconfigured."""
     if wanted:
         found = shutil.which(os.path.expanduser(wanted))
         if found is None:
-            raise Misconfigured(f"Setting browser.executable: {wanted!r} is no program that can be started.")
+            raise Misconfigured(f"Setting browser.executable: {wanted!r} is not an executable program.")
         return found
     return next((found for found in map(shutil.which, _NAMES) if found), None)
 
 
 def check_playwright() -> None:
-    """Raises MissingExtra when the library is not installed."""
+    """Raises MissingExtra if the library is not installed."""
     try:
         import playwright.async_api  # noqa: F401
     except ImportError as error:
@@ -43,7 +42,7 @@ def check_playwright() -> None:
 
 
 def is_there(wanted: str = "") -> str | None:
-    """None when a browser can be started here, else what is missing. For tests and `gossamer doctor`."""
+    """None if a browser can be started here, else what is missing. For tests and `gossamer doctor`."""
     try:
         check_playwright()
         if find_executable(wanted) is None and not _own_browser():
@@ -54,16 +53,16 @@ def is_there(wanted: str = "") -> str | None:
 
 
 def _own_browser() -> bool:
-    """Is there one that `playwright install` has fetched?"""
+    """Has `playwright install` fetched a browser?"""
     place = os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ms-playwright"
     )
     return any(Path(place).glob("chromium*/chrome-*/*"))
 
 
-# Chromium heeds the last list alone, so this one has what Playwright turns off as well.
+# Chromium obeys only the last list, so this one repeats what Playwright disables.
 FEATURES_OFF = (
-    # Two pages of the address bar, in a process of their own: without them a context costs half the CPU.
+    # Two WebUI pages of the address bar, each in its own process: without them a context costs half the CPU.
     "WebUIOmniboxPopup", "WebUIOmniboxAimPopup",
     "AimEnabled", "AvoidCorsURLLoaderRestartOnRedirect", "AvoidUnnecessaryBeforeUnloadCheckSync",
     "DestroyProfileOnBrowserClose", "HttpsFirstBalancedModeAutoEnable", "HttpsUpgrades", "LensOverlay", "MediaRouter",
@@ -73,15 +72,15 @@ FEATURES_OFF = (
 
 
 def flags(*, heap_megabytes: int) -> list[str]:
-    """What Chromium is told beyond Playwright's own list. Nothing may leave but through the proxy."""
+    """Chromium's flags beyond Playwright's own list. All traffic must go through the proxy."""
     return [
-        # Names are looked up by the guard proxy alone. Should anything try to go round it, no name leads anywhere.
+        # Only the guard proxy resolves names. If anything tried to bypass it, no name would resolve.
         "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
         "--dns-prefetch-disable",
         "--disable-quic",
         "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
         "--webrtc-ip-handling-policy=disable_non_proxied_udp",
-        # No session sees what they ask for, so nothing could count it.
+        # No DevTools session sees their requests, so nothing could count them.
         "--disable-blink-features=SharedWorker",
         f"--disable-features={','.join(FEATURES_OFF)}",
         "--disable-background-networking",
@@ -93,20 +92,20 @@ def flags(*, heap_megabytes: int) -> list[str]:
         "--no-default-browser-check",
         "--mute-audio",
         "--disable-gpu",
-        # A page and its frames share a process, so that one session sees all their requests, and less memory is
-        # used. Each page has a context of its own, and contexts never share a process.
+        # A page and its frames share a process, so that one session sees all their requests, and less memory is used.
+        # Each page has its own context, and contexts never share a process.
         "--disable-site-isolation-trials",
         f"--js-flags=--max-old-space-size={heap_megabytes}",
     ]
 
 
 def wants_sandbox() -> bool:
-    """Chromium refuses to start as root unless its sandbox is off; everybody else keeps it."""
+    """Chromium refuses to run as root unless its sandbox is off; for all other users it stays on."""
     return os.geteuid() != 0
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What Chromium sees of ours: where programs and fonts are, and a home that is thrown away."""
+    """The environment for Chromium: where programs and fonts are, and a temporary home."""
     kept = ("PATH", "LANG", "LANGUAGE", "TZ", "FONTCONFIG_PATH", "FONTCONFIG_FILE")
     return {name: os.environ[name] for name in kept if name in os.environ} | {
         "HOME": str(folder),
@@ -115,7 +114,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def memory_of(pid: int) -> int:
-    """Bytes that a process holds for itself: what it shares (Chromium's own code, above all) is not counted."""
+    """Private memory of a process, in bytes: shared memory (above all Chromium's own code) is not counted."""
     try:
         fields = Path(f"/proc/{pid}/statm").read_bytes().split()
     except OSError:
@@ -124,7 +123,7 @@ def memory_of(pid: int) -> int:
 
 
 def family_memory(family: Iterable[int]) -> tuple[int, dict[int, int]]:
-    """Bytes held by these processes together, and by each renderer among them."""
+    """Bytes used by these processes together, and by each renderer among them."""
     total = 0
     renderers: dict[int, int] = {}
     for pid in family:
@@ -140,16 +139,16 @@ def family_memory(family: Iterable[int]) -> tuple[int, dict[int, int]]:
 
 
 PREFIX = "gossamer-browser-"
-# Chromium makes a socket below its folder, and Linux lets the path of a socket have 107 bytes. In a longer one the
+# Chromium creates a socket in its folder, and Linux limits the path of a socket to 107 bytes. With a longer one the
 # browser would start and never open a page.
 _LONGEST_HOME = 107 - len(f"/{PREFIX}12345678/.org.chromium.Chromium.123456/SingletonSocket")
 _OWNER = "worker"
-_KILL_PATIENCE = 5.0  # seconds for the kernel to bury what was killed
-Family = dict[int, int]  # processes, each with the moment it was born: ids are used again
+_KILL_PATIENCE = 5.0  # seconds for the kernel to reap killed processes
+Family = dict[int, int]  # processes, each with its start time: ids are reused
 
 
 def born_at(pid: int) -> int | None:
-    """In ticks since the machine started; None for a process that is not there, or only waits to be buried."""
+    """The start time in ticks since boot; None if the process does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return None if fields[0] in (b"Z", b"X") else int(fields[19])
@@ -171,13 +170,13 @@ def new_folder() -> Path:
 
 
 def _home() -> str:
-    """The folder for temporary files, or /tmp where its path is too long."""
+    """The folder for temporary files, or /tmp if its path is too long."""
     usual = tempfile.gettempdir()
     return usual if len(os.fsencode(usual)) <= _LONGEST_HOME else "/tmp"  # noqa: S108 - mkdtemp makes names of its own
 
 
 def kill(known: Family) -> None:
-    """Those that are still the same processes."""
+    """Kill those that are still the same processes."""
     for pid, born in known.items():
         if born_at(pid) == born:
             with suppress(ProcessLookupError, PermissionError):
@@ -185,25 +184,25 @@ def kill(known: Family) -> None:
 
 
 def clear(folder: Path, known: Family) -> None:
-    """End `known` and all that lives in the folder, then remove it. Takes a moment: not for the loop's own thread."""
+    """Kill `known` and all processes of the folder, then remove it. Blocks: call it in a thread."""
     deadline = time.monotonic() + _KILL_PATIENCE
     while left := _alive(known) | living_in(folder):
         kill(left)
         if time.monotonic() > deadline:
-            break  # the kernel holds them, in a system call that does not end
+            break  # stuck in a system call in the kernel
         time.sleep(0.01)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep() -> None:
-    """Clear the folders of workers that are gone."""
+    """Clear the folders of dead workers."""
     for folder in Path(_home()).glob(f"{PREFIX}*"):
         if _is_ours(folder) and _is_orphan(folder):
             clear(folder, {})
 
 
 def living_in(folder: Path) -> Family:
-    """Processes of ours that were given the folder for their files, and what descends from them."""
+    """Our processes that were started with the folder, and their descendants."""
     place = os.fsencode(folder)
     found: Family = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -213,7 +212,7 @@ def living_in(folder: Path) -> Family:
             if not ours or pid == os.getpid() or not _carries(name, place):
                 continue
         except OSError:
-            continue  # gone, or not to be looked at
+            continue  # gone, or not readable
         born = born_at(pid)
         if born is not None:
             found[pid] = born
@@ -240,7 +239,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _is_orphan(folder: Path) -> bool:
-    """Is its worker gone? Where it does not say, or says it of another container's process, nobody knows."""
+    """Is its worker dead? False if the folder names no worker, or one in another container's namespace."""
     try:
         pid, born, namespace = (folder / _OWNER).read_text(encoding="ascii").split()
         return namespace == _namespace() and born_at(int(pid)) != int(born)
@@ -249,5 +248,5 @@ def _is_orphan(folder: Path) -> bool:
 
 
 def _namespace() -> str:
-    """Process ids mean something within one namespace only."""
+    """Process ids are valid within one namespace only."""
     return os.readlink("/proc/self/ns/pid")

@@ -1,13 +1,13 @@
-"""The guard proxy: the one way from a browser to the net. A proxy on loopback, inside the worker's own process.
+"""The guard proxy: a browser's only way to the network. A proxy on loopback, inside the worker's own process.
 
-What it does: takes CONNECT and plain requests from those who hold a pass, checks the address, dials that very
-address (or the exit of the pass), and counts what goes through.
-How it fails: to the browser as a 403, 407 or 502; what really happened is written down in the pass, so that the
-transport can say it in our words. A connection that breaks takes nothing else with it.
-How it recovers: every connection is new; a pass that is dismissed takes its connections with it.
+What it does: takes CONNECT and plain requests from holders of a pass, checks the address, dials that very address (or
+the exit of the pass), and counts the traffic.
+How it fails: the browser gets a 403, 407 or 502; the pass records the actual error, so that the transport can raise it.
+A broken connection affects no other.
+How it recovers: every connection is new; dismissing a pass closes its connections.
 
-A plain request has a connection of its own to the site: answers are sent on with `Connection: close`, so that the
-browser cannot put a request to somebody else on a line whose address was checked for the first.
+A plain request gets its own connection to the site: responses are forwarded with `Connection: close`, so that the
+browser cannot send a request for another host over a connection whose address was checked for the first.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .guard_traffic import (
     send_body,
 )
 
-_HEAD_PATIENCE = 30.0  # seconds for a browser to say what it wants
+_HEAD_PATIENCE = 30.0  # seconds for a browser to send its request
 
 
 class GuardProxy:
@@ -95,22 +95,23 @@ class GuardProxy:
         connect: timedelta = timedelta(seconds=10),
         home: str | None = None,
     ) -> Pass:
-        """A new pass. All that is sent with it leaves through `exit`, where there is one, and never otherwise.
+        """Create a pass. All its traffic goes through `exit`, if there is one.
 
-        `on_bytes` hears of every piece that comes from the net. The first request waits for the `gate`, when its
-        connection stands. `home` is the site of the page: of every other site it may ask only so much.
+        `on_bytes` is called for every piece received from the network. Once its connection is open, the first request
+        waits for the `gate`. `home` is the site of the page: the page may make only a limited number of requests to any
+        other site.
         """
         made = Pass(exit, on_bytes, gate, max_bytes, max_requests, connect, home)
         self._passes[made.username] = made
         return made
 
     async def dismiss(self, given: Pass) -> None:
-        """The pass is worth nothing from now on, and its connections are cut."""
+        """Invalidate the pass and close its connections."""
         self.withdraw(given)
         await _end(given.lines)
 
     def withdraw(self, given: Pass) -> None:
-        """The pass opens no more connections; those that stand go on."""
+        """Let the pass open no more connections; open ones continue."""
         self._passes.pop(given.username, None)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -132,7 +133,7 @@ class GuardProxy:
                 await self._serve(holder, line, headers, reader, writer)
                 return
         except (OSError, EOFError, ValueError, TimeoutError, SpentError, asyncio.CancelledError):
-            pass  # one of the two hung up, talked nonsense, or was cut off
+            pass  # one side hung up, sent garbage, or was cut off
         finally:
             if holder is not None:
                 holder.lines.discard(task)
@@ -187,7 +188,7 @@ class GuardProxy:
         writer: asyncio.StreamWriter,
         abroad: ForeignSite | None,
     ) -> None:
-        """Dial, and hand on what comes."""
+        """Connect, and forward the traffic."""
         method, target, _ = line.split(" ", 2)
         tunnel = method == "CONNECT"
         authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -213,7 +214,7 @@ class GuardProxy:
             far.writer.close()
 
     async def _leaves(self, holder: Pass, far: Line) -> bool:
-        """Wait until a plain request may be written to the line; False when the line was closed meanwhile."""
+        """Wait until a plain request may be written to the connection; False if the connection was closed meanwhile."""
         left = False
         try:
             left = await holder.first_leaves(lambda: not far.reader.at_eof())
@@ -234,7 +235,7 @@ class GuardProxy:
         far: Line,
         abroad: ForeignSite | None,
     ) -> None:
-        """One request with a whole address: handed on, its answer brought back, and that is the end of both lines."""
+        """Forward one request with an absolute URL, return its response, and end both connections."""
         if any(name.lower() == "transfer-encoding" for name, _ in headers):
             await answer(writer, 411, keep=False)
             return

@@ -1,7 +1,7 @@
-"""How the guard proxy opens a line: to a checked address, or through an exit that was checked as well.
+"""Opens the connections of the guard proxy: to a checked address, or through an exit that was checked as well.
 
-How it fails: AddressRefused before anything is dialled, DnsFailed, ConnectFailed, TimedOut, and ProxyFailed for all
-that an exit does wrong. No message holds a user name or a password. It keeps nothing, so there is nothing to mend.
+How it fails: AddressRefused before anything is dialled, DnsFailed, ConnectFailed, TimedOut, and ProxyFailed for every
+failure of an exit. No message holds a user name or a password. It is stateless, so there is nothing to recover.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ..exits import ANY_ADDRESS, check_target
 from ..http_errors import no_connection
 from ..socks import ask_connect, ask_for_line
 
-BUFFER = 256 * 1024  # of one direction of one line
-_MAX_ADDRESSES = 4  # of one name that are tried in turn
+BUFFER = 256 * 1024  # per direction of a connection
+_MAX_ADDRESSES = 4  # per name, tried in turn
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """An open connection. `absolute` tells that whole addresses are wanted in requests: there is a proxy behind it."""
+    """An open connection. `absolute` means that requests must name the absolute URL: the other end is a proxy."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -36,7 +36,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dialer:
-    """Opens lines. The name is looked up once, and the very address that was checked is dialled."""
+    """Opens connections. The name is looked up once, and the very address that was checked is dialled."""
 
     def __init__(self, guard: AddressGuard, resolver: GuardedResolver, tls: ssl.SSLContext | None = None) -> None:
         self._guard = guard
@@ -44,12 +44,12 @@ class Dialer:
         self._tls = tls
 
     async def dial(self, host: str, port: int, exit: Exit | None, *, tunnel: bool, within: timedelta) -> Line:
-        """A line to `host`. Through an HTTP exit that is a tunnel, or for plain requests the proxy itself, unless the
-        proxy is to be given an address: a plain request names its host, so it goes through a tunnel too."""
+        """Connect to `host`. Through an HTTP exit this is a tunnel, or the proxy itself for plain requests. If the
+        proxy must be given an address, plain requests use a tunnel too, since they name their host."""
         seconds = within.total_seconds()
         target = host
         if exit is not None:
-            # With time of its own: a slow name server is no failure of the proxy.
+            # With its own timeout: a slow name server is not a failure of the proxy.
             target = await check_target(exit, host, self._guard, self._resolver, within)
         try:
             async with asyncio.timeout(seconds):
@@ -103,7 +103,7 @@ class Dialer:
             return list(dict.fromkeys(str(one[4][0]) for one in found))
         except AddressRefused as error:
             raise ProxyFailed(
-                f"Proxy {exit.address} is at a private address. If that is meant, set allow_private = true in "
+                f"Proxy {exit.address} is at a private address. If it is intended, set allow_private = true in "
                 f"[proxies.{exit.pool}]."
             ) from error
         except (DnsFailed, OSError, UnicodeError) as error:
@@ -128,19 +128,19 @@ class Dialer:
 
 @asynccontextmanager
 async def _told_of(exit: Exit) -> AsyncIterator[None]:
-    """What goes wrong between us and the proxy is the proxy's failure."""
+    """A failure between us and the proxy counts as the proxy's failure."""
     try:
         yield
     except (GossamerError, asyncio.CancelledError, TimeoutError):
         raise
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError) as error:
-        raise ProxyFailed(f"Proxy {exit.address} hung up, or answered with something else than asked for.") from error
+        raise ProxyFailed(f"Proxy {exit.address} hung up, or sent an unexpected response.") from error
     except (OSError, ValueError) as error:
         raise ProxyFailed(f"Proxy {exit.address} cannot be used ({type(error).__name__}).") from error
 
 
 def proxy_authorization(exit: Exit) -> str:
-    """The header line that tells a proxy who we are, or nothing."""
+    """The Proxy-Authorization header line, or nothing."""
     if not (exit.username or exit.password):
         return ""
     packed = base64.b64encode(f"{exit.username}:{exit.password}".encode()).decode()
@@ -148,7 +148,7 @@ def proxy_authorization(exit: Exit) -> str:
 
 
 def refused_by(exit: Exit, status: int) -> ProxyFailed:
-    """Our word for a proxy's own answer."""
+    """Our error for a status that the proxy itself returned."""
     if status == 407:
         return ProxyFailed(f"Proxy {exit.address} refuses our user name or password (407).", status=status)
     return ProxyFailed(f"Proxy {exit.address} does not let us through (status {status}).", status=status)

@@ -1,4 +1,4 @@
-"""What passes through the guard proxy: `Pass`, the right of one page to use it with what was carried for that page, and
+"""The traffic through the guard proxy: `Pass`, the permission of one page to use it with a record of its traffic, and
 the heads and bodies on one connection.
 
 How it fails: OSError, EOFError, ValueError and SpentError, which all mean that this connection is over.
@@ -19,15 +19,16 @@ from ...model.url import site_of_host
 from ..contract import Gate
 from .guard_dialer import Line, refused_by
 
-_MAX_TROUBLES = 100  # of one pass that are remembered
-# What one page may ask of a site that is not its own. No request can be counted in a tunnel; what is sent tells.
+_MAX_TROUBLES = 100  # remembered per pass
+# Limits for a page's traffic to any foreign site. Requests inside a tunnel cannot be counted; the bytes sent stand in
+# for them.
 MAX_TUNNELS_ABROAD = 32
 MAX_REQUESTS_ABROAD = 250
 MAX_SENT_ABROAD = 256 * 1024  # bytes: some hundreds of requests
 
 
 class ForeignSite:
-    """What a page has asked of one site that is not its own, through one pass."""
+    """A page's traffic to one foreign site, through one pass."""
 
     __slots__ = ("requests", "sent", "tunnels")
 
@@ -41,12 +42,12 @@ class ForeignSite:
         return self.tunnels > MAX_TUNNELS_ABROAD or self.requests > MAX_REQUESTS_ABROAD or self.sent > MAX_SENT_ABROAD
 
 
-AT_ONCE = 6  # plain requests of a page to one site
-TUNNELS_AT_ONCE = 64  # more, since Chromium keeps those that are idle; to one host it opens 6
+AT_ONCE = 6  # concurrent plain requests of a page to one site
+TUNNELS_AT_ONCE = 64  # more, since Chromium keeps idle ones; it opens 6 to one host
 
-# What Chromium asks in the name of a page although no page asks for it: what the fields of a form are, above all. It
-# says which pages are visited. Flags that forbid it come and go with versions. What Chromium asks in its own name has
-# no pass, and comes no further than the guard.
+# Hosts that Chromium contacts on behalf of a page although the page does not ask for it, above all to classify form
+# fields. That would reveal which pages are visited. Flags that disable it come and go with versions. Chromium's own
+# requests have no pass, and the guard rejects them.
 CALLS_HOME = frozenset(
     f"{name}.googleapis.com"
     for name in ("content-autofill", "optimizationguide-pa", "safebrowsing", "safebrowsinghttpgateway", "update")
@@ -54,7 +55,7 @@ CALLS_HOME = frozenset(
 
 
 class Pass:
-    """The right to use the guard proxy, what was done with it, and what went wrong. It shows no secret."""
+    """The permission to use the guard proxy, a record of its use, and its errors. It shows no secret."""
 
     def __init__(
         self,
@@ -73,11 +74,11 @@ class Pass:
         self.connect = connect
         self.max_bytes = max_bytes
         self.max_requests = max_requests
-        self.requests = 0  # tunnels count as one: nobody can look into them
+        self.requests = 0  # a tunnel counts as one: its content is encrypted
         self.received = 0
         self.sent = 0
-        self.spent = False  # nothing goes through any more
-        self.address = ""  # that was dialled first
+        self.spent = False  # nothing is forwarded any more
+        self.address = ""  # the first one that was dialled
         self.lines: set[asyncio.Task[None]] = set()
         self._home = home
         self._abroad: dict[str, ForeignSite] = {}
@@ -88,16 +89,16 @@ class Pass:
         self._at_gate = asyncio.Lock()
         self._at_gate_since: float | None = None
         self._waited = 0.0
-        # What kept the first request from leaving; nobody else hears of it.
+        # The error that prevented the first request; it is not reported anywhere else.
         self.kept_back: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def trouble(self, authority: str) -> GossamerError | None:
-        """What went wrong last on the way to `host:port`."""
+        """The last error on the way to `host:port`."""
         return self._troubles.get(_key(authority))
 
     @property
     def refused(self) -> list[str]:
-        """Where it was not allowed to go, as `host:port`."""
+        """The destinations that were refused, as `host:port`."""
         return [name for name, error in self._troubles.items() if isinstance(error, AddressRefused)]
 
     def note(self, authority: str, error: GossamerError) -> None:
@@ -108,25 +109,25 @@ class Pass:
         self._troubles.pop(_key(authority), None)
 
     def place_at(self, host: str, *, tunnel: bool) -> AbstractAsyncContextManager[None]:
-        """Entered by a request or tunnel of a page to the site of `host`: a limited number is under way at once,
-        whatever names of it they use."""
+        """Limits the concurrent requests or tunnels of a page to the site of `host`, whatever names of the site they
+        use."""
         if self._home is None:
             return nullcontext()
         places = asyncio.Semaphore(TUNNELS_AT_ONCE if tunnel else AT_ONCE)
         return self._places.setdefault((site_of_host(host), tunnel), places)
 
     def calls_home(self, host: str) -> bool:
-        """Is it the browser that asks, for itself, its maker's servers?"""
+        """Is this the browser itself contacting its vendor's servers?"""
         return host.lower() in CALLS_HOME and self._home is not None and site_of_host(host) != self._home
 
     @property
     def overdone(self) -> list[str]:
-        """Sites of others of which the page has asked too much."""
+        """Foreign sites to which the page sent too much."""
         return [site for site, asked in self._abroad.items() if asked.overdone]
 
     def asking(self, host: str, *, tunnel: bool) -> ForeignSite | None:
-        """Another request or tunnel to `host`; what is sent there is counted with what this returns. Raises SpentError
-        when there are no more, or no more for that site."""
+        """Count another request or tunnel to `host`, and return the counter for the bytes sent there. Raises SpentError
+        if the limit is reached, in all or for that site."""
         self.requests += 1
         if self.max_requests is not None and self.requests > self.max_requests:
             self.spent = True
@@ -146,13 +147,13 @@ class Pass:
 
     @property
     def waited(self) -> float:
-        """Seconds that the first request has spent at its gate so far."""
+        """Seconds that the first request has waited at its gate so far."""
         since = self._at_gate_since
         return self._waited + (asyncio.get_running_loop().time() - since if since is not None else 0.0)
 
     async def first_leaves(self, is_good: Callable[[], bool] = lambda: True) -> bool:
         """Return when a request may be written, which must follow at once. The first of the pass waits for its gate;
-        False when the line was no longer good then, and the request must come again. Raises SpentError."""
+        False if the connection was lost meanwhile, and the request must come again. Raises SpentError."""
         if self._gate is None:
             return is_good()
         loop = asyncio.get_running_loop()
@@ -166,7 +167,7 @@ class Pass:
             except GossamerError as error:
                 if not self.kept_back.done():
                     self.kept_back.set_exception(error)
-                    self.kept_back.exception()  # looked at, or asyncio would complain in the log
+                    self.kept_back.exception()  # retrieved, or asyncio would log a complaint
                 self.cut()
                 raise SpentError from error
             finally:
@@ -176,7 +177,7 @@ class Pass:
                 gate.withdraw()
                 return False
             self._gate = None
-            loop.call_soon(gate.left)  # when what is written now is with the kernel
+            loop.call_soon(gate.left)  # when the data written now has reached the kernel
             return True
 
     def sending(self, size: int, abroad: ForeignSite | None = None) -> None:
@@ -194,7 +195,7 @@ class Pass:
         self._check()
 
     def cut(self) -> None:
-        """Nothing more goes through, and what is under way is broken off."""
+        """Forward nothing more, and cancel open connections."""
         self.spent = True
         for line in tuple(self.lines):
             line.cancel()
@@ -209,23 +210,23 @@ class Pass:
 
 
 def _key(authority: str) -> str:
-    """One word for one place: `Shop.example.:80` is shop.example:80."""
+    """One spelling per destination: `Shop.example.:80` is shop.example:80."""
     host, colon, port = authority.lower().rpartition(":")
     return f"{host.rstrip('.')}{colon}{port}"
 
 
 class SpentError(Exception):
-    """The pass has no bytes left."""
+    """The pass has reached one of its limits."""
 
 
-MARK = "X-GuardProxy"  # in answers of our own: a word that only the holder of the pass knows
-# Between two neighbours only; never handed on.
+MARK = "X-GuardProxy"  # in responses of the guard itself; its value is known only to the holder of the pass
+# Hop-by-hop headers, never forwarded.
 HOP_BY_HOP = frozenset({"proxy-authorization", "proxy-connection", "connection", "keep-alive", "te", "trailer"})
 _CHUNK = 64 * 1024
 _MAX_HEAD = 64 * 1024
 _APPLICATION_DATA = 23
 _TLS_RECORDS = (20, 21, 22, _APPLICATION_DATA)
-_LONGEST_FINISHED = 69  # bytes: the end of a TLS 1.3 handshake looks like application data, and is shorter than any
+_LONGEST_FINISHED = 69  # bytes: the last handshake record of TLS 1.3 looks like application data, but is shorter
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 
 Pairs = list[tuple[str, str]]
@@ -238,7 +239,8 @@ async def send_body(
     length: int,
     abroad: ForeignSite | None = None,
 ) -> None:
-    """The body of a request; then wait until the browser hangs up. More than that it may not say on this line."""
+    """Forward the body of a request; then wait until the browser hangs up. It may send nothing more on this
+    connection."""
     while length > 0:
         piece = await reader.read(min(length, _CHUNK))
         if not piece:
@@ -253,14 +255,15 @@ async def send_body(
 async def bring_answer(
     holder: Pass, authority: str, far: Line, writer: asyncio.StreamWriter, *, bodiless: bool
 ) -> None:
-    """The answer to one request, to its end. `bodiless`: to a HEAD, which has none whatever its headers say."""
+    """Forward the whole response to one request. `bodiless`: the response to a HEAD, which has no body whatever its
+    headers say."""
     raw = bytearray()
     while True:
         while (end := _END_OF_HEAD.search(raw)) is None:
             try:
                 piece = await far.reader.read(_CHUNK)
             except ConnectionError:
-                piece = b""  # a reset is another way of hanging up
+                piece = b""  # treat a reset like a normal close
             if not piece:
                 if raw:
                     holder.note(authority, BadResponse(f"{authority}: what came back is not HTTP."))
@@ -285,7 +288,7 @@ async def bring_answer(
             await answer(writer, 502, (MARK, holder.mark), keep=False)
             return
         if status.startswith(b"1"):
-            raw = bytearray(rest)  # an interim answer is of no use to the browser
+            raw = bytearray(rest)  # the browser does not need an interim response
             continue
         named = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
         left = 0 if bodiless or status in (b"204", b"304") else _length_of(named)
@@ -297,7 +300,7 @@ async def bring_answer(
 
 
 def _length_of(headers: list[tuple[bytes, bytes]]) -> int | None:
-    """How long the body is, when that can be told for sure; else its end is that of the connection."""
+    """The length of the body if it is certain; else the body ends with the connection."""
     given = {value for name, value in headers if name == b"content-length"}
     if len(given) != 1 or any(name == b"transfer-encoding" for name, _ in headers):
         return None
@@ -306,15 +309,15 @@ def _length_of(headers: list[tuple[bytes, bytes]]) -> int | None:
 
 
 class FirstRequest:
-    """Finds where the first request begins in what a client says in a tunnel: after the TLS handshake, if it is one."""
+    """Finds the start of the first request in a client's side of a tunnel: after the TLS handshake, if there is one."""
 
     def __init__(self) -> None:
-        self._head = b""  # of a record, as far as it is there
-        self._left = 0  # bytes of the record that are still to come
-        self._finished = False  # the client's last word of the handshake was said
+        self._head = b""  # the header of a TLS record, as far as received
+        self._left = 0  # bytes of the record still to come
+        self._finished = False  # the client has finished the handshake
 
     def begins_at(self, piece: bytes) -> int | None:
-        """The place in the next piece; None when it is not in there."""
+        """The position in the next piece; None if the request does not begin there."""
         at = 0
         while at < len(piece):
             if self._left:
@@ -350,7 +353,7 @@ async def both_ways(
 async def _carry_up(
     holder: Pass, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, abroad: ForeignSite | None
 ) -> None:
-    """What the browser says. The handshake goes freely; the first request waits for its gate."""
+    """Forward what the browser sends. The handshake passes freely; the first request waits for its gate."""
     first = FirstRequest()
     while piece := await reader.read(_CHUNK):
         at = first.begins_at(piece)
@@ -371,7 +374,7 @@ async def _carry(
     count: Callable[[int], None],
     length: int | None = None,
 ) -> None:
-    """Bytes one way until their end, or until `length` of them were carried."""
+    """Forward bytes one way until the end, or until `length` of them were forwarded."""
     while (length is None or length > 0) and (piece := await reader.read(_CHUNK)):
         if length is not None:
             length -= len(piece)
@@ -381,7 +384,7 @@ async def _carry(
 
 
 async def first_of(*tasks: asyncio.Task[None]) -> None:
-    """Wait until one of them ends, whichever way; the others are ended then."""
+    """Wait until one of the tasks ends, in any way; then cancel the others."""
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -405,7 +408,7 @@ async def read_head(reader: asyncio.StreamReader) -> tuple[str, Pairs]:
 
 
 async def answer(writer: asyncio.StreamWriter, status: int, *headers: tuple[str, str], keep: bool) -> bool:
-    """An answer of our own, without a body. Returns whether the connection can be used again."""
+    """Send a response of the guard itself, without a body. Return whether the connection can be reused."""
     words = {400: "Bad Request", 403: "Forbidden", 407: "Proxy Authentication Required", 411: "Length Required"}
     rows = [f"HTTP/1.1 {status} {words.get(status, 'Bad Gateway')}", "Content-Length: 0"]
     rows += [f"{name}: {value}" for name, value in headers]

@@ -1,15 +1,15 @@
-"""The documents of a page's main frame: each request and each answer passes through here before the page sees it.
+"""The documents of a page's main frame: every request and response passes through here before the page sees it.
 
-What it does: gives the guard proxy its password, adds headers to the first request, stops what is not wanted, and
-catches answers that are no pages: a redirect is not followed, a file is read up to its limit. A page that has arrived
-and moves on to a download stays as it is, as in any browser, and the download is refused.
-How it fails: `caught` holds the answer or the error that ends the visit; the browser only hears "aborted".
+What it does: gives the guard proxy its password, adds headers to the first request, blocks unwanted kinds, and catches
+responses that are not pages: a redirect is not followed, a file is read up to its limit. A page that has arrived and
+navigates to a download stays as it is, as in any browser, and the download is refused.
+How it fails: `caught` holds the response or the error that ends the visit; the browser only sees "aborted".
 
-An answer counts as the page's own when the browser has committed its document, not when it arrived: a page may begin
+A response counts as the page's own when the browser has committed its document, not when it arrived: a page may begin
 to load a document of another site, stop it, and show what it likes.
 
-Redirects of later documents (a form that an action sent, a script that moved on) are followed, as the page meant. A
-page that moves on without end is stopped where it is after MOST_MOVES documents.
+Redirects of later documents (a form that an action submitted, a script that navigated) are followed, as the page
+intended. A page that navigates without end is stopped after MOST_MOVES documents.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from playwright.async_api import CDPSession
 
 Pairs = tuple[tuple[str, str], ...]
-Event = dict[str, Any]  # as the DevTools protocol sends it: no types for it
+Event = dict[str, Any]  # as the DevTools protocol sends it, which has no types
 
-# How settings name kinds of resources, and how the browser does.
+# The names of resource types in settings, and in the browser.
 KINDS = {
     "image": "Image", "media": "Media", "font": "Font", "stylesheet": "Stylesheet", "script": "Script", "xhr": "XHR",
     "fetch": "Fetch", "eventsource": "EventSource", "manifest": "Manifest", "texttrack": "TextTrack", "ping": "Ping",
     "prefetch": "Prefetch", "other": "Other",
 }  # fmt: skip
-_OF_SCRIPTS = ("XHR", "Fetch")  # the browser does not tell them apart
-_PAGES = ("text/html", "application/xhtml+xml", "")  # without a type, the browser looks into it
+_OF_SCRIPTS = ("XHR", "Fetch")  # the browser does not distinguish these two
+_PAGES = ("text/html", "application/xhtml+xml", "")  # without a type, the browser sniffs the content
 _SHOWN = ("text/", "image/", "audio/", "video/")
 _SHOWN_TYPES = ("application/json", "application/xml", "application/pdf", "application/javascript")
 _NO_BODY = frozenset({204, 205, 304})
 _MOVED = frozenset({301, 302, 303, 307, 308})
-MOST_MOVES = 10  # documents that a page may go to by itself: as many as redirects without a browser
+MOST_MOVES = 10  # documents that a page may navigate to by itself: as many as redirects without a browser
 _MAX_HEADERS = 128
-_MAX_QUESTIONS = 2000  # for a password
-_MAX_DOCUMENTS = 32  # of the main frame that are remembered, and whose raw headers are waited for
+_MAX_QUESTIONS = 2000  # requests that asked for a password
+_MAX_DOCUMENTS = 32  # of the main frame: remembered ones, and those whose raw headers are awaited
 _STREAM_PIECE = 256 * 1024
-_COOKIE_PATIENCE = 1.0  # seconds; raw headers come by another way, and may be late
+_COOKIE_PATIENCE = 1.0  # seconds; raw headers arrive separately, and may be late
 
 
 class FrameAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,11 +60,11 @@ class FrameAnswer(msgspec.Struct, frozen=True, kw_only=True):
     headers: Pairs
     body: bytes | None = None
     cut: bool = False
-    request: str = ""  # the browser's name for the request
+    request: str = ""  # the browser's id of the request
 
 
 class MainFrame:
-    """Watches one page. `open` before the first request; `close` when the page is done."""
+    """Watches one page. Call `open` before the first request, and `close` when the page is done."""
 
     def __init__(
         self,
@@ -91,21 +91,21 @@ class MainFrame:
         self._max_header = max_header
         self._moves_left = max_moves
         self._on_restless = on_restless
-        self.restless = False  # it has used them up
+        self.restless = False  # `max_moves` is used up
         self._main = ""
-        self.asked = ""  # the address of the document that was asked for last
-        self._first: str | None = None  # the request of the first document, while it is under way
-        self._arrived = False  # the first document is there
+        self.asked = ""  # the URL of the last requested document
+        self._first: str | None = None  # the request for the first document, once it was sent
+        self._arrived = False  # the first document has arrived
         self._closed = False
         self._asked_for_password: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._raw: dict[str, asyncio.Future[Pairs]] = {}
-        self._arriving: dict[str, FrameAnswer] = {}  # pages that the server has sent, by request
-        self._committed: list[FrameAnswer] = []  # pages that were shown, the present one last
+        self._arriving: dict[str, FrameAnswer] = {}  # pages that the server sent, by request
+        self._committed: list[FrameAnswer] = []  # pages that were shown, the current one last
         self.caught: asyncio.Future[FrameAnswer] = asyncio.get_running_loop().create_future()
-        self.latest: FrameAnswer | None = None  # that has arrived; whether it is shown is another question
-        self.refused_download = ""  # its address
-        self._still_since: float | None = None  # the browser loads nothing into the frame
+        self.latest: FrameAnswer | None = None  # the last one to arrive; it may not be shown yet
+        self.refused_download = ""  # its URL
+        self._still_since: float | None = None  # since when the frame is not loading; None while it loads
 
     async def open(self) -> None:
         send = self._session.send
@@ -132,10 +132,10 @@ class MainFrame:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.caught.done() and not self.caught.cancelled():
-            self.caught.exception()  # looked at, or asyncio would complain in the log
+            self.caught.exception()  # retrieved, or asyncio would log a complaint
 
     async def headers_of(self, answer: FrameAnswer) -> Pairs:
-        """With the cookies that it set, which the browser keeps from us elsewhere. Raises BadResponse."""
+        """The headers with their Set-Cookie lines, which the browser otherwise hides. Raises BadResponse."""
         raw = self._raw.get(answer.request)
         if raw is None:
             return answer.headers
@@ -148,7 +148,7 @@ class MainFrame:
         return self._bounded((*answer.headers, *((name, value) for name, value in found if name.lower() not in known)))
 
     def _bounded(self, headers: Pairs) -> Pairs:
-        """Raises BadResponse when they are longer, or more, than any transport takes."""
+        """Raises BadResponse if they exceed the limits of all transports."""
         if sum(len(name) + len(value) for name, value in headers) > self._max_header:
             raise BadResponse(
                 f"The response headers are longer than the limit of {self._max_header} bytes (fetch.max_header)."
@@ -158,9 +158,9 @@ class MainFrame:
         return headers
 
     def shown(self, url: str) -> FrameAnswer | None:
-        """The answer that gave the document which the browser shows at `url`; None when none did.
+        """The response of the document that the browser shows at `url`; None if there is none.
 
-        What a page made itself (`blob:`, `about:blank`) belongs to the document that made it.
+        A document that a page created itself (`blob:`, `about:blank`) belongs to the one that created it.
         """
         maker = url.removeprefix("blob:")
         if not maker.startswith(("http:", "https:")):
@@ -173,7 +173,7 @@ class MainFrame:
         url = frame["url"]
         if frame["id"] != self._main or not url.startswith(("http:", "https:")):
             return
-        # Out of the browser's own memory (history) a document comes without an answer.
+        # A document from the browser's history comes without a response.
         unseen = FrameAnswer(url=url, status=200, headers=())
         self._committed.append(self._arriving.get(frame["loaderId"], unseen))
         del self._committed[:-_MAX_DOCUMENTS]
@@ -184,15 +184,15 @@ class MainFrame:
 
     @property
     def still_for(self) -> float:
-        """Seconds for which the browser has loaded no document into the frame."""
+        """Seconds since the browser stopped loading documents into the frame."""
         return 0.0 if self._still_since is None else time.monotonic() - self._still_since
 
     async def idle(self) -> None:
-        """Wait until every event that has come is dealt with."""
+        """Wait until every event so far has been handled."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something with the page, owned and ended here."""
+        """Run a task on the page; it ends with this object."""
         if self._closed:
             work.close()
             return
@@ -206,7 +206,7 @@ class MainFrame:
         try:
             await work
         except Error:
-            pass  # the request or the page is gone; the task that waits for the page hears of that
+            pass  # the request or the page is gone; the task that waits for the page gets the error
         except Exception as error:
             if not self.caught.done():
                 self.caught.set_exception(error)
@@ -218,13 +218,14 @@ class MainFrame:
             waiting.set_result(tuple(pair for pair in pairs if pair[0].lower() == "set-cookie"))
 
     async def _asked(self, event: Event) -> None:
-        """The guard proxy asks who we are. A site that asks gets no answer, and neither does anybody who asks twice."""
+        """Answer the guard proxy's request for credentials. A site that asks gets none, nor does a request that asks
+        twice."""
         request = event["requestId"]
         ours = event["authChallenge"].get("source") == "Proxy" and request not in self._asked_for_password
         if len(self._asked_for_password) < _MAX_QUESTIONS:
             self._asked_for_password.add(request)
         else:
-            ours = False  # the gate is closed to it by now
+            ours = False  # the guard rejects it by now
         reply = {"response": "CancelAuth"}
         if ours:
             reply = {
@@ -238,7 +239,8 @@ class MainFrame:
         request = event["requestId"]
         kind = event["resourceType"]
         if kind in _OF_SCRIPTS and not self._blocks_scripts:
-            # Only so that it passes `_asked`: where a site wants a password, the browser would wait for one for ever.
+            # Paused only so that `_asked` handles it: if a site wants a password, the browser would wait for one
+            # forever.
             await self._session.send("Fetch.continueRequest", {"requestId": request})
         elif kind != "Document":
             await self._stop(request, "BlockedByClient")
@@ -280,7 +282,7 @@ class MainFrame:
             await self._session.send("Fetch.continueRequest", {"requestId": request})
             trouble = self._pass.trouble(with_port(event["request"]["url"]))
             if event["frameId"] == self._main and trouble is not None:
-                raise trouble  # a tunnel that was not opened comes as an error, and never as an answer with our mark
+                raise trouble  # an unopened tunnel arrives as an error, never as a response with our mark
             return
         answer = FrameAnswer(
             url=event["request"]["url"],
@@ -329,7 +331,7 @@ class MainFrame:
         await self._session.send("Fetch.continueRequest", {"requestId": request})
 
     def catch(self, answer: FrameAnswer, body: bytes = b"") -> None:
-        """This answer is what the visit ends with."""
+        """End the visit with this response."""
         if not self.caught.done():
             self.caught.set_result(msgspec.structs.replace(answer, body=body))
 
@@ -337,7 +339,7 @@ class MainFrame:
         await self._session.send("Fetch.failRequest", {"requestId": request, "errorReason": reason})
 
     async def _read(self, request: str) -> tuple[bytes, bool]:
-        """The body of what is no page, up to the limit."""
+        """Read the body of a response that is not a page, up to the limit."""
         send = self._session.send
         stream = (await send("Fetch.takeResponseBodyAsStream", {"requestId": request}))["stream"]
         pieces: list[bytes] = []

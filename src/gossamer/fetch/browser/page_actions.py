@@ -1,7 +1,6 @@
-"""What is done on a page before it is read: waiting until it is ready, the spider's actions, and the reading itself.
+"""Prepares a page and reads it: waiting until it is ready, the spider's actions, and the reading itself.
 
-How it fails: Playwright's Error, which browser_errors.py turns into ours. Everything that takes too long is ended from
-outside.
+How it fails: Playwright's Error, which browser_errors.py translates. The caller ends everything that takes too long.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ if TYPE_CHECKING:
     from playwright.async_api import CDPSession, FloatRect, Page, Request, ViewportSize
 
 Moment = Literal["domcontentloaded", "load"]
-MAX_REQUESTS = 500  # of one page; after that the gate is closed to it
-_LONGEST_SETTLING = 10.0  # seconds that a page may take to become quiet when nobody asked for that
+MAX_REQUESTS = 500  # per page; beyond that the guard blocks it
+_LONGEST_SETTLING = 10.0  # seconds that a page may take to become quiet if the spider did not ask for that
 _SCROLL_SETTLING = 2.0
 _NEVER_DONE = frozenset({"websocket", "eventsource", "ping", "media"})  # these may stay open for hours
 _LOOK = 0.05
-_SHARE_OF_ROUNDS = 2 / 3  # of a page's time, after which nothing is done once more `until` something is so
-_STOPPED = 1.0  # seconds after which a document that the browser no longer loads will not come to its end
-_STILL = 1.0  # seconds without anything new that end a scrolling, where nobody says
-_CLICKED = 2_000  # milliseconds in which an element that is there can be clicked
+_SHARE_OF_ROUNDS = 2 / 3  # share of a page's time, after which no further round of an `until` action begins
+_STOPPED = 1.0  # seconds after which a document that the browser no longer loads counts as stopped
+_STILL = 1.0  # seconds without anything new that end scrolling, by default
+_CLICKED = 2_000  # milliseconds to click an element that is there
 _LONGEST_URL = 2_000  # characters
 _FAR = 1_000_000  # pixels: to the bottom
 SCREEN: ViewportSize = {"width": 1280, "height": 900}
 _TALLEST = 10_000  # pixels of a screenshot
 _READ_TRIES = 5
-# In a world of its own, where the page's scripts have changed nothing. Address and text in one go: the page could move
-# on between two questions. Shadow roots are written as <template shadowrootmode>; those that are closed nobody can see.
+# In an isolated world, where the page's scripts have changed nothing. URL and text in one call: the page could navigate
+# between two. Shadow roots are written as <template shadowrootmode>; closed ones are inaccessible.
 _READ_PAGE = """(limit => {
   const html = document.documentElement, places = [document];
   for (const place of places)
@@ -49,8 +48,8 @@ _READ_PAGE = """(limit => {
 })"""
 
 
-# Where the clicks on elements would lead, as links at the end of the page. To another document nobody goes; an address
-# that scripts put in place of this one is noted, and left again before the next click.
+# Click the elements and add the URLs they lead to as links at the end of the page. Navigation to another document is
+# prevented; a URL that scripts push into the history is noted, and undone before the next click.
 _COLLECT = """async ([selector, most]) => {
   const here = location.href, found = new Set(), wait = time => new Promise(done => setTimeout(done, time));
   const note = url => { const to = new URL(url, document.baseURI);
@@ -84,10 +83,10 @@ _COLLECT = """async ([selector, most]) => {
 
 
 class Traffic:
-    """How many requests a page has under way, how many it made, and whether its document is there. Beyond MAX_REQUESTS
+    """The requests of a page: those in progress, their number, and whether its document has loaded. Beyond MAX_REQUESTS
     it gets no more.
 
-    `on_too_many` is called once then: the page must be stopped, and nobody listens to its requests any more.
+    `on_too_many` is called once then: the page must be stopped, and its requests are no longer observed.
     """
 
     def __init__(self, gate_pass: Pass, page: Page, documents: MainFrame, on_too_many: Callable[[], None]) -> None:
@@ -96,11 +95,11 @@ class Traffic:
         self._documents = documents
         self._on_too_many = on_too_many
         self._under_way: set[int] = set()
-        self._kept: dict[int, Request] = {}  # holding a request keeps its id its own
+        self._kept: dict[int, Request] = {}  # keeping the request alive keeps its id unique
         self._last_change = time.monotonic()
         self.requests = 0
-        self.action: Action | None = None  # that is done just now; waiting for an element is one
-        self.done: list[str] = []  # addresses of requests that have ended; no more than MAX_REQUESTS are listened to
+        self.action: Action | None = None  # the one in progress; waiting for an element is one
+        self.done: list[str] = []  # URLs of finished requests; at most MAX_REQUESTS are observed
         page.on("request", self._began)
         page.on("requestfinished", self._ended)
         page.on("requestfailed", self._ended)
@@ -111,7 +110,7 @@ class Traffic:
 
     def _began(self, request: Request) -> None:
         if self.too_many:
-            return  # told before the driver heard that nobody listens
+            return  # sent before the driver knew that the listener was removed
         self.requests += 1
         if self.too_many:
             self._pass.cut()
@@ -139,13 +138,14 @@ class Traffic:
         return bool(self._under_way)
 
     async def ended(self, part: str, since: int) -> None:
-        """Wait until a request has ended whose address holds `part`; the first `since` that ended do not count."""
+        """Wait until a request whose URL contains `part` has ended; the first `since` finished requests do not
+        count."""
         while not any(part in url for url in self.done[since:]):  # noqa: ASYNC110  # time is asked for
             await asyncio.sleep(_LOOK)
 
     async def loaded(self, moment: Moment = "load") -> bool:
-        """Wait for that moment of the document. False when it never comes: a script has stopped the document, by
-        `window.stop()`, or by moving on to something that is not shown."""
+        """Wait for that load state of the document. False if it never comes: a script has stopped the document, by
+        `window.stop()`, or by navigating to something that is not shown."""
         came = asyncio.ensure_future(self._page.wait_for_load_state(moment, timeout=0))
         try:
             while not came.done():
@@ -160,24 +160,24 @@ class Traffic:
         return True
 
     def _forget_documents(self) -> None:
-        """Nobody tells the end of one that was stopped."""
+        """The browser does not report the end of a stopped document."""
         for key, request in tuple(self._kept.items()):
             if request.is_navigation_request():
                 self._under_way.discard(key)
                 del self._kept[key]
 
     async def quiet(self, settle: float) -> None:
-        """Wait until nothing was under way for `settle` seconds."""
+        """Wait until no request was in progress for `settle` seconds."""
         while self._under_way or time.monotonic() - self._last_change < settle:  # noqa: ASYNC110  # time is asked for
             await asyncio.sleep(_LOOK)
 
 
 async def stop_page(session: CDPSession) -> None:
-    """No script of the page runs any more, not even one that is in a loop, and nothing is loaded. It can be read.
+    """Stop all scripts of the page, even endless loops, and all loading. The page can still be read.
 
     Raises Playwright's Error.
     """
-    # Sent all at once: each takes its time while the page is busy.
+    # Sent all at once: each takes a while if the page is busy.
     orders: tuple[tuple[str, dict[str, Any]], ...] = (
         ("Emulation.setScriptExecutionDisabled", {"value": True}),
         ("Runtime.terminateExecution", {}),
@@ -189,12 +189,12 @@ async def stop_page(session: CDPSession) -> None:
 
 
 async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float, patience: float) -> str:
-    """Wait as wished, act as wished. Returns why the page may not be done. `patience`: seconds for all of it."""
+    """Wait and act as the spider asked. Return why the page may be incomplete. `patience`: seconds for all of it."""
     notes = []
     last_round = time.monotonic() + patience * _SHARE_OF_ROUNDS
     moment: Moment = "load" if render.wait_until in ("load", "networkidle") else "domcontentloaded"
     if not await traffic.loaded(moment):
-        notes.append("a script has stopped it before its end")
+        notes.append("a script stopped it before it had loaded")
     if render.wait_until == "networkidle":
         await traffic.quiet(settle)
     elif not (render.wait_until or render.wait_for or await _settled(traffic, settle, _LONGEST_SETTLING)):
@@ -228,8 +228,8 @@ async def _settled(traffic: Traffic, settle: float, longest: float) -> bool:
 
 
 async def _act(page: Page, traffic: Traffic, action: Action, settle: float, since: int, last_round: float) -> str:
-    """Do it. Returns why it did not come to its end. `since`: how many requests had ended before the action before.
-    `last_round`: no round of an action with an `until` begins later, so that what came by then is not lost."""
+    """Do the action. Return why it did not complete. `since`: how many requests had ended before the previous action.
+    `last_round`: no round of an action with an `until` begins later, so that its results so far are not lost."""
     if action.until:
         began = time.monotonic()
         for times in range(action.most):
@@ -285,7 +285,7 @@ def told(action: Action) -> str:
 
 
 async def obstacle(page: Page, action: Action) -> str:
-    """What keeps an action from being done. Raises Playwright's Error."""
+    """What prevents an action. Raises Playwright's Error."""
     if not action.selector:
         return ""
     fits = page.locator(_css(action.selector))
@@ -297,14 +297,14 @@ async def obstacle(page: Page, action: Action) -> str:
     if action.do == "wait":
         return ""
     if not await fits.first.is_visible():
-        return "the element cannot be seen"
+        return "the element is not visible"
     if not await fits.first.is_enabled():
         return "the element is disabled"
     return _OBSTACLES.get(action.do, "")
 
 
 _OBSTACLES = {
-    "click": "something lies over the element, or it does not stand still",
+    "click": "something covers the element, or it keeps moving",
     "fill": "the element cannot be filled",
     "select": "the element has no such option",
 }
@@ -331,27 +331,27 @@ async def _request_ended(page: Page, traffic: Traffic, action: Action, since: in
 
 
 async def _click_if_there(page: Page, traffic: Traffic, action: Action, settle: float, *, clicked: bool) -> bool:
-    """Click the element. False when it is gone: not there, not to be seen, or disabled. After a click that may be so
-    for a while only, as long as it loads."""
+    """Click the element. False if it is gone: absent, invisible or disabled. After a click it may be so for a while
+    only, as long as it loads."""
     from playwright.async_api import TimeoutError as NotInTime
 
     element = page.locator(_css(action.selector)).first
 
     async def can_be_clicked() -> bool:
-        with suppress(NotInTime):  # it went between the two questions
+        with suppress(NotInTime):  # it disappeared between the two calls
             return await element.is_visible() and await element.is_enabled(timeout=_CLICKED)
         return False
 
     if not await can_be_clicked() and not (clicked and await _comes(traffic, action, settle, can_be_clicked)):
         return False
-    with suppress(NotInTime):  # it went while it was aimed at, or something lies over it: the next look tells
+    with suppress(NotInTime):  # it disappeared meanwhile, or is covered: the next check will tell
         await element.click(timeout=_CLICKED)
     await _settled(traffic, settle, _SCROLL_SETTLING)
     return True
 
 
 async def _scroll_on(page: Page, traffic: Traffic, action: Action, settle: float) -> bool:
-    """Scroll to the bottom, of the page or of an element. False when nothing new came of it."""
+    """Scroll to the bottom of the page or of an element. False if nothing new appeared."""
     before = await _size(page)
     if action.selector:
         await page.locator(_css(action.selector)).last.hover(timeout=0)
@@ -367,13 +367,13 @@ async def _scroll_on(page: Page, traffic: Traffic, action: Action, settle: float
 
 
 async def _comes(traffic: Traffic, action: Action, settle: float, is_so: Callable[[], Awaitable[bool]]) -> bool:
-    """Look until it is so; False when it was not for the seconds of the action, or longer while requests are under
-    way."""
+    """Poll until `is_so`; False if it was not within the seconds of the action, extended while requests are in
+    progress."""
     now = time.monotonic()
     till, latest = now + (action.seconds or _STILL), now + _LONGEST_SETTLING
     while not await is_so():
         now = time.monotonic()
-        if traffic.busy:  # what is asked for may be slow
+        if traffic.busy:  # its response may be slow
             till = max(till, min(now + settle, latest))
         if now > till:
             return False
@@ -382,7 +382,7 @@ async def _comes(traffic: Traffic, action: Action, settle: float, is_so: Callabl
 
 
 async def _size(page: Page) -> str:
-    """What grows when something new comes. The page may say what it likes: it is only compared."""
+    """A measure that grows with new content. It is only compared, so the page may return anything."""
     return str(await page.evaluate("[document.documentElement.scrollHeight, document.querySelectorAll('*').length]"))
 
 
@@ -391,8 +391,8 @@ def _css(selector: str) -> str:
 
 
 async def read_page(session: CDPSession, limit: int) -> tuple[str, str]:
-    """The address of the page as it is now, and its HTML, at most one character longer than `limit`. Raises
-    Playwright's Error."""
+    """The current URL of the page, and its HTML, at most one character longer than `limit`. Raises Playwright's
+    Error."""
     from playwright.async_api import Error
 
     for tries_left in reversed(range(_READ_TRIES)):
@@ -412,12 +412,12 @@ async def read_page(session: CDPSession, limit: int) -> tuple[str, str]:
         except Error:
             if not tries_left:
                 raise
-            await asyncio.sleep(_LOOK)  # the page moved on while it was read
+            await asyncio.sleep(_LOOK)  # the page navigated while it was read
     raise AssertionError("unreachable")
 
 
 async def take_picture(page: Page) -> bytes:
-    """A PNG of the whole page, down to a bound."""
-    # What is outside of the page is cut off by the browser.
+    """A PNG of the whole page, down to a maximum height."""
+    # The browser clips this to the page.
     whole: FloatRect = {"x": 0, "y": 0, "width": SCREEN["width"], "height": _TALLEST}
     return await page.screenshot(full_page=True, timeout=0, clip=whole)

@@ -1,12 +1,12 @@
-"""Browsers and the pages in them: M browsers with N pages each, started when they are needed.
+"""Browsers and the pages in them: M browsers with N pages each, started on demand.
 
-What it does: gives a request a page in a browser; replaces browsers that are worn (pages shown, memory held) when their
-last page is done, and browsers that died or hang at once. `BrowserProcess` is one browser with all that belongs to it:
-a folder, a watchdog, a driver, Chromium. It lives and dies as a whole.
-How it fails: BrowserFailed when no browser starts, or when no page becomes free for minutes. A browser that dies later
-tells the requests in it by `gone`.
-How it recovers: a broken browser is killed to its last process, and the next request gets a new one. The start sweeps
-away what killed workers left behind.
+What it does: gives a request a page in a browser; replaces worn browsers (by pages shown or memory used) after their
+last page, and browsers that died or hang at once. `BrowserProcess` is one browser with all its parts: a folder, a
+watchdog, a driver, Chromium. They start and end together.
+How it fails: BrowserFailed when no browser starts, or when no page becomes free for minutes. When a browser dies later,
+`gone` informs the requests in it.
+How it recovers: all processes of a broken browser are killed, and the next request gets a new one. On start the pool
+clears what killed workers left behind.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from . import chromium
 if TYPE_CHECKING:
     from playwright.async_api import Browser, CDPSession, Playwright
 
-_START_PATIENCE = 60.0  # seconds; machines that have much to do are slow
+_START_PATIENCE = 60.0  # seconds; busy machines are slow
 _STOP_PATIENCE = 5.0
 _KILL_PATIENCE = 10.0
-_LEAST_BOUND = 512 * 1024 * 1024  # bytes; no browser can be asked to do with less
-_NO_NEW_START = timedelta(seconds=10)  # after a start that failed
-# The driver's program is named in a variable of the process, which starts of two browsers must not share.
+_LEAST_BOUND = 512 * 1024 * 1024  # bytes; no browser works with less
+_NO_NEW_START = timedelta(seconds=10)  # after a failed start
+# The driver's path is passed in an environment variable, so two browsers must not start at once.
 _variable = threading.Lock()
 _DRIVER_VARIABLE = "PLAYWRIGHT_NODEJS_PATH"
 
@@ -44,16 +44,16 @@ _DRIVER_VARIABLE = "PLAYWRIGHT_NODEJS_PATH"
 class Watch(NamedTuple):
     """How closely a browser is watched. Seconds."""
 
-    every: float = 1.0  # between two looks at its memory
-    asks: int = 5  # looks, between two questions whether it is there
-    patience: float = 15.0  # for the answer
+    every: float = 1.0  # between two memory checks
+    asks: int = 5  # memory checks per liveness check
+    patience: float = 15.0  # for the response
 
 
 USUAL = Watch()
 
 
 class BrowserProcess:
-    """Use `BrowserProcess.start`; then `close`, or `kill` for one that hangs. Either leaves no process behind."""
+    """Use `BrowserProcess.start`; then `close`, or `kill` for one that hangs. Both leave no process behind."""
 
     def __init__(self, settings: BrowserSettings, flags: tuple[str, ...] = (), watch: Watch = USUAL) -> None:
         self._settings = settings
@@ -64,16 +64,16 @@ class BrowserProcess:
         self._session: CDPSession | None = None
         self._watch: asyncio.Task[None] | None = None
         self._pidfd: int | None = None
-        self._family: chromium.Family = {}  # at the last look
+        self._family: chromium.Family = {}  # at the last check
         self.folder = chromium.new_folder()
         self.watchdog = 0  # its process id
         self.gone: asyncio.Event = asyncio.Event()
         self.why_gone = ""
-        self.overfull = 0  # pages that were in hand when it was ended for its memory
+        self.overfull = 0  # pages in hand when it was killed for its memory
         self.worn = False  # takes no more pages
-        self.pages = 0  # that it has shown
+        self.pages = 0  # pages shown
         self.in_hand = 0
-        self.memory = 0  # bytes, at the last look
+        self.memory = 0  # bytes, at the last check
 
     @property
     def browser(self) -> Browser:
@@ -86,14 +86,14 @@ class BrowserProcess:
 
     @property
     def _most_memory(self) -> int:
-        """Pages in hand may finish in a worn browser; beyond this there is no more patience."""
+        """Above this a browser is killed at once. Below, a worn one may finish its pages."""
         return max(self._settings.recycle_memory.bytes * 3 // 2, _LEAST_BOUND)
 
     @classmethod
     async def start(
         cls, settings: BrowserSettings, proxy: str, flags: tuple[str, ...] = (), watch: Watch = USUAL
     ) -> BrowserProcess:
-        """A browser whose every word goes to `proxy`. Raises BrowserFailed, Misconfigured."""
+        """Start a browser that sends all its traffic to `proxy`. Raises BrowserFailed, Misconfigured."""
         process = cls(settings, flags, watch)
         try:
             async with asyncio.timeout(_START_PATIENCE):
@@ -129,11 +129,11 @@ class BrowserProcess:
             headless=True,
             chromium_sandbox=chromium.wants_sandbox(),
             args=[*chromium.flags(heap_megabytes=heap), *self._flags],
-            # As for anybody: a window that no click has asked for is not opened. Its page would be asked for past
-            # robots.txt and the bounds of this one.
+            # Block popups, as for any user: they would be fetched without regard to robots.txt and to the limits of
+            # this page.
             ignore_default_args=["--disable-popup-blocking"],
             env=dict(chromium.environment(self.folder)),
-            proxy={"server": proxy, "bypass": "<-loopback>"},  # loopback is reached through the proxy as well
+            proxy={"server": proxy, "bypass": "<-loopback>"},  # use the proxy for loopback as well
             handle_sigint=False,
             handle_sigterm=False,
             handle_sighup=False,
@@ -145,7 +145,7 @@ class BrowserProcess:
         self._watch = asyncio.create_task(self._look_after(), name="gossamer-browser-watch")
 
     def _starter(self) -> Path:
-        """A program that Playwright takes for its driver: it puts the watchdog in between."""
+        """Write a program that Playwright takes for its driver: it puts the watchdog in between."""
         import playwright
 
         node = os.environ.get(_DRIVER_VARIABLE) or str(Path(playwright.__file__).parent / "driver" / "node")
@@ -158,7 +158,7 @@ class BrowserProcess:
         return starter
 
     def _follow_watchdog(self) -> None:
-        """When the watchdog ends, all is over, and the kernel tells us so at once."""
+        """Get notified by the kernel when the watchdog ends, which ends everything."""
         try:
             self.watchdog = int((self.folder / "watchdog.pid").read_text(encoding="ascii"))
             self._pidfd = os.pidfd_open(self.watchdog)
@@ -168,7 +168,7 @@ class BrowserProcess:
         asyncio.get_running_loop().add_reader(self._pidfd, self._lost_watchdog)
 
     def _lost_watchdog(self) -> None:
-        """Then nobody else ends a browser that stands still."""
+        """Without the watchdog nothing else would end a hanging browser."""
         self._went("its driver died")
         chromium.kill(self._family)
 
@@ -180,7 +180,7 @@ class BrowserProcess:
             asyncio.get_running_loop().remove_reader(self._pidfd)
 
     async def _look_after(self) -> None:
-        """Memory once a second; whether the browser answers, now and then."""
+        """Check the memory every second, and now and then whether the browser responds."""
         looks = 0
         while not self.gone.is_set():
             await asyncio.sleep(self.watch.every)
@@ -191,13 +191,13 @@ class BrowserProcess:
             for pid, held in renderers.items():
                 if held > self._settings.page_memory.bytes:
                     with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)  # its page hears of a crash; the others of nothing
+                        os.kill(pid, signal.SIGKILL)  # its page gets a crash; the others are not affected
             if self.memory > self._settings.recycle_memory.bytes:
                 self.worn = True
             if self.memory > self._most_memory:
                 self.overfull = self.in_hand
                 self._went(f"its processes held {self.memory >> 20} MB")
-                chromium.kill(self._family)  # at once: what goes on eating takes the machine with it
+                chromium.kill(self._family)  # at once: further growth would take the machine down
                 return
             if looks % self.watch.asks == 0 and not await self._answers():
                 self._went(f"the browser did not answer for {self.watch.patience:g} s")
@@ -209,7 +209,7 @@ class BrowserProcess:
                 await self._session.send("Browser.getVersion")
         except TimeoutError:
             return False
-        except Exception:  # the driver's own errors: the connection is over, and `gone` says so in a moment
+        except Exception:  # the driver's own errors: the connection is over, and `gone` will soon be set
             return self.gone.is_set()
         return True
 
@@ -223,17 +223,17 @@ class BrowserProcess:
         self.in_hand -= 1
 
     async def close(self) -> None:
-        """End it in peace if that works, else by force."""
+        """Shut the browser down gracefully if possible, else by force."""
         if not self.gone.is_set() and self._browser is not None and self._playwright is not None:
             self.why_gone = "it was closed"
-            with suppress(Exception):  # whatever it says, it is killed now
+            with suppress(Exception):  # whatever happens, it is killed next
                 async with asyncio.timeout(_STOP_PATIENCE):
                     await self._browser.close()
                     await self._playwright.stop()
         await self.kill(self.why_gone or "it was closed")
 
     async def kill(self, why: str) -> None:
-        """End every process of it now, and wait until they are gone."""
+        """Kill all its processes now, and wait until they are gone."""
         self._went(why)
         if self._watch is not None:
             self._watch.cancel()
@@ -243,15 +243,15 @@ class BrowserProcess:
             await _end_process(fd)
         if self._playwright is not None:
             playwright, self._playwright = self._playwright, None
-            with suppress(Exception):  # it has nobody left to talk to
+            with suppress(Exception):  # its peer is already dead
                 async with asyncio.timeout(_STOP_PATIENCE):
                     await playwright.stop()
         await asyncio.to_thread(chromium.clear, self.folder, self._family)
 
 
 def _read_errors_of(manager: object) -> None:
-    """The library keeps in a future why its driver hung up, and reads it only while it starts: asyncio would log an
-    error that nobody looked at, each time a browser is killed. `gone` tells it where it matters."""
+    """Playwright stores in a future why its driver hung up, and reads it only during start: asyncio would log an
+    unretrieved error each time a browser is killed. `gone` reports it instead."""
     transport = getattr(getattr(manager, "_client", None), "_transport", None)
     broken: asyncio.Future[None] | None = getattr(transport, "on_error_future", None)
     if broken is not None:
@@ -259,7 +259,7 @@ def _read_errors_of(manager: object) -> None:
 
 
 async def _end_process(pidfd: int) -> None:
-    """Tell a watchdog to end; when it does not, kill it: then the kernel takes the driver with it."""
+    """Tell a watchdog to end; if it does not, kill it: then the kernel kills the driver."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     loop.add_reader(pidfd, ended.set)
@@ -293,7 +293,8 @@ _SEAT_PATIENCE = 300.0  # seconds
 
 
 class BrowserPool:
-    """Alive while entered. Bounded: pages that find no seat wait for one. `watch` is for browsers that start later."""
+    """Open while entered. Bounded: pages without a free seat wait for one. `watch` applies to browsers that start
+    later."""
 
     def __init__(self, settings: BrowserSettings, proxy: str, flags: tuple[str, ...] = ()) -> None:
         self._settings = settings
@@ -319,12 +320,12 @@ class BrowserPool:
 
     @property
     def processes(self) -> tuple[BrowserProcess, ...]:
-        """The browsers there are, those included that only finish their last pages."""
+        """All browsers, including those that only finish their last pages."""
         return tuple(self._browsers)
 
     @asynccontextmanager
     async def seat(self) -> AsyncIterator[BrowserProcess]:
-        """A place for one page. Raises BrowserFailed, Misconfigured."""
+        """A seat for one page. Raises BrowserFailed, Misconfigured."""
         try:
             async with asyncio.timeout(_SEAT_PATIENCE):
                 process = await self._take()
@@ -358,7 +359,7 @@ class BrowserPool:
                 await self._sweep()
 
     def _free(self) -> BrowserProcess | None:
-        """The browser with the fewest pages in hand, if it has a seat."""
+        """The browser with the fewest pages in hand, if it has a free seat."""
         found = [process for process in self._browsers if process.usable and process.in_hand < self._settings.contexts]
         return min(found, key=lambda process: process.in_hand, default=None)
 
@@ -366,7 +367,7 @@ class BrowserPool:
         return self._starting + sum(process.usable for process in self._browsers) < self._settings.browsers
 
     async def _sweep(self) -> None:
-        """Close what is worn and empty or dead, and wake those who wait for a seat."""
+        """Close browsers that are dead, or worn and empty, and wake the pages that wait for a seat."""
         for process in tuple(self._browsers):
             if not process.usable and (process.in_hand == 0 or process.gone.is_set()):
                 self._browsers.remove(process)

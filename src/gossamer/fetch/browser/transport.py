@@ -1,15 +1,15 @@
-"""The browser transport: a request whose page is made by its scripts. Behind it a pool of browsers and a guard proxy.
+"""The browser transport: renders pages with their scripts. Behind it are a pool of browsers and a guard proxy.
 
-What it does: takes a seat in a browser and a pass at the guard proxy, has the page shown, and gives both back.
-How it fails: FetchFailed or FetchRefused as every transport; TimedOut and PageCrashed use up a try of the page,
+What it does: takes a seat in a browser and a pass at the guard proxy, has the page shown, and returns both.
+How it fails: FetchFailed or FetchRefused like every transport; TimedOut and PageCrashed use up an attempt of the page,
 BrowserFailed and ProxyFailed do not.
-How it recovers: a page whose browser dies is shown once more in a fresh one; a context that does not close in time
-takes its browser with it, so that no script goes on using the processor. A page that makes its browser hold far too
-much memory loses it, and is not shown again.
+How it recovers: a page whose browser dies is shown once more in a new one; if a context does not close in time, its
+browser is killed, so that no script goes on using the processor. If a page makes its browser use far too much memory,
+the browser is killed and the page is not shown again.
 
-Only the main document is paced: its request waits in the guard proxy until it may leave, when its connection stands.
-What the page loads besides goes freely, up to MAX_REQUESTS and to less from each site of others (guard_traffic.py), and
-the kinds in `browser.block` are not loaded at all.
+Only the main document is paced: once its connection is open, its request waits in the guard proxy until it may be sent.
+The page's other requests are not paced, but limited to MAX_REQUESTS, with lower limits for each foreign site
+(guard_traffic.py), and the kinds in `browser.block` are not loaded at all.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from .pool import BrowserPool, BrowserProcess
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 _CLOSE_PATIENCE = 5.0  # seconds
-_GONE_PATIENCE = 2.0  # seconds; the news of a death may come later than its effects
-_BYTES_FACTOR = 10  # a page with all that it loads may bring ten times the limit of one body
+_GONE_PATIENCE = 2.0  # seconds; the report of a death may come later than its effects
+_BYTES_FACTOR = 10  # a page with all its resources may be ten times the limit of one body
 
 
 class _BrowserGoneError(Exception):
-    """The browser died under the page."""
+    """The browser died during the visit."""
 
 
 class BrowserTransport:
-    """Alive while entered. No browser runs before the first page. `tls` is for exits that speak TLS.
+    """Open while entered. No browser runs before the first page. `tls` is for exits that speak TLS.
 
-    `flags` are told to Chromium after our own: a test names the certificates there that it made itself.
+    `flags` are passed to Chromium after our own: tests name their own certificates there.
     """
 
     def __init__(
@@ -102,10 +102,11 @@ class BrowserTransport:
                 try:
                     return await self._visit(process, request)
                 except _BrowserGoneError as error:
-                    # Alone in it, the page did that. Twice in such company, it may have, and must not do it for ever.
+                    # Alone in the browser, the page did that. Twice together with others, it may have, and must not
+                    # repeat it forever.
                     if process.overfull and (process.overfull == 1 or not tries_left):
                         raise PageCrashed(
-                            f"{request.url[:200]}: the browser ate too much memory ({process.why_gone}; its bound is "
+                            f"{request.url[:200]}: the browser used too much memory ({process.why_gone}; its bound is "
                             "half as much again as browser.recycle_memory)."
                         ) from error
                     if not tries_left:
@@ -157,7 +158,7 @@ class BrowserTransport:
         except (GossamerError, _BrowserGoneError):
             raise
         except Exception as error:
-            # What a site does wrong is translated where it is caught. So the browser is gone, or about to be.
+            # Errors of the site are translated where they are caught. So the browser is gone, or about to be.
             if not isinstance(error, Error) and not process.gone.is_set():
                 raise
             try:
@@ -174,7 +175,7 @@ class BrowserTransport:
             await self._gate.dismiss(gate_pass)
 
     async def _clear(self, process: BrowserProcess, page: BrowserPage) -> None:
-        """Close the page. Where that does not work, the browser goes."""
+        """Close the page. If that fails, kill the browser."""
         if process.gone.is_set():
             await process.kill(process.why_gone)
         try:
@@ -183,14 +184,14 @@ class BrowserTransport:
         except TimeoutError:
             await process.kill("it did not close a page")
         except Exception:
-            if not process.gone.is_set():  # a driver that is gone has words of its own, of no known type
+            if not process.gone.is_set():  # a dead driver raises errors of undocumented types
                 raise
 
     async def _too_late(self, page: BrowserPage, url: str, patience: timedelta, limits: Limits) -> TimedOut:
         setting = limits.total_from if limits.total <= self._settings.page_timeout else "browser.page_timeout"
         at = page.at
         why = await page.obstacle()
-        still = f" It was still at: {at}{f' ({why})' if why else ''}." if at else ""
+        still = f" It was still busy with: {at}{f' ({why})' if why else ''}." if at else ""
         return TimedOut(
             f"{url[:200]}: the page was not ready within {patience.total_seconds():g} s ({setting}).{still}"
         )

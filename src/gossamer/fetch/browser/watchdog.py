@@ -3,10 +3,10 @@
     python -I -S watchdog.py WORKER FOLDER NODE CLI ...
 
 It starts the driver (NODE CLI ...), which starts the browser. It ends when the driver ends, when the worker with the
-process id WORKER ends in whatever way, or when it is told to by SIGTERM; before that it kills all that descends from
-it and removes FOLDER. The kernel hands it every orphan among its descendants (it is a "subreaper"), so that none can
-slip away, not even one that moved into a session of its own. If the watchdog itself is killed the kernel kills the
-driver, and a browser whose driver is gone ends by itself. One that stands still, and FOLDER, are left to chromium.py.
+process id WORKER ends in any way, or on SIGTERM; before that it kills all its descendants and removes FOLDER. The
+kernel makes it the parent of every orphan among its descendants (it is a "subreaper"), so that none can escape, not
+even one that started a new session. If the watchdog itself is killed, the kernel kills the driver, and a browser whose
+driver is gone ends by itself. chromium.py deals with a browser that hangs, and with FOLDER.
 
 Run as a program, with the standard library alone: it must start fast and must not fail. Linux only.
 """
@@ -25,7 +25,7 @@ from contextlib import suppress
 
 _SET_PARENT_DEATH_SIGNAL = 1
 _SET_CHILD_SUBREAPER = 36
-_TICK = 500  # milliseconds between two looks, where the kernel cannot tell of the worker's end
+_TICK = 500  # milliseconds between two checks, if the kernel cannot report the worker's end
 _KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "XDG_CACHE_HOME", "FONTCONFIG_PATH", "FONTCONFIG_FILE")
 _KEPT_FAMILIES = ("PW_", "PLAYWRIGHT_", "LC_")
 
@@ -33,7 +33,7 @@ _KEPT_FAMILIES = ("PW_", "PLAYWRIGHT_", "LC_")
 def main(worker: int, folder: str, command: list[str]) -> int:
     kernel = ctypes.CDLL(None)
     kernel.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    os.setsid()  # a Ctrl-C in the terminal is for the worker, which decides what becomes of its pages
+    os.setsid()  # a Ctrl-C in the terminal is for the worker, which decides what happens to its pages
     wake, woken = os.pipe()
     for end in (wake, woken):
         os.set_blocking(end, False)
@@ -49,7 +49,7 @@ def main(worker: int, folder: str, command: list[str]) -> int:
         if os.getppid() != own:
             os._exit(1)
 
-    # Nothing of the worker's environment that could be a secret comes near a browser.
+    # No variable of the worker that might be a secret reaches a browser.
     environment = {
         name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_FAMILIES)
     }
@@ -57,7 +57,7 @@ def main(worker: int, folder: str, command: list[str]) -> int:
     environment["TMPDIR"] = folder
     driver = subprocess.Popen(command, env=environment, preexec_fn=tie)  # noqa: S603
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for used in (0, 1):  # they belong to the driver now; a copy here would keep them open
+    for used in (0, 1):  # the driver owns these now; a copy here would keep them open
         os.dup2(nowhere, used)
     poll = select.poll()
     poll.register(wake, select.POLLIN)
@@ -78,7 +78,7 @@ def main(worker: int, folder: str, command: list[str]) -> int:
 
 
 def reap(wanted: int) -> int | None:
-    """Take leave of children that ended. Returns how `wanted` ended, if it did."""
+    """Reap children that ended. Return the exit status of `wanted`, if it ended."""
     found = None
     while True:
         try:
@@ -92,7 +92,7 @@ def reap(wanted: int) -> int | None:
 
 
 def kill_all(root: int) -> None:
-    """Kill every descendant, again and again until there is none: one may be born while another is killed."""
+    """Kill every descendant, repeatedly until none is left: one may start while another is killed."""
     while True:
         for pid in descendants(root):
             with suppress(ProcessLookupError, PermissionError):
@@ -101,7 +101,7 @@ def kill_all(root: int) -> None:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
-            return  # nobody is left
+            return  # no process is left
         time.sleep(0.01)
 
 

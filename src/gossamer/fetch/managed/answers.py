@@ -1,6 +1,5 @@
-"""What an answer of a vendor says: the page, or which side is to blame that there is none. Its JSON is read without
-holding up the event loop.
-"""
+"""Reads a vendor's response: the page, or whose fault it is that there is none. JSON is decoded without blocking the
+event loop."""
 
 from __future__ import annotations
 
@@ -21,29 +20,30 @@ from ..contract import Response, TransportRequest
 from ..retry_after import parse_retry_after
 from .vendor import BODY, HEADER, HEADERS, JSON, STATUS, Vendor, Where
 
-Tree = Any  # what JSON can hold
+Tree = Any  # any JSON value
 
-_LONG = 1024 * 1024  # bytes; a longer answer is decoded in parts, and is no complaint
+_LONG = 1024 * 1024  # bytes; a longer response is decoded in parts, and is not an error message
 
 
 def read(body: bytes) -> Tree:
-    """Raises ValueError for what is not JSON."""
+    """Decode JSON. Raises ValueError for anything else."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        # No reader would find an end; only that half of a character near it looks the same.
+        # Truncated JSON fails in every decoder; but half a surrogate pair near the end gives the same error.
         if "truncated" in str(error) and b"\\ud" not in body and b"\\uD" not in body:
             raise ValueError("it is not JSON") from None
     try:
-        return json.loads(body)  # more lenient: pages that were decoded wrongly hold halves of characters
+        return json.loads(body)  # more lenient: pages that were decoded wrongly contain lone surrogates
     except (ValueError, RecursionError):
         raise ValueError("it is not JSON") from None
 
 
 async def read_in_parts(body: bytes, path: tuple[str, ...]) -> Tree:
-    """As `read`; of a long text the members of the list at `path` are read one by one, and others have their turn.
+    """As `read`; in a long text the members of the list at `path` are decoded one by one, and other tasks run in
+    between.
 
-    A thread would not do: the decoder holds the interpreter's lock from its first byte to its last.
+    A thread would not help: the decoder holds the GIL for the whole call.
     """
     if len(body) <= _LONG or not path:
         return read(body)
@@ -64,12 +64,12 @@ async def read_in_parts(body: bytes, path: tuple[str, ...]) -> Tree:
         for step, level in zip(reversed(path), reversed(levels), strict=True):
             found = {name: msgspec.json.decode(value) for name, value in level.items()} | {step: found}
     except (msgspec.DecodeError, UnicodeError, RecursionError, KeyError):
-        return read(body)  # another shape, or one for the lenient reader
+        return read(body)  # another shape, or one for the lenient decoder
     return found
 
 
 def at(path: tuple[str, ...], tree: Tree) -> Tree:
-    """What is there, or None."""
+    """The value at that path, or None."""
     found = tree
     for step in path:
         if isinstance(found, dict):
@@ -81,18 +81,19 @@ def at(path: tuple[str, ...], tree: Tree) -> Tree:
     return found
 
 
-KEY_WAIT = timedelta(minutes=10)  # a person has to mend something
+KEY_WAIT = timedelta(minutes=10)  # a person has to fix something
 BUSY_WAIT = timedelta(seconds=30)
 DOWN_WAIT = timedelta(seconds=15)
-ODD_WAIT = timedelta(minutes=1)  # garbage, or a job that never ends: it may be paid for each time
+ODD_WAIT = timedelta(minutes=1)  # garbage, or a job that never ends: each attempt may cost money
 LONGEST_WAIT = timedelta(days=1)
 
 _ACCOUNT = frozenset({401, 402, 403, 407, 429})
 _REFUSED_PAGE = frozenset({400, 413, 414, 422})
-_WORDS = 200  # characters of what a vendor says
-_LISTENED_TO = 64 * 1024  # characters, of which those are taken
+_WORDS = 200  # characters of the vendor's message that are quoted
+_LISTENED_TO = 64 * 1024  # characters of a response in which the message is looked for
 
-# They belong to the connection, or to a body that is decoded by now. Cookies stay with the vendor: it was the visitor.
+# These belong to the connection, or to a body that is already decoded. Cookies stay with the vendor, which was the
+# visitor.
 _NOT_THE_PAGES = frozenset(
     {
         "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
@@ -102,7 +103,7 @@ _NOT_THE_PAGES = frozenset(
 
 
 class VendorAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of the API. `cut`: it was longer than the limit, and its end is missing."""
+    """One response of the API. `cut`: it was longer than the limit, and its end is missing."""
 
     status: int
     headers: Headers
@@ -113,14 +114,14 @@ class VendorAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def failure_of(vendor: Vendor, answer: VendorAnswer, now: float) -> FetchFailed | None:
-    """The failure that the answer's status tells of; None for the answer of a target, or of an API that is well."""
+    """The failure that the status reports; None for a response of the target, or a successful one of the API."""
     status, table = answer.status, vendor.table
     by_json = vendor.status is None or vendor.status.kind == JSON
     if status in (table.failed_statuses or (_REFUSED_PAGE if by_json else ())):
         return FetchFailed(_said(vendor, answer, f"the vendor could not get the page ({status})"))
     if 300 <= status < 400 and status != 304 and _is_own_redirect(vendor, answer, by_json):
         return ApiFailed(
-            f"{_who(vendor)} sends us elsewhere ({status}), which is not followed. Check {vendor.setting('url')}.",
+            f"{_who(vendor)} redirects us ({status}), which is not followed. Check {vendor.setting('url')}.",
             wait=KEY_WAIT,
             status=status,
         )
@@ -161,7 +162,7 @@ def _is_own_redirect(vendor: Vendor, answer: VendorAnswer, by_json: bool) -> boo
     try:
         absolute = parse_url(f"{scheme}{location}" if location.startswith("//") else location)
     except InvalidUrl:
-        return False  # from here to there within one site: the target's
+        return False  # relative: within the target's site
     return origin_of(absolute) == origin_of(vendor.base)
 
 
@@ -170,15 +171,15 @@ def _clamped(asked: timedelta | None, otherwise: timedelta) -> timedelta:
 
 
 def tree_of(vendor: Vendor, answer: VendorAnswer) -> Tree:
-    """The answer's JSON. Raises ApiFailed for garbage, BadResponse for one that is too long."""
+    """The JSON of the response. Raises ApiFailed for garbage, BadResponse if it is too long."""
     return decoded(vendor, whole(vendor, answer))
 
 
 def whole(vendor: Vendor, answer: VendorAnswer) -> bytes:
-    """The answer's body. Raises BadResponse when its end is missing."""
+    """The body of the response. Raises BadResponse if its end is missing."""
     if answer.cut:
-        # The same page would be too long again, so it must not come back for ever.
-        raise BadResponse(f"{_who(vendor)}: the answer is longer than the limit (fetch.max_body, managed max_answer).")
+        # The same page would be too long again, so it must not be retried forever.
+        raise BadResponse(f"{_who(vendor)}: the response is too long (fetch.max_body, managed max_answer).")
     return answer.body
 
 
@@ -190,7 +191,7 @@ def decoded(vendor: Vendor, body: bytes) -> Tree:
 
 
 async def decoded_batch(vendor: Vendor, body: bytes) -> Tree:
-    """As `decoded`; a long list of results does not hold up everybody else."""
+    """As `decoded`; a long list of results does not block other tasks."""
     try:
         return await read_in_parts(body, vendor.results.path if vendor.results is not None else ())
     except ValueError as error:
@@ -198,11 +199,11 @@ async def decoded_batch(vendor: Vendor, body: bytes) -> Tree:
 
 
 def garbage(vendor: Vendor, why: str) -> ApiFailed:
-    return ApiFailed(f"{_who(vendor)}: the answer makes no sense: {why}.", wait=ODD_WAIT)
+    return ApiFailed(f"{_who(vendor)}: the response makes no sense: {why}.", wait=ODD_WAIT)
 
 
 def text_at(where: Where | None, answer: VendorAnswer | None, tree: Tree) -> str | None:
-    """A text or a number at that place, as text. None when there is none."""
+    """The text or number at that place, as text; None if there is none."""
     found = _at(where, answer, tree)
     if isinstance(found, bool) or not isinstance(found, str | int | float):
         return None
@@ -215,12 +216,12 @@ def list_at(where: Where | None, tree: Tree) -> list[Tree] | None:
 
 
 def part_at(where: Where | None, tree: Tree) -> Tree:
-    """The part of the tree at that place; the whole tree where no place is named."""
+    """The part of the tree at that place; the whole tree if `where` is None."""
     return tree if where is None else _at(where, None, tree)
 
 
 def state_of(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> bool | None:
-    """True: done. False: failed. None: not yet, or not told."""
+    """True: done. False: failed. None: not yet, or not reported."""
     state = text_at(vendor.state, answer, tree)
     if state is None:
         return None
@@ -231,7 +232,7 @@ def state_of(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> bool | 
 
 
 def job_failed(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> FetchFailed:
-    """The vendor says of the job that it failed: because of the target, as far as anybody can tell."""
+    """The error for a job that the vendor reports as failed: presumably because of the target."""
     words = text_at(vendor.error, answer, part_at(vendor.result, tree)) or text_at(vendor.error, answer, tree) or ""
     return FetchFailed(f"{_who(vendor)}: the vendor could not get the page{_quoted(vendor, words)}.")
 
@@ -244,9 +245,9 @@ def page_of(
     *,
     around: Tree = None,
 ) -> Response:
-    """The page in an answer. `tree` is the part of its JSON that holds it, `around` is the job around that part.
+    """The page in a response. `tree` is the part of its JSON that holds the page, `around` is the job around that part.
 
-    Raises FetchFailed where the vendor says that it has none, ApiFailed for garbage.
+    Raises FetchFailed if the vendor reports that it has no page, ApiFailed for garbage.
     """
     body = _body_of(vendor, answer, tree)
     if body is None:
@@ -261,7 +262,7 @@ def page_of(
         url=_final_url(vendor, answer, tree, request.url),
         status=_status_of(vendor, answer, tree),
         headers=_headers_of(vendor, answer, tree),
-        # A vendor that shows the key in its page must not carry it into our archive.
+        # If a page contains our key, it must not get into the archive.
         body=vendor.hide_in_body(body[:limit], cut=cut),
         cut=cut,
         wire_bytes=answer.wire if answer is not None else len(body),
@@ -287,7 +288,7 @@ def _body_of(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> bytes |
 def _status_of(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> int:
     found = text_at(vendor.status, answer, tree)
     if found is None:
-        return 200  # the vendor does not tell, and it has a page
+        return 200  # the vendor reports no status, but it has a page
     if found.isascii() and found.isdigit() and len(found) == 3 and 100 <= int(found) <= 599:
         return int(found)
     raise garbage(vendor, f"the page's status at {vendor.table.status_at!r} is {vendor.hide(found)[:20]!a}")
@@ -336,7 +337,8 @@ def _told_headers(found: Tree) -> list[tuple[str, str]]:
 
 
 def _as_utf8(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """JSON has made text of the page, and we UTF-8 of the text: what the site said about its encoding is over."""
+    """JSON turned the page into text, and we encode that as UTF-8: the charset that the site declared no longer
+    applies."""
     kind = next((value for name, value in pairs if name.lower() == "content-type"), "text/html")
     others = [pair for pair in pairs if pair[0].lower() != "content-type"]
     return [("Content-Type", f"{kind.partition(';')[0].strip() or 'text/html'}; charset=utf-8"), *others]
@@ -378,6 +380,6 @@ def _said(vendor: Vendor, answer: VendorAnswer, words: str) -> str:
 
 
 def _quoted(vendor: Vendor, said: str) -> str:
-    # Hidden before it is cut: half of a key would not be known for one.
+    # Hidden before cutting: half a key would not be recognised.
     plain = " ".join("".join(char if char.isprintable() else " " for char in said[:_LISTENED_TO]).split())
     return f": {vendor.hide(plain)[:_WORDS].rstrip('.')}" if plain else ""

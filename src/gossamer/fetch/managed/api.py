@@ -1,6 +1,5 @@
-"""One call of a vendor's API: what is asked (pure), the key put in, the address guard and the limits kept, every error
-translated.
-"""
+"""One call of a vendor's API: builds the request (pure), adds the key, applies the address guard and the limits,
+translates every error."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ from ..http_connector import SentOnce
 from .answers import DOWN_WAIT, KEY_WAIT, ODD_WAIT, VendorAnswer, failure_of, garbage
 from .vendor import BODY, Parameter, Vendor
 
-_ENVELOPE = 64 * 1024  # what JSON adds to a page, beside the codes for its characters
-_GONE = frozenset({401, 402, 403, 404, 407, 410})  # a job that is asked for again will not come any more
+_ENVELOPE = 64 * 1024  # what JSON adds to a page, apart from escapes
+_GONE = frozenset({401, 402, 403, 404, 407, 410})  # asking for the job again is useless
 
 
 def question(vendor: Vendor, request: TransportRequest, path: str) -> Call:
@@ -51,7 +50,7 @@ def question(vendor: Vendor, request: TransportRequest, path: str) -> Call:
 
 
 def item_of(vendor: Vendor, request: TransportRequest) -> tuple[Parameter, ...]:
-    """What the vendor is told about one page."""
+    """The parameters that describe one page to the vendor."""
     table = vendor.table
     found: list[Parameter] = [(table.url_param, request.url)]
     if vendor.render is not None and (table.render or request.render is not None):
@@ -67,14 +66,14 @@ def item_of(vendor: Vendor, request: TransportRequest) -> tuple[Parameter, ...]:
 
 
 def job_id_of(vendor: Vendor, told: str | None) -> str:
-    """The id as part of a path. Raises ApiFailed for one that cannot be."""
+    """The id as part of a path. Raises ApiFailed if it is not usable."""
     if not told or len(told) > 256 or told in (".", ".."):
-        raise garbage(vendor, "it tells no id of the job")
+        raise garbage(vendor, "it contains no job id")
     return quote(told, safe="")
 
 
 def look_at(vendor: Vendor, path: str, job: str, limits: Limits, *, limit: int, within: timedelta) -> Call:
-    """The call for the state of a job. It ends with the time that is left for the job."""
+    """The call for the state of a job. Its timeout is at most the time left for the job."""
     return Call(
         method="GET",
         path=path.replace("{id}", job),
@@ -86,7 +85,7 @@ def look_at(vendor: Vendor, path: str, job: str, limits: Limits, *, limit: int, 
 
 
 def patience(failure: ApiFailed, wait: timedelta) -> timedelta:
-    """How long to wait after a look at a job that failed. Raises the failure when there is no use in another one."""
+    """How long to wait after a failed look at a job. Raises the failure if another look is useless."""
     if failure.status in _GONE:
         raise failure
     return max(wait, failure.wait) if failure.status == 429 else wait
@@ -102,7 +101,7 @@ def never_finished(vendor: Vendor) -> ApiFailed:
 
 
 def answer_limit(limits: Limits) -> int:
-    """A page of the longest permitted size, written as JSON or in base64."""
+    """The size of a page of the longest permitted size, written as JSON or in base64."""
     return 3 * limits.max_body + _ENVELOPE
 
 
@@ -118,22 +117,22 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     parameters: tuple[Parameter, ...] = ()
     body: object = None
-    limit: int  # bytes of the answer
+    limit: int  # bytes of the response
     timeout: timedelta
     connect: timedelta
     on_sent: Callable[[], None] | None = None
-    asks: bool = True  # for a page: put off while the vendor wants to be left alone
+    asks: bool = True  # it asks for a page: not sent while the vendor wants no requests
 
 
 class Api:
-    """The connections to one vendor; alive while entered with `async with`."""
+    """The connections to one vendor; open while entered with `async with`."""
 
     def __init__(self, vendor: Vendor, clock: Clock, *, ssl_context: ssl.SSLContext | None = None) -> None:
         self._vendor = vendor
         self._clock = clock
         self._ssl = ssl_context
         self._host = host_of(vendor.base)
-        # A guard of its own: what the crawl may visit has nothing to do with where the key may go.
+        # A separate guard: the crawl's permissions have nothing to do with where the key may go.
         allowed = frozenset({self._host}) if vendor.table.allow_private else frozenset[str]()
         self._guard = AddressGuard(allow_hosts=allowed)
         self._resolver: GuardedResolver | None = None
@@ -171,7 +170,7 @@ class Api:
             await resolver.close()
 
     async def ask(self, call: Call) -> VendorAnswer:
-        """Make the call. Raises ApiFailed, or FetchFailed where the vendor cannot get the page."""
+        """Make the call. Raises ApiFailed, or FetchFailed if the vendor cannot get the page."""
         if call.asks:
             self._check_rest()
         answer = await self._request(call)
@@ -189,10 +188,10 @@ class Api:
             raise ApiFailed(self._rest_words, wait=timedelta(seconds=left))
 
     async def _request(self, call: Call) -> VendorAnswer:
-        """The raw answer, whatever it is. Raises ApiFailed; none of the causes is kept, for they hold the address."""
+        """The raw response, of any status. Raises ApiFailed, without its cause, which would contain the URL."""
         try:
             return await self._raw(call)
-        except Exception as error:  # all that aiohttp, the socket, TLS and the guard can raise
+        except Exception as error:  # everything that aiohttp, the socket, TLS and the guard can raise
             failure = self._in_our_words(error, call)
         raise failure
 
@@ -226,17 +225,17 @@ class Api:
             max_field_size=_HEADER_LIMIT,
             max_headers=_MAX_HEADERS,
             trace_request_ctx=call.on_sent,
-            middlewares=(SentOnce(),),  # the vendor may charge for a repeated request as well
+            middlewares=(SentOnce(),),  # the vendor may charge for a repeated request, too
         ) as answer:
             pairs = [(_clean(str(name)), _clean(value)) for name, value in answer.headers.items()]
             if sum(len(name) + len(value) for name, value in pairs) > _HEADER_LIMIT:
                 answer.close()
-                raise BadResponse(f"the headers of the answer are longer than {_HEADER_LIMIT} bytes")
+                raise BadResponse(f"the response headers are longer than {_HEADER_LIMIT} bytes")
             body, cut, wire, note = await _read(answer, call.limit)
             return VendorAnswer(status=answer.status, headers=Headers(pairs), body=body, cut=cut, wire=wire, note=note)
 
     def _checked_socket(self, info: tuple[Any, ...]) -> socket.socket:  # aiohttp's AddrInfoType, not public
-        """The last check before dialling. These connections lead to one host only."""
+        """The last check before dialling. These connections go to one host only."""
         family, kind, protocol, _, address = info
         self._guard.check(self._host, str(address[0]))
         return socket.socket(family=family, type=kind, proto=protocol)
@@ -248,7 +247,7 @@ class Api:
         who = f"Managed API {vendor.name}"
         if isinstance(error, AddressRefused):
             return ApiFailed(
-                f"{who}: {vendor.setting('url')} leads to a private or reserved address. If that is meant, set "
+                f"{who}: {vendor.setting('url')} leads to a private or reserved address. If it is intended, set "
                 f"{vendor.setting('allow_private')} = true.",
                 wait=KEY_WAIT,
             )
@@ -279,7 +278,8 @@ def _clean(text: str) -> str:
 
 
 async def _read(answer: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool, int, str]:
-    """The decoded body up to the limit, whether it was cut, the bytes on the wire, and what was odd."""
+    """Return the decoded body up to the limit, whether it was cut, the bytes on the wire, and a note on anything
+    odd."""
     names, note = layers_of(answer.headers.getall(hdrs.CONTENT_ENCODING, []))
     decoder = BodyDecoder(names, limit, note) if names else None
     chunks: list[bytes] = []

@@ -1,12 +1,12 @@
-"""Many requests in one job: pages that are wanted at about the same time are asked for together.
+"""Many requests in one job: pages that are wanted at about the same time are requested together.
 
-What it does: requests wait for each other up to `batch_window`, or until `batch_size` are there, and leave as one
-batch. Each carries an id of ours that nobody can guess; a result is matched by it, whether it comes by callback or is
-found when the batch is polled. Polling begins at once, or, where callbacks are expected, after `callback_wait`.
+What it does: requests wait for each other up to `batch_window`, or until there are `batch_size`, and are sent as one
+batch. Each carries a random id of ours; results are matched by it, whether they come by callback or by polling. Polling
+begins at once, or after `callback_wait` if callbacks are expected.
 How it fails: each request by itself. A result that says "failed" is a FetchFailed of that page; a batch that is
-refused, lost, left incomplete or not finished within `deadline` is an ApiFailed of all that still wait. A batch that
-is refused because of what it holds is halved and sent again, until the page that the vendor does not take is alone.
-How it recovers: it does not; tasks come back. What arrives twice, or for nobody, changes nothing.
+refused, lost, left incomplete or not finished within `deadline` is an ApiFailed of all requests that still wait. A
+batch that is refused because of its content is halved and sent again, until the page that the vendor rejects is alone.
+How it recovers: it does not; the tasks are retried. Duplicate and unknown results are ignored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ID_BYTES = 24
 
 
 class _Ticket:
-    """An request that waits for its page."""
+    """A request that waits for its page."""
 
     def __init__(self, request: TransportRequest, item: tuple[Parameter, ...]) -> None:
         self.id = secrets.token_urlsafe(_ID_BYTES)
@@ -52,14 +52,14 @@ class _Ticket:
 
 
 class _Batch:
-    """Tickets that left together. `name` and `secret` make the address that the vendor calls back."""
+    """Tickets that were sent together. `name` and `secret` form the URL that the vendor calls back."""
 
     def __init__(self, tickets: list[_Ticket]) -> None:
         self.name = secrets.token_hex(8)
         self.secret = secrets.token_urlsafe(_ID_BYTES)
         self.tickets = {ticket.id: ticket for ticket in tickets}
-        self.settled = asyncio.Event()  # nobody waits any more
-        self.called = asyncio.Event()  # the vendor says that the batch is over: it is time to look
+        self.settled = asyncio.Event()  # no request waits any more
+        self.called = asyncio.Event()  # the vendor says that the batch is finished: poll now
 
     def open(self) -> list[_Ticket]:
         return [ticket for ticket in self.tickets.values() if not ticket.page.done()]
@@ -71,13 +71,13 @@ class _Batch:
 
     def fail(self, failure: ApiFailed) -> None:
         for ticket in self.open():
-            # One for each: an error that many raise would gather the frames of all of them.
+            # A new error for each: a shared one would collect the tracebacks of all waiters.
             ticket.page.set_exception(ApiFailed(str(failure), wait=failure.wait, status=failure.status))
         self.look()
 
 
 class BatchDesk:
-    """Gathers requests, sends batches, hands out results. Owns its tasks; they end with `async with`."""
+    """Collects requests, sends batches, distributes results. Owns its tasks; they end with `async with`."""
 
     def __init__(self, vendor: Vendor, api: Api, clock: Clock) -> None:
         self._vendor = vendor
@@ -99,14 +99,14 @@ class BatchDesk:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        closed = ApiFailed(f"Managed API {self._vendor.name}: the worker stops; the batch was abandoned.")
+        closed = ApiFailed(f"Managed API {self._vendor.name}: the worker is stopping; the batch was abandoned.")
         for batch in (*self._batches.values(), _Batch(self._waiting)):
             batch.fail(closed)
         self._batches.clear()
         self._waiting.clear()
 
     def call_back_to(self, url: str) -> None:
-        """From now on batches tell the vendor to call back there."""
+        """From now on, batches tell the vendor to call this URL."""
         self._callback_url = url.rstrip("/")
 
     async def fetch(self, request: TransportRequest, item: tuple[Parameter, ...]) -> Response:
@@ -120,7 +120,7 @@ class BatchDesk:
         try:
             return await ticket.page
         finally:
-            # A caller who left must not be asked for, nor keep a batch waiting.
+            # Once its caller is gone, a page must neither be requested nor keep a batch waiting.
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
             for batch in tuple(self._batches.values()):
@@ -147,10 +147,10 @@ class BatchDesk:
         self._own(self._see_through(tickets))
 
     async def _see_through(self, tickets: list[_Ticket]) -> None:
-        """Send a batch and look after it to its end."""
+        """Send a batch and follow it to its end."""
         batch = _Batch([ticket for ticket in tickets if not ticket.page.done()])
         if not batch.tickets:
-            return  # all of them have left meanwhile
+            return  # all callers are gone
         self._batches[batch.name] = batch
         try:
             await self._run(batch)
@@ -160,7 +160,7 @@ class BatchDesk:
             self._halve(batch, failure)
         finally:
             self._batches.pop(batch.name, None)
-            # Whatever went wrong here, nobody may be left waiting for ever.
+            # Whatever went wrong here, no request may wait forever.
             batch.fail(ApiFailed(f"Managed API {self._vendor.name}: the batch broke off."))
 
     def _halve(self, batch: _Batch, failure: FetchFailed | FetchRefused) -> None:
@@ -243,15 +243,14 @@ class BatchDesk:
     # -- results --------------------------------------------------------------------------------------------
 
     def expects(self, name: str, secret: str) -> bool:
-        """Is that the address of a batch that is out? Compared in constant time."""
+        """Do the name and secret belong to an open batch? Compared in constant time."""
         batch = self._batches.get(name)
         expected = batch.secret if batch is not None else secrets.token_urlsafe(_ID_BYTES)
         return hmac.compare_digest(expected.encode(), secret.encode("utf-8", "replace")) and batch is not None
 
     async def receive(self, name: str, secret: str, body: bytes | None) -> bool:
-        """Take what a callback brought; one without results says that they can be had now. False, and nothing has
-        changed, when it is not for us or makes no sense. Without a body only the address is judged.
-        """
+        """Take the body of a callback; one without results announces that they are ready. Return False, with no effect,
+        if it is not for us or makes no sense. Without a body only the name and secret are checked."""
         if not self.expects(name, secret):
             return False
         if body is None:
@@ -268,7 +267,7 @@ class BatchDesk:
         return known
 
     async def _hand_out(self, batch: _Batch, tree: Tree) -> int:
-        """Give each result to whom it is for; return how many were for somebody of this batch, now or before."""
+        """Give each result to its request; return how many belong to this batch, duplicates included."""
         results = list_at(self._vendor.results, tree)
         known = 0
         for result in [tree] if results is None else results:
@@ -287,13 +286,13 @@ class BatchDesk:
         vendor = self._vendor
         state = state_of(vendor, None, result)
         if state is None and text_at(vendor.state, None, result) is not None:
-            return  # not yet
+            return  # not finished yet
         try:
             if state is False:
                 raise job_failed(vendor, None, result)
             part = part_at(vendor.result, result)
             if part is None:
-                part = result  # the vendor wraps the page of a job, and not those of a batch
+                part = result  # the vendor wraps the page of a job, but not those of a batch
             ticket.page.set_result(page_of(vendor, None, part, ticket.request, around=result))
         except (FetchFailed, FetchRefused) as failure:
             ticket.page.set_exception(failure)

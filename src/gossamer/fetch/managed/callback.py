@@ -1,11 +1,11 @@
 """The small server that a vendor calls when a batch is ready.
 
-It takes a POST to `.../NAME.SECRET`, where both were made for one batch and told to the vendor alone, and hands the
-body on. Everything else is turned away: no such batch 404 (before a byte of the body is read), another verb 405, too
-long 413, too slow 408, no sense 400. Nothing that was sent is echoed, and no address is logged.
+It takes a POST to `.../NAME.SECRET`, both of which were made for one batch and are known to the vendor alone, and
+passes the body on. Everything else is rejected: unknown batch 404 (before a byte of the body is read), another method
+405, too long 413, too slow 408, invalid 400. Nothing that was sent is echoed, and no URL is logged.
 
-The port may be open to the world, so nobody can fill it: the number of connections is limited, more are closed at
-once. Each carries one request, whose head and body must be there within a time of their own.
+The port may be open to the world, so it must withstand floods: the number of connections is limited, further ones are
+closed at once. Each carries one request, with separate time limits for its head and its body.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONNECTIONS = 100
 HEAD_WITHIN = timedelta(seconds=10)
 BODY_WITHIN = timedelta(seconds=30)
 
-# The batch's name, its secret, and the body; None for the body asks about the address alone.
+# The batch's name, its secret, and the body; with None for the body only the name and secret are checked.
 Receive = Callable[[str, str, bytes | None], Awaitable[bool]]
 
 
@@ -49,7 +49,7 @@ class CallbackReceiver:
         self._head_within = head_within.total_seconds()
         self._body_within = body_within.total_seconds()
         self._heads: dict[asyncio.BaseProtocol, asyncio.TimerHandle] = {}  # connections without a request so far
-        self._arriving = 0  # connections that the server is not told of yet
+        self._arriving = 0  # connections that the server does not know of yet
         self._listener: asyncio.Server | None = None
         app = web.Application(client_max_size=vendor.table.max_answer.bytes, middlewares=[self._only_one])
         app.router.add_post("/{path:.*}", self._take)
@@ -75,7 +75,7 @@ class CallbackReceiver:
         await self._runner.cleanup()
 
     def _meet(self) -> asyncio.BaseProtocol:
-        """Who answers on a new connection."""
+        """The protocol for a new connection."""
         server = self._runner.server
         if server is None or len(server.connections) + self._arriving >= self._connections:
             return _TurnedAway()
@@ -89,7 +89,7 @@ class CallbackReceiver:
         def arrived() -> None:
             self._arriving -= 1
 
-        # asyncio makes the connection known in a later turn, right after this.
+        # asyncio reports the connection to the server in a later callback, right after this.
         self._arriving += 1
         loop.call_soon(arrived)
         self._heads[connection] = loop.call_later(self._head_within, give_up)
@@ -104,11 +104,11 @@ class CallbackReceiver:
             response = await handler(request)
         except web.HTTPException as error:
             response = _answer(error.status)
-        response.force_close()  # what was not read of the body is not waited for, and no second request either
+        response.force_close()  # wait neither for the rest of the body nor for a second request
         return response
 
     async def _take(self, request: web.Request) -> web.Response:
-        # Behind a proxy the path may be longer or shorter than the one we told the vendor; its end is ours.
+        # Behind a proxy the path may be longer or shorter than the one given to the vendor; only its end counts.
         name, _, secret = request.match_info["path"].rpartition("/")[2].partition(".")
         if not await self._receive(name, secret, None):
             return _answer(404)
@@ -123,7 +123,7 @@ class CallbackReceiver:
 
 
 class _TurnedAway(asyncio.Protocol):
-    """One too many."""
+    """Closes a connection beyond the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):

@@ -1,8 +1,8 @@
-"""Secrets are taken out of all that is said or kept, however they are spelled there. Pure.
+"""Removes secrets from everything that is shown or stored, in any spelling. Pure.
 
-A vendor may repeat our key in its words and pages. It is found in any case of letters, with percent codes, with the
-escapes of JSON and HTML, and in base64, alone or after other text. Where a text was cut off in the middle of it, the
-part that is left is found too, from the fourth character on.
+A vendor may repeat our key in its messages and pages. It is found in any case of letters, percent-encoded, with JSON
+and HTML escapes, and in base64, alone or after other text. If a text was cut off in the middle of it, the remaining
+part is found too, from four characters on.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from functools import lru_cache
 
 HIDDEN = "***"
 
-_SHORT = 8  # characters; a shorter secret may be a word of the page, and its base64 a chance
-_PART = 4  # characters of a secret that a text may end with
+_SHORT = 8  # characters; a shorter secret may be an ordinary word of the page, and its base64 a coincidence
+_PART = 4  # characters of a secret at the end of a text that are recognised
 _NAMES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot"}
 _BASE64_UNIT = {
     "+": r"(?:[+-]|%2[bB]|\\{1,8}u002[bB])",
     "/": r"(?:\\{0,8}/|_|%2[fF]|\\{1,8}u002[fF])",
 }
 _BASE64_CHAR = r"[A-Za-z0-9+/_-]"
-# What may follow the last whole character: half of an escape, and then the end of a sentence of ours.
+# What may follow the last whole character: half an escape, and then the end of our own sentence.
 _END = re.compile(
     r"(?:%[0-9a-f]{0,3}|\\{1,8}(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|&#?x?[0-9a-f]{0,6})?(?P<rest>[\s.,\u2026)\]}'\">]{0,6})\Z",
     re.IGNORECASE,
@@ -30,7 +30,7 @@ _END = re.compile(
 
 
 class Hiding:
-    """One secret of printable ASCII. Made once, for its patterns are long."""
+    """One secret of printable ASCII. Reused, since its patterns are long."""
 
     def __init__(self, secret: str) -> None:
         units = [[f"(?i:{_unit(char)})" for char in secret]]
@@ -46,14 +46,14 @@ class Hiding:
         self._units = [[re.compile(unit) for unit in form] for form in units]
 
     def holds(self, text: str) -> bool:
-        """Is the whole secret in there?"""
+        """Does the text contain the whole secret?"""
         return self._pattern.search(text) is not None
 
     def hide(self, text: str) -> str:
         return self._without_tail(self._pattern.sub(HIDDEN, text))
 
     def hide_in_body(self, body: bytes, *, cut: bool) -> bytes:
-        """The same for a page, of which most hold nothing: that is found out quickly."""
+        """As `hide`, for a page: fast for most pages, which do not contain the secret."""
         if not self._traces:
             return body
         lowered = body.lower()
@@ -97,7 +97,7 @@ def _places(trace: bytes, body: bytes) -> Iterator[int]:
 
 
 def _merged(places: list[int], reach: int) -> Iterator[tuple[int, int]]:
-    """The stretches that are so near to a place, in order, none touching another."""
+    """The ranges within `reach` of a place, in order and merged where they overlap."""
     first = last = -1
     for place in places:
         if last >= max(0, place - reach):
@@ -116,7 +116,7 @@ def hiding_of(secret: str) -> Hiding:
 
 
 def _unit(char: str) -> str:
-    """All spellings of one character. Repetitions have a limit, so that no text makes the search slow."""
+    """All spellings of one character. Repetitions are bounded, so that no text makes the search slow."""
     code = ord(char)
     spellings = [
         rf"%(?:25){{0,4}}{code:02x}",
@@ -131,7 +131,8 @@ def _unit(char: str) -> str:
 
 
 def _in_base64(secret: str) -> list[tuple[str, str, str]]:
-    """The characters that are of the secret alone, after 0, 1 or 2 other bytes; patterns for those that it shares."""
+    """Per offset of 0, 1 or 2 bytes: the base64 characters that encode the secret alone, and patterns for those it
+    shares with its neighbours."""
     found = []
     for shift in range(3):
         text = b64encode(b"\0" * shift + secret.encode()).decode()
@@ -143,7 +144,8 @@ def _in_base64(secret: str) -> list[tuple[str, str, str]]:
 
 
 def _traces(secret: str) -> list[bytes]:
-    """What a page in small letters holds if it holds the secret: letters and digits are escaped all, or not at all."""
+    """Substrings of any lower-cased page that contains the secret: letters and digits are either all escaped or
+    none."""
     codes = [ord(char) for char in _longest_run(secret)] or [ord(secret[0])]
     shapes = ("{0:c}", "%{0:02x}", "\\u00{0:02x}", "\\x{0:02x}", "&#{0};", "&#x{0:x};")
     return ["".join(shape.format(code) for code in codes).lower().encode() for shape in shapes]

@@ -1,11 +1,11 @@
-"""A vendor's API as a transport: one request in, the target's answer out.
+"""A vendor's API as a transport: one request in, the target's response out.
 
 What it does: checks the target's address, asks the vendor at once ("sync"), by a job that is polled ("async") or
-together with others ("batch", see batch.py), and gives back the page as if it had come from the site.
-How it fails: ApiFailed when the vendor is at fault or our account with it, so that no try of the page is used up;
-FetchFailed when the vendor could not get the page; AddressRefused before anything is sent when the target is private.
-How it recovers: it keeps nothing. A job that does not end within `deadline` is abandoned. A worker that dies while a
-job is out loses it: its task comes back when the lease expires and is asked for again, and the vendor is paid twice.
+together with other requests ("batch", see batch.py), and returns the page as if it had come from the site.
+How it fails: ApiFailed when the vendor or our account with it is at fault, which uses up no attempt of the page;
+FetchFailed when the vendor could not get the page; AddressRefused before anything is sent if the target is private.
+How it recovers: it is stateless. A job that does not end within `deadline` is abandoned. A worker that dies during a
+job loses it: the task comes back when its lease expires and the page is requested again, so the vendor is paid twice.
 
 The vendor is the visitor: our cookies, user agent and validators are not sent, and its cookies are not kept.
 """
@@ -35,9 +35,9 @@ from .vendor import ASYNC, BATCH, BODY, Vendor
 
 
 class ManagedTransport:
-    """Fulfils `Transport`; alive while entered with `async with`. `guard` judges the targets.
+    """Implements `Transport`; open while entered with `async with`. `guard` checks the targets.
 
-    `warnings` is what the user should know after it was entered.
+    After entering, `warnings` holds messages for the user.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ManagedTransport:
         self.warnings: tuple[str, ...] = ()
 
     async def __aenter__(self) -> Self:
-        """Raises Misconfigured: the callback address is private, or its port is taken and there is no other way."""
+        """Raises Misconfigured if the callback URL is private, or its port is taken and there is no way to poll."""
         async with AsyncExitStack() as stack:
             self._resolver = GuardedResolver(self._guard, threads=8)
             stack.push_async_callback(self._resolver.close)
@@ -83,16 +83,16 @@ class ManagedTransport:
             await stack.enter_async_context(receiver)
         except OSError as error:
             where = vendor.table.callback_listen
-            words = f"{vendor.setting('callback_listen')}: {where} cannot be listened on ({error.strerror or error})."
+            words = f"{vendor.setting('callback_listen')}: cannot listen on {where} ({error.strerror or error})."
             if not vendor.table.batch_job_path:
-                raise Misconfigured(f"{words} Choose another port; only one process can have it.") from error
-            # Of several workers on a machine one has the port; what the others ask for is polled.
+                raise Misconfigured(f"{words} Choose another port; only one process can use it.") from error
+            # Of several workers on a machine one gets the port; the others poll.
             self.warnings = (f"{words} Batches of this process are polled instead.",)
             return
         desk.call_back_to(vendor.table.callback_url)
 
     async def _check_callback_address(self) -> None:
-        """The vendor must not be sent to a private network in our name, whatever it would find there."""
+        """The vendor must not be made to call into a private network on our behalf."""
         vendor = self._vendor
         if vendor.table.allow_private:
             return
@@ -101,11 +101,11 @@ class ManagedTransport:
             await resolver.resolve(host_of(parse_url(vendor.table.callback_url)))
         except AddressRefused as error:
             raise Misconfigured(
-                f"Setting {vendor.setting('callback_url')}: leads to a private or reserved address. If that is meant, "
+                f"Setting {vendor.setting('callback_url')}: leads to a private or reserved address. If it is intended, "
                 "set allow_private = true."
             ) from error
         except DnsFailed:
-            pass  # a name that only the vendor's name servers know
+            pass  # only the vendor's name servers may know it
         finally:
             await resolver.close()
 
@@ -119,7 +119,7 @@ class ManagedTransport:
         began = self._clock.monotonic()
         if self._desk is not None:
             if request.gate is not None:
-                request.gate.left()  # pages of one site may wait for each other
+                request.gate.left()  # pages of one site may share a batch
             response = await self._desk.fetch(request, item_of(self._vendor, request))
         elif self._vendor.table.mode == ASYNC:
             response = await self._by_job(request)
@@ -128,20 +128,20 @@ class ManagedTransport:
         return msgspec.structs.replace(response, seconds=self._clock.monotonic() - began)
 
     async def _checked(self, request: TransportRequest, resolver: GuardedResolver) -> TransportRequest:
-        """The request with a clean address. Raises FetchRefused for what a vendor must not or cannot be asked."""
+        """The request with a clean URL. Raises FetchRefused for a request that a vendor must not or cannot make."""
         if request.exit is not None:
-            raise FetchRefused(f"A managed route takes no proxy: {self._vendor.name} leaves from where it wants.")
+            raise FetchRefused(f"A managed route takes no proxy: {self._vendor.name} uses its own exits.")
         if request.method != "GET":
             raise FetchRefused(
-                f"A managed API can only be asked to GET, not to {request.method[:20]!a}. Name another route for the "
+                f"A managed API can only GET pages, not {request.method[:20]!a} them. Name another route for the "
                 "request: fetcher='http', or one of your own."
             )
         try:
-            # Who we are on that site is nothing that the vendor, or a reader of our words, should know.
+            # Neither the vendor nor a reader of our messages should see our login at the site.
             url = without_user(parse_url(request.url).partition("#")[0])
         except InvalidUrl as error:
-            if "@" in request.url:  # the error repeats the address
-                raise FetchRefused("The page's address is not one of http or https, and so is not asked for.") from None
+            if "@" in request.url:  # the error repeats the URL
+                raise FetchRefused("The page's address is not an http or https URL, so it was not requested.") from None
             raise FetchRefused(str(error)) from error
         host = host_of(url)
         try:
@@ -151,7 +151,7 @@ class ManagedTransport:
                 async with asyncio.timeout(request.limits.connect.total_seconds()):
                     await resolver.resolve(host)
             except (DnsFailed, TimeoutError):
-                pass  # the vendor's name servers may know better
+                pass  # the vendor's name servers may know it
         else:
             self._guard.check(host, host)
         return msgspec.structs.replace(request, url=url)

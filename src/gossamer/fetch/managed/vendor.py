@@ -1,6 +1,5 @@
-"""A vendor as a value, and how it is made: its table in gossamer.toml completed by a preset and checked before anything
-is sent.
-"""
+"""A vendor as a value, and how it is built: its table in gossamer.toml, completed by a preset and checked before
+anything is sent."""
 
 from __future__ import annotations
 
@@ -33,14 +32,14 @@ _TOKEN = re.compile(r"(?=[^0-9]*[0-9])[A-Za-z0-9_+/=.~-]{16,}")
 
 
 class Where(msgspec.Struct, frozen=True):
-    """A place in an answer: the answer's own status, body or headers, one header, or a path in its JSON."""
+    """A place in a response: its own status, body or headers, one header, or a path in its JSON."""
 
     kind: str
     path: tuple[str, ...] = ()
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
-    """A vendor's table after all checks. `key` is secret, and so may `extra` be: neither prints."""
+    """A vendor's table after all checks. `key` is secret, and `extra` may be: neither prints."""
 
     name: str
     table: Managed
@@ -66,26 +65,26 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     listen: tuple[str, int] | None
 
     def setting(self, field: str) -> str:
-        """How a user spells one of its settings."""
+        """The full name of one of its settings."""
         return f"managed.{self.name}.{field}"
 
     def __repr__(self) -> str:
         return f"Vendor({self.name!r}, {self.base!r}, key=***)"
 
     def hide(self, text: str) -> str:
-        """The text without the key, however it is written there, and without tokens of `extra`."""
+        """The text without the key, in any spelling, and without tokens of `extra`."""
         for secret in self._secrets():
             text = secret.hide(text)
         return text
 
     def hide_in_body(self, body: bytes, *, cut: bool) -> bytes:
-        """The same for a page. `cut`: its end is missing."""
+        """As `hide`, for a page. `cut`: its end is missing."""
         for secret in self._secrets():
             body = secret.hide_in_body(body, cut=cut)
         return body
 
     def betrayed_by(self, text: str) -> bool:
-        """Does the text hold the key, or a token of `extra`?"""
+        """Does the text contain the key, or a token of `extra`?"""
         return any(secret.holds(text) for secret in self._secrets())
 
     def _secrets(self) -> list[Hiding]:
@@ -95,7 +94,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
 
 BATCH_LIMIT = 100
 
-_NAME = re.compile(r"[A-Za-z0-9_.\[\]-]+")  # of a parameter
+_NAME = re.compile(r"[A-Za-z0-9_.\[\]-]+")  # parameter names
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _STEP = re.compile(r"[^.\s:]+")
 
@@ -106,7 +105,7 @@ def _read_presets() -> dict[str, dict[str, Any]]:
     return {name: {field: _read(field, value) for field, value in table.items()} for name, table in tables.items()}
 
 
-def _read(field: str, value: Any) -> Any:  # Any: TOML's kinds of values
+def _read(field: str, value: Any) -> Any:  # Any: the types of TOML
     if get_type_hints(Managed)[field] is timedelta:
         return parse_duration(value)
     return tuple(value) if isinstance(value, list) else value
@@ -130,7 +129,7 @@ def _with_preset(name: str, table: Managed) -> Managed:
         return table
     if table.preset not in PRESETS:
         raise Misconfigured(f"Setting managed.{name}.preset: must be one of {', '.join(PRESETS)}, or empty.")
-    # A field that holds its default was not written down: the defaults of all fields of a shape are empty.
+    # An empty field was not set: every field that a preset can fill is empty by default.
     given = {field: value for field, value in PRESETS[table.preset].items() if not getattr(table, field)}
     return msgspec.structs.replace(table, **given)
 
@@ -206,7 +205,7 @@ class _Reader:
             self._refuse("body_encoding", "must be 'text' or 'base64'.")
         for field in ("vendor_statuses", "failed_statuses"):
             if any(not 300 <= status <= 599 for status in getattr(table, field)):
-                self._refuse(field, "must hold statuses between 300 and 599.")
+                self._refuse(field, "must contain only statuses between 300 and 599.")
         if table.country and re.fullmatch(r"[A-Za-z-]{2,10}", table.country) is None:
             self._refuse("country", "must be a code such as 'de'.")
 
@@ -228,7 +227,7 @@ class _Reader:
         self._path("job_path", with_id=True)
         self._states(vendor)
         if vendor.job_id is None:
-            self._refuse("job_id_at", "is missing: where the answer tells the job's id, such as 'job_id'.")
+            self._refuse("job_id_at", "is missing: where the response holds the job's id, such as 'job_id'.")
 
     def _check_batch(self, vendor: Vendor) -> None:
         table = self._table
@@ -238,11 +237,11 @@ class _Reader:
             if not getattr(table, field):
                 self._refuse(field, f"is missing; write for example {field} = {example!r}.")
         if vendor.tag is None:
-            self._refuse("tag_at", "is missing: where a result tells the id that we gave the page.")
+            self._refuse("tag_at", "is missing: where a result holds the id that we gave the page.")
         if table.batch_job_path:
             self._path("batch_job_path", with_id=True)
             if vendor.batch_id is None:
-                self._refuse("batch_id_at", "is missing: where the answer tells the batch's id.")
+                self._refuse("batch_id_at", "is missing: where the response holds the batch's id.")
         elif not table.callback_url:
             self._refuse("batch_job_path", "is missing, and so is callback_url: no result could reach us.")
         if bool(table.callback_url) != (vendor.listen is not None):
@@ -258,7 +257,7 @@ class _Reader:
         if vendor.body.kind != JSON:
             self._refuse("body_at", f"must be a path in the JSON for mode = {self._table.mode!r}.")
         if vendor.state is None:
-            self._refuse("state_at", "is missing: where the answer tells the job's state, such as 'status'.")
+            self._refuse("state_at", "is missing: where the response holds the job's state, such as 'status'.")
         if not self._table.done_states:
             self._refuse("done_states", "is missing; write for example done_states = ['completed'].")
 
@@ -267,10 +266,10 @@ class _Reader:
         if not value.startswith("/") or re.search(r"[^\x21-\x7e]|[?#]|//|/\.\.?(/|$)", value):
             self._refuse(field, "must be a path such as '/scrape', without a query.")
         if value.count("{id}") != with_id or "{" in value.replace("{id}", ""):
-            self._refuse(field, "must hold {id} once." if with_id else "must hold no braces.")
+            self._refuse(field, "must contain {id} once." if with_id else "must contain no braces.")
 
     def _address(self, field: str) -> str:
-        """An http(s) address without credentials and query, and not an obviously private one."""
+        """An http(s) URL without credentials and query, and not an obviously private one."""
         given = getattr(self._table, field)
         if not given:
             self._refuse(field, "is missing: an address such as 'https://api.example.com'.")
@@ -280,11 +279,11 @@ class _Reader:
             self._refuse(field, "must be an address such as 'https://api.example.com'.")
         parts = urlsplit(address)
         if "@" in parts.netloc:
-            self._refuse(field, "must hold no user name and password; the key has a setting of its own.")
+            self._refuse(field, "must contain no user name and password; the key has its own setting.")
         if "?" in address or "#" in address:
-            self._refuse(field, "must hold no query and no fragment; fixed parameters go into `extra`.")
+            self._refuse(field, "must contain no query and no fragment; fixed parameters go into `extra`.")
         if not self._table.allow_private and not _may_be_public(host_of(address)):
-            self._refuse(field, "is a private or reserved address. If that is meant, set allow_private = true.")
+            self._refuse(field, "is a private or reserved address. If it is intended, set allow_private = true.")
         return address
 
     def _key_place(self) -> tuple[str, str]:
@@ -310,16 +309,17 @@ class _Reader:
         if not found:
             self._refuse("key", "is missing. Write it there, or name a variable with `env` or a file with `secret`.")
         if re.search(r"[^\x21-\x7e]", found):
-            self._refuse("key", "holds a blank, a line end or another character that no request may carry.")
+            self._refuse("key", "contains a blank, a line end or another character that no request may carry.")
         return Secret(found)
 
     def _parameter(self, field: str, text: str, *, bare: bool) -> Parameter | None:
-        """`name=value`; a bare name means true. In JSON, values that look like true, false or a number are that."""
+        """`name=value`; a bare name means true. In JSON, values that look like true, false or a number become that
+        type."""
         if not text:
             return None
         name, equals, value = text.partition("=")
         if _NAME.fullmatch(name) is None or not (equals or bare):
-            self._refuse(field, "must be 'name' or 'name=value'." if bare else "must hold texts like 'name=value'.")
+            self._refuse(field, "must be 'name' or 'name=value'." if bare else "must contain texts like 'name=value'.")
         if not equals:
             return name, True
         return name, _plain_value(value) if self._table.send == "json" else value
@@ -366,9 +366,9 @@ def _parse_where(text: str) -> Where | None:
 
 
 _EXAMPLES = {
-    STATUS: "'http:status' (the answer's own)",
-    BODY: "'http:body' (all of the answer)",
-    HEADERS: "'http:headers' (the answer's own)",
+    STATUS: "'http:status' (that of the response itself)",
+    BODY: "'http:body' (the whole response)",
+    HEADERS: "'http:headers' (those of the response itself)",
     HEADER: "a header such as 'header:x-cost'",
     JSON: "a path in the JSON such as 'data.html'",
 }
@@ -387,7 +387,8 @@ def _plain_value(text: str) -> object:
 
 
 def _may_be_public(host: str) -> bool:
-    """False for a literal address that is not, and for localhost. Other names are judged when they are looked up."""
+    """False for a literal address that is not public, and for localhost. Other names are checked when they are
+    resolved."""
     if host == "localhost" or host.endswith(".localhost"):
         return False
     try:
