@@ -25,7 +25,7 @@ LISTS = """{"n": [1, 2, null, "three", 3], "u": ["/a", "javascript:void(0)", "",
          ["value[0]: json $.deep found '[1]', which is a list, not an int",
           "value[1]: json $.deep found '{\"a\": 2}', which is an object, not an int"]),
         ('json = "$.w", transforms = ["number"]', ["2"],
-         ["value[1]: json $.w found '1.299,5 kg', and '1.299,5 kg' is no number with decimal = \".\"; "
+         ["value[1]: json $.w found '1.299,5 kg', and '1.299,5 kg' is not a number with decimal = \".\"; "
           'try decimal = ","']),
         ('json = "$.x", of = "int"', [],
          ["value: json $.x found 'a (+1)', in which there is no int"]),

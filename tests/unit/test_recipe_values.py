@@ -102,7 +102,7 @@ def test_a_moment_keeps_the_zone_that_is_written():
         ("12 May", Options(type=FieldType.DAY, languages=("en",)), "day, month and year"),
         ("2024-03", Options(type=FieldType.DATE), "day, month and year"),
         ("1.3.24", Options(type=FieldType.DATE, formats=("%Y-%m-%d",)), "not written like %Y-%m-%d"),
-        ("99999999999", Options(type=FieldType.DATE), "no plausible moment"),
+        ("99999999999", Options(type=FieldType.DATE), "not a plausible date"),
         ("javascript:void(0)", Options(type=FieldType.URL), "no web address"),
     ],
 )  # fmt: skip
