@@ -53,13 +53,13 @@ _VALUES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "images": (("Product.image",), ()),
     "breadcrumbs": ((), ()),
 }
-_TRIED = "Every rule found something on the pages that were looked at."
+_TRIED = "Every rule found something on the pages it was tried on."
 _LIST_ALONE = (
-    "No page behind the list could be had: what the list itself shows is taken. Every rule found something on it."
+    "No page that the list links to could be fetched: the fields come from the list. Every rule found something on it."
 )
-_UNTRIED = "No page behind the list could be had. The rules of [pages.{kind}] were not tried."
+_UNTRIED = "No page that the list links to could be fetched. The rules of [pages.{kind}] were not tried."
 _UNRECOGNISED = (
-    "Nothing was recognised for [pages.{kind}]: its rule finds nothing on the page that was looked at.\n"
+    "Nothing was recognised for [pages.{kind}]: its rule finds nothing on the page it was tried on.\n"
     '# If scripts make the page, it needs a browser: write route = "browser" under [politeness].'
 )
 
@@ -146,7 +146,7 @@ def _is_price_list(page: Page, entries: _Kind) -> bool:
 def _listing(page: Page, group: LinkGroup, to: str) -> _Kind:
     head = [f"follow = [{{ css = {_quoted(group.selector)}, to = {_quoted(to)}, priority = 8 }}]"]
     head += _next_page(page)
-    comment = f"A list: the page that was looked at has {len(group.urls)} links to [pages.{to}]."
+    comment = f"A list: the sample page has {len(group.urls)} links to [pages.{to}]."
     return _Kind(name="listing", comment=comment, head=tuple(head))
 
 
@@ -164,7 +164,7 @@ def _entries(page: Page) -> _Kind | None:
     if blocks is None:
         return None
     head = ['item = "Entry"', f"each = {_quoted(blocks.selector)}", f"key = {_quoted(blocks.key or '')}"]
-    comment = f"The page that was looked at has {blocks.count} blocks that are alike: each is a record."
+    comment = f"The sample page has {blocks.count} similar blocks: each is a record."
     fields = {field.name: field.rule for field in blocks.fields}
     kind = _Kind(name="listing", comment=comment, head=(*head, *_next_page(page)), fields=fields)
     spider = spider_of(read_recipe(_recipe_text(page.url, [kind], "draft", _TRIED).encode(), "draft.toml"))()
@@ -321,7 +321,7 @@ def _read(raw: Any, options: TypeOptions, page: Page) -> Any:
 def _recipe_text(start: str, kinds: list[_Kind], ref: str, message: str) -> str:
     lines = [
         f"# A spider without code. Drafted from {start if start.isprintable() else ascii(start)}",
-        f"# {message} Change what you like, then:",
+        f"# {message} Edit it as you like, then:",
         f"#   gossamer check {ref} URL    what each rule finds on a page",
         f"#   gossamer crawl {ref}        crawl",
         "",
