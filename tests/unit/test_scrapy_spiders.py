@@ -446,7 +446,7 @@ def test_a_project_that_does_not_load_says_why_and_hides_nothing(tmp_path):
     (tmp_path / "scrapy.cfg").write_text("[other]\n")
     assert "names no settings module" in str(list_spiders(tmp_path, "spiders").broken[0])
     made = load_spider_with(tmp_path, SPIDER.replace('kind="all"', "kind"))
-    with pytest.raises(Misconfigured, match=r"cannot be created .* missing 1 required positional argument: 'kind'"):
+    with pytest.raises(Misconfigured, match=r"cannot be made .* missing 1 required positional argument: 'kind'"):
         made._adjusted(settings_module.load(start=tmp_path, environ={}, flags={}))
 
 

@@ -136,7 +136,7 @@ class XmlStream:
             "ATTLIST",
         ):
             raise ParseFailed(
-                "The file declares its own entities or elements (a DTD). Such files can grow without limit or read"
+                "The file declares entities or elements (a DTD). Such files can grow without limit or read"
                 " other files, so this one is not read."
             )
         if end >= 0:
