@@ -248,7 +248,7 @@ asyncio.run(timelimit.TimeLimit(datetime.timedelta(seconds=0.05)).run(deaf(), "h
 """
     ended = run(program)
     assert ended.returncode == STUBBORN_CODE, ended.stderr
-    assert "does not let itself be stopped: it took longer than 0.05 s" in ended.stderr
+    assert "cannot be stopped: it took longer than 0.05 s" in ended.stderr
     assert "in deaf" in ended.stderr
 
 

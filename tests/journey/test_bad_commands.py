@@ -61,7 +61,7 @@ async def test_what_cannot_be_crawled_is_told_in_one_line(folder):
     (folder / "spiders" / "empty.py").write_text("")
     (folder / "unmade.py").write_text(UNMADE)
     targets = {
-        "unmade.py:Unmade": "Spider unmade cannot be made (TypeError",
+        "unmade.py:Unmade": "Spider unmade cannot be created (TypeError",
         "http://": "'http://' is not a URL",
         "http://[::1/": "is not a URL",
         "file:///etc/passwd": "is a file: address; only http and https can be crawled",

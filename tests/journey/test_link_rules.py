@@ -52,7 +52,7 @@ def test_links_are_chosen_by_address_and_place(options: dict[str, Any], paths: s
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ({"allow": "("}, "no regular expression"),
+        ({"allow": "("}, "not a valid regular expression"),
         ({"restrict": "a["}, "restrict"),
         ({"callback": "a b"}, "callback"),
         ({"canonical": "yes"}, "one of ignore, follow, prefer"),

@@ -158,7 +158,7 @@ def test_recipes_are_listed_and_found_like_spiders(project):
         ["all-books", "spiders/books.yml", "-"],
         ["lamps", "spiders/lamps.toml", "All", "lamps"],
     ]
-    assert "broken.toml, line 3: pages.x.follw is no key of a recipe" in said.lines[-1] + said.lines[-2]
+    assert "broken.toml, line 3: pages.x.follw is not a key of a recipe" in said.lines[-1] + said.lines[-2]
     assert load_spider("all-books", project.folder, "spiders").start_urls == ("https://b.example/",)
     assert load_spider("lamps", project.folder, "spiders") is load_spider("lamps", project.folder, "spiders")
 

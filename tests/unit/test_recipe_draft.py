@@ -319,7 +319,7 @@ def test_where_no_page_behind_the_list_can_be_had_its_blocks_are_the_items():
     draft = draft_recipe(listing(), None, "shop.toml")
 
     assert draft.summary == "listing"
-    assert "No page behind the list could be had" in draft.text
+    assert "No page that the list links to could be fetched" in draft.text
     assert len(check_page(recipe(draft.text), "listing", listing()).items) == 9
 
 

@@ -88,7 +88,7 @@ def test_a_moment_keeps_the_zone_that_is_written():
     ("text", "reading", "why"),
     [
         ("many", Options(type=FieldType.INT), "there is no int"),
-        ("4.5", Options(type=FieldType.INT), "no whole number"),
+        ("4.5", Options(type=FieldType.INT), "not a whole number"),
         ("9" * 30, Options(type=FieldType.INT), "more than 18 digits"),
         ("free", Options(type=FieldType.MONEY), "there is no price"),
         ("perhaps", Options(type=FieldType.BOOL), "neither yes nor no"),
@@ -96,14 +96,14 @@ def test_a_moment_keeps_the_zone_that_is_written():
         ("not available", STOCK, "none of the words"),
         ("preavailable", STOCK, "none of the words"),
         ("sold out / in stock", Options(type=FieldType.BOOL, true=("in stock",), false=("sold out",)), "words of both"),
-        ("soon", Options(type=FieldType.DATE, languages=("en",)), "no date"),
+        ("soon", Options(type=FieldType.DATE, languages=("en",)), "not a date"),
         ("2024", Options(type=FieldType.DATE), "day, month and year"),
         ("March 2024", Options(type=FieldType.DAY), "day, month and year"),
         ("12 May", Options(type=FieldType.DAY, languages=("en",)), "day, month and year"),
         ("2024-03", Options(type=FieldType.DATE), "day, month and year"),
         ("1.3.24", Options(type=FieldType.DATE, formats=("%Y-%m-%d",)), "not written like %Y-%m-%d"),
-        ("99999999999", Options(type=FieldType.DATE), "no plausible moment"),
-        ("javascript:void(0)", Options(type=FieldType.URL), "no web address"),
+        ("99999999999", Options(type=FieldType.DATE), "not a plausible date"),
+        ("javascript:void(0)", Options(type=FieldType.URL), "not a web address"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_says_why(text, reading, why):

@@ -424,8 +424,8 @@ WRONG_ATTRIBUTES = {
     "concurrency = 0": "1 or more",
     "max_depth = -1": "0 or more",
     "limit = '5'": "whole number",
-    "allowed_domains = ['https://books.example/']": "is no host",
-    "allowed_domains = 'books.example:8080'": "is no host",
+    "allowed_domains = ['https://books.example/']": "is not a host",
+    "allowed_domains = 'books.example:8080'": "is not a host",
 }
 
 

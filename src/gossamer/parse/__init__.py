@@ -4,11 +4,11 @@
     spider.py, callbacks.py         what a user writes, and how it is called; timelimit.py: how long it may take
     discovery.py, site.py           spiders by name or file; the spider that needs no code
     links.py, encoding.py, media.py, xml.py   addresses, characters, kinds of content, XML as the web serves it
-    feeds.py, sitemaps.py, tables.py          what some pages are, as values
+    feeds.py, sitemaps.py, tables.py          feeds, sitemaps and tables as values
     dates.py, numbers.py            dates and numbers as the web writes them
     structured/, metadata/          what a page says about itself
-    product/, article/              the ready parsers
+    product/, article/              ready-made parsers
     recipe/                         spiders without code
 
-Nothing here fetches or stores: journey.py in crawl/ does both, around it.
+Nothing here fetches or stores: crawl/journey.py does both.
 """

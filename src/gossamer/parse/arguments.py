@@ -4,8 +4,9 @@
         category: str = "all"
         pages: int = 10
 
-The types are text, whole and other numbers, yes or no, Literal, lists of these, and any of them or None. The attributes
-of `Spider` itself (rate, name ...) are settings and no arguments. How it fails: Misconfigured, with what there is.
+Allowed types are str, int, float, bool, Literal, lists of these, and any of them or None. The attributes of `Spider`
+itself (rate, name ...) are settings, not arguments. How it fails: Misconfigured, with a list of the arguments that
+exist.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from ..model.item import safe_text
 from .spider import Spider
 
 LONGEST = 10_000  # characters of all arguments of a job, as JSON
-_LONGEST_SHOWN = 60  # characters of them in the name of a job
+_LONGEST_SHOWN = 60  # characters of the arguments in the name of a job
 _PLAIN = (str, int, float, bool)
 
 
 def declared_arguments(cls: type[Spider]) -> dict[str, Any]:  # Any: a type
-    """The arguments that the spider takes, by name, each with its type."""
+    """The types of the spider's arguments, by name."""
     reserved = {*vars(Spider), *Spider.__annotations__}
     own = [
         name
@@ -43,7 +44,7 @@ def declared_arguments(cls: type[Spider]) -> dict[str, Any]:  # Any: a type
         return {}
     try:
         hints = get_type_hints(cls)
-    except Exception as error:  # a name that is imported for type checkers only, or any error in an annotation
+    except Exception as error:  # a name imported for type checkers only, or any error in an annotation
         raise Misconfigured(f"Spider {cls.name}: its annotations cannot be read ({error}).") from error
     return {name: hints[name] for name in names if _is_plain(hints[name])}
 
@@ -58,20 +59,20 @@ def _is_plain(hint: Any) -> bool:
 
 
 def written_arguments(words: Iterable[str]) -> dict[str, Any]:
-    """`name=value` as people write them; a name that comes twice has a list. Raises Misconfigured."""
+    """Parse `name=value` words; a name given more than once gets a list of its values. Raises Misconfigured."""
     given: dict[str, list[str]] = {}
     for word in words:
         name, sign, value = word.partition("=")
         if not sign or not name.strip().isidentifier():
-            raise Misconfigured(f"{word[:100]!r} is no argument. Write name=value: -a category=lamps.")
+            raise Misconfigured(f"{word[:100]!r} is not an argument. Write name=value: -a category=lamps.")
         given.setdefault(name.strip(), []).append(value)
     return {name: values if len(values) > 1 else values[0] for name, values in given.items()}
 
 
 def checked_arguments(cls: type[Spider], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with their types, by name, without those that say what the spider says already.
+    """The arguments converted to their types, by name, without those equal to the spider's defaults.
 
-    Raises Misconfigured for one that the spider does not have, or a value that it cannot have.
+    Raises Misconfigured for an unknown argument or a value of the wrong type.
     """
     if not given:
         return {}
@@ -95,7 +96,7 @@ def _of_fitting_length(cls: type[Spider], checked: dict[str, Any]) -> dict[str, 
 
 
 def _as_texts(cls: type[Spider], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a spider that takes any: texts. Of those that were given twice the last one."""
+    """The arguments of a spider that accepts any, as text. The last value counts if several are given."""
     last = {name: value[-1] if isinstance(value, list) and value else value for name, value in given.items()}
     return _of_fitting_length(cls, {name: _typed(cls, name, str, str(last[name])) for name in sorted(last)})
 
@@ -109,7 +110,7 @@ def _typed(cls: type[Spider], name: str, hint: Any, value: Any) -> Any:
     try:
         typed = msgspec.convert(value, hint, strict=False)
         if any(isinstance(one, float) and not isfinite(one) for one in (typed if isinstance(typed, list) else [typed])):
-            raise TypeError("it is no finite number")
+            raise TypeError("it is not a finite number")
         return typed
     except (msgspec.ValidationError, TypeError) as error:
         what = str(error).replace("`", "").partition(" - at ")[0]
@@ -125,7 +126,7 @@ def _unknown(cls: type[Spider], name: str, known: Mapping[str, Any]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     if hasattr(Spider, name):
-        return f"{name} is an attribute of every spider, and no argument of {cls.name}. Set it in the class."
+        return f"{name} is an attribute of every spider, not an argument of {cls.name}. Set it in the class."
     has = f"it has {', '.join(known)}" if known else f"it has none. Declare it in the class: `{name}: str = ...`"
     return f"Spider {cls.name} has no argument {name!r}; {has}.{hint}"
 
@@ -142,7 +143,7 @@ def with_arguments(spider: Spider, given: Mapping[str, Any]) -> Spider:
 
 
 def stored_arguments(checked: Mapping[str, Any]) -> str:
-    """Arguments as a job stores them: JSON, equal for equal arguments; "" without any."""
+    """Arguments as a job stores them: canonical JSON, or "" if there are none."""
     return msgspec.json.encode(dict(sorted(checked.items()))).decode() if checked else ""
 
 
@@ -151,7 +152,7 @@ def read_arguments(stored: str) -> dict[str, Any]:
 
 
 def job_name(base: str, checked: Mapping[str, Any]) -> str:
-    """The name of a job with these arguments: the same spider with others is another job."""
+    """The name of a job with these arguments. With other arguments the same spider makes a different job."""
     if not checked:
         return base
     words = ", ".join(f"{name}={_word(value)}" for name, value in sorted(checked.items()))

@@ -1,5 +1,5 @@
-"""Attributes of a spider that nobody reads: words of other frameworks, and ours with a letter wrong. An attribute that
-a spider defines for its own use is left alone; so is one with an annotation."""
+"""Finds attributes of a spider that have no effect: names from other frameworks, and misspelled names of ours.
+Attributes that a spider defines for its own use, and annotated ones, are ignored."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from .spider import Spider
 
-_NEAR = 0.8  # of difflib's ratio: start_url is near start_urls, names is not near min_quality
+_NEAR = 0.8  # difflib ratio: start_url is near start_urls, names is not near min_quality
 _OTHER_WORDS = {
     "concurrent_requests": "Write concurrency = 4.",
     "concurrent_requests_per_domain": "Write concurrency = 4.",
-    "custom_settings": "Write rate, concurrency, limit ... as attributes, and all else into gossamer.toml.",
+    "custom_settings": "Write rate, concurrency, limit ... as attributes, and everything else in gossamer.toml.",
     "depth_limit": "Write max_depth = 3.",
     "download_delay": 'Write rate = "1/s".',
     "download_timeout": "Set fetch.total_timeout in gossamer.toml.",
@@ -27,7 +27,7 @@ _OTHER_WORDS = {
 
 
 def unread_attributes(spider: Spider) -> list[str]:
-    """One sentence for each attribute that is probably meant for us and has no effect."""
+    """One sentence for each attribute that was probably meant as a setting but has no effect."""
     told = {remark: remark for remark in spider._remarks()}
     for name, value in _own_attributes(spider):
         if name.startswith("_") or hasattr(Spider, name) or name in told:
@@ -40,7 +40,7 @@ def unread_attributes(spider: Spider) -> list[str]:
 
 
 def _own_attributes(spider: Spider) -> Iterator[tuple[str, object]]:
-    """What the user's classes define, without annotated attributes, and what `__init__` has set."""
+    """Attributes that the user's classes define or `__init__` sets, without annotated ones."""
     annotated: set[str] = set()
     for base in type(spider).__mro__:
         if base is object or base.__module__.partition(".")[0] == __name__.partition(".")[0]:
@@ -56,7 +56,7 @@ def _near(name: str) -> list[str]:
 
 
 def _may_be(attribute: str, value: object) -> bool:
-    """Is the value what the attribute of ours takes? A table called `limits` is something else than `limit`."""
+    """Does the value have the attribute's type? A dict called `limits` is not a misspelled `limit`."""
     takes = str(inspect.get_annotations(Spider)[attribute])
     if isinstance(value, bool):
         return "bool" in takes

@@ -1,13 +1,13 @@
-"""Who wrote a page and when, as readers see it: in the short lines around its title.
+"""Finds the author and date of a page in the short lines around its title.
 
-Read only where the page's metadata is silent. A date must have day, month and year, a line with it must be short and
-must not speak of a change ("updated"), where it has several dates not before this one; a name must follow "by", stand
-beside the date with nothing else or before a role ("Ann Lee, Staff Writer"), stand in an element that is called after
-authors or is an <address>, or link to the page of an author or user. "By" and one word are a user's name where the line
-has a date. The title is the <h1>, or the first line that the page gives as its title. Lines far from it, and lists of
-entries with dates or names, are not read: nothing is better than a wrong name.
+Used only if the page's metadata gives none. A date needs day, month and year, in a short line that does not mention a
+change ("updated"); if a line has several dates, the words before each date decide. A name must follow "by", stand alone
+beside the date, precede a role ("Ann Lee, Staff Writer"), be in an <address> or an element whose class names an author,
+or link to the page of an author or user. A single word after "by" is a user name if the line has a date. The title is
+the <h1>, or the first line equal to the page's stated title. Lines far from the title, and lists of entries with dates
+or names, are not read: no name is better than a wrong one.
 
-How it fails: what is not found is None or empty; nothing raises. Costs grow with the size of the page.
+How it fails: a missing value is None or empty; nothing raises. The cost is linear in the size of the page.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .dates import CHANGE, page_date, shown_dates, without_dates
 
 _BEFORE, _AFTER = 5, 14  # lines around the title
 _SHORT = 100  # letters of a line with a date or a name
-_TITLE = 12  # letters of a title in a line that is no <h1>
-_FIRM = 200  # letters of a paragraph of the text itself
-# "By" in many languages: alone, behind a verb ("scritto da"), or as a noun ("Autorin:").
+_TITLE = 12  # letters of a title in a line that is not an <h1>
+_FIRM = 200  # letters of a paragraph of the article
+# "By" in many languages: alone, after a verb ("scritto da"), or as a noun ("Autorin:").
 _BY_WORDS = (
     r"(?:(?:article|story|words|post|posted|written|published|authored|asked|created|shared|started|submitted|"
     r"geschrieben|verfasst|veröffentlicht|écrit|rédigé|publié|"
@@ -46,7 +46,7 @@ _BY_HAN = re.compile(
 )
 _BRACKETS = re.compile(r"\([^()]*\)")
 _STARTER = re.compile(r"(?:thread|topic|discussion) (?:starter|author|creator)[\s:]*(?P<name>\S{2,30})", re.IGNORECASE)
-_PARTS = re.compile(r"\s*[|·•●・–—]\s*")  # of a line about who and when
+_PARTS = re.compile(r"\s*[|·•●・–—]\s*")  # of a line with author and date
 _NO_PART = re.compile(
     r"\W*(?:\d+\W*(?:min|sec|comment|view|repl|like|share)\w*.{0,12}|read(?:ing)? time.*)?", re.IGNORECASE
 )
@@ -81,8 +81,8 @@ class Byline(NamedTuple):
 
 
 def byline_of(tree: Document, titles: frozenset[str] = frozenset(), language: str = "") -> Byline:
-    """What stands around the title of the page. `titles` are those that it states, for pages without an <h1>: each in
-    lower case, with one space between words. `language` is that of the page ("en-US"), which tells days from months.
+    """The byline around the title of the page. `titles` are the titles stated in metadata, for pages without an <h1>,
+    in lower case with single spaces. `language` of the page ("en-US") decides whether day or month comes first.
     """
     root = tree.root
     if root is None:
@@ -96,7 +96,7 @@ def byline_of(tree: Document, titles: frozenset[str] = frozenset(), language: st
     heading = lines[title].text(outline.struck)
     shown = [(one, text) for one in near if (text := _short_text(outline, one)) and text != heading]
     texts = [(one, part) for one, text in shown for part in text.split("\n")]
-    dates: list[tuple[datetime, bool]] = []  # and whether it is that of a change
+    dates: list[tuple[datetime, bool]] = []  # and whether it is the date of a change
     before = ""
     for one, text in texts:
         dates += _dates_in(outline, one, before, text, language)
@@ -117,8 +117,8 @@ def byline_of(tree: Document, titles: frozenset[str] = frozenset(), language: st
 
 
 def _short_text(outline: Outline, line: Paragraph) -> str:
-    """The text of a line that is short enough to say who and when; "" for others. What stands in brackets is left out
-    of a longer one: the head of a post may go on with who changed it."""
+    """The text of a line short enough for a byline, else "". In longer lines text in brackets is left out: the head of
+    a post may name there who edited it."""
     text = line.text(outline.struck) if line.letters <= 2 * _SHORT else ""
     if line.letters > _SHORT:
         text = _BRACKETS.sub("", text)
@@ -126,7 +126,7 @@ def _short_text(outline: Outline, line: Paragraph) -> str:
 
 
 def _title_at(outline: Outline, lines: list[Paragraph], titles: frozenset[str]) -> int | None:
-    """The line that is the title."""
+    """The index of the title's line."""
     headings = [at for at, one in enumerate(lines) if outline.tags[one.block] == "h1" and one.letters > 3]
     stated = [
         at
@@ -141,7 +141,8 @@ def _title_at(outline: Outline, lines: list[Paragraph], titles: frozenset[str]) 
 def _dates_in(
     outline: Outline, line: Paragraph, before: str, text: str, language: str
 ) -> Iterator[tuple[datetime, bool]]:
-    """The days in a line, and of each whether it is that of a change. Of several, the words before each tell that."""
+    """The days in a line, each with whether it is the date of a change; with several days, the words before each
+    decide."""
     found = shown_dates(text, language)
     if len(found) > 1:
         starts = [0, *(one.end for one in found)]
@@ -163,7 +164,7 @@ def _time_in(outline: Outline, line: Paragraph) -> datetime | None:
 
 
 def _until_text(lines: list[Paragraph]) -> list[Paragraph]:
-    """The lines up to the second paragraph of the text: the first may be a summary above the byline."""
+    """The lines before the article's second paragraph: the first one may be a summary above the byline."""
     firm = [at for at, one in enumerate(lines) if one.letters >= _FIRM and one.link_share < 0.3]
     return lines[: firm[1]] if len(firm) > 1 else lines
 
@@ -171,7 +172,7 @@ def _until_text(lines: list[Paragraph]) -> list[Paragraph]:
 def _names_in(
     outline: Outline, line: Paragraph, text: str, language: str, *, labelled: bool, single: bool
 ) -> tuple[str, ...]:
-    """The names in a line. `labelled`: the one before it ends in "by:"; `single`: only one line around has a date."""
+    """The names in a line. `labelled`: the previous line ends in "by:"; `single`: only one line around has a date."""
     rest = without_dates(text, language)
     dated = rest != text
     if found := _BY.search(rest):
@@ -219,7 +220,7 @@ def _names_in(
 
 
 def _leading_name(text: str) -> str:
-    """The words up to the first that is no part of a name: "Ann Lee on", "Ann Lee for the News"."""
+    """The words before the first one that cannot be part of a name: "Ann Lee on", "Ann Lee for the News"."""
     words = list(takewhile(lambda word: word[0].isupper() or word.lower() in _PARTICLES, text.split()))
     while words and words[-1].lower() in _PARTICLES:
         words.pop()
@@ -227,7 +228,7 @@ def _leading_name(text: str) -> str:
 
 
 def _is_name(text: str, *, handle: bool = False) -> bool:
-    """True for two to five words that begin with capitals; for one word where the page calls it a user's name."""
+    """True for two to five capitalised words, and for one word that the page marks as a user name."""
     words = text.split()
     if handle and len(words) == 1:
         return 2 <= len(text) <= 30 and text.lower() not in _NO_NAMES

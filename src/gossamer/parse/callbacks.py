@@ -1,8 +1,8 @@
-"""A spider's callback, called with a page. A bug in a spider fails the page, never the crawl.
+"""Calls a spider's callback with a page. A bug in a spider fails the page, never the crawl.
 
-How it fails: always as ParseFailed, `detail` holding the traceback of the user's own frames. Only a real Ctrl-C
-and the cancellation of the worker pass through; a CancelledError that the spider raised itself does not. The
-caller limits how long a callback may take (timelimit.py).
+How it fails: always with ParseFailed, whose `detail` holds the traceback of the user's own frames. Only a real Ctrl-C
+and the cancellation of the worker pass through, not a CancelledError that the spider raised itself. The caller limits
+how long a callback may take (timelimit.py).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _LONGEST_DETAIL = 20_000
 
 
 class ParsedPage(msgspec.Struct, frozen=True):
-    """The items and requests that a callback gave, in order, and what it counted. `links_only`: the requests are plain
-    and say nothing but their address and callback."""
+    """The items and requests from a callback, in order, and its stats. `links_only`: the requests consist of nothing
+    but URL and callback."""
 
     items: list[AnyItem]
     requests: list[Request]
@@ -49,7 +49,7 @@ async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int
 
 
 async def run_errback(spider: Spider, name: str, failure: Failure) -> ParsedPage:
-    """Call the spider's errback with the failure and collect what it gives, like a callback. Raises ParseFailed."""
+    """Call the spider's errback with the failure and collect its results like a callback's. Raises ParseFailed."""
     return await _collected(spider, name, failure, MAX_YIELDS)
 
 
@@ -94,18 +94,18 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
         if is_cancellation(error):
             raise
         if isinstance(error, ParseFailed) and error.detail:
-            raise  # it has its detail already
+            raise  # already has its detail
         raise _failure(basket.callback, argument.url, error) from error
     finally:
-        made.clear()  # the collector does not look into requests: one that holds its page would keep it for good
+        made.clear()  # the garbage collector does not track requests: one that refers to its page would leak it
     page = argument if isinstance(argument, Page) else argument.page
-    if page is not None and page._files:  # that the fields of items name
+    if page is not None and page._files:  # referenced by fields of items
         basket.add_all(page._files)
     return ParsedPage(basket.items, basket.requests, counted, basket.links_only)
 
 
 async def _by_rules(spider: Spider, kind: str, page: Page, basket: _Basket) -> None:
-    """A page of a spider with rules: its callback, unless another address of the page is preferred, and its links."""
+    """Parse a page of a spider with rules: callback and links, or only the canonical URL if a rule prefers that."""
     canonical = canonical_request(spider.rules, kind, page)
     if canonical is not None:
         policy, request = canonical
@@ -118,7 +118,7 @@ async def _by_rules(spider: Spider, kind: str, page: Page, basket: _Basket) -> N
 
 
 async def _collect(given: Any, basket: _Basket) -> None:
-    """Put what a callback gave into the basket."""
+    """Put the results of a callback into the basket."""
     if isinstance(given, Awaitable):
         given = await given
     if given is None or isinstance(given, Item | dict | Request):
@@ -133,7 +133,7 @@ async def _collect(given: Any, basket: _Basket) -> None:
 
 
 def checked_results(parsed: ParsedPage, source: str) -> ParsedPage:
-    """The same, when all of it can be used. Raises ParseFailed."""
+    """The results, if all of them are usable. Raises ParseFailed."""
     basket = _Basket(source, MAX_YIELDS)
     basket.add_all(parsed.items)
     basket.add_all(parsed.requests)
@@ -141,11 +141,11 @@ def checked_results(parsed: ParsedPage, source: str) -> ParsedPage:
 
 
 class _Unusable(ParseFailed):
-    """The callback gave something that cannot be used."""
+    """The callback returned something unusable."""
 
 
 class _Basket:
-    """Sorts what a callback gives, and refuses what is neither item nor request."""
+    """Sorts the results of a callback, and refuses anything that is neither item nor request."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class _Basket:
     ) -> None:
         self.callback = callback
         self._spider = spider
-        self._kinds = frozenset(kinds)  # the callbacks that there are
+        self._kinds = frozenset(kinds)  # the existing callbacks
         self._made = made or MadeLinks()
         self.items: list[AnyItem] = []
         self.requests: list[Request] = []
@@ -166,9 +166,10 @@ class _Basket:
         self._nothings = 0
 
     def add_all(self, entries: Iterable[Any]) -> None:
-        """Add each entry. A run of links, of which a page has dozens, is looked at as a whole where it was given so."""
+        """Add each entry. The links of one `follow_all`, often dozens, are checked as a whole if they come in one
+        run."""
         given = list(islice(entries, self._room + 1))
-        whole: dict[int, list[Request]] = {}  # by where they begin
+        whole: dict[int, list[Request]] = {}  # by start index
         for links in self._made.taken_runs():
             at = _place_of(links, given)
             if at is None or links[0].kind not in self._kinds or [link for link in links if link.data]:
@@ -184,9 +185,9 @@ class _Basket:
         self._check_room()
 
     def _add_each(self, entries: Iterable[Any]) -> None:
-        """Requests like the one before take a shortcut."""
+        """Requests that equal the previous one but for the URL skip the checks."""
         requests, astuple = self.requests, msgspec.structs.astuple
-        like: tuple[Any, ...] | None = None  # the fields of the one before, without its URL
+        like: tuple[Any, ...] | None = None  # the fields of the previous request, without its URL
         for entry in entries:
             if type(entry) is not Request:
                 self.add(entry)
@@ -196,12 +197,12 @@ class _Basket:
                 requests.append(entry)
             else:
                 self.add(entry)
-                like = fields if entry.is_plain else None  # in a body, what is equal may not be alike: 1 and True
+                like = fields if entry.is_plain else None  # in a body, equal values may differ: 1 and True
 
     def add(self, entry: Any) -> None:
         if isinstance(entry, Request):
             link = entry in self._made and not entry.data
-            if not link or entry.kind not in self._kinds:  # what we made ourselves of a link cannot be wrong
+            if not link or entry.kind not in self._kinds:  # requests that `follow` made from links are valid
                 fault = fault_of(entry)
                 if not fault and self._spider is not None and entry.errback is not None:
                     fault = errback_fault(self._spider, entry)
@@ -220,8 +221,8 @@ class _Basket:
     def _check_room(self) -> None:
         if len(self.items) + len(self.requests) + self._nothings > self._room:
             raise _Unusable(
-                f"{self.callback} gave more than {self._room:,} items and requests for one page. Is there a loop that"
-                f" does not end? If not, spread them over several pages."
+                f"{self.callback} gave more than {self._room:,} items and requests for one page. Is it in an endless"
+                f" loop? If not, spread them over several pages."
             )
 
     def _refuse(self, entry: object) -> None:
@@ -237,7 +238,7 @@ class _Basket:
 
 
 def _place_of(links: list[Request], given: list[Any]) -> int | None:
-    """Where a run of links begins in what was given; None where it is not there as a whole."""
+    """The index where a run of links begins in `given`; None unless the whole run is there."""
     at = next((at for at, entry in enumerate(given) if entry is links[0]), None)
     return at if at is not None and given[at : at + len(links)] == links else None
 
@@ -247,7 +248,7 @@ def _failure(callback: str, url: str, error: BaseException) -> ParseFailed:
     last_line = told.rpartition("\n")[2]
     message = str(error) if isinstance(error, ParseFailed | TookTooLong) else last_line[:500]
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OURS)]
-    own = [frame for frame in frames if frame.filename == frames[0].filename]  # not those of a library that it calls
+    own = [frame for frame in frames if frame.filename == frames[0].filename]  # without those of libraries
     where = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
     return ParseFailed(
         safe_text(f"{callback} failed on {url}: {message}{where}"), detail=safe_text(_user_frames(frames, told))
@@ -255,7 +256,7 @@ def _failure(callback: str, url: str, error: BaseException) -> ParseFailed:
 
 
 def _user_frames(frames: list[traceback.FrameSummary], told: str) -> str:
-    """The traceback without our own frames, its middle left out when it is long."""
+    """The traceback without our own frames; if it is long, its middle is left out."""
     lines = traceback.format_list(frames[:_MOST_FRAMES])
     if len(frames) > 2 * _MOST_FRAMES:
         lines.append(f"  ... {len(frames) - 2 * _MOST_FRAMES} frames left out ...\n")

@@ -1,4 +1,4 @@
-"""The content of a page, or the part of it that is wanted, as clean HTML and as Markdown; and its pictures.
+"""The content of a page, or of chosen parts, as clean HTML and as Markdown; and its images.
 
 The page itself is never changed. Nothing here raises.
 """
@@ -15,7 +15,7 @@ from .links import make_absolute
 from .page import Page
 
 _NO_CONTENT = 'script, style, noscript, template, link, meta, iframe, img[src^="data:"]'
-# What stands around the content, as most sites mark it.
+# Page furniture around the content, as most sites mark it.
 _MARGINS = (
     "header, footer, nav, aside, [role=banner], [role=navigation], [role=contentinfo], [role=complementary], "
     "[role=search], [aria-hidden=true], dialog"
@@ -24,7 +24,7 @@ MOST_PICTURES = 10_000
 
 
 def markdown_of(page: Page, content: PageContent = WHOLE) -> str:
-    """The main content as Markdown; all of the page, or the chosen elements, where that is wanted."""
+    """The main content as Markdown; on request the whole page, or only the chosen elements."""
     if page.tree is None:
         return ""
     if content.only_main and not (content.include or content.exclude):
@@ -35,7 +35,7 @@ def markdown_of(page: Page, content: PageContent = WHOLE) -> str:
 
 
 def html_of(page: Page, content: PageContent = WHOLE) -> str:
-    """The content as HTML without scripts and styles, its addresses absolute."""
+    """The content as HTML without scripts and styles, with absolute URLs."""
     written = []
     for part in _parts(page, content):
         make_absolute(part, page.urljoin(""))
@@ -44,7 +44,7 @@ def html_of(page: Page, content: PageContent = WHOLE) -> str:
 
 
 def pictures_of(page: Page) -> list[str]:
-    """The addresses of the pictures of a page, each once."""
+    """The URLs of the images of a page, without duplicates."""
     if page.tree is None:
         return []
     found = dict.fromkeys(
@@ -56,7 +56,7 @@ def pictures_of(page: Page) -> list[str]:
 
 
 def _parts(page: Page, content: PageContent) -> list[Element]:
-    """Copies of the elements that are wanted, without what is not."""
+    """Copies of the wanted elements, without the unwanted ones inside."""
     body = page.tree.select_one("body") or page.tree.root if page.tree is not None else None
     if body is None:
         return []
@@ -71,6 +71,6 @@ def _parts(page: Page, content: PageContent) -> list[Element]:
         whole = len(body.text)
         pruned = deepcopy(body)
         pruned.remove(_MARGINS)
-        if len(pruned.text) * 20 >= whole:  # a page that is nearly all margin is not marked as others are
+        if len(pruned.text) * 20 >= whole:  # if nearly everything was removed, this page uses the markup differently
             body = pruned
     return [body]

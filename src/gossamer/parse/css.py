@@ -1,10 +1,10 @@
-"""CSS selectors of the scraping dialect, read once: what to select, and what to take from it.
+"""CSS selectors in the dialect of scrapers, compiled once: what to select, and what to extract from it.
 
-The dialect is CSS plus `::text` (the text directly inside), `::attr(name)` and `:contains("text")`. As people know
-it, a selector that is asked of an element sees that element and what is inside it, nothing of what is around it.
+The dialect is CSS plus `::text` (the text directly inside), `::attr(name)` and `:contains("text")`. As in Scrapy, a
+selector on an element sees only that element and its descendants, never its ancestors.
 
-Two engines answer. The native one is many times faster and used wherever it means the same: for whole documents,
-and inside elements for selectors without combinators. The others are translated to XPath.
+There are two engines. The native one is many times faster and runs where both give the same result: on whole documents,
+and inside elements for selectors without combinators. Other queries are translated to XPath.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Found = turbohtml.Node | str
 
 
 class BadSelector(ParseFailed, ValueError):
-    """A selector that cannot be read; the message quotes it."""
+    """A selector that cannot be parsed; the message quotes it."""
 
 
 class _Arm(msgspec.Struct, frozen=True):
@@ -42,14 +42,14 @@ _CSS_SPACE = " \t\r\n\f"
 
 @lru_cache(maxsize=4096)
 def compile_css(selector: str) -> CssQuery:
-    """Read a selector, once. Raises BadSelector."""
+    """Compile a selector; results are cached. Raises BadSelector."""
     if not isinstance(selector, str):
         raise BadSelector(f"A CSS selector is a str, not {type(selector).__name__}: {selector!r:.100}")
     return CssQuery(selector)
 
 
 class CssQuery:
-    """A selector ready to be asked. Immutable; shared by all pages."""
+    """A compiled selector. Immutable; shared by all pages."""
 
     def __init__(self, selector: str) -> None:
         self.selector = selector
@@ -57,7 +57,7 @@ class CssQuery:
         self._take = arms[0].take if len({arm.take for arm in arms}) == 1 else None
         self._native: str | None = ", ".join(arm.css for arm in arms)
         if self._take is None or ":contains(" in self._native or ":scope" in self._native:
-            self._native = None  # only XPath can say it
+            self._native = None  # only XPath can express it
         self._inside = self._native is not None and not any(_has_combinator(arm.css) for arm in arms)
         self._path = _translate(arms, selector)
         if self._native is not None:
@@ -67,7 +67,7 @@ class CssQuery:
                 raise _bad(selector, error) from error
 
     def of_document(self, document: turbohtml.Document) -> list[Found]:
-        """All that matches in a document, in document order."""
+        """All matches in a document, in document order."""
         if self._native is None:
             return _nodes(self._path, document)
         if self._take == "texts" and self._native == "*":
@@ -75,7 +75,7 @@ class CssQuery:
         return self._taken(document.select(self._native), document)
 
     def attributes_of_document(self, document: turbohtml.Document, name: str) -> list[str]:
-        """The attribute of every element that matches, in document order, where it is there; texts as they are."""
+        """The attribute of every matching element that has it, in document order; texts as they are."""
         if self._native is not None and self._take == "node":
             texts = map(turbohtml.Element.attr, document.select(self._native), repeat(name))
             return [text for text in texts if text is not None]
@@ -84,7 +84,7 @@ class CssQuery:
         return [text for text in taken if isinstance(text, str)]
 
     def first_of_document(self, document: turbohtml.Document) -> Found | None:
-        """The first that matches in a document, where it can be had without looking for the others; else None."""
+        """The first match in a document, if it can be found without searching for the others; else None."""
         native, take = self._native, self._take
         element = document.select_one(native) if native is not None else None
         if element is None or take is None:
@@ -95,12 +95,12 @@ class CssQuery:
             return next(iter(element.strings), None)
         if take[0] == "@":
             return element.attr(take[1:])
-        # What an element begins with comes before the text of any match inside it.
+        # An element's leading text comes before the text of any match inside it.
         begins = next(iter(element.children), None)
         return begins.data if isinstance(begins, turbohtml.Text) else None
 
     def of_element(self, element: turbohtml.Element) -> list[Found]:
-        """All that matches inside an element, itself included, in document order."""
+        """All matches in an element, itself included, in document order."""
         if self._take == "texts" and self._native == "*":
             return list(element.strings)
         if self._native is not None and (self._inside or self._path is None):
@@ -141,7 +141,7 @@ def _bad(selector: str, error: Exception) -> BadSelector:
 
 
 def _split(selector: str) -> Iterator[str]:
-    """The parts between top-level commas."""
+    """Split at top-level commas."""
     start = 0
     for position, char in _top_level(selector):
         if char == ",":
@@ -151,7 +151,7 @@ def _split(selector: str) -> Iterator[str]:
 
 
 def _top_level(selector: str) -> Iterator[tuple[int, str]]:
-    """Characters outside quotes, brackets and parentheses, escapes left out."""
+    """Characters outside quotes, brackets and parentheses, without escapes."""
     depth, quote, skip = 0, "", False
     for position, char in enumerate(selector):
         if skip:
@@ -188,7 +188,7 @@ def _read_arm(part: str, selector: str) -> _Arm:
     if name == "attr" and argument:
         return _Arm(css, "@" + argument.strip("\"'").lower())
     if name == "text" and argument is None:
-        # `p ::text` is all text inside p, its own included; `::text` all text there is.
+        # `p ::text` is all text inside p, its own included; `::text` alone is all text.
         if css == "*":
             return _Arm("*", "texts")
         inside = _UNIVERSAL_INSIDE.search(css)
@@ -199,7 +199,7 @@ def _read_arm(part: str, selector: str) -> _Arm:
 
 
 def _translate(arms: list[_Arm], selector: str) -> turbohtml.XPath | None:
-    """The arms as one XPath, or None where XPath cannot say it."""
+    """The arms as one XPath, or None if XPath cannot express them."""
     paths = []
     for arm in arms:
         texts: list[str] = []

@@ -1,15 +1,15 @@
 """Dates as the web writes them. Machine forms first: ISO 8601 in its many spellings, RFC 822 with all its misspellings,
-seconds since 1970. Words are read where readers see them, and where a recipe asks for a date.
+seconds since 1970. Dates in words are read only in visible text and in date fields of recipes.
 
-    feed_date   feeds and sitemaps. A date without a zone is UTC: nothing better is known, and a day more or less is
+    feed_date   feeds and sitemaps. A date without a zone is taken as UTC: an error of up to a day is
                 better than no date
-    page_date   what a page says about itself: between 1900 and 2100, with a zone only where one is written
-    shown_date  a line that readers see, in some twenty languages: the first day in it that has a month and a year.
-                CHANGE tells whether the line speaks of a change and not of the first publication
-    moment_of   a field of a recipe: always with a zone, which is the written one, else the recipe's, else UTC. Day,
-                month and year must be written, or follow from words that count from today ("yesterday")
+    page_date   metadata of a page: between 1900 and 2100, with a zone only if one is written
+    shown_date  a line of visible text, in some twenty languages: the first day in it with month and year.
+                CHANGE matches lines about a later change instead of the first publication
+    moment_of   a field of a recipe: always with a zone: the written one, else the recipe's, else UTC. Day,
+                month and year must be written, or follow from relative words ("yesterday")
 
-How it fails: `feed_date` and `page_date` give None for anything else; `moment_of` raises ValueError, which says why.
+How it fails: `feed_date` and `page_date` give None for anything else; `moment_of` raises ValueError with the reason.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _AMERICAN = re.compile(
     r"(?:[^\W\d]{2,12}\.?,?\s{1,3})?([^\W\d]{3,12})\.?\s{1,3}([0-9]{1,2})(?:st|nd|rd|th)?,?\s{1,3}(.{0,60}?)([0-9]{4})(.{0,40})",
     re.DOTALL,
 )
-# Days as readers see them. The groups are named by what they hold, with a number for the form.
+# Days in visible text. Each group's name is the letter of its part and the number of the form.
 _SHOWN = re.compile(
     r"(?<![\w/.:-])(?:"
     r"(?P<y1>[0-9]{4})(?P<mark>[-/.])(?P<m1>[0-9]{2})(?P=mark)(?P<d1>[0-9]{2})(?![0-9/-]|\.[0-9])"
@@ -53,7 +53,7 @@ _SHOWN = re.compile(
     r")"
 )
 _RANGE = re.compile(r"\s*(?:[-–—]|to|until|bis|au|al|a|tot|till|til|do|по|до|～|~)\s*")
-# Countries of English that write the day first; Americans do not, and plain English says nothing.
+# English-speaking countries that write the day first. The USA does not; plain "en" is ambiguous.
 _DAY_FIRST = frozenset(("au", "gb", "ie", "in", "nz", "za"))
 # Lines about a later change, in the languages of the months below.
 CHANGE = re.compile(
@@ -62,7 +62,7 @@ CHANGE = re.compile(
     r"zmodyfik|upraven|frissít|módosít|обновл|измен|редакт|оновл|змінен|güncel|ενημερ|更新|修正|수정|업데이트|diperbarui|تحديث",
     re.IGNORECASE,
 )
-# Months as readers see them, whole and short, in the case that dates have: "3 maja", "3. května".
+# Months in visible text, full and abbreviated, in the grammatical case used in dates: "3 maja", "3. května".
 _SHOWN_MONTH_NAMES = (
     "jan january januar januari janvier janv enero ene gennaio gen janeiro stycznia sty ledna led januára január "
     "января янв січня ocak oca tammikuuta ianuarie ian jänner jän ιανουαρίου ιαν يناير",
@@ -97,7 +97,7 @@ _MONTH_NAMES = (
 _MONTHS = {name: number for number, names in enumerate(_MONTH_NAMES, 1) for name in names.split()}
 _NO_MARCH = "marras"  # November in Finnish
 _OFFSET = re.compile(r"([+-])([0-9]{1,2}):?([0-9]{2})?")
-# Names of zones that feeds use, in minutes east of Greenwich. Several mean different places; these are the common ones.
+# Names of zones that feeds use, in minutes east of Greenwich. Several are ambiguous; these are the common meanings.
 _ZONES = {
     **dict.fromkeys(("z", "ut", "utc", "gmt", "wet"), 0),
     **{"est": -300, "edt": -240, "cst": -360, "cdt": -300, "mst": -420, "mdt": -360, "pst": -480, "pdt": -420},
@@ -108,7 +108,7 @@ _EPOCH = re.compile(r"\d{10}(?:\d{3})?")
 _COUNT = re.compile(r"\d{9,13}(?:\.\d+)?")
 _SECONDS = range(10**8, 10**10)  # 1973 to 2286
 _MILLISECONDS = range(10**11, 10**13)
-# Tried in this order where a recipe names none. All that the library knows would take seconds to load.
+# Tried in this order if a recipe names none. Loading all languages of the library would take seconds.
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "sv", "da", "nb", "fi", "cs", "ru", "uk", "tr", "ja", "zh")
 _DIRECTIVE = re.compile(r"%[EO]?(.)", re.DOTALL)
 _WITH_YEAR = frozenset("YyGcx")  # directives that read a year
@@ -116,7 +116,7 @@ _ANOTHER_DAY = 400 * 86_400.0  # seconds since 1970: not the day, month or year 
 
 
 def feed_date(text: str) -> datetime | None:
-    """The moment that a date of a feed or sitemap names, with its zone."""
+    """The moment of a date in a feed or sitemap, with its zone."""
     text = text.strip()
     if not text or len(text) > _LONGEST:
         return None
@@ -125,8 +125,8 @@ def feed_date(text: str) -> datetime | None:
 
 
 def page_date(value: object) -> datetime | None:
-    """The time that a value in a page's metadata means. It is midnight where no time is written; a day without month
-    or year, and a day in words without a time, are no dates here."""
+    """The moment of a date in a page's metadata; midnight if no time is written. A date without day, month or year, or
+    in words without a time, gives None."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or len(text) > 10 * _LONGEST_ON_PAGE:
         return None
@@ -141,7 +141,7 @@ def page_date(value: object) -> datetime | None:
 
 
 class ShownDay(NamedTuple):
-    """A day in a line of text, and where it stands there."""
+    """A day in a line of text, and its position there."""
 
     start: int
     end: int
@@ -156,10 +156,9 @@ def shown_date(text: str, language: str = "") -> datetime | None:
 def shown_dates(text: str, language: str = "") -> list[ShownDay]:
     """The days that a line of text names with month and year: "by Ann, 3 May 2024", "3 de mayo de 2024".
 
-    A month that is a number must be told from the day: the year stands before both, there are points between them, as
-    only those write who begin with the day (3.5.2024), or one of them is above 12. Whether 3/5 is in March or in May is
-    told by the `language` of the page where that has one custom, and by nothing in plain English. Days from one to
-    another are those of an event, and none of them counts.
+    A numeric month must be distinguishable from the day: the year comes first, dots separate the parts (3.5.2024 is
+    always day first), or one number is above 12. For 3/5 the `language` of the page decides; with plain "en" it is
+    ambiguous and not a date. A range of days belongs to an event, and none of them counts.
     """
     found = [
         ShownDay(match.start(), match.end(), day)
@@ -172,7 +171,7 @@ def shown_dates(text: str, language: str = "") -> list[ShownDay]:
 
 
 def without_dates(text: str, language: str = "") -> str:
-    """The line with a bar in the place of each day."""
+    """The line with each day replaced by a bar."""
     for found in reversed(shown_dates(text, language)):
         text = f"{text[: found.start]} | {text[found.end :]}"
     return text
@@ -184,7 +183,7 @@ def _shown(match: re.Match[str], language: str) -> datetime | None:
     if "n" in form:
         name = form["n"].lower()
         month = _SHOWN_MONTHS.get(name)
-        # In Poland and Bohemia it is November; Croats, who write a point behind the day, mean October.
+        # November in Polish and Czech, October in Croatian, which puts a dot after the day.
         if month is None or (name == "listopada" and match[0].lstrip("0123456789")[:1] == "."):
             return None
     else:
@@ -205,8 +204,8 @@ def _begins_with_day(language: str) -> bool:
 def moment_of(
     text: str, *, zone: str | None, formats: tuple[str, ...], languages: tuple[str, ...], now: float | None
 ) -> datetime:
-    """The moment that the text names. `now` is what "yesterday" counts from; None refuses such words. Raises
-    ValueError, MissingExtra."""
+    """The moment that the text names. `now` is the base of "yesterday"; None refuses relative words. Raises ValueError,
+    MissingExtra."""
     text = " ".join(text.split())[:_LONGEST]
     if not text:
         raise ValueError("it is empty")
@@ -219,35 +218,35 @@ def moment_of(
     if found is None:
         found = _by_words(text, local, zone or "UTC", languages, now or 0.0)
         if now is None and found != _by_words(text, local, zone or "UTC", languages, _ANOTHER_DAY):
-            raise ValueError("it counts from today; write day, month and year")
+            raise ValueError("it is relative to today; write day, month and year")
     return _zoned(found, local)
 
 
 def check_spelling(formats: tuple[str, ...], languages: tuple[str, ...]) -> None:
-    """Raise ValueError where `moment_of` could not use these formats or languages; MissingExtra."""
+    """Raise ValueError if `moment_of` could not use these formats or languages. Raises MissingExtra."""
     for form in formats:
         try:
             datetime.strptime("", form)
         except ValueError as error:
             if "directive" in str(error) or "stray" in str(error):
-                raise ValueError(f"{form!r} is no format of a date ({error}); write it like %d.%m.%Y") from None
+                raise ValueError(f"{form!r} is not a date format ({error}); write it like %d.%m.%Y") from None
         except re.error as error:
-            raise ValueError(f"{form!r} is no format of a date ({error}); write it like %d.%m.%Y") from None
+            raise ValueError(f"{form!r} is not a date format ({error}); write it like %d.%m.%Y") from None
         if not _WITH_YEAR & set(_DIRECTIVE.findall(form)):
-            raise ValueError(f'"{form[:60]}" names no year; write it like %d.%m.%Y')
+            raise ValueError(f'"{form[:60]}" has no year; write it like %d.%m.%Y')
     if languages:
         _parser().parse("1", languages=list(languages))
 
 
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> tzinfo:
-    """The zone of that name. Raises ValueError."""
+    """The time zone with that name. Raises ValueError."""
     if name.upper() == "UTC":
         return UTC
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:  # KeyError: not found; the others: no name of a zone at all
-        raise ValueError(f"{name!r} is no time zone; write it like Europe/Berlin or UTC") from error
+    except (KeyError, ValueError, OSError) as error:  # KeyError: not found; the others: not even a valid name
+        raise ValueError(f"{name!r} is not a time zone; write it like Europe/Berlin or UTC") from error
 
 
 def _zoned(moment: datetime, local: tzinfo) -> datetime:
@@ -255,12 +254,12 @@ def _zoned(moment: datetime, local: tzinfo) -> datetime:
 
 
 def _iso(text: str, *, with_day: bool = False) -> datetime | None:
-    """ISO 8601, also with slashes, without separators, or without a day; naive where no zone is written."""
-    if text[4:5] == "-" and (len(text) <= 10 or text[10] in "Tt "):  # nearly all of them
+    """ISO 8601, also with slashes, without separators, or without a day; naive if no zone is written."""
+    if text[4:5] == "-" and (len(text) <= 10 or text[10] in "Tt "):  # the most common form
         try:
             return datetime.fromisoformat(text)
         except ValueError:
-            pass  # not the common form; perhaps one of the others
+            pass  # try the other forms
     match = _ISO.fullmatch(text)
     if match is None or (with_day and match[3] is None):
         return None
@@ -269,7 +268,7 @@ def _iso(text: str, *, with_day: bool = False) -> datetime | None:
 
 
 def _rfc(text: str, *, with_time: bool = False) -> datetime | None:
-    """RFC 822 as people write it, ctime, and American dates; naive where no zone is written, or none that is known."""
+    """RFC 822 as people write it, ctime, and American dates; naive without a known zone."""
     if american := _AMERICAN.fullmatch(text):
         name, day, between, year, after = american.groups()
         text = f"{day} {name} {year} {(between + after).strip(', ')}".strip()
@@ -283,7 +282,7 @@ def _rfc(text: str, *, with_time: bool = False) -> datetime | None:
     if half and hour:
         hour = str(int(hour) % 12 + (12 if half.lower() == "pm" else 0))
     if zone == "-0000" or (zone and zone.isalpha() and zone.lower() not in _ZONES):
-        zone = ""  # RFC 2822: the zone is not known
+        zone = ""  # RFC 2822: unknown zone
     century = 0 if len(year) == 4 else 1900 if len(year) == 3 or int(year) >= 69 else 2000
     return _moment(int(year) + century, month, int(day), (hour, minute, second), zone or "")
 
@@ -304,7 +303,7 @@ def _moment(
 
 
 def _offset(zone: str) -> timezone | None:
-    """The zone that an offset or a name means; None where none is written. Raises ValueError for an impossible one."""
+    """The zone of an offset or a name; None for "". Raises ValueError for an impossible one."""
     if not zone:
         return None
     match = _OFFSET.search(zone)
@@ -314,7 +313,7 @@ def _offset(zone: str) -> timezone | None:
         hours, rest = int(match[2]), int(match[3] or 0)
         minutes = (hours * 60 + rest) * (-1 if match[1] == "-" else 1) if hours < 24 and rest < 60 else None
     if minutes is None:
-        raise ValueError(f"{zone!r} is no zone")
+        raise ValueError(f"{zone!r} is not a zone")
     return timezone(timedelta(minutes=minutes)) if minutes else UTC
 
 
@@ -332,7 +331,7 @@ def _by_seconds(text: str) -> datetime:
     if int(count) in _MILLISECONDS:
         count /= 1000
     if int(count) not in _SECONDS:
-        raise ValueError("as seconds since 1970 it is no plausible moment")
+        raise ValueError("as seconds since 1970 it is not a plausible date")
     return datetime.fromtimestamp(count, UTC)
 
 
@@ -350,16 +349,14 @@ def _by_words(text: str, local: tzinfo, zone: str, languages: tuple[str, ...], n
         },
     )
     if not isinstance(found, datetime):
-        raise ValueError(
-            "no day, month and year can be read in it; write how it is written in `format`, and name the `languages`"
-        )
-    # The library's zones are its own; the same moment in one of Python's is what is stored.
+        raise ValueError("no day, month and year can be found in it; set `format` to its form, or list its `languages`")
+    # The library has its own zone classes; convert to one of Python's.
     offset = found.utcoffset()
     return found.replace(tzinfo=local) if offset is None else found.astimezone(local)
 
 
-def _parser() -> Any:  # Any: it has no types
+def _parser() -> Any:  # Any: the package has no types
     try:
-        return import_module("dateparser")  # where it is needed only
+        return import_module("dateparser")  # only when needed
     except ImportError as error:
         raise MissingExtra("Dates in words need the package dateparser: pip install dateparser.") from error

@@ -1,5 +1,5 @@
-"""Discovery of spiders in files, Python or recipes: by name in the project's folder, or by path. A file that does not
-load is reported in one line, without a traceback."""
+"""Finds spiders in Python files and recipes: by name in the project's folder, or by path. A file that does not load is
+reported in one line, without a traceback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .spider import Spider, composed
 
 RECIPE_ENDINGS = (".toml", ".yaml", ".yml")
 _HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/\S*)?|localhost(:\d+)?(/\S*)?")
-_LOOK = 256 * 1024  # bytes of a file that are looked at
+_LOOK = 256 * 1024  # bytes of a file that are searched
 
 
 class SpiderSpec(msgspec.Struct, frozen=True):
@@ -92,14 +92,14 @@ def _scrapy_spiders(root: Path, refuse: Callable[[Path], str]) -> tuple[list[Spi
         return [], []
     if find_spec("scrapy") is None:
         return [], [BrokenFile(file, None, "a Scrapy project needs Scrapy: pip install 'gossamer[scrapy]'")]
-    from ..scrapy.project import project_spiders  # few need it, and it takes a while to load
+    from ..scrapy.project import project_spiders  # rarely needed and slow to import
 
     return project_spiders(root, refuse)
 
 
 def _spider_files(root: Path, folder: str) -> list[Path]:
-    """The files that may hold spiders. In the project's own folder there are other TOML and YAML files, too: there only
-    a file that mentions pages is a recipe."""
+    """The files that may hold spiders. The project's root folder has other TOML and YAML files too: there a file must
+    contain "pages" to count as a recipe."""
     place = root / folder
     files = [*place.glob("*.py"), *(path for path in place.glob("*.*") if is_recipe_name(path.name))]
     crowded = place.resolve() == root.resolve()
@@ -119,12 +119,12 @@ def _speaks_of_pages(path: Path) -> bool:
 
 
 def is_file_ref(ref: str) -> bool:
-    """Does `ref` name a file, and not a spider?"""
+    """Is `ref` a file rather than the name of a spider?"""
     return ref.endswith(".py") or ".py:" in ref or is_recipe_name(ref)
 
 
 def file_of(ref: str) -> str:
-    """The file of a `ref` that names one: without the class."""
+    """The path in a `ref` to a file, without the class."""
     file, colon, _ = ref.partition(".py:")
     return f"{file}.py" if colon else ref
 
@@ -145,10 +145,10 @@ def made_spider(kind: type[Spider]) -> Spider:
         return kind()
     except GossamerError:
         raise
-    except Exception as error:  # its constructor is the user's own code
+    except Exception as error:  # the constructor is user code
         raise Misconfigured(
-            f"Spider {kind.name} cannot be made ({type(error).__name__}: {error}). Its __init__ gets no arguments;"
-            f" what a crawl may set are annotated attributes, as `category: str = 'all'`."
+            f"Spider {kind.name} cannot be created ({type(error).__name__}: {error}). Its __init__ gets no arguments;"
+            f" declare what a crawl may set as annotated attributes: `category: str = 'all'`."
         ) from error
 
 
@@ -181,7 +181,7 @@ def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spi
     if names:
         parts.append(f"There are: {', '.join(names)}.")
     else:
-        parts.append("The folder holds no spiders; `gossamer new` makes a project with one.")
+        parts.append("The folder holds no spiders; `gossamer new` creates a project with one.")
     parts += [f"This file does not load: {file}." for file in catalogue.broken]
     raise SpiderNotFound(" ".join(parts))
 
@@ -255,7 +255,7 @@ def _spiders_in(path: Path, root: Path) -> list[SpiderSpec]:
     ]
     for spider in spiders:
         if not isinstance(spider.name, str):
-            told = f"the name of {spider.__name__} is {spider.name!r:.60}, which is no text"
+            told = f"the name of {spider.__name__} is {spider.name!r:.60}, which is not a text"
             raise _DoesNotLoad(BrokenFile(path, None, told))
     found = [SpiderSpec(spider.name, path, spider, summary_of(spider)) for spider in spiders]
     if "scrapy" in sys.modules and not spiders:
@@ -271,8 +271,8 @@ def summary_of(cls: type) -> str:
 
 
 class _FromSource(SourceFileLoader):
-    """Reads the source, never the compiled file beside it: Python takes that for current when both are of the same
-    second and the same length, so that a letter corrected at once would run the old code."""
+    """Loads from source, never from the cached .pyc: Python considers that current if second and length match, so a
+    quick one-letter fix would run the old code."""
 
     def get_code(self, fullname: str) -> CodeType:
         code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
@@ -280,14 +280,14 @@ class _FromSource(SourceFileLoader):
 
 
 def make_importable(*folders: Path) -> None:
-    """Files of a project may import each other. At the end of the path they can shadow nothing."""
+    """Let files of a project import each other. At the end of sys.path the folders shadow nothing."""
     for folder in (str(one.resolve()) for one in folders):
         if folder not in sys.path and not distrust(Path(folder)):
             sys.path.append(folder)
 
 
 def _load(path: Path, root: Path) -> ModuleType:
-    """Import a file under a name of its own; once for every state of the file."""
+    """Import a file under a unique name, once per version of the file."""
     path = path.resolve()
     stamp = f"{path}:{path.stat().st_mtime_ns}:{path.stat().st_size}"
     name = f"gossamer_spiders.{path.stem}_{blake2b(stamp.encode(), digest_size=6).hexdigest()}"
@@ -303,14 +303,14 @@ def _load(path: Path, root: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a file may raise anything, SystemExit too
+    except BaseException as error:  # a file may raise anything, even SystemExit
         del sys.modules[name]
         raise _DoesNotLoad(broken_file(path, error)) from error
     return module
 
 
 def broken_file(path: Path, error: BaseException) -> BrokenFile:
-    """The file that raised the error when it was loaded."""
+    """The report on a file that raised this error while it was loaded."""
     return BrokenFile(path, _line_of(error, path), _tell(error))
 
 

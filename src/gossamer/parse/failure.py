@@ -1,4 +1,4 @@
-"""`Failure`: what an errback is handed when a page was given up."""
+"""`Failure`: the argument of an errback when a page is given up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .page import Page
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a page goes to the dead letters. `page` is what the site answered, if anything was kept of it."""
+    """Why a page becomes a dead letter. `page` is the last response, if there was one."""
 
     url: str
     reason: str  # as `gossamer dead list` shows it: "http-404", "timeout", "parse" ...
@@ -21,4 +21,4 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     data: dict[str, Any] = {}  # of the request
     status: int | None = None
     page: Page | None = None
-    detail: str = ""  # the traceback, where the spider's own code failed
+    detail: str = ""  # the traceback, if the spider's code failed

@@ -1,4 +1,4 @@
-"""A feed and its entries as values, and their drafts while feeds.py reads them. Pure."""
+"""A feed and its entries as values, and the drafts that feeds.py fills while reading. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAIL_AND_NAME = re.compile(r"[^\s@()]{1,200}@[^\s@()]{1,200}\s{1,5}\(([^()]{1,2
 
 
 class Enclosure(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that belongs to an entry. `length` is in bytes, if the feed says so."""
+    """A file that belongs to an entry. `length` is in bytes, if the feed gives it."""
 
     url: str
     type: str = ""
@@ -45,7 +45,7 @@ class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True):
-    """A feed. `kind` is rss, rdf, atom or json; `link` is the site it belongs to; `trouble` says what is missing."""
+    """A feed. `kind` is rss, rdf, atom or json; `link` is the site's page; `trouble` says what could not be read."""
 
     kind: str
     title: str = ""
@@ -58,7 +58,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeedField:
-    """A field while it is read: text, or markup that was not escaped."""
+    """A field being read: text, or unescaped markup."""
 
     __slots__ = ("_sources", "_texts", "depth", "has_markup", "key", "kind", "name")
 
@@ -88,13 +88,13 @@ class FeedField:
 
 
 class FeedEntryDraft:
-    """A feed's head or one entry while it is read. Of every field the first that is not empty counts."""
+    """A feed's head or one entry being read. The first non-empty value of each field counts."""
 
     def __init__(self, base: LinkBase | None) -> None:
         self.base = base
         self.fields: dict[str, str] = {}
         self.links: list[str] = []  # to pages
-        self.other_links: list[str] = []  # to other forms of the same thing
+        self.other_links: list[str] = []  # to alternate forms
         self.categories: dict[str, None] = {}
         self.enclosures: dict[str, Enclosure] = {}
 
@@ -126,7 +126,7 @@ class FeedEntryDraft:
             return None
 
     def first_link(self, others: Iterable[str] = ()) -> str | None:
-        """The first valid address among the links to pages, `others`, and the links to other forms."""
+        """The first valid address among the links to pages, `others`, and the links to alternate forms."""
         links = (*self.links, *others, *self.other_links)
         return next((url for link in links if (url := self.absolute(link)) is not None), None)
 
@@ -153,7 +153,7 @@ class FeedEntryDraft:
 
 
 def joined(base: LinkBase | None, link: str) -> str:
-    """The absolute address; without a base only absolute links have one. Raises InvalidUrl."""
+    """The absolute address. Without a base, a relative link raises InvalidUrl."""
     return base.join(link) if base is not None else parse_url(link)
 
 
@@ -165,6 +165,6 @@ def plain_text(value: str) -> str:
 
 
 def author_name(text: str) -> str:
-    """RSS writes "jane@example.com (Jane Doe)"; the name is what is wanted."""
+    """The name in an RSS author such as "jane@example.com (Jane Doe)"."""
     match = _MAIL_AND_NAME.fullmatch(text)
     return match[1].strip() if match else text

@@ -1,11 +1,10 @@
-"""Feeds: RSS 0.9x, 1.0 (RDF) and 2.0, Atom, JSON Feed; one form for all of them.
+"""Reads feeds (RSS 0.9x, 1.0 (RDF) and 2.0, Atom, JSON Feed) into one form.
 
-Made for the feeds of the real world: undeclared entities, labels of the wrong encoding, HTML that was not
-escaped, dates in every spelling, tags that never close. Such feeds are read as far as their meaning is plain, and
-`trouble` says what is missing.
+Made for real-world feeds: undeclared entities, wrong encoding labels, unescaped HTML, dates in every spelling, unclosed
+tags. Such feeds are read as far as their meaning is clear, and `trouble` says what could not be read.
 
-How it fails: a text that is no feed, or declares entities of its own, raises ParseFailed with the reason. Reading never
-recurses, and every step looks at the text once.
+How it fails: a text that is not a feed, or declares its own entities, raises ParseFailed with the reason. Reading never
+recurses, and every step passes over the text once.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["Enclosure", "Feed", "FeedEntry", "parse_feed"]
 
 _MOST_ENTRIES = 10_000
-_MOST_EVENTS = 1_000_000  # tags and texts; a feed with that many entries has half of them
-# Fields that hold a word or a line. When another field begins inside one, its end tag was forgotten.
+_MOST_EVENTS = 1_000_000  # tags and texts
+# Fields of a word or a line. If another field begins inside one, its end tag is missing.
 _SHORT = frozenset(["title", "id", "link", "author", "published", "updated", "date", "category", "language"])
 _KINDS = {"rss": "rss", "channel": "rss", "rdf": "rdf", "feed": "atom"}
 _ENTRIES = frozenset(["item", "entry"])
 _ASIDES = frozenset(["image", "textinput", "source", "skiphours", "skipdays"])  # things with a title of their own
 _ENDS = frozenset(["item", "entry", "channel", "rss", "feed", "rdf:rdf"])
-# What an element means, by its name without prefix; those that need a certain prefix have it before the name.
+# Meanings of elements, by name without prefix; some names count only with the given prefix.
 _MEANINGS = {
     "title": "title",
     "dc:title": "title",
@@ -72,7 +71,7 @@ _MEANINGS = {
 
 
 def parse_feed(source: Page | bytes | str, base_url: str = "") -> Feed:
-    """The feed, its addresses absolute. A page supplies its own address as the base. Raises ParseFailed."""
+    """Parse a feed; addresses become absolute. For a page its own address is the base. Raises ParseFailed."""
     if isinstance(source, bytes):
         text = decode_xml(source)
     elif isinstance(source, str):
@@ -96,7 +95,7 @@ class _XmlFeed:
         self._root = ""
         self._prefix = ""
         self._head = FeedEntryDraft(base)
-        self._draft: FeedEntryDraft | None = None  # the entry that is open
+        self._draft: FeedEntryDraft | None = None  # the open entry
         self._field: FeedField | None = None
         self._aside = ""
         self._entries: list[FeedEntry] = []
@@ -182,7 +181,7 @@ class _XmlFeed:
             return base
 
     def _part(self, event: XmlEvent, local: str, prefix: str) -> None:
-        """An element of the head or of an entry begins."""
+        """Handle the start of an element in the head or an entry."""
         draft = self._draft or self._head
         attributes = attributes_of(event) if event.value else {}
         if local == "link" and "href" in attributes:
@@ -251,7 +250,7 @@ class _XmlFeed:
 
 
 class _JsonFeed(msgspec.Struct):
-    """The members of JSON Feed that are read. Any: feeds are written by anyone, so every value is looked at."""
+    """The members of JSON Feed that are read. Any: a feed may hold anything, so every value is checked."""
 
     version: Any = ""
     title: Any = ""
@@ -265,7 +264,7 @@ def _json_feed(text: str, name: str, base: LinkBase | None) -> Feed:
     try:
         feed = msgspec.json.decode(text, type=_JsonFeed)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ParseFailed(f"{name} is not a feed that can be read. It is no JSON Feed: {error}.") from None
+        raise ParseFailed(f"{name} is not a feed that can be read. It is not a JSON Feed: {error}.") from None
     if "jsonfeed.org" not in _text(feed.version) and not feed.items:
         raise ParseFailed(f"{name} is not a feed that can be read. It is JSON without `items`.")
     items = [item for item in feed.items if isinstance(item, dict)]

@@ -1,6 +1,6 @@
-"""What a submitted form sends: its entries as a query, or as a body in one of the three encodings that HTML knows.
+"""Encodes the entries of a submitted form: as a query, or as a body in one of HTML's three encodings.
 
-Pure. `forms.py` decides which entries there are; here they become bytes, in the charset of the form.
+Pure. forms.py chooses the entries; this module turns them into bytes in the charset of the form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MULTIPART = "multipart/form-data"
 PLAIN = "text/plain"
 
 _NEWLINES = re.compile(r"\r\n|\r|\n")
-# Encodings of the standard whose characters Python knows under another name.
+# Encodings that Python knows under another name.
 _CODECS = {
     "big5": "big5hkscs", "euc-kr": "cp949", "gbk": "gb18030", "iso-8859-8-i": "iso8859_8", "macintosh": "mac_roman",
     "shift_jis": "cp932", "windows-874": "cp874", "x-mac-cyrillic": "mac_cyrillic",
@@ -39,7 +39,7 @@ class Upload(msgspec.Struct, frozen=True):
     type: str = "application/octet-stream"
 
 
-NO_FILE = Upload("")  # what browsers send for a file field that nobody filled in
+NO_FILE = Upload("")  # what browsers send for an empty file field
 Entry: TypeAlias = tuple[str, str | Upload]
 
 
@@ -53,15 +53,15 @@ def known_encoding(label: str) -> str | None:
 
 
 def form_encoding(accept_charset: str | None, document: str) -> str:
-    """The encoding in which a form is sent: the first in accept-charset that is known, else the document's. Encodings
-    that cannot be written (UTF-16, replacement) give way to UTF-8."""
+    """The encoding in which a form is sent: the first known one in accept-charset, else the document's. UTF-8 replaces
+    encodings that forms cannot use (UTF-16, replacement)."""
     labels = (accept_charset or "").replace(",", " ").split()
     name = next((known for label in labels if (known := known_encoding(label))), document)
     return "UTF-8" if name.upper().startswith("UTF-16") or name == "replacement" else name
 
 
 def urlencoded(entries: Sequence[Entry], encoding: str) -> list[Part]:
-    """The entries as a query: name=value&name=value. Of a file the name is sent."""
+    """The entries as a query: name=value&name=value. For a file, its name is sent."""
     made: list[Part] = []
     for name, value in entries:
         made.append(f"{'&' if made else ''}{_percent(name, encoding)}=".encode())
@@ -76,7 +76,7 @@ def plain(entries: Sequence[Entry], encoding: str) -> list[Part]:
 
 
 def multipart(entries: Sequence[Entry], encoding: str) -> tuple[list[Part], str]:
-    """The body, and its content type. Equal entries give equal bodies, so that the queue can tell equal requests."""
+    """The body and its content type. Equal entries give equal bodies, so that the queue recognises duplicates."""
     sections: list[list[Part]] = []
     for name, value in entries:
         head = f'Content-Disposition: form-data; name="{_quotable(_crlf(name))}"'
@@ -96,7 +96,7 @@ def multipart(entries: Sequence[Entry], encoding: str) -> tuple[list[Part], str]
 
 
 def _parts(text: str, written: str, encode: Callable[[str], bytes]) -> list[Part]:
-    """The text encoded, but for the secrets in it: of those a reference is kept."""
+    """The encoded text, in which secrets remain references."""
     return [encode(part) if isinstance(part, str) else part for part in parted(text, written)]
 
 
@@ -117,11 +117,11 @@ def _percent(text: str, encoding: str) -> str:
 
 
 def _encoded(text: str, encoding: str) -> bytes:
-    """Characters that the encoding does not have are written as references: &#8364;."""
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # lone surrogates are no characters
+    """Encode; characters outside the encoding become references: &#8364;."""
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # replaces lone surrogates
     name = _CODECS.get(encoding.lower(), encoding)
     try:
         codecs.lookup(name)
-    except LookupError:  # an encoding that only the standard knows
+    except LookupError:  # Python does not have this encoding
         name = "utf-8"
     return text.encode(name, "xmlcharrefreplace")

@@ -1,8 +1,8 @@
-"""The forms of a page, read from its source: which fields there are, what they hold, and whose they are.
+"""Reads the forms of a page from its source: their fields, the values, and which form owns each field.
 
-A field belongs to the form that its `form` attribute names; else to the form that was open when the parser came to it,
-which is not always around it: tables and wrongly nested tags tear the two apart, and browsers still know. So the source
-is read once more here, with the places of its tags.
+A field belongs to the form that its `form` attribute names; else to the form that was open when the parser reached it.
+That form is not always an ancestor: tables and badly nested tags separate them in the tree, but browsers keep the link.
+So the source is parsed again here, with the positions of its tags.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ def forms_of(page: Page) -> PageForms:
 
 
 def form_of(page: Page, which: str | Selector | None) -> Form:
-    """The form that `which` finds; see `Page.form`. Raises ParseFailed."""
+    """The form that `which` selects; see `Page.form`. Raises ParseFailed."""
     forms = forms_of(page)
     if which is None:
         return forms.only()
     if isinstance(which, str):
         return forms.matching(which)
     if not isinstance(which, Selector):
-        raise ParseFailed(f"A form is named by a CSS selector or a Selector, not a {type(which).__name__}.")
+        raise ParseFailed(f"Select a form by a CSS selector or a Selector, not a {type(which).__name__}.")
     around = which.root.closest("form") if isinstance(which.root, Element) else None
     known = [form for form in page.tree.select("form") if form.closest("template") is None] if page.tree else []
     return forms.at(known.index(around) if around in known else -1)
 
 
 class PageForms:
-    """The forms of one page, each read when it is asked for."""
+    """The forms of one page, each read on demand."""
 
     def __init__(self, source: str, url: str, base: LinkBase, encoding: str) -> None:
         self._url = url
@@ -69,7 +69,7 @@ class PageForms:
         if len(controls) > MOST_CONTROLS:
             raise ParseFailed(f"{url} has more than {MOST_CONTROLS:,} fields: it is not read as a page with forms.")
         self._owned: list[list[Element]] = [[] for _ in self._forms]
-        self._place_of = {form: place for place, form in enumerate(self._forms)}  # of controls, too
+        self._place_of = {form: place for place, form in enumerate(self._forms)}  # also of controls
         if self._forms:
             owners = _Owners(source, self._tree, self._forms)
             for control in controls:
@@ -85,13 +85,13 @@ class PageForms:
         return [self._read(place) for place in range(len(self._forms))]
 
     def at(self, place: int) -> Form:
-        """The form that comes at this place in the page."""
+        """The form with this index in the page."""
         if not 0 <= place < len(self._forms):
             raise ParseFailed(f"{self._url} has no such form. {self._what_there_is()}")
         return self._read(place)
 
     def matching(self, selector: str) -> Form:
-        """The first form that the selector finds, or that has the field which it finds. Raises ParseFailed."""
+        """The first form that the selector matches, or that owns a matching field. Raises ParseFailed."""
         for found in compile_css(selector).of_document(self._tree):
             if isinstance(found, Element):
                 around = found if found in self._place_of else found.closest("form")
@@ -100,14 +100,14 @@ class PageForms:
         raise ParseFailed(f"{self._url} has no form {selector!r}. {self._what_there_is()}")
 
     def only(self) -> Form:
-        """The form of a page that has one. Raises ParseFailed."""
+        """The only form of the page. Raises ParseFailed."""
         if len(self._forms) == 1:
             return self._read(0)
-        raise ParseFailed(f"{self._url} has not one form. {self._what_there_is()}")
+        raise ParseFailed(f"{self._url} does not have exactly one form. {self._what_there_is()}")
 
     def _what_there_is(self) -> str:
         if not self._forms:
-            return "It has no form at all; is it the page that you expected, or is the form made by a script?"
+            return "It has no form at all. Is it the page that you expected, or does a script create the form?"
         listed = "; ".join(self._read(place).brief() for place in range(min(len(self._forms), _MOST_LISTED)))
         more = f"; and {len(self._forms) - _MOST_LISTED} more" if len(self._forms) > _MOST_LISTED else ""
         return f"It has {listed}{more}. Name one by a CSS selector."
@@ -129,7 +129,7 @@ class PageForms:
 
 
 class _Owners:
-    """Which form a control belongs to, by its place in the list of forms."""
+    """Finds the form that owns a control, as an index in the list of forms."""
 
     def __init__(self, source: str, tree: Document, forms: list[Element]) -> None:
         self._tree = tree
@@ -140,7 +140,7 @@ class _Owners:
             for token in turbohtml.tokenize(source, capture_attributes=False)
             if token.type is TokenType.END_TAG and token.tag == "form"
         ]
-        # A form is open from its tag to the next end tag of a form, wherever in the tree that may be.
+        # A form is open from its start tag to the next form end tag, wherever that is in the tree.
         self._starts = [_position(form) for form in forms]
         self._order = sorted(range(len(forms)), key=self._starts.__getitem__)
         self._sorted = [self._starts[place] for place in self._order]
@@ -163,7 +163,7 @@ class _Owners:
         return self._places.get(around) if around is not None else None
 
     def _named(self, name: str) -> int | None:
-        """The form with this id. Where another element has the id first, the control belongs to none."""
+        """The form with this id. If another element has the id first, no form owns the control."""
         if name not in self._by_id:
             escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\a ").replace("\0", "")
             first = self._tree.select_one(f'[id="{escaped}"]') if name else None
@@ -176,7 +176,7 @@ def _position(element: Element) -> tuple[int, int]:
 
 
 def _controls(elements: list[Element]) -> Iterator[Control]:
-    # Of the radio buttons of one name the last that is checked stays so.
+    # Among radio buttons of one name, only the last checked one stays checked.
     checked = {
         element.attr("name"): element
         for element in elements
@@ -239,7 +239,7 @@ def _label(element: Element, value: str | None) -> str:
 
 
 def _is_disabled(element: Element) -> bool:
-    """A fieldset that is disabled disables what is in it, except in its first legend."""
+    """A disabled fieldset disables all its controls, except those in its first legend."""
     if element.attr("disabled") is not None:
         return True
     below: Element = element
@@ -271,7 +271,7 @@ def _options(select: Element, multiple: bool) -> list[Option]:
         )
     if multiple:
         return options
-    # Of several that are selected the last stays so; where none is, a drop-down list shows its first usable one.
+    # The last selected option wins; if none is selected, a drop-down list shows its first enabled one.
     picked = [at for at, one in enumerate(options) if one.selected][-1:]
     if not picked and _display_size(select) == 1:
         picked = [at for at, one in enumerate(options) if not one.disabled][:1]
@@ -284,7 +284,7 @@ def _display_size(select: Element) -> int:
 
 
 def _direction(element: Element, kind: str) -> str:
-    """The direction of a control: its own `dir`, or that of what is around it."""
+    """The direction of a control: its own `dir`, or that of an ancestor."""
     own = (element.attr("dir") or "").lower()
     if own in ("ltr", "rtl", "auto"):
         return own

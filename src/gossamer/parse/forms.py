@@ -1,9 +1,9 @@
 """Forms as browsers submit them, by the rules of the HTML standard. form_reader.py reads them from a page.
 
-A `Form` is a value; `submission` says what a browser would send after a visitor has filled it in. Pure: nothing is sent
-here. Left out: checks that a browser makes before it sends (`required`, `pattern`), `wrap=hard`, and what scripts do.
+A `Form` is a value; `submission` is what a browser would send once a visitor has filled it in. Pure: nothing is sent
+here. Not implemented: checks before sending (`required`, `pattern`), `wrap=hard`, and scripts.
 
-How it fails: a field that is not there, a value that a field cannot have: ParseFailed, with what there is.
+How it fails: ParseFailed for an unknown field or a value that the field cannot have; the message lists the valid ones.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ..model.url import origin_of, site_of
 from .form_data import MULTIPART, NO_FILE, PLAIN, URLENCODED, Entry, Upload, multipart, plain, urlencoded
 from .links import LinkBase
 
-File: TypeAlias = bytes | tuple[str, bytes] | tuple[str, bytes, str]  # with its name, with its content type
+File: TypeAlias = bytes | tuple[str, bytes] | tuple[str, bytes, str]  # with its name, or name and content type
 Single: TypeAlias = str | int | float | bool | File
 Value: TypeAlias = Single | list[Any] | None
-Press: TypeAlias = str | tuple[str, str] | bool | None  # a button: its name, id or label; or its name and value
+Press: TypeAlias = str | tuple[str, str] | bool | None  # a button: its name, id or label; or (name, value)
 
 _METHODS = ("get", "post", "dialog")
 _ENCTYPES = (URLENCODED, MULTIPART, PLAIN)
@@ -57,19 +57,19 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     multiple: bool = False
     options: tuple[Option, ...] = ()
     dirname: str = ""
-    direction: str = "ltr"  # "auto": by the first letter of the value
+    direction: str = "ltr"  # "auto": from the first letter of the value
     bounds: tuple[tuple[str, str], ...] = ()  # min, max and step of an input
     label: str = ""  # of a button
     overrides: tuple[tuple[str, str], ...] = ()  # formaction, formmethod, formenctype of a button
 
     @property
     def submits(self) -> bool:
-        """Is it a button that submits the form?"""
+        """Is this a submit button?"""
         return self.kind in ("submit", "image")
 
     @property
     def is_field(self) -> bool:
-        """Can it be given a value?"""
+        """Can it take a value?"""
         return bool(self.name) and self.kind not in ("submit", "image", "button", "reset")
 
 
@@ -78,18 +78,18 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
     method: str
     url: str
-    parts: tuple[Part, ...] = ()  # of the body: bytes, and references to secrets
+    parts: tuple[Part, ...] = ()  # the body: bytes, and references to secrets
     content_type: str = ""
 
     @property
     def body(self) -> bytes:
-        """The body as it can be shown: without the secrets in it."""
+        """The body with its secrets masked."""
         return b"".join(part for part in self.parts if isinstance(part, bytes))
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
-    """A form of a page. `controls` are in the order of the document; those outside of the form that name it are among
-    them."""
+    """A form of a page. `controls` are in document order, including those outside that belong to it by their `form`
+    attribute."""
 
     page_url: str
     id: str = ""
@@ -97,14 +97,14 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     action: str = ""  # as it is written
     method: str = ""
     enctype: str = ""
-    encoding: str = "UTF-8"  # in which it is sent
+    encoding: str = "UTF-8"  # used for sending
     controls: tuple[Control, ...] = ()
-    base: str = ""  # what its action is relative to
+    base: str = ""  # the base URL of its action
     page_encoding: str = "UTF-8"
 
     @property
     def fields(self) -> dict[str, list[str]]:
-        """The names that values can be given for, each with what is sent if nobody touches it."""
+        """The fields by name, each with the value that is sent if it is left unchanged."""
         found: dict[str, list[str]] = {one.name: [] for one in self.controls if one.is_field}
         for name, value in self._entries({}, None):
             found.setdefault(name, []).append(value.name if isinstance(value, Upload) else value)
@@ -112,7 +112,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def buttons(self) -> tuple[Control, ...]:
-        """The buttons that submit it."""
+        """The submit buttons."""
         return tuple(one for one in self.controls if one.submits)
 
     def submission(
@@ -122,12 +122,12 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         press: Press = None,
         add: Mapping[str, Value] | None = None,
     ) -> Submission:
-        """What a browser sends when these fields have these values and that button is pressed. Raises ParseFailed.
+        """What a browser sends with these values in the fields when a button is pressed. Raises ParseFailed.
 
-        `values` by the names of fields: a text or a number; True or False for a checkbox; the value of a radio button,
-        the value or the label of an option, lists of these where several are possible; a file as in Request.files; None
-        leaves the field out. `press` is a button: its name, id or label, or (name, value). None presses the first one,
-        as the Enter key does, and False none. `add` holds entries of which the page knows nothing.
+        `values` maps field names to a text or a number; True or False for a checkbox; the value of a radio button, the
+        value or label of an option, or a list of these if several are allowed; a file as in Request.files; None to omit
+        the field. `press` is a button: its name, id or label, or (name, value). None presses the first one, as the
+        Enter key does; False presses none. `add` holds entries for which the form has no field.
         """
         button = self._pressed(press)
         entries = [*self._entries(values or {}, button), *_added(add or {})]
@@ -163,7 +163,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         add: Mapping[str, Value] | None = None,
         **fields: Any,  # of Request
     ) -> Request:
-        """A request that submits the form: `submission`, with the Origin and Referer that a browser sends along."""
+        """A request that submits the form: `submission` with a browser's Origin and Referer headers."""
         sent = self.submission(values, press=press, add=add)
         if sent.method == "GET":
             return Request(url=sent.url, **fields)
@@ -177,7 +177,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         return Request(url=sent.url, method="POST", headers=headers, body=Body(parts=sent.parts), **fields)
 
     def _target(self, action: str) -> str:
-        # Without an action a form goes to its own page, whatever <base> says.
+        # A form without an action goes to its own page, regardless of <base>.
         try:
             url = LinkBase(self.base or self.page_url, self.page_encoding).join(action) if action else self.page_url
         except InvalidUrl as error:
@@ -185,8 +185,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         return url.partition("#")[0]
 
     def _check_secrets_may_go(self, url: str) -> None:
-        """A page may say where its form goes, and not that a secret goes to somebody else, or in plain text. Raises
-        ParseFailed."""
+        """A page chooses the target of its form, but must not make us send a secret to another site or in plain text.
+        Raises ParseFailed."""
         plainly = self.page_url.startswith("https:") and not url.startswith("https:")
         if plainly or site_of(url) != site_of(self.page_url):
             raise ParseFailed(
@@ -230,7 +230,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
                 yield from self._filled_in(control, given[place])
 
     def _given(self, values: Mapping[str, Value]) -> dict[int, Value]:
-        """What the controls are given, by their places."""
+        """The values for the controls, by index."""
         places: dict[str, list[int]] = {}
         for place, one in enumerate(self.controls):
             if one.is_field:
@@ -256,7 +256,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _shares(self, group: Sequence[Control], value: Value) -> Sequence[Value]:
-        """What each of the controls of one name is given. Those for which there is nothing stay untouched."""
+        """Distribute a value over the controls of one name. Controls left without a value stay unchanged."""
         if value is None:
             return [None] * len(group)
         if all(one.kind in ("checkbox", "radio") for one in group):
@@ -270,7 +270,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         return several
 
     def _checks(self, boxes: Sequence[Control], value: Value) -> list[Value]:
-        """For each of the boxes of one name, whether it is checked."""
+        """For each box of one name, whether it is checked."""
         name, known = boxes[0].name, [one.value for one in boxes]
         if isinstance(value, bool):
             if len(boxes) > 1:
@@ -292,7 +292,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         return checked
 
     def _untouched(self, control: Control) -> Iterator[Entry]:
-        """What a control gives as it is on the page, or the button that was pressed."""
+        """The entries of an unchanged control, or of the pressed button."""
         name, kind = control.name, control.kind
         if kind == "image":
             prefix = f"{name}." if name else ""
@@ -383,7 +383,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sanitized(kind: str, text: str, bounds: Sequence[tuple[str, str]] = ()) -> str:
-    """The value that an input of this type takes when it is given that text."""
+    """The value of an input of this type after a visitor enters that text."""
     if kind == "hidden":
         return text
     if kind == "textarea":
@@ -403,7 +403,7 @@ def _with_direction(control: Control, text: str) -> Iterator[Entry]:
 
 
 def first_direction(text: str) -> str | None:
-    """The direction of the first letter that has one: ltr or rtl."""
+    """The direction of the first letter that has one: ltr, rtl or None."""
     for char in text:
         strong = unicodedata.bidirectional(char)
         if strong in ("L", "R", "AL"):

@@ -1,7 +1,7 @@
-"""What the JSON-LD of a page says about its article, or else about the page itself.
+"""The facts in a page's JSON-LD about its article, or else about the page itself.
 
-How it fails: what has the wrong shape is left out; nothing raises. The number of nodes and the length of texts are
-bounded.
+How it fails: values of the wrong shape are left out; nothing raises. The number of nodes and the length of texts are
+limited.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _PAGE_TYPES = frozenset(
 
 
 class JsonLdFacts:
-    """What JSON-LD says about the article, or else about the page; empty when the page has no such block."""
+    """The facts in JSON-LD about the article, or else about the page; empty if there is no JSON-LD."""
 
     def __init__(self, document: Document) -> None:
-        self._by_id: dict[str, dict[str, Any]] = {}  # Any: it is any JSON
+        self._by_id: dict[str, dict[str, Any]] = {}  # Any: any JSON
         self.organisations: list[str] = []
         articles: list[dict[str, Any]] = []
         pages: list[dict[str, Any]] = []
@@ -67,7 +67,7 @@ class JsonLdFacts:
             level = deeper
 
     def texts(self, *names: str) -> Iterator[str]:
-        """The texts under these names; those of the article come before those of the page."""
+        """The texts under these names, those of the article before those of the page."""
         for node in self._described:
             for name in names:
                 for value in _listed(node.get(name)):
@@ -128,5 +128,5 @@ def one_line(value: object) -> str | None:
 
 
 def _unescaped(value: object) -> str | None:
-    """A text of JSON-LD on one line. Authors write entities there, as in markup; they are decoded once."""
+    """A text of JSON-LD on one line. Sites write HTML entities there; they are decoded once."""
     return one_line(html.unescape(value[:_LONGEST])) if isinstance(value, str) and "&" in value else one_line(value)

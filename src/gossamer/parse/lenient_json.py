@@ -1,10 +1,9 @@
-"""JSON as people write it into pages: `read_json` for JSON, `read_literal` for object literals of JavaScript.
+"""Reads JSON as found in pages: `read_json` for JSON, `read_literal` for object literals of JavaScript.
 
-Text that is not sound is mended where its meaning is plain: comments of JavaScript and HTML, CDATA marks, trailing
-commas, line ends inside strings, escapes that JSON does not know, quotes written as &quot;, and text before, between or
-after the values.
+Invalid JSON is repaired if its meaning is clear: comments of JavaScript and HTML, CDATA marks, trailing commas, line
+ends inside strings, invalid escapes, quotes written as &quot;, and text before, between or after the values.
 
-How it fails: text that still makes no sense is left out; nothing raises. Every step reads the text once.
+How it fails: text that cannot be repaired is left out; nothing raises. Every step reads the text once.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import json
 import re
 from typing import Any
 
-_LONGEST_MENDED = 1_000_000  # characters; a longer text is read only if it is sound
-_MOST_VALUES = 1_000  # in one text, one after the other
+_LONGEST_MENDED = 1_000_000  # characters; longer text must be valid JSON
+_MOST_VALUES = 1_000  # values in one text
 
 _TOKEN = re.compile(
     r"""(?P<text>"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z))
@@ -37,7 +36,7 @@ _BARE = re.compile(
 
 
 def read_json(text: str, longest_mended: int = _LONGEST_MENDED) -> list[Any]:
-    """Every value in the text: one as a rule, more where several stand in a row. Any: a value is any JSON."""
+    """Every value in the text: usually one, sometimes several in a row. Any: any JSON."""
     try:
         return [json.loads(text, strict=False, parse_constant=_no_number)]
     except (ValueError, RecursionError):
@@ -45,7 +44,7 @@ def read_json(text: str, longest_mended: int = _LONGEST_MENDED) -> list[Any]:
 
 
 def read_literal(text: str) -> list[Any]:
-    """Like `read_json`, for objects written in JavaScript: with single quotes, and names without quotes."""
+    """Like `read_json`, for JavaScript objects with single quotes and unquoted names."""
     return _mended(_BARE.sub(_quoted, text)) if len(text) <= _LONGEST_MENDED else []
 
 
@@ -58,7 +57,7 @@ def _quoted(match: re.Match[str]) -> str:
 
 
 def _no_number(name: str) -> None:
-    """NaN and Infinity become None: they are not JSON, and no number that anyone could use."""
+    """NaN and Infinity become None: they are not JSON and not usable numbers."""
 
 
 def _mended(text: str) -> list[Any]:
@@ -66,13 +65,13 @@ def _mended(text: str) -> list[Any]:
         text = html.unescape(text)
     values = _values(_clean(text))
     if not values and "<!--" in text:
-        # "<!-- note --> {...}" and "<!-- {...} -->" look alike; the second has nothing left without its comments.
+        # "<!-- note --> {...}" and "<!-- {...} -->" look alike; without comments nothing is left of the second.
         values = _values(_clean(text.replace("<!--", " ").replace("-->", " ")))
     return values
 
 
 def _clean(text: str) -> str:
-    """The text without comments, marks and trailing commas, and only with escapes that JSON knows."""
+    """The text without comments, CDATA marks, trailing commas and invalid escapes."""
     parts: list[str] = []
     comma = False
     for match in _TOKEN.finditer(text):
@@ -104,7 +103,7 @@ def _known_escape(match: re.Match[str]) -> str:
 
 
 def _values(text: str) -> list[Any]:
-    """The objects and lists that stand one after the other; the text between and after them is left out."""
+    """The objects and lists in the text; anything between and after them is skipped."""
     decoder = json.JSONDecoder(strict=False, parse_constant=_no_number)
     values: list[Any] = []
     at = _next_start(text, 0)
@@ -112,7 +111,7 @@ def _values(text: str) -> list[Any]:
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            break  # searching for a value inside a broken one would read the rest again and again
+            break  # searching for a value inside a broken one would take quadratic time
         values.append(value)
         at = _next_start(text, at)
     return values

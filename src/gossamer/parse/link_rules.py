@@ -1,10 +1,10 @@
-r"""Link rules: which links of a page are followed, and what parses them; and the filters that `page.links` takes.
+r"""Link rules: which links of a page to follow, and with which callback; and the filters of `page.links`.
 
     rules = [Rule(allow=r"/book/\d+", callback="book", priority=5), Rule(restrict="nav", deny="/login")]
 
-`allow` and `deny` are regular expressions, searched in the absolute address, as people know it from Scrapy.
-How it fails: one that cannot be read is Misconfigured, when the rule is made. Addresses longer than LONGEST are left
-out: no expression gets a hostile text of any size, and the time limit of a page's code ends one that backtracks.
+`allow` and `deny` are regular expressions, searched in the absolute address, as in Scrapy. How it fails: creating a
+rule with an invalid expression raises Misconfigured. Addresses longer than LONGEST are left out, so that no expression
+gets a hostile text of any size; the time limit of a page's code stops one that backtracks.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from ..model.task import DEFAULT_KIND, Request
 from ..model.url import site_of
 from .css import BadSelector, compile_css
 
-LONGEST = 2_000  # characters of an address that is held against patterns
+LONGEST = 2_000  # characters of an address that is matched against patterns
 TAGS, ATTRS = ("a", "area"), ("href",)
 IGNORE, FOLLOW, PREFER = CANONICAL = ("ignore", "follow", "prefer")
-CANONICAL_OF = "canonical_of"  # in the data of a request: the page that named this address as its canonical one
+CANONICAL_OF = "canonical_of"  # key in a request's data: the page that named this address as canonical
 
 Patterns: TypeAlias = str | re.Pattern[str] | Sequence[str | re.Pattern[str]]
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """Which links to follow: those whose address fits one of `allow` (none: every address) and none of `deny`, inside
-    of what the CSS of `restrict` selects. The first rule that a link fits is the one that counts for it.
+    """Which links to follow: those whose address matches one of `allow` (empty: every address) and none of `deny`,
+    inside the elements that the CSS of `restrict` selects. The first rule that matches a link applies to it.
 
-    `callback` names the method that parses these pages; without one only rules are applied to them. With `follow` False
-    no rules are applied to pages of that callback. `nofollow` False leaves out links that are marked rel=nofollow, and
-    all links of a page that says so of itself (meta robots, X-Robots-Tag).
+    `callback` names the method that parses these pages; without one, only the rules are applied to them. With `follow`
+    False no rules are applied to pages of that callback. `nofollow` False leaves out links marked rel=nofollow, and all
+    links of a page that declares nofollow (meta robots, X-Robots-Tag).
 
-    `canonical` is for pages of this rule that name another address of their site as the canonical one: "ignore" parses
-    them as they are, "follow" asks for that address as well, "prefer" asks for it instead.
+    `canonical` is for pages of this rule that name another address of their site as canonical: "ignore" parses the page
+    itself, "follow" also requests that address, "prefer" requests it instead.
     """
 
     allow: Any = ()
@@ -62,17 +62,17 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             except BadSelector as error:
                 raise Misconfigured(f"A rule's restrict cannot be used. {error}") from error
         if self.callback is not None and not (isinstance(self.callback, str) and self.callback.isidentifier()):
-            raise Misconfigured(f"A rule's callback is the name of a method, not {self.callback!r:.80}.")
+            raise Misconfigured(f"A rule's callback must be the name of a method, not {self.callback!r:.80}.")
 
 
 def patterns(given: Any) -> list[re.Pattern[str]]:
-    """Raises Misconfigured for an expression that cannot be read."""
+    """Compile the expressions. Raises Misconfigured for an invalid one."""
     found = []
     for one in [given] if isinstance(given, str | re.Pattern) else given:
         try:
             found.append(re.compile(one))
         except (re.error, TypeError, RecursionError) as error:
-            raise Misconfigured(f"{one!r:.100} is no regular expression for links: {error}.") from error
+            raise Misconfigured(f"{one!r:.100} is not a valid regular expression for links: {error}.") from error
     return found
 
 
@@ -81,7 +81,7 @@ def as_texts(given: str | Sequence[str]) -> Sequence[str]:
 
 
 def fitting(links: Iterable[str], allow: Any, deny: Any) -> Iterator[str]:
-    """The addresses that fit one of `allow` and none of `deny`."""
+    """The addresses that match one of `allow` and none of `deny`."""
     wanted, unwanted = patterns(allow), patterns(deny)
     for link in links:
         if len(link) > LONGEST or any(one.search(link) for one in unwanted):
@@ -93,7 +93,8 @@ def fitting(links: Iterable[str], allow: Any, deny: Any) -> Iterator[str]:
 def hrefs_in(
     tree: Document, restrict: str | Sequence[str], tags: Sequence[str], attrs: Sequence[str], *, nofollow: bool
 ) -> Iterator[str]:
-    """What these attributes of these elements hold, inside of what `restrict` selects. Raises BadSelector."""
+    """The values of these attributes of these elements, inside the elements that `restrict` selects. Raises
+    BadSelector."""
     selector = ", ".join(as_texts(tags))
     areas: list[Any] = [tree]
     if restrict:
@@ -111,7 +112,7 @@ def hrefs_in(
 
 
 def rule_requests(rules: Sequence[Rule], page: Any) -> Iterator[Request]:
-    """The requests that the rules make of a page."""
+    """The requests that the rules make from a page."""
     seen: set[str] = set()
     closed = any(not rule.nofollow for rule in rules) and _says_nofollow(page)
     for rule in rules:
@@ -132,14 +133,14 @@ def rule_requests(rules: Sequence[Rule], page: Any) -> Iterator[Request]:
 
 
 def are_followed(rules: Sequence[Rule], kind: str) -> bool:
-    """Are rules applied to pages of this callback? To those of `parse`, and of rules that follow."""
+    """Are rules applied to pages of this callback? True for `parse`, and for callbacks of rules with `follow`."""
     return kind == DEFAULT_KIND or any(rule.follow and rule.callback == kind for rule in rules)
 
 
 def canonical_request(rules: Sequence[Rule], kind: str, page: Any) -> tuple[str, Request] | None:
-    """What the rules say of a page of this callback that names another address of its site as the canonical one, and
-    the request for that address. None where it is parsed as it is. A page that was asked for as such is parsed
-    whatever it names itself."""
+    """The rules' policy for a page that names another address of its site as canonical, and the request for that
+    address. None if the page itself is to be parsed. A page that was requested as canonical is always parsed, even if
+    it names yet another address."""
     policy = next((one.canonical for one in rules if (one.callback or DEFAULT_KIND) == kind), IGNORE)
     if policy == IGNORE or CANONICAL_OF in page.data:
         return None
@@ -154,7 +155,7 @@ def canonical_request(rules: Sequence[Rule], kind: str, page: Any) -> tuple[str,
 
 
 def _says_nofollow(page: Any) -> bool:
-    """Does the page itself say that its links are not to be followed?"""
+    """Does the page declare nofollow for all its links?"""
     said = [*page.css('meta[name="robots" i]::attr(content)').getall(), *page.headers.getall("x-robots-tag")]
     words = {word.strip() for text in said for word in text.lower().split(",")}
     return bool(words & {"nofollow", "none"})

@@ -1,4 +1,4 @@
-"""Links: hrefs made absolute, cheaply and as browsers do it. The hottest code of a crawl."""
+"""Makes links absolute, cheaply and as browsers do. The hottest code of a crawl."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_KEPT = 500  # characters of a link
 
 
 class LinkBase:
-    """The base of a page's relative links. `encoding` is the page's: browsers write queries in it."""
+    """The base of a page's relative links. `encoding` is the page's: browsers encode queries in it."""
 
     __slots__ = ("_base", "_encoding", "_origin", "href")
 
@@ -29,11 +29,11 @@ class LinkBase:
         self.href = href
         self._encoding = encoding
         self._origin = origin_of(href)
-        self._base: URL | bool | None = False  # False: not read yet; many pages have only links from the root
+        self._base: URL | bool | None = False  # False: not parsed yet; many pages have only links from the root
 
     @property
     def _url(self) -> URL | None:
-        """The base as the library wants it; None for one that it cannot read."""
+        """The base as a parsed URL; None if it is invalid."""
         if isinstance(self._base, bool):
             try:
                 self._base = URL.parse(self.href)
@@ -51,13 +51,13 @@ class LinkBase:
             try:
                 href = str(base.join(link))
             except (URLError, UnicodeError):
-                return parse_url(link, self.href)  # knows the rare cases, and words the refusal
+                return parse_url(link, self.href)  # handles the rare cases and raises the error
             if href.startswith(_WEB):
                 return href
         return parse_url(link, self.href)
 
     def absolute(self, links: Iterable[str]) -> Iterator[str]:
-        """The absolute address of each link, fragment included; links that lead nowhere are left out."""
+        """The absolute address of each link, fragment included; invalid links are left out."""
         for link in links:
             try:
                 yield self.join(link)
@@ -65,7 +65,7 @@ class LinkBase:
                 continue
 
     def all_absolute(self, links: Sequence[str]) -> list[str]:
-        """As `absolute`, at once: the links that pages of a site repeat cost next to nothing."""
+        """Like `absolute`, in bulk: links repeated across a site's pages cost next to nothing."""
         if self._encoding != "UTF-8":
             return list(self.absolute(links))
         found = list(map(_ROOTED.of(self._origin).get, links))
@@ -82,7 +82,7 @@ class LinkBase:
         return urls
 
     def web_links(self, links: Iterable[str]) -> list[str]:
-        """The http(s) addresses among `links`, absolute, without fragments, each once, in order.
+        """The http(s) addresses among `links`, absolute, without fragments and duplicates, in order.
 
         Links that no browser would follow and links to a place in the same page are left out.
         """
@@ -115,8 +115,8 @@ class LinkBase:
 
 
 def _from_root(origin: str, link: str) -> str:
-    """A link that begins with one slash depends on the origin alone, and pages of a site repeat such links. Those that
-    are long are not remembered: a hostile page has some of a megabyte."""
+    """A link that begins with one slash depends only on the origin, and pages of a site repeat such links, so they are
+    cached. Long ones are not: on a hostile page a link may be a megabyte long."""
     if len(link) > _LONGEST_KEPT:
         return parse_url(link, f"{origin}/")
     known = _ROOTED.of(origin)
@@ -128,7 +128,7 @@ def _from_root(origin: str, link: str) -> str:
 
 
 class _RootedLinks:
-    """The addresses of links that begin with one slash, by their origin. What is too much is forgotten all at once."""
+    """A cache of addresses of links that begin with one slash, by origin. When full, it is cleared as a whole."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -158,15 +158,15 @@ _ROOTED = _RootedLinks(16_384)
 
 def hrefs(document: Document, *, nofollow: bool = True) -> list[str]:
     """The href of every <a> and <area>; `nofollow=False` leaves out those marked rel=nofollow."""
-    # An XPath that ends in attributes gives a list of str; the library's type cannot say so.
+    # An XPath that ends in attributes gives a list of str; the library's types cannot express that.
     return cast("list[str]", (_HREFS if nofollow else _HREFS_TO_FOLLOW)(document))
 
 
 def make_absolute(element: turbohtml.Element, base: str) -> None:
-    """Make all addresses in the element absolute. Those that are none stay as they are written."""
+    """Make all addresses in the element absolute. Invalid ones stay unchanged."""
     try:
         element.resolve_links(base)
-    except ValueError:  # of the first that is none; the library gives up there
+    except ValueError:  # the library stops at the first invalid address
         joining = LinkBase(base)
         for name in ("href", "src"):
             for one in element.select(f"[{name}]"):
@@ -175,11 +175,11 @@ def make_absolute(element: turbohtml.Element, base: str) -> None:
 
 
 def base_of(document: Document | None, url: str) -> LinkBase:
-    """Where the page's links start from: <base href> if it is a web address, else the page's own."""
+    """The base of the page's links: <base href> if it is a web address, else the page's own address."""
     if document is None:
         return LinkBase(url)
     href = url
-    # Most pages have no <base>, and to find none is cheaper than to select none.
+    # Most pages have no <base>, and `find` notices that faster than `select_one`.
     element = document.select_one("base[href]") if document.find("base") is not None else None
     if isinstance(element, turbohtml.Element):
         try:
@@ -190,13 +190,13 @@ def base_of(document: Document | None, url: str) -> LinkBase:
 
 
 def _encode_query(link: str, encoding: str) -> str:
-    """The link with the characters of its query percent-encoded in the page's own encoding."""
+    """The link with its query percent-encoded in the page's encoding."""
     head, mark, rest = link.partition("?")
     query, sharp, fragment = rest.partition("#")
     try:
         codes = "".join(
             char if char.isascii() else quote_from_bytes(char.encode(encoding, "xmlcharrefreplace")) for char in query
         )
-    except LookupError:  # an encoding that only the standard knows
+    except LookupError:  # Python does not have this encoding
         return link
     return f"{head}{mark}{codes}{sharp}{fragment}"

@@ -1,4 +1,4 @@
-"""The kind of a body: markup, data, text or bytes. Decided by its label, and by its first bytes where that is vague."""
+"""The kind of a body: markup, data, text or bytes. Its Content-Type decides, or its first bytes if that is vague."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT_TYPES = frozenset({"application/javascript", "application/x-javascript", "application/ecmascript"})
 _VAGUE_TYPES = frozenset({"", "application/octet-stream", "text/plain", "unknown/unknown", "*/*"})
 _BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
-_LOOK = 1024  # bytes that decide
+_LOOK = 1024  # bytes inspected
 _TAG = re.compile(rb"\s*<[a-zA-Z!?/]")
 
 
@@ -22,8 +22,8 @@ class Media(StrEnum):
 
 
 def media_of(content_type: str, body: bytes) -> Media:
-    """The kind of the body. A label of HTML, XML or text is not believed when the bytes hold NULs, unless it says HTML
-    and they begin with a tag: a stray NUL does not keep a browser from showing a page."""
+    """The kind of the body. A label of HTML, XML or text is ignored if the bytes contain NULs, unless it is HTML and
+    they begin with a tag: browsers show a page despite a stray NUL."""
     label = content_type.partition(";")[0].strip().lower()
     head = body[:_LOOK]
     if label in _HTML_TYPES and _TAG.match(head):

@@ -1,10 +1,10 @@
-"""What a page says about itself, from JSON-LD, <meta>, <link> and the few places that readers see.
+"""The metadata of a page, from JSON-LD, <meta>, <link> and a few places in its visible text.
 
-The more exact source comes first: JSON-LD for authors and dates, Open Graph for titles and pictures, <link> for
-addresses. Addresses are absolute http(s) ones; a text that is no address is left out.
+The most precise source wins: JSON-LD for authors and dates, Open Graph for titles and images, <link> for addresses.
+Addresses are absolute http(s) URLs; invalid ones are left out.
 
 How it fails: a fact that the page does not state, or states in the wrong shape, is None or empty; nothing raises. The
-number and the length of tags, JSON-LD nodes and values are bounded.
+number and the length of tags, JSON-LD nodes and values are limited.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _SITE_TAGS = ("og:sitename", "applicationname")
 _PUNCTUATION = str.maketrans("", "", ".-_")
 _BYLINES = '[itemprop~="author"], [rel~="author"], .byline, .author'
 _PARTS = re.compile(r"comment|repl(?:y|ies)|review|testimonial|related|sidebar", re.IGNORECASE)  # names of elements
-_LEVELS = 12  # elements around a byline that are looked at
+_LEVELS = 12  # ancestors of a byline that are inspected
 _MOST = 200  # authors, keywords, feeds or languages
 _MOST_TAGS = 2_000
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page says about itself.
+    """The metadata of a page.
 
     `headline` is the title of the article on the page, without the name of the site. `robots` holds the directives of
     <meta name="robots"> in lower case. `alternates` maps a language to the address of the page in that language.
-    `article_body` is the text of the article where JSON-LD contains it. Times have a zone where the page gives one.
+    `article_body` is the text of the article if JSON-LD contains it. Times have a zone if the page gives one.
     """
 
     title: str | None = None
@@ -86,13 +86,13 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def metadata_of(page: Page) -> Metadata:
-    """What the page says about itself; every field is empty for a body that is not markup."""
+    """The metadata of the page; every field is empty for a body that is not markup."""
     tree = page.tree
     return _MetadataReader(page, tree).metadata() if tree is not None else Metadata()
 
 
 class _MetadataReader:
-    """Picks each field from the sources of one page, the most exact source first."""
+    """Picks each field from the sources of one page, the most precise source first."""
 
     def __init__(self, page: Page, tree: Document) -> None:
         self._page = page
@@ -148,7 +148,7 @@ class _MetadataReader:
         return None
 
     def _authors(self) -> tuple[str, ...]:
-        """The authors that the page states; where that is only the site itself, the person whom its readers see."""
+        """The authors in the page's metadata; if they name only the site itself, the person in the visible byline."""
         stated = _people(self._json_ld.named("author")) or _people(self._head.all(*_AUTHOR_TAGS))
         site = {name.casefold() for name in (*self._head.all(*_SITE_TAGS), *self._json_ld.organisations)}
         if stated and not all(name.casefold() in site for name in stated):
@@ -158,8 +158,8 @@ class _MetadataReader:
 
     @cached_property
     def _byline(self) -> Byline:
-        """Who and when, as the lines around the title say it."""
-        from .byline import byline_of  # here and not above: it reads the page as articles do, which need this module
+        """Author and dates from the lines around the title."""
+        from .byline import byline_of  # here: byline needs article/, which imports this module
 
         stated = [self._page.title or "", *self._head.all("og:title", "twitter:title")]
         parts = [part for title in stated for part in (title, *re.split(r"\s[|–—·»:-]\s", title[:1000]))]
@@ -167,7 +167,8 @@ class _MetadataReader:
         return byline_of(self._tree, titles, self._language() or "")
 
     def _shown_authors(self) -> Iterator[str]:
-        """The first byline on the page that is short enough to be a name, and not that of a part of the page."""
+        """The first element marked as a byline that is short enough for a name and does not belong to a comment or list
+        entry."""
         for element in self._tree.select(_BYLINES)[:20]:
             if _is_of_part(element) or _is_of_entry(element):
                 continue
@@ -281,7 +282,7 @@ class _HeadTags:
 
 
 def _is_of_part(element: Element) -> bool:
-    """True for what stands in a comment, a review or a margin."""
+    """True for an element in a comment, a review or a sidebar."""
     around = element.parent
     for _ in range(_LEVELS):
         if not isinstance(around, Element) or around.tag in ("main", "body"):
@@ -294,7 +295,7 @@ def _is_of_part(element: Element) -> bool:
 
 
 def _is_of_entry(element: Element) -> bool:
-    """True for a byline in an entry of a list, which has a heading that is a link and no other byline."""
+    """True for a byline in a list entry: an element with a linked heading and no other byline."""
     around = element.parent if element.attr("itemprop") is None else None
     for _ in range(_LEVELS // 2):
         if not isinstance(around, Element) or len(around.select(_BYLINES)) > 2:
@@ -308,7 +309,7 @@ def _is_of_entry(element: Element) -> bool:
 
 
 def _tells_change(time: Element) -> bool:
-    """Does the element, or the line that it stands in, speak of a change?"""
+    """Does the element, or its line, mention a change?"""
     around, said = time, ""
     for _ in range(3):
         said += " ".join(str(around.attr(name) or "") for name in ("class", "itemprop"))[:300]
@@ -321,7 +322,7 @@ def _tells_change(time: Element) -> bool:
 
 
 def _people(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of persons without a leading "by". Addresses, and texts that are too long for a name, are left out."""
+    """Names of persons without a leading "by". URLs and texts too long for a name are left out."""
     found = []
     for name in names:
         name = _BY.sub("", name, count=1) if _BY.match(name) else name
@@ -331,7 +332,7 @@ def _people(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _parts(texts: Iterable[str], *, lower: bool = False) -> tuple[str, ...]:
-    """The parts of texts that are separated by commas."""
+    """The texts, split at commas."""
     parts = [part.strip() for text in texts for part in text.split(",")]
     return _once(part.lower() if lower else part for part in parts if part)
 

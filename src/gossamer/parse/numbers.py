@@ -1,11 +1,11 @@
 """Numbers in texts and data. Prices are in model/money.py.
 
-    first_number   for recipes, which say what the decimal sign is: read without guessing
+    first_number   for recipes, which name the decimal separator: no guessing
     number_of      a rating, from data or from a text
     count_of       a count, from data or from a text with its groups and units: "1,234", "1.2k"
 
-How it fails: no number gives None; `first_number` raises ValueError for a number that cannot be meant so. Only the
-beginning of a text is looked at.
+How it fails: without a number the result is None; `first_number` raises ValueError if the number contradicts the
+decimal separator. Only the beginning of a text is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from ..model.money import GAPS
 
-_LONGEST = 300  # characters that are looked at
+_LONGEST = 300  # characters read
 _LONGEST_FIGURE = 60  # of a rating or a count
 _LARGEST = 1_000_000_000
 _NUMBER = re.compile(r"(?<![\w.,−-])\d{1,9}(?:[.,]\d{1,20})?(?!\d|[.,]\d|[eE][+-]?\d)")
@@ -47,7 +47,7 @@ def _pattern(decimal: str) -> re.Pattern[str]:
 def first_number(text: str, decimal: str = ".") -> str | None:
     """The first number as Python writes it: `1 234,5` with a decimal comma is `1234.5`.
 
-    Raises ValueError where the number cannot be meant so: `1.299,00` with a decimal point.
+    Raises ValueError if the number contradicts the separator: `1.299,00` with a decimal point.
     """
     text = text[:_LONGEST]
     for match in _pattern(decimal).finditer(text):
@@ -59,7 +59,7 @@ def first_number(text: str, decimal: str = ".") -> str | None:
         if len(after) == 2 and after[0] in ".," and after[1].isdigit():
             shown = text[match.start() : match.end() + 6].strip()
             other = "," if decimal == "." else "."
-            raise ValueError(f'{shown!r} is no number with decimal = "{decimal}"; try decimal = "{other}"')
+            raise ValueError(f'{shown!r} is not a number with decimal = "{decimal}"; try decimal = "{other}"')
         digits = "".join(char for char in whole or "0" if char.isdigit())
         sign = "-" if match["sign"] in ("-", "−") else ""
         return f"{sign}{digits}.{part}" if part else f"{sign}{digits}"
@@ -67,7 +67,7 @@ def first_number(text: str, decimal: str = ".") -> str | None:
 
 
 def number_of(value: object) -> float | None:
-    """A number, or the first in a text: "4,6", "4.6/5"; None below zero and beyond reason."""
+    """A number, or the first in a text: "4,6", "4.6/5"; None if negative or implausibly large."""
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return float(value) if math.isfinite(value) and 0 <= value < _LARGEST else None
     match = _NUMBER.search(value[:_LONGEST_FIGURE]) if isinstance(value, str) else None
@@ -75,7 +75,7 @@ def number_of(value: object) -> float | None:
 
 
 def count_of(value: object) -> int | None:
-    """A whole number, or the first in a text: "1,234", "1 234", "1.2k"; None below zero and beyond reason."""
+    """A whole number, or the first in a text: "1,234", "1 234", "1.2k"; None if negative or implausibly large."""
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         whole = math.isfinite(value) and 0 <= value < _LARGEST and value == int(value)
         return int(value) if whole else None

@@ -1,7 +1,7 @@
-"""`Page`: what a spider sees. One tree per page, parsed on first use and shared by all queries.
+"""`Page`: the argument of a spider's callbacks. One tree per page, parsed on first use and shared by all queries.
 
 How it fails: bad selectors, invalid JSON and invalid links raise ParseFailed (or InvalidUrl) with the next step.
-Content that is no markup has no elements; selecting from it finds nothing.
+Content that is not markup has no elements; selecting from it finds nothing.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
     from .product import Product
     from .sitemaps import Sitemap
 
-Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider, or its name
-_MOST_ALIKE = 100_000  # requests of one page that are remembered
+Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider, or the method's name
+_MOST_ALIKE = 100_000  # requests remembered per page
 
 
 class MadeLinks:
-    """What a page made for its spider: requests that are alike but for address and callback, so that none needs a
-    closer look. They are known by identity; what one `follow_all` made also as a run, which is mostly given whole."""
+    """The requests that a page made for its spider. They differ only in address and callback, so none needs to be
+    validated. They are recognised by identity; those from one `follow_all` also as a run, since most callbacks yield
+    all of them."""
 
     __slots__ = ("_by_id", "_runs")
 
@@ -57,7 +58,7 @@ class MadeLinks:
             self._runs.append(links)
 
     def taken_runs(self) -> list[list[Request]]:
-        """The runs. From now on only those that are added again count as made here."""
+        """Return the runs and forget them; their requests count as made here only if they are added again."""
         runs, self._runs = self._runs, []
         return runs
 
@@ -72,7 +73,7 @@ class MadeLinks:
 
 
 class Page(PageFiles):
-    """A fetched page. `spider` is the one whose methods may be named as callbacks; None accepts any method."""
+    """A fetched page. Callbacks must be methods of `spider`; None accepts any method."""
 
     __slots__ = (
         "_base",
@@ -93,8 +94,8 @@ class Page(PageFiles):
         self._snapshot = snapshot
         self.depth = depth
         self.spider = spider
-        self._unread: dict[str, list[str]] = {}  # by key of an item: what a recipe found for it and could not read
-        self._tree: Document | bool | None = False  # False: not looked at yet
+        self._unread: dict[str, list[str]] = {}  # by item key: values that a recipe found but could not convert
+        self._tree: Document | bool | None = False  # False: not parsed yet
         self._selector: Selector | None = None
         self._metadata: metadata.Metadata | None = None
         self._base: LinkBase | None = None
@@ -144,7 +145,7 @@ class Page(PageFiles):
 
     @property
     def cut(self) -> bool:
-        """True when the body was longer than the limit and its end is missing."""
+        """True if the body was longer than the limit and was truncated."""
         return self._snapshot.cut
 
     @property
@@ -161,12 +162,12 @@ class Page(PageFiles):
 
     @property
     def media(self) -> Media:
-        """The kind of the body, by its label and its first bytes."""
+        """The kind of the body, by its Content-Type and first bytes."""
         return media_of(self.content_type, self.body)
 
     @property
     def tree(self) -> Document | None:
-        """The parsed page; None for content that is no markup."""
+        """The parsed page; None for content that is not markup."""
         if isinstance(self._tree, bool):
             self._tree = self._parse()
         return self._tree
@@ -177,7 +178,7 @@ class Page(PageFiles):
             return None
         tree = parse_html(self.body, self.content_type)
         if media is Media.XML:
-            # XML in name only is read as HTML, as it was already to learn its encoding.
+            # The HTML tree gave the encoding; it is also the fallback for XML that is not well-formed.
             return parse_xml(self._decode(tree.encoding)) or tree
         return tree
 
@@ -188,7 +189,7 @@ class Page(PageFiles):
 
     @property
     def text(self) -> str:
-        """The source, decoded as browsers do it."""
+        """The source, decoded as browsers do."""
         if self._text is None:
             tree = self.tree or parse_html(self.body, self.content_type)
             if self._text is None:
@@ -239,7 +240,7 @@ class Page(PageFiles):
         return " ".join(element.text.split()) or None if element is not None else None
 
     def urljoin(self, href: str) -> str:
-        """The absolute address of a link of this page. Raises InvalidUrl."""
+        """The absolute address of a link on this page. Raises InvalidUrl."""
         return self._links_from.join(href)
 
     @property
@@ -259,12 +260,12 @@ class Page(PageFiles):
         nofollow: bool = True,
         wide: bool = False,
     ) -> list[str]:
-        """The absolute http(s) addresses that <a> and <area> lead to, without fragments, each once, in order.
+        """The absolute http(s) addresses of <a> and <area>, without fragments and duplicates, in order.
 
-        `allow` and `deny` are regular expressions for addresses, `restrict` is CSS for the places to look at, `tags`
-        and `attrs` say which attributes of which elements hold links. `nofollow=False` leaves out links marked
-        rel=nofollow. `wide=True` gives every address of the page: redirects, frames, <link>, headers, forms that ask
-        nothing, pictures and other files, wherever they are. Raises Misconfigured, BadSelector.
+        `allow` and `deny` are regular expressions for addresses, `restrict` is CSS for the parts of the page to search,
+        `tags` and `attrs` are the elements and attributes that hold links. `nofollow=False` leaves out links marked
+        rel=nofollow. `wide=True` gives every address of the page, on any site: redirects, frames, <link>, headers,
+        forms without input, images and other files. Raises Misconfigured, BadSelector.
         """
         tree = self.tree
         if tree is None:
@@ -279,8 +280,8 @@ class Page(PageFiles):
         return list(fitting(links, allow, deny)) if allow or deny else links
 
     def document_links(self) -> list[str]:
-        """The addresses that a browser or a search engine would go to from here: `links` and redirects, frames, <link>
-        and Link headers to other pages, and forms that ask nothing.
+        """The addresses that a browser or a search engine would visit from here: `links` and redirects, frames, <link>
+        and Link headers to other pages, and forms without input.
         """
         tree = self.tree
         return self._links_from.web_links(documents(tree, self.headers)) if tree is not None else []
@@ -295,10 +296,10 @@ class Page(PageFiles):
     ) -> Request:
         """A request for a link: an address, an <a>, <area> or <link>, or the text of an attribute.
 
-        `callback` is a method of the spider, or its name; without one the page is parsed by the callback of
-        this page. `data` is any JSON and comes back as `page.data`. `render` wants a browser; `fetcher` names a route,
-        `proxy_pool` and `country` an exit, and requests that name the same `session` leave as the same visitor.
-        What is sent (`method`, `json`, ...) is told as in `Request`. Raises ParseFailed, InvalidUrl.
+        `callback` is a method of the spider, or its name; the default is the callback of this page. `data` is any JSON
+        and comes back as `page.data`. `render` requests a browser; `fetcher` names a route, `proxy_pool` and `country`
+        an exit, and requests with the same `session` share one visitor identity. Other options (`method`, `json`, ...)
+        are those of `Request`. Raises ParseFailed, InvalidUrl.
         """
         return self._alike_request(self.urljoin(href_of(link)), self._fields(callback, render, options))
 
@@ -310,9 +311,9 @@ class Page(PageFiles):
         render: bool | Render = False,
         **options: Unpack[RequestOptions],
     ) -> Iterator[Request]:
-        """Requests for many links: a CSS selector, or any number of what `follow` takes.
+        """Requests for many links: those that a CSS selector finds, or any number of links as in `follow`.
 
-        Links that lead nowhere (no href, a mailto: address, no URL) are left out. Raises ParseFailed.
+        Unusable links (no href, a mailto: address, an invalid URL) are left out. Raises ParseFailed.
         """
         fields = self._fields(callback, render, options)
         if not isinstance(links, str):
@@ -342,7 +343,7 @@ class Page(PageFiles):
         render: bool | Render = False,
         **options: Unpack[RequestOptions],
     ) -> Request:
-        """A request that submits a form as a browser would. `which` is a form, or what `page.form` takes.
+        """A request that submits a form as a browser would. `which` is a form, or the argument of `page.form`.
 
         `values`, `press` and `add` as in `Form.submission`, the others as in `follow`. Raises ParseFailed.
         """
@@ -352,7 +353,7 @@ class Page(PageFiles):
         return form.request(values, press=press, add=add, **self._fields(callback, render, options))
 
     def _hrefs_of(self, selector: str) -> list[str]:
-        """The hrefs of what is selected; what has none is left out."""
+        """The hrefs of the selected elements that have one."""
         tree = self.tree
         return compile_css(selector).attributes_of_document(tree, "href") if tree is not None else []
 
@@ -364,7 +365,7 @@ class Page(PageFiles):
                 continue
 
     def _fields(self, callback: Callback | None, render: bool | Render, options: RequestOptions) -> dict[str, Any]:
-        """The fields of a request that these options make, without those that are None."""
+        """The fields of a request for these options, without those that are None."""
         fields = {name: value for name, value in options.items() if value is not None}
         fields["kind"] = self._kind_of(callback)
         if render:
@@ -389,9 +390,10 @@ class Page(PageFiles):
         return forms_of(self).all()
 
     def form(self, which: str | Selector | None = None) -> Form:
-        """The form that a CSS selector or a Selector finds, or that is around it; without one, the page's only form.
+        """The form that a CSS selector or a Selector matches, or the form around the match; by default the page's only
+        form.
 
-        Raises ParseFailed, with the forms that there are.
+        Raises ParseFailed; the message lists the page's forms.
         """
         from .form_reader import form_of
 
@@ -416,25 +418,25 @@ class Page(PageFiles):
         return sitemap_of(self)
 
     def main_text(self) -> str:
-        """The text of the page's main content, without menus and margins; "" for a page without one."""
+        """The text of the page's main content, without menus and sidebars; "" for a page without one."""
         from . import article
 
         return article.main_text(self)
 
     def markdown(self) -> str:
-        """The main content as Markdown; the whole page where no part stands out."""
+        """The main content as Markdown; the whole page if no part stands out."""
         from . import article
 
         return article.markdown(self)
 
     def product(self) -> Product | None:
         """The product that the page offers, each value with its source and a confidence, or None."""
-        from .product import product_of  # here and not above: it reads pages itself, and few spiders need it
+        from .product import product_of  # here: it imports this module, and few spiders need it
 
         return product_of(self)
 
     def article(self) -> article.Article | None:
-        """The article of the page: text, Markdown, authors, dates; None when there is hardly any text."""
+        """The article of the page: text, Markdown, authors, dates; None if there is hardly any text."""
         from . import article
 
         return article.article_of(self)
@@ -446,7 +448,7 @@ class Page(PageFiles):
         return article.kind_of_page(self)
 
     def metadata(self) -> metadata.Metadata:
-        """What the page says about itself: title, canonical address, language, dates, feeds, other languages."""
+        """The page's metadata: title, canonical address, language, dates, feeds, translations."""
         if self._metadata is None:
             from . import metadata
 
@@ -454,7 +456,7 @@ class Page(PageFiles):
         return self._metadata
 
     def tables(self, selector: str = "table", *, layout: bool = False) -> list[tables.Table]:
-        """The tables of the page, spans unfolded. Tables that only place things are left out unless `layout`."""
+        """The tables of the page, with spans expanded. Layout tables are left out unless `layout` is True."""
         from . import tables
 
         return tables.tables_of(self, selector, layout=layout)

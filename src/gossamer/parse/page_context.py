@@ -1,6 +1,7 @@
-"""Which page the code of a spider works on just now: what it counts (`self.stats`) and logs (`self.log`) belongs there.
+"""The page that a spider's code is currently working on; its stats (`self.stats`) and log lines (`self.log`) belong to
+it.
 
-One spider serves many pages at once, so this is kept by task and not on the spider.
+One spider serves many pages concurrently, so this is stored per task, not on the spider.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from .page import Page
 
 LOGGER = "gossamer.spider"
-LONGEST_NAME = 100  # characters of a name to count under
-LARGEST = 10**12  # that is added at once
+LONGEST_NAME = 100  # characters of a counter's name
+LARGEST = 10**12  # amount added in one call
 
 
 class PageContext:
-    """The page that is worked on. `stats` is None where nothing can be counted: outside of callbacks."""
+    """The current page. `stats` is None outside of callbacks, where nothing can be counted."""
 
     __slots__ = ("job", "stats", "url")
 
@@ -40,7 +41,7 @@ _current: ContextVar[PageContext] = ContextVar("gossamer_page", default=_NOWHERE
 
 
 class working_on:
-    """The block works on that page."""
+    """Makes a page the current one inside the block."""
 
     __slots__ = ("_context", "_token")
 
@@ -56,7 +57,7 @@ class working_on:
 
 
 def counted_here() -> bool:
-    """Can the code that runs just now count something?"""
+    """Can the running code add a new counter?"""
     counted = _current.get().stats
     return counted is not None and len(counted) < MOST_STATS
 
@@ -67,7 +68,7 @@ _ask: ContextVar[Ask | None] = ContextVar("gossamer_ask", default=None)
 
 @contextmanager
 def asking_by(ask: Ask) -> Iterator[None]:
-    """Let the code that runs inside make requests by the way."""
+    """Let code inside the block make side requests."""
     token = _ask.set(ask)
     try:
         yield
@@ -76,30 +77,30 @@ def asking_by(ask: Ask) -> Iterator[None]:
 
 
 def ask_here() -> Ask | None:
-    """What makes a request by the way for the code that runs just now; None where there is no page in hand."""
+    """The function that makes side requests for the current page; None outside of callbacks."""
     return _ask.get()
 
 
 class Stats:
-    """What a spider counts itself. The counts of a page are added to those of its job when the page is settled, so that
-    each page counts once, whatever crashes in between; those of a callback that raised are not."""
+    """A spider's own counters. The counts of a page are added to its job when the page is settled, so that each page
+    counts once despite crashes; counts of a callback that raised are discarded."""
 
     def add(self, name: str, n: int = 1) -> None:
-        """Add `n` to what is counted under that name. Raises ParseFailed."""
+        """Add `n` to the counter with that name. Raises ParseFailed."""
         counted = _current.get().stats
         if counted is None:
-            raise ParseFailed("self.stats counts what happens on a page: it can be used in callbacks only.")
+            raise ParseFailed("self.stats counts what happens on a page: use it only in callbacks.")
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or safe_text(name) != name:
-            raise ParseFailed(f"self.stats: {name!r:.120} is no name of 1 to {LONGEST_NAME} characters.")
+            raise ParseFailed(f"self.stats: {name!r:.120} is not a name of 1 to {LONGEST_NAME} characters.")
         if isinstance(n, bool) or not isinstance(n, int) or abs(n) > LARGEST:
-            raise ParseFailed(f"self.stats: {n!r:.80} is no whole number up to {LARGEST:,}, to be added to {name!r}.")
+            raise ParseFailed(f"self.stats: {n!r:.80} is not an integer up to {LARGEST:,} to add to {name!r}.")
         if name not in counted and len(counted) >= MOST_STATS:
-            raise ParseFailed(f"self.stats has {MOST_STATS} names at most, and {name!r} would be one more.")
+            raise ParseFailed(f"self.stats can have {MOST_STATS} names, and {name!r} would be one more.")
         counted[name] = counted.get(name, 0) + n
 
 
 class SpiderLog(logging.LoggerAdapter[logging.Logger]):
-    """The log of a spider: its lines name the spider, and the job and page that they were written for."""
+    """The log of a spider: its lines name the spider, the job and the page."""
 
     def __init__(self, spider: str) -> None:
         super().__init__(logging.getLogger(f"{LOGGER}.{spider}"), {})

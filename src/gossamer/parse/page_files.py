@@ -1,4 +1,4 @@
-"""What a link of a page is, and the part of `Page` that asks for files."""
+"""What counts as a link of a page, and the methods of `Page` that request files."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ class PageFiles:
         session: str | None = None,
         max_attempts: int | None = None,
     ) -> Request:
-        """A request for a file: it goes to the archive as it comes, and a record of type File tells of it.
+        """A request for a file: it is stored unchanged in the archive, with a record of type File.
 
-        A link is as in `follow`, or an element with a `src`. `types` are those that are welcome: `image/*`,
+        A link is as in `follow`, or an element with a `src`. `types` are the accepted content types: `image/*`,
         `application/pdf`; a file of more than `max_size` bytes is refused. Raises ParseFailed, InvalidUrl.
         """
         try:
             download = Download(types=tuple(types), max_size=max_size, page=self.url)
         except (TypeError, ValueError) as error:
-            raise ParseFailed(f"The file cannot be asked for: {error}") from error
+            raise ParseFailed(f"The file cannot be requested: {error}") from error
         return Request(
             url=without_user(self.urljoin(_src_of(link)).partition("#")[0]),
             kind=FILE_KIND,
@@ -66,7 +66,7 @@ class PageFiles:
         )
 
     def file(self, link: Link, *, types: Iterable[str] = (), max_size: int | None = None) -> File:
-        """A file for a field of an item: it is asked for as by `download`, when the callback has ended well."""
+        """A file for a field of an item: it is requested as by `download` once the callback has succeeded."""
         request = self.download(link, types=types, max_size=max_size)
         self._files.append(request)
         return File(url=request.url)
@@ -80,7 +80,7 @@ def href_of(link: Link) -> str:
     if isinstance(link, str):
         return link
     if isinstance(link, SelectorList):
-        raise ParseFailed("follow() takes one link, and this is a list of selectors. Use follow_all() or take one.")
+        raise ParseFailed("follow() takes one link, and this is a list of selectors. Use follow_all(), or pick one.")
     if not isinstance(link, Selector):
         raise ParseFailed(f"A link is an address or a selector, not {type(link).__name__}: {link!r:.100}")
     root = link.root

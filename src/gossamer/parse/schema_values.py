@@ -1,9 +1,9 @@
-"""Values of a page for a JSON Schema, without a model: what the page itself says in machine-readable form, and what the
-parsers of products, articles and metadata find.
+"""Fills a JSON Schema from a page without a language model: from its structured data, and from the results of the
+product, article and metadata parsers.
 
-What it does: a property is filled by the value of the same name (`publishedDate`, `published_date` and `datePublished`
-are the same words) that has, or can be given, the type that the schema wants. How it fails: a property for which there
-is none is null. Nothing is guessed, and nothing here raises.
+What it does: a property gets the value of the same name (`publishedDate`, `published_date` and `datePublished` are
+equal) that has, or can be converted to, the type in the schema. How it fails: a property without such a value is null.
+Nothing is guessed, and nothing here raises.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import msgspec
 from .page import Page
 
 DEEPEST = 5  # levels of the schema that are filled
-MOST_FIELDS = 200  # of one object of the schema
-MOST_ITEMS = 200  # of one list
+MOST_FIELDS = 200  # per object of the schema
+MOST_ITEMS = 200  # per list
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 _SAME = {"headline": "title", "name": "title", "heading": "title", "summary": "description", "body": "text",
@@ -33,13 +33,13 @@ Candidate = tuple[str, Any]  # a name in plain words, and a value; Any: any JSON
 
 
 def values_by_schema(page: Page, schema: dict[str, Any]) -> Any:
-    """An object of that schema."""
+    """An object that follows the schema."""
     nodes = list(_nodes(page))
     return _filled(schema, nodes, [pair for node in nodes for pair in _named(node)], 0)
 
 
 def _nodes(page: Page) -> Iterator[dict[str, Any]]:
-    """Objects that hold values, the best first."""
+    """Objects that hold values, the best source first."""
     if (product := page.product()) is not None:
         found = {name: _bare(value) for name, value in _plain(product).items()}
         yield {name: value for name, value in found.items() if value not in (None, "", [])}
@@ -63,7 +63,7 @@ def _plain(value: object) -> dict[str, Any]:
 
 
 def _bare(value: Any) -> Any:
-    """The value of a product parser without where it came from."""
+    """A value from the product parser without its source."""
     return value.get("value") if isinstance(value, dict) and "value" in value else value
 
 
@@ -77,7 +77,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _named(node: dict[str, Any]) -> Iterator[Candidate]:
-    """What the object holds by its name, then what the objects in it hold."""
+    """The members of the object by name, then those of the objects inside it."""
     for name, value in node.items():
         yield _words(str(name)), value
     for value in node.values():
@@ -107,7 +107,7 @@ def _value(name: str, wanted: dict[str, Any], nodes: list[dict[str, Any]], found
     for known, value in found:
         if known == words and (fitting := _as_wanted(value, wanted, depth)) not in (None, "", [], {}):
             return fitting
-    if _kind(wanted) == "object":  # a part of its own, filled from the whole page
+    if _kind(wanted) == "object":  # a nested object is filled from the whole page
         filled = _filled(wanted, nodes, found, depth + 1)
         return filled if isinstance(filled, dict) and any(one is not None for one in filled.values()) else None
     return None

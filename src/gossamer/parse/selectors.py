@@ -1,7 +1,7 @@
-"""`Selector` and `SelectorList`: CSS and XPath in the dialect people know from Scrapy.
+"""`Selector` and `SelectorList`: CSS and XPath in Scrapy's dialect.
 
-A selector holds an element, or a piece of text that `::text`, `::attr(x)` or an XPath gave. Selecting from text
-finds nothing. XPath numbers come as "3.0" and truth values as "1" or "0".
+A selector holds an element, or a text from `::text`, `::attr(x)` or an XPath. Selecting from text finds nothing. XPath
+numbers become "3.0", booleans "1" or "0".
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .css import BadSelector, CssQuery, Found, compile_css
 
 XPathVariable: TypeAlias = str | float | bool | Element
 
-# "A text or None", spelled so that a type checker lets it into a `str` field: whether the field may be None is
-# checked when the item is validated, and then for every field at once.
+# str or None, declared so that type checkers accept it for a `str` field: validation of the item checks whether a field
+# may be None, for all fields at once.
 MaybeText: TypeAlias = str | Any
 
 
 class Selector:
-    """One selected thing. `root` is the node, or the str for text and attributes."""
+    """One match. `root` is the node, or the str for text and attributes."""
 
     __slots__ = ("root",)
 
@@ -36,7 +36,7 @@ class Selector:
 
     @classmethod
     def of(cls, html: str) -> Selector:
-        """A selector over a piece of HTML."""
+        """A selector for a piece of HTML."""
         return cls(turbohtml.parse(html))
 
     def css(self, selector: str) -> SelectorList:
@@ -52,7 +52,7 @@ class Selector:
         path = _compile_xpath(expression)
         root = self.root
         if isinstance(root, Document):
-            root = root.root or root  # as everywhere: a relative path starts at <html>
+            root = root.root or root  # as in Scrapy, a relative path starts at <html>
         if isinstance(root, str):
             return SelectorList()
         try:
@@ -113,7 +113,7 @@ class Selector:
         return found[0] if found else default
 
     def __bool__(self) -> bool:
-        """True when there is something in it."""
+        """True if it is not empty."""
         return bool(self.get())
 
     def __str__(self) -> str:
@@ -124,9 +124,9 @@ class Selector:
 
 
 class SelectorList(UserList[Selector]):
-    """What a query finds, in document order. Queries on the list run on each of its selectors.
+    """The matches of a query, in document order. Queries on the list run on each of its selectors.
 
-    A document is searched when the list is first looked at, and `get` searches it for no more than the first.
+    Lazy: the document is searched on first use, and `get` searches only for the first match.
     """
 
     _query: CssQuery
@@ -137,7 +137,7 @@ class SelectorList(UserList[Selector]):
 
     @classmethod
     def of_query(cls, query: CssQuery, document: Document) -> SelectorList:
-        """What the query finds in the document."""
+        """The matches of the query in the document."""
         found = cls.__new__(cls)
         found._found = None
         found._query, found._document = query, document
@@ -166,7 +166,7 @@ class SelectorList(UserList[Selector]):
         return SelectorList(found for each in self for found in each.xpath(expression, **variables))
 
     def get(self, default: str | None = None) -> MaybeText:
-        """The first one's text or HTML, or `default`."""
+        """The first match's text or HTML, or `default`."""
         if self._found is None and (only := self._query.first_of_document(self._document)) is not None:
             return only if isinstance(only, str) else only.html
         for first in self.data:
@@ -178,12 +178,12 @@ class SelectorList(UserList[Selector]):
 
     @property
     def text(self) -> str:
-        """The first one's whole text, "" when nothing was found."""
+        """All text of the first match; "" without a match."""
         return self[0].text if self else ""
 
     @property
     def attrib(self) -> dict[str, str]:
-        """The first one's attributes."""
+        """The first match's attributes."""
         return self[0].attrib if self else {}
 
     def re(self, pattern: str | Pattern[str], *, replace_entities: bool = True) -> list[str]:
@@ -198,7 +198,7 @@ class SelectorList(UserList[Selector]):
                 return found[0]
         return default
 
-    # Names that older Scrapy code uses.
+    # Names used by older Scrapy code.
     extract_first = get
     extract = getall
 
@@ -239,5 +239,5 @@ _ENTITY = re.compile(r"&(?!lt;|amp;)#?\w+;")
 
 
 def _plain_entities(text: str) -> str:
-    """Entities decoded, except the two without which HTML could not be told from text."""
+    """Decode entities, except &lt; and &amp;, which keep text distinct from markup."""
     return _ENTITY.sub(lambda match: turbohtml.unescape(match[0]), text) if "&" in text else text

@@ -1,4 +1,4 @@
-"""`Session`: what `login(self, session)` of a spider is given. crawl/login.py makes its requests."""
+"""`Session`: the argument of a spider's `login(self, session)`. crawl/login.py makes its requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Session(Protocol):
-    """A visitor that logs in. Each request is paced, checked and logged as any other, and its redirects are followed;
-    each returns the page that came in the end, whatever its status. Raises FetchFailed, FetchRefused.
+    """A visitor that logs in. Each request is paced, checked and logged like any other, follows redirects, and returns
+    the final page, whatever its status. Raises FetchFailed, FetchRefused.
 
-    `name` is what requests call the session. `headers` may be filled: they are sent from then on with all requests of
-    the session to the sites of the crawl that login() asked; if it asked none of them, to that of the page that waits.
+    `name` is the session's name in requests. login() may fill `headers`: from then on they are sent with the session's
+    requests to those sites of the crawl that login() visited, or, if it visited none, to the site of the waiting page.
     """
 
     name: str
@@ -26,13 +26,13 @@ class Session(Protocol):
 
     @property
     def cookies(self) -> Mapping[str, str]:
-        """Names and values of the cookies so far; of two with the same name, the newer one."""
+        """Names and values of the current cookies; of two with the same name, the newer one."""
         ...
 
     async def get(self, url: str, **sending: Unpack[Sending]) -> Page: ...
 
     async def post(self, url: str, **sending: Unpack[Sending]) -> Page:
-        """With `form`, `json`, `body` or `files`, as of Request."""
+        """With `form`, `json`, `body` or `files`, as in Request."""
         ...
 
     async def submit(

@@ -1,9 +1,9 @@
 """`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page. `SitePartSpider`
-crawls the part of a site that somebody asked for over HTTP. `PageSpider` takes the pages that it is given, and follows
-no link.
+crawls the part of a site that a client requested over the HTTP API. `PageSpider` takes single pages and follows no
+links.
 
 `SiteSpider` follows what a browser or a search engine would: links, redirects by <meta> and header, frames, <link> and
-Link headers to other pages, forms that ask nothing, and what the site's sitemaps list.
+Link headers to other pages, forms without input, and the site's sitemaps.
 Pictures, scripts and other files are not pages.
 """
 
@@ -26,15 +26,15 @@ from .media import Media
 from .page import Page
 from .spider import Spider
 
-HAND_ON = "hand_on"  # the kind of a page of which nothing is recorded
-PAGES = "gossamer:pages"  # the spider of jobs that `PageSpider` works on; no spider or recipe can have this name
-SITE_PART = "gossamer:site-part"  # the same, of `SitePartSpider`
-MOST_LINKS = MAX_YIELDS - 1  # of one page that are followed, beside its record
-MATCHING = 2.0  # seconds that patterns may take for the links of one page
+HAND_ON = "hand_on"  # the kind of a page that gives no record
+PAGES = "gossamer:pages"  # spider name of jobs for `PageSpider`; no spider or recipe can have this name
+SITE_PART = "gossamer:site-part"  # the same for `SitePartSpider`
+MOST_LINKS = MAX_YIELDS - 1  # followed from one page, besides its record
+MATCHING = 2.0  # seconds for matching patterns against the links of one page
 
 
 class WebPage(Item, key="url"):
-    """One page of a site. Title, text and the like are None for anything but HTML."""
+    """One page of a site. For anything but HTML, title, text and metadata are None."""
 
     status: int
     content_type: str = ""
@@ -44,7 +44,7 @@ class WebPage(Item, key="url"):
     author: str | None = None
     published: datetime | None = None
     text: str | None = None
-    structured: dict[str, Any] | None = None  # JSON-LD, microdata, Open Graph, meta: as the page has them
+    structured: dict[str, Any] | None = None  # JSON-LD, microdata, Open Graph, meta, as on the page
     links: int = 0
 
 
@@ -73,7 +73,7 @@ def web_page(page: Page, links: int) -> WebPage:
 
 
 class SiteSpider(Spider):
-    """Crawls the sites of its start URLs, for any number of them."""
+    """Crawls the sites of any number of start URLs."""
 
     name = "site"
     sitemaps = True
@@ -87,15 +87,15 @@ class SiteSpider(Spider):
     def parse(self, page: Page) -> Iterator[Item | Request]:
         links = page.document_links() if _is_html(page) else []
         yield web_page(page, len(links))
-        here = f"{origin_of(page.url)}/"  # most links stay on the host; the rest are looked at closely
+        here = f"{origin_of(page.url)}/"  # a fast check: most links stay on the host
         for link in links[:MOST_LINKS]:
             if link.startswith(here) or site_of(link) in self._sites:
                 yield Request(url=link, kind=page.kind)
 
 
 class SitePartSpider(Spider):
-    """Crawls a part of a site. `request` says how each of its pages is asked for; its first page is read for its links
-    also where the patterns do not want it. Links are followed unless `follows` is False."""
+    """Crawls a part of a site. `request` is the template for each page's request. The links of the first page are read
+    even if the patterns exclude it. Links are followed unless `follows` is False."""
 
     name = "site-part"
     _renders_anew = True
@@ -112,7 +112,7 @@ class SitePartSpider(Spider):
         links = page.document_links() if _is_html(page) else []
         try:
             if self._part.has(page.requested_url):
-                # Under the address that was asked for: by that the raw page is found again.
+                # Under the requested address, by which clients find the raw page.
                 yield msgspec.structs.replace(web_page(page, len(links)), url=page.requested_url)
             for link in self._wanted(links[:MOST_LINKS]) if self._follows else ():
                 yield msgspec.structs.replace(self._request, url=link)
@@ -120,7 +120,7 @@ class SitePartSpider(Spider):
             raise ParseFailed(str(error)) from error
 
     def _wanted(self, links: list[str]) -> Iterator[str]:
-        """Those that belong to the part, each once. Raises PatternTooSlow."""
+        """The links that belong to the part, without duplicates. Raises PatternTooSlow."""
         began, known = time.monotonic(), set[str]()
         has_patterns = bool(self._part.include or self._part.exclude)
         for link in links:
@@ -140,7 +140,7 @@ class SitePartSpider(Spider):
 
 
 class PageSpider(SiteSpider):
-    """Takes single pages, wherever their redirects lead. Follows no link."""
+    """Takes single pages, wherever their redirects lead. Follows no links."""
 
     name = "page"
     sitemaps = False
@@ -154,4 +154,4 @@ class PageSpider(SiteSpider):
         yield next(super().parse(page))
 
     def hand_on(self, page: Page) -> None:
-        """The answer to a request of somebody's own: it is given to whoever asked, and to nobody else."""
+        """The callback for a request whose response goes only to the client that made it: no items."""

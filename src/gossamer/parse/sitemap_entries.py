@@ -1,4 +1,4 @@
-"""A sitemap and its entries as values, and the draft of an entry while sitemaps.py reads it. Pure."""
+"""A sitemap and its entries as values, and the draft of an entry that sitemaps.py fills while reading. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FIELDS = {
     "entry": frozenset(["updated", "published", "modified", "issued"]),
 }
 
-# Nearly all entries of nearly all sitemaps look like this, and one match is much cheaper than twenty events. Entries
-# that differ in the slightest are read event by event.
+# Nearly all entries of nearly all sitemaps look like this, and one match is much cheaper than twenty events. All other
+# entries are read event by event.
 PLAIN_ENTRY = re.compile(
     r"\s*<url>\s*<loc>([^<>]{1,4000})</loc>"
     r"((?:\s*<(?:lastmod|changefreq|priority)>[^<>]{0,100}</(?:lastmod|changefreq|priority)>)*)\s*</url>"
@@ -28,18 +28,18 @@ _PLAIN_FIELD = re.compile(r"<(\w+)>([^<>]*)</\1>")
 
 
 class SitemapEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A page that a sitemap lists. `loc` is absolute; `lastmod_text` is the date as it was written."""
+    """A page listed in a sitemap. `loc` is absolute; `lastmod_text` is the date as written."""
 
     loc: str
     lastmod: datetime | None = None
     lastmod_text: str = ""
     changefreq: str | None = None
     priority: float | None = None
-    alternates: tuple[tuple[str, str], ...] = ()  # language and address
+    alternates: tuple[tuple[str, str], ...] = ()  # (language, address)
 
 
 class ChildSitemap(msgspec.Struct, frozen=True, kw_only=True):
-    """A sitemap that an index lists."""
+    """A sitemap listed in an index."""
 
     loc: str
     lastmod: datetime | None = None
@@ -47,7 +47,8 @@ class ChildSitemap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sitemap(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole sitemap. `kind` is urlset, index, rss, atom or text; `trouble` says what is missing, if anything."""
+    """A whole sitemap. `kind` is urlset, index, rss, atom or text; `trouble` says what could not be read, if
+    anything."""
 
     kind: str
     urls: tuple[SitemapEntry, ...]
@@ -57,7 +58,7 @@ class Sitemap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SitemapEntryDraft:
-    """An entry while it is read."""
+    """An entry being read."""
 
     __slots__ = (
         "_bare", "_bare_size", "_parts", "_size", "alternates", "field", "fields", "is_cut", "kind", "links", "prefix",
@@ -66,13 +67,13 @@ class SitemapEntryDraft:
     def __init__(self, kind: str, prefix: str) -> None:
         self.kind = kind
         self.prefix = prefix
-        self.field = ""  # the one that is open
+        self.field = ""  # the open one
         self.fields: dict[str, str] = {}
         self.links: list[str] = []  # of an Atom entry
         self.alternates: list[tuple[str, str]] = []
-        self.is_cut = False  # a text was too long and is not kept: a part of an address would lead elsewhere
+        self.is_cut = False  # a text was too long and was dropped: a truncated address would lead elsewhere
         self._parts: list[str] = []
-        self._bare: list[str] = []  # text outside of all fields: some sites write the address there
+        self._bare: list[str] = []  # text outside of all fields, where some sites write the address
         self._size = self._bare_size = 0
 
     @classmethod

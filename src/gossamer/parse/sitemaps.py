@@ -1,11 +1,10 @@
-"""Sitemaps, read while they arrive: XML sitemaps and indexes, plain lists of addresses, RSS and Atom; gzipped or not.
+"""Reads sitemaps as a stream: XML sitemaps and indexes, plain lists of addresses, RSS and Atom; gzipped or not.
 
-How it fails: a file that is no sitemap, or declares entities of its own, raises ParseFailed with the reason. Of a file
-that ends in the middle, is longer than allowed, or has a damaged gzip stream, the entries before that are kept, and
-`trouble` says so. Invalid addresses, and those that are too long, are counted in `skipped`. Dates that make no sense,
-or lie in the future, are None; their text is kept.
+How it fails: a file that is not a sitemap, or declares its own entities, raises ParseFailed with the reason. If a file
+is truncated, too long, or a damaged gzip stream, the entries read so far are kept, and `trouble` says so. Invalid and
+overlong addresses are counted in `skipped`. Invalid and future dates become None; their text is kept.
 
-Memory does not grow with the file: entries leave as they are complete.
+Memory does not grow with the file: each entry is yielded as soon as it is complete.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ChildSitemap", "Sitemap", "SitemapEntry", "SitemapReader", "sitemap_of"]
 
-MOST_BYTES = 50 * 1024 * 1024  # unpacked, as the protocol allows
+MOST_BYTES = 50 * 1024 * 1024  # unpacked: the limit of the protocol
 LONGEST_URL = 8_192  # characters; the protocol allows 2,048, which many sitemaps ignore
-_PIECE = 65_536  # bytes unpacked at once
+_PIECE = 65_536  # bytes unpacked per step
 _CLOCKS_DIFFER = timedelta(days=1)
 _GZIP = b"\x1f\x8b"
-_MOST_PARTS = 10_000  # of a packed file; programs that pack in blocks make one for every 64 KB
+_MOST_PARTS = 10_000  # gzip members of a file; block compressors write one per 64 KB
 
 _KINDS = {
     "urlset": "urlset",
@@ -47,9 +46,9 @@ _ENTRIES = frozenset(["url", "sitemap", "item", "entry"])
 
 
 class SitemapReader:
-    """Bytes in pieces of any size go in, entries come out. `url` is the sitemap's own address.
+    """Takes bytes in chunks of any size and yields entries. `url` is the sitemap's own address.
 
-    Read what `feed` and `close` yield to the end. After `done` is True, further bytes are ignored.
+    Exhaust the generators of `feed` and `close`. Once `done` is True, further bytes are ignored.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class SitemapReader:
         self._draft: SitemapEntryDraft | None = None
 
     def feed(self, chunk: bytes) -> Iterator[SitemapEntry | ChildSitemap]:
-        """The entries that the bytes complete. Raises ParseFailed."""
+        """The entries completed by these bytes. Raises ParseFailed."""
         if self.done:
             return
         if not self._started:
@@ -93,7 +92,7 @@ class SitemapReader:
             chunk, self._head, self._started = self._head, b"", True
             if chunk.startswith(_GZIP):
                 self._unpacker = zlib.decompressobj(31)
-        # In slices, because the unused rest of a chunk is copied at every step.
+        # In slices, because each step copies the unused rest of its input.
         for at in range(0, len(chunk), _PIECE):
             for piece in self._unpacked(chunk[at : at + _PIECE]):
                 if len(piece) > self._left:
@@ -107,7 +106,7 @@ class SitemapReader:
                 return
 
     def close(self) -> Iterator[SitemapEntry | ChildSitemap]:
-        """The entries that were still open. Raises ParseFailed when the file was no sitemap."""
+        """The entries still open. Raises ParseFailed if the file is not a sitemap."""
         yield from self._take(self._text.feed(self._head, final=True))
         if self._unpacker is not None and not self._unpacker.eof:
             self._end_with("its gzip stream ends too early; what came before was read")
@@ -117,7 +116,7 @@ class SitemapReader:
             yield from self._scan("", final=True)
             cut = self._xml.close()
             if self._draft is not None:
-                # An address that the end of the file cuts would lead elsewhere; one that a tag ends is whole.
+                # An address cut off by the end of the file would lead elsewhere; one followed by a tag is complete.
                 self._draft.close_field(whole=cut.startswith("<"))
                 entry = self._finished()
                 if entry is not None:
@@ -151,13 +150,13 @@ class SitemapReader:
             if unpacker.eof:
                 chunk = unpacker.unused_data
                 if not chunk.startswith(_GZIP):
-                    self.done = len(chunk) >= len(_GZIP)  # zeros or other filling after the end
+                    self.done = len(chunk) >= len(_GZIP)  # zeros or other padding after the end
                     return
                 self._parts += 1
                 if self._parts >= _MOST_PARTS:
                     self._end_with(f"it is packed in more than {_MOST_PARTS:,} parts; the rest was left out")
                     return
-                self._unpacker = zlib.decompressobj(31)  # files may be packed one after the other
+                self._unpacker = zlib.decompressobj(31)  # a file may consist of several gzip members
             elif not chunk and len(piece) < _PIECE:
                 return
 
@@ -210,7 +209,7 @@ class SitemapReader:
                 yield SitemapEntry(loc=loc)
 
     def _on(self, event: XmlEvent) -> SitemapEntry | ChildSitemap | None:
-        """The entry that the event completes, if any."""
+        """The entry completed by the event, if any."""
         kind, name, value, _ = event
         draft = self._draft
         if kind == START:
@@ -248,7 +247,7 @@ class SitemapReader:
             self._root = f"{prefix}:{local}" if prefix else local
 
     def _prefix_of(self, local: str) -> str:
-        """The prefix that entries have: that of the root, save in RDF, whose items have none."""
+        """The prefix of entries: that of the root, except in RDF, whose items have none."""
         return "" if local == "item" else self._prefix
 
     def _finished(self) -> SitemapEntry | ChildSitemap | None:
@@ -256,7 +255,7 @@ class SitemapReader:
         return self._entry_of(draft) if draft is not None else None
 
     def _entry_of(self, draft: SitemapEntryDraft) -> SitemapEntry | ChildSitemap | None:
-        """The entry; None when it has no valid address."""
+        """The entry; None without a valid address."""
         address = draft.address()
         loc = self._absolute(address) if address else None
         if loc is None:

@@ -1,4 +1,5 @@
-"""`Spider`: what a user writes; its start, callbacks, overrides and name. callbacks.py calls the callbacks."""
+"""`Spider`: the base class for users' spiders: start, callbacks, overrides and name. callbacks.py calls the
+callbacks."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from .failure import Failure
 
 Yield: TypeAlias = AnyItem | Request | None
-Results: TypeAlias = Iterator[Yield]  # what users write behind `def parse(self, page: Page) ->`
+Results: TypeAlias = Iterator[Yield]  # the return type for `def parse(self, page: Page) ->`
 Answer: TypeAlias = (
     Iterable[Yield]
     | AsyncIterable[Yield]
@@ -41,72 +42,72 @@ Answer: TypeAlias = (
     | None
 )
 Start: TypeAlias = Iterable[Request | str] | AsyncIterable[Request | str] | Awaitable[Iterable[Request | str]]
-ItemStep: TypeAlias = Callable[..., Any]  # step(item, page) -> item | Drop | None, or a coroutine of that
+ItemStep: TypeAlias = Callable[..., Any]  # step(item, page) -> item | Drop | None, or a coroutine
 
 _MOST_SESSIONS = 250
 _SESSION_NAME = re.compile(r"[\w.@-]{1,100}")
 _LONGEST_NAME = 60  # characters of a spider's name
-_LISTS = {  # attributes that must be lists, and how one is written
+_LISTS = {  # attributes that must be lists, with an example
     "start_urls": '["https://shop.example/"]',
     "pipeline": "[step]",
     "quality_rules": "[rule]",
     "rules": "[Rule(...)]",
     "handle_statuses": "[404]",
 }
-_LEAST = {"burst": 1, "concurrency": 1, "max_attempts": 1, "limit": 1, "max_depth": 0}  # the least that they may be
-FAILED = "failed"  # the method for failures of requests that name no errback
+_LEAST = {"burst": 1, "concurrency": 1, "max_attempts": 1, "limit": 1, "max_depth": 0}  # their minimum
+FAILED = "failed"  # errback of requests without one
 
 
 class Spider:
-    """Base of spiders. A subclass gives `start_urls` and `parse`; all else has a default.
+    """Base class of spiders. A subclass defines `start_urls` and `parse`; everything else has a default.
 
-    The settings decide where an attribute is None. Callbacks may be generators, plain functions or
-    async; they are stored by name, so that a crawl goes on after a restart.
+    If an attribute is None, the settings decide. Callbacks may be generators, plain functions or async; they are stored
+    by name, so that a crawl can continue after a restart.
     """
 
     name: str = ""  # set for every subclass: the class name in lower case, words joined by "-"
     start_urls: Sequence[str] = ()
     allowed_domains: Sequence[str] | str | None = None  # None: the sites of the seeds; "*": every site
-    pipeline: Sequence[ItemStep] = ()  # steps of its own, after cleaning and validating
-    extensions: Sequence[Any] = ()  # classes derived from Extension, inside those of the settings
+    pipeline: Sequence[ItemStep] = ()  # the spider's own steps, after cleaning and validation
+    extensions: Sequence[Any] = ()  # subclasses of Extension, run inside those of the settings
     clean: bool = True  # False: texts are stored exactly as they were given
     quality_rules: Sequence[ItemStep] = ()  # rule(item, page) -> None, a text or a Fault
-    min_quality: float | None = None  # share of faultless items below which nothing is stored any more
+    min_quality: float | None = None  # share of faultless items below which storing stops
 
-    min_records: int | None = None  # records that a run should see; 0: it need not see any
+    min_records: int | None = None  # records that a run should find; 0: no minimum
     min_pages: int | None = None
-    max_dead_share: float | None = None  # of its pages that may end as dead letters, 0 to 1
-    max_change: float | None = None  # of the number of records against the last run, as 0.5
+    max_dead_share: float | None = None  # share of pages that may become dead letters, 0 to 1
+    max_change: float | None = None  # change in the number of records since the last run: 0.5 is 50 %
 
     rate: str | None = None  # requests per site: "5/s", "unlimited"
     burst: int | None = None
-    concurrency: int | None = None  # requests at once per site
+    concurrency: int | None = None  # concurrent requests per site
     robots: bool | None = None
     max_depth: int | None = None
     max_attempts: int | None = None
-    limit: int | None = None  # pages in all
+    limit: int | None = None  # total pages
     headers: Mapping[str, str] = {}  # sent with every request of this spider
-    retry_unsafe: bool | None = None  # may a POST be sent again when nobody knows whether it arrived?
-    fetcher: str | None = None  # a route, or a kind of transport ("browser"), for requests that name none
+    retry_unsafe: bool | None = None  # may a POST be sent again if it is unknown whether it arrived?
+    fetcher: str | None = None  # default route or kind of transport ("browser") of requests
     proxy_pool: str | None = None
-    session: str | None = None  # for requests that name none: they leave as one visitor
-    sessions: int | None = None  # a pool of that many visitors; one that is blocked is replaced
+    session: str | None = None  # default session of requests: they share one visitor identity
+    sessions: int | None = None  # size of a session pool; blocked sessions are replaced
 
-    _reveal: Reveal = staticmethod(secret_of_environment)  # what looks secrets up
-    sitemaps: bool = False  # pages that the sitemaps of the start addresses list are seeds, too
-    rules: Sequence[Rule] = ()  # links to follow besides those that callbacks ask for
-    outputs: Sequence[str] = ()  # where its crawls write their records, without -o
-    arguments: Mapping[str, Any] = MappingProxyType({})  # that this crawl was given (arguments.py)
-    stats = Stats()  # what the spider counts itself: self.stats.add("name", 2)
+    _reveal: Reveal = staticmethod(secret_of_environment)  # looks up secrets
+    sitemaps: bool = False  # pages in the sitemaps of the start URLs are seeds too
+    rules: Sequence[Rule] = ()  # links to follow besides the callbacks' requests
+    outputs: Sequence[str] = ()  # where crawls write records if -o is not given
+    arguments: Mapping[str, Any] = MappingProxyType({})  # of this crawl (arguments.py)
+    stats = Stats()  # the spider's own counters: self.stats.add("name", 2)
 
-    _start_requests: Sequence[Request] = ()  # for `start_urls`, where a recipe says more than their addresses
-    _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # read once per class: every page asks
-    handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to the callbacks all the same
-    _renders_anew: bool = False  # a page in a browser is asked for in full: the copy may be one that no browser showed
-    _makes_side_requests: bool = False  # its code may make requests while a page is in hand (`page_context.ask_here`)
+    _start_requests: Sequence[Request] = ()  # replaces `start_urls` if a recipe configures the requests
+    _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # computed once per class: every page needs it
+    handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to callbacks
+    _renders_anew: bool = False  # no conditional requests with a browser: the stored copy may not be rendered
+    _makes_side_requests: bool = False  # its code may make side requests in callbacks (`page_context.ask_here`)
     _keeps_own_cookies: bool = False  # the cookies of a request stay with its session
-    _takes_any_argument: bool = False  # as text, whatever its name
-    _end_job: Callable[[str], Awaitable[object]] | None = None  # ends the job early, and says why; of a crawl
+    _takes_any_argument: bool = False  # with any name, as text
+    _end_job: Callable[[str], Awaitable[object]] | None = None  # set by a crawl: ends the job early, with a reason
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -120,93 +121,94 @@ class Spider:
                 raise Misconfigured(f"Spider {cls.name}: a rule names the callback {rule.callback!r}, and it has none.")
 
     def start(self) -> Start:
-        """The first requests; by default one per start URL. May be a generator, also an async one."""
+        """The first requests; by default one per start URL. May be a generator, sync or async."""
         return self._start_requests or [Request(url=url) for url in self.start_urls]
 
     def parse(self, page: Page) -> Answer:
-        """What to do with a page. Yield items (or dicts) and requests."""
+        """The default callback. Yield items (or dicts) and requests."""
         if self.rules:
             return None
         raise ParseFailed(f"{type(self).__name__} has no parse(self, page); write one, or name another callback.")
 
     def secret(self, name: str) -> SecretText:
-        """A secret for headers, logins, cookies, forms and JSON of requests: GOSSAMER_SECRET_<name> of the environment,
-        or the file of that name in the folder `secrets`. Its text is looked up when the request is sent."""
+        """A secret for headers, logins, cookies, forms and JSON of requests: GOSSAMER_SECRET_<name> in the environment,
+        or the file with that name in the folder `secrets`. It is looked up when the request is sent."""
         return SecretText(name, self._reveal)
 
     def use_secrets(self, reveal: Reveal) -> None:
-        """Look secrets up there from now on."""
+        """Look up secrets with this function from now on."""
         self._reveal = reveal
 
     def from_source(self, request: Request) -> Request | None:
-        """How to ask for a page that the source of a job lists; None: not at all."""
+        """The request for a page listed by a source of the job; None to skip it."""
         return request
 
     async def login(self, session: Session) -> None:
-        """Log a session in. Called before its first page, once for all workers, and again when `logged_out` says so."""
+        """Log a session in. Called before its first page, once for all workers, and again when `logged_out` returns
+        True."""
 
     def logged_out(self, page: Page) -> bool:
-        """Is this what the site shows to visitors who are not logged in? By default: a page with status 401, or one
-        that asks for a login."""
+        """Is this a page for visitors who are not logged in? By default: a page with status 401, or a login page."""
         return False
 
     def opened(self) -> Awaitable[None] | None:
-        """Called in every process that works on a job of this spider, before its first page."""
+        """Called in every process that works on a job of this spider, before the first page."""
         return None
 
     def closed(self, report: Any) -> Awaitable[None] | None:
-        """Called by the process that ended the job, when it has ended. `report` is the job as `gossamer job show` has
-        it: its counts, its outcome, what the spider counted."""
+        """Called after the end of a job, in the process that ended it. `report` is the job as in `gossamer job show`:
+        counts, outcome, and the spider's stats."""
         return None
 
     def failed(self, failure: Failure) -> Answer:
-        """What to do when a page was given up and its request names no errback. May yield items and requests."""
+        """The default errback, called when a page is given up. May yield items and requests."""
         return None
 
     def _method(self, name: str) -> Callable[..., Any]:
-        """The callback or errback of that name."""
+        """The callback or errback with that name."""
         method: Callable[..., Any] = getattr(self, name)
         return method
 
     def _entered(self) -> Awaitable[None] | None:
-        """Called in every process that stores what this spider makes of pages, before its first one."""
+        """Called in every process that stores results of this spider, before the first page."""
         return None
 
     def _left(self) -> Awaitable[None] | None:
-        """Called in such a process after its last page there."""
+        """Called in such a process after the last page."""
         return None
 
     async def _more(self) -> list[Request] | None:
-        """Asked when nothing is left of a job: more requests; none yet, ask again soon; None: that was all."""
+        """Called when a job has no more tasks. Return more requests, an empty list to be called again soon, or None to
+        end."""
         return None
 
     async def _write_feeds(self, records: AsyncIterator[StoredRecord]) -> None:
-        """Write outputs of the spider's own kind, of what its job has stored."""
+        """Write the stored records of the job to outputs of the spider's own kind."""
 
     def _redirected(self, data: dict[str, Any], url: str, status: int) -> dict[str, Any]:
         """The data of the request for the target of a redirect of `url`."""
         return data
 
     def _adjusted(self, settings: Settings) -> Settings:
-        """The settings for a job of this spider, where it says what the project leaves open."""
+        """The settings for a job of this spider, which may fill what the project leaves open."""
         return settings
 
     @classmethod
     def _ignored(cls) -> list[str]:
-        """One sentence for everything that the class says in vain."""
+        """One sentence for each declaration of the class that has no effect."""
         return []
 
     def _remarks(self) -> list[str]:
-        """What the user should know about it before a crawl."""
+        """Remarks for the user before a crawl."""
         return self._ignored()
 
     @property
     def log(self) -> SpiderLog:
-        """A logger: its lines name the spider, the job and the page."""
+        """A logger whose lines name the spider, the job and the page."""
         return SpiderLog(self.name)
 
     def allowed_sites(self, seeds: Iterable[str]) -> frozenset[str] | None:
-        """The hosts or registrable domains this spider keeps to, given its seeds; None means everywhere."""
+        """The hosts or registrable domains this spider is limited to, given its seeds; None means no limit."""
         if self.allowed_domains is None:
             return frozenset(site_of(url) for url in seeds)
         domains = [self.allowed_domains] if isinstance(self.allowed_domains, str) else self.allowed_domains
@@ -216,7 +218,7 @@ class Spider:
 
 
 def _attribute_fault(cls: type[Spider]) -> str:
-    """What is wrong with an attribute that the class sets; empty when nothing is. Properties are left alone."""
+    """The fault of an attribute that the class sets, or "". Properties are not checked."""
     names = (*_LISTS, *_LEAST, "rate", "allowed_domains")
     given = {name: value for name in names if not inspect.isdatadescriptor(value := getattr(cls, name))}
     for name, least in _LEAST.items():
@@ -235,12 +237,12 @@ def _attribute_fault(cls: type[Spider]) -> str:
     domains = given.get("allowed_domains") or ()
     for domain in (domains,) if isinstance(domains, str) else domains:
         if not isinstance(domain, str) or "/" in domain or re.fullmatch(r"[^:]+:\d+", domain):
-            return f"allowed_domains: {domain!r:.60} is no host. Write 'shop.example', without scheme, port and path."
+            return f"allowed_domains: {domain!r:.60} is not a host. Write 'shop.example', without scheme, port or path."
     return ""
 
 
 def session_names(spider: Spider) -> list[str]:
-    """The sessions of requests that name none. Raises Misconfigured."""
+    """The sessions for requests without one. Raises Misconfigured."""
     name, count = spider.session, spider.sessions
     if count is None:
         names = [name] if name is not None else []
@@ -260,31 +262,31 @@ def default_name(class_name: str) -> str:
 
 
 def composed(name: str) -> str:
-    """The name with each letter and its accents as one character: file systems and keyboards differ in that."""
+    """The name in Unicode form NFC: file systems and keyboards differ in how they compose accents."""
     return unicodedata.normalize("NFC", name)
 
 
 def is_spider_name(name: str) -> bool:
-    """May a recipe's spider have this name? Letters and digits of any script, - and _, beginning with neither of
-    these two."""
+    """Is this a valid name for a recipe's spider? Letters and digits of any script, - and _, but not at the start."""
     return (
         0 < len(name) <= _LONGEST_NAME and name[0].isalnum() and all(_is_letter(char) or char in "-_" for char in name)
     )
 
 
 def spider_name_of(stem: str) -> str:
-    """The name for a recipe's file: `Book_Shop` is book-shop, `größe` is größe; `recipe` where no letter is in it."""
+    """The spider's name for a recipe file: `Book_Shop` gives book-shop, `größe` gives größe; `recipe` if it has no
+    letter."""
     words = ["".join(run) for kept, run in groupby(composed(stem).lower(), _is_letter) if kept]
     return "-".join(words)[:_LONGEST_NAME].strip("-") or "recipe"
 
 
 def _is_letter(char: str) -> bool:
-    # Many scripts write vowels as marks on a letter, which are no letters themselves.
+    # Many scripts write vowels as combining marks, which are not letters.
     return char.isalnum() or unicodedata.category(char).startswith("M")
 
 
 def listed_seeds(spider: Spider) -> list[str]:
-    """The valid addresses of `start_urls`; empty when the spider has a `start` of its own."""
+    """The valid addresses of `start_urls`; empty if the spider overrides `start`."""
     if type(spider).start is not Spider.start:
         return []
     listed = []
@@ -297,7 +299,7 @@ def listed_seeds(spider: Spider) -> list[str]:
 
 
 class SeedDigest:
-    """A digest of many seeds, in whatever order they come: the same seeds have the same."""
+    """A digest of a set of seeds, independent of their order."""
 
     def __init__(self) -> None:
         self._sum = 0
@@ -313,7 +315,7 @@ class SeedDigest:
 
 
 async def seeds(spider: Spider, digest: SeedDigest | None = None) -> AsyncIterator[Request]:
-    """The spider's first requests, one at a time, with absolute addresses; counted in the digest. Raises
+    """The spider's first requests, one at a time, with absolute addresses; each is added to the digest. Raises
     Misconfigured."""
     async for request in _seeds(spider):
         if digest is not None:
@@ -324,7 +326,7 @@ async def seeds(spider: Spider, digest: SeedDigest | None = None) -> AsyncIterat
 async def own_seeds(
     spider: Spider, digest: SeedDigest, failure: type[SourceFailed | Misconfigured]
 ) -> AsyncIterator[Request]:
-    """As `seeds`, for a crawl. Whatever the spider's code raises becomes a `failure`."""
+    """As `seeds`, for a crawl. Any exception in the spider's code is raised as `failure`."""
     try:
         async for request in seeds(spider, digest):
             yield request
@@ -363,7 +365,7 @@ def _seed(spider: Spider, entry: object) -> Request:
 
 
 def declares_items(spider: Spider) -> bool:
-    """Does the code of the user's classes name a class of items, or does a recipe describe one?"""
+    """Does the code of the user's classes refer to an Item class, or does a recipe describe one?"""
     if getattr(spider, "_shapes", None):
         return True
     codes = [
@@ -376,7 +378,7 @@ def declares_items(spider: Spider) -> bool:
     for code, names in codes:
         if any(_is_item(names.get(name)) for name in code.co_names):
             return True
-        codes += [(const, names) for const in code.co_consts if inspect.iscode(const)]  # functions inside of it
+        codes += [(const, names) for const in code.co_consts if inspect.iscode(const)]  # nested functions
     return False
 
 
@@ -385,12 +387,12 @@ def _is_item(value: object) -> bool:
 
 
 def errback_of(spider: Spider, named: str | None) -> str | None:
-    """The method that hears of a failure: the one that the request names, else `failed`, where the spider has one."""
+    """The name of the errback: the request's own, else `failed` if the spider defines it."""
     return named or (FAILED if type(spider).failed is not Spider.failed else None)
 
 
 def errback_fault(spider: Spider, request: Request) -> str:
-    """What is wrong with the errback that a request names, in words that follow its address; "" when it is there."""
+    """The fault of a request's errback, worded to follow the request's address; "" if the method exists."""
     name = getattr(request.errback, "__name__", request.errback)
     names = (*callback_names(spider), FAILED)
     if name is None or name in names:
@@ -401,7 +403,7 @@ def errback_fault(spider: Spider, request: Request) -> str:
 
 
 def callback_names(spider: Spider) -> tuple[str, ...]:
-    """The methods that may parse pages: `parse`, and what the user's classes define."""
+    """The methods that may parse pages: `parse`, and those that the user's classes define."""
     return spider._callbacks
 
 
@@ -426,7 +428,7 @@ def spider_version(cls: type[Spider]) -> str:
 
 
 def _source(cls: type) -> bytes:
-    text = vars(cls).get("_source_text")  # a recipe's: its class is written nowhere else
+    text = vars(cls).get("_source_text")  # a recipe has no module of its own
     if isinstance(text, str):
         return text.encode("utf-8", "replace")
     try:
@@ -435,6 +437,6 @@ def _source(cls: type) -> bytes:
             return Path(file).read_bytes()
     except (OSError, TypeError):
         pass
-    # A class typed at a prompt has no file: its compiled methods stand for it.
+    # A class typed at a prompt has no file: hash its compiled methods.
     codes = [value.__code__ for value in vars(cls).values() if hasattr(value, "__code__")]
     return b"".join(code.co_code + repr(code.co_consts).encode("utf-8", "replace") for code in codes)

@@ -1,10 +1,10 @@
-"""Tables of a page as rows of texts.
+"""Reads tables of a page as rows of texts.
 
-A cell that spans rows or columns stands in each of them, as readers understand it. A table inside a cell is a table of
-its own and no text of the cell around it. Tables that only arrange the page are left out unless they are asked for.
+A cell that spans rows or columns is repeated in each of them. A nested table is a separate table, not text of its cell.
+Layout tables are left out unless requested.
 
-How it fails: a table that claims to be larger than `MOST_COLUMNS` or `MOST_CELLS` is cut there, rows that are shorter
-than others are filled with "". A bad selector raises BadSelector.
+How it fails: a table larger than `MOST_COLUMNS` or `MOST_CELLS` is truncated, short rows are filled with "". A bad
+selector raises BadSelector.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .page import Page
 
 MOST_COLUMNS = 1_000
-MOST_CELLS = 200_000  # of one table, after spans are unfolded
+MOST_CELLS = 200_000  # per table, after spans are expanded
 MOST_TABLES = 1_000
 _LONGEST_CELL = 100_000
 _MOST_NODES = 300_000  # of one table
@@ -33,17 +33,17 @@ _GROUPS = frozenset(("thead", "tbody", "tfoot"))
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of texts. `header` is empty when the table has none; every row is as long as the longest."""
+    """A table of texts. `header` is empty if the table has none; all rows have the same length."""
 
     header: list[str]
     rows: list[list[str]]
     caption: str | None = None
 
     def records(self) -> list[dict[str, str]]:
-        """The rows by the names of their columns.
+        """The rows as dicts by column name.
 
-        A column without a name is called column_1, column_2 and so on by its place. A name that occurs again gets a
-        number: price, price_2.
+        A column without a name becomes column_1, column_2 and so on by its position. Repeated names are numbered:
+        price, price_2.
         """
         width = max((len(row) for row in self.rows), default=0)
         names: dict[str, int] = {}
@@ -58,9 +58,9 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tables_of(page: Page, selector: str = "table", *, layout: bool = False) -> list[Table]:
-    """The tables that the selector finds, in the order of the page; those inside what it finds, if that is no table.
+    """The tables that the selector matches, or that are inside its matches, in document order.
 
-    `layout=True` keeps tables that only arrange the page. Raises BadSelector.
+    `layout=True` keeps layout tables. Raises BadSelector.
     """
     tree = page.tree
     if tree is None:
@@ -98,14 +98,14 @@ def _parts(table: Element) -> Iterator[Element]:
 
 
 class _Line(msgspec.Struct):
-    """A <tr>: its cells, and the group (thead, tbody, tfoot) that it stands in."""
+    """A <tr>: its cells and its group (thead, tbody, tfoot)."""
 
     cells: list[Element]
     group: str
 
 
 def _lines(table: Element) -> Iterator[_Line]:
-    """The rows of the table, those of tables inside left out; the head first, the foot last, as they are shown."""
+    """The rows of the table without those of nested tables; head first, foot last, as displayed."""
     groups: dict[str, list[_Line]] = {"thead": [], "tbody": [], "tfoot": []}
     count = 0
     for part in _parts(table):
@@ -121,11 +121,11 @@ def _lines(table: Element) -> Iterator[_Line]:
 
 
 class _Grid:
-    """Unfolds spans: every cell is written into all places that it covers."""
+    """Expands spans: every cell is copied into all positions that it covers."""
 
     def __init__(self) -> None:
         self._rows: list[list[str]] = []
-        self._below: dict[int, tuple[int, str]] = {}  # columns that a cell from above still covers: rows left, text
+        self._below: dict[int, tuple[int, str]] = {}  # columns still covered by a cell from above: (rows left, text)
         self._room = MOST_CELLS
         self._nodes = _MOST_NODES
 
@@ -149,7 +149,7 @@ class _Grid:
         self._rows.append(row)
 
     def _cover(self, row: list[str], below: dict[int, tuple[int, str]]) -> None:
-        """Fill the next places as far as cells from above reach into them."""
+        """Fill the next positions that cells from above cover."""
         while len(row) in self._below and len(row) < MOST_COLUMNS:
             left, text = self._below[len(row)]
             if left > 1:
@@ -157,14 +157,14 @@ class _Grid:
             row.append(text)
 
     def rows(self) -> list[list[str]]:
-        """The rows that exist, all of one length. A span that reaches below the last row ends there."""
+        """The rows, all of one length. A span below the last row is cut."""
         width = max(map(len, self._rows), default=0)
         width = min(width, max(1, MOST_CELLS // max(1, len(self._rows))))
         return [row[:width] + [""] * (width - len(row)) for row in self._rows]
 
 
 def _span(cell: Element, name: str) -> int:
-    """How many rows or columns a cell says it covers; 1 for nonsense. rowspan=0 means: down to the end."""
+    """How many rows or columns a cell covers; 1 for an invalid value. rowspan=0 means down to the end."""
     value = (cell.attr(name) or "").strip()
     if not (value.isascii() and value.isdigit()):
         return 1
@@ -175,7 +175,7 @@ def _span(cell: Element, name: str) -> int:
 
 
 def _cell_text(cell: Element, budget: int) -> tuple[str, int]:
-    """The text of a cell, and how many nodes were looked at."""
+    """The text of a cell, and how many nodes were visited."""
     parts: list[str] = []
     stack: list[Node] = [cell]
     used = size = 0
@@ -193,7 +193,7 @@ def _cell_text(cell: Element, budget: int) -> tuple[str, int]:
 
 
 def _header_rows(lines: list[_Line]) -> int:
-    """How many rows at the top are the header: those of the <thead>, else a first row that has only <th>."""
+    """The number of header rows: those of the <thead>, else a first row with only <th>."""
     heads = sum(1 for line in lines if line.group == "thead")
     if heads:
         return heads
@@ -202,12 +202,12 @@ def _header_rows(lines: list[_Line]) -> int:
 
 
 def _joined(heads: list[list[str]]) -> list[str]:
-    """The header as one row: names above each other are joined, each once."""
+    """The header as one row: stacked names are joined without repetition."""
     return [" ".join(dict.fromkeys(name for name in column if name)) for column in zip(*heads, strict=True)]
 
 
 def _arranges(element: Element, lines: list[_Line], rows: list[list[str]]) -> bool:
-    """Whether the table holds no data but the page's parts: it says so, has one row or column, or holds tables."""
+    """Is this a layout table: one with a presentation role, a single row or column, or page parts in its cells?"""
     if (element.attr("role") or "").strip().lower() in ("presentation", "none"):
         return True
     if any(cell.tag == "th" for line in lines for cell in line.cells):

@@ -1,12 +1,12 @@
 """A time limit for code that is not ours: the callbacks of spiders and the steps of pipelines.
 
-What it does: while such code runs, the process' timer is set. When it goes off, TookTooLong is raised in the running
-code, wherever it is: in a loop without end, or in a regular expression that backtracks. Time that a callback awaits is
-counted too, but not time in which other tasks blocked the event loop. Outside of such code the timer is off.
-How it fails: code that swallows TookTooLong gets it again every second, and after STUBBORN times the process ends with
-exit code STUBBORN_CODE, so that its pages come back. C code that does not check for signals is not reached: the
-supervisor of the process notices its silence. There is no timer outside of the main thread, where signals are handled.
-How it recovers: the page fails like any page whose callback raises; the next page is not affected.
+What it does: while such code runs, the process's timer is set. When it fires, TookTooLong is raised in the running
+code, even in an endless loop or a backtracking regular expression. Time that a callback awaits counts too, but not time
+during which other tasks block the event loop. The timer is off while other code runs.
+How it fails: code that swallows TookTooLong gets it again every second; after STUBBORN times the process exits with
+STUBBORN_CODE, so that its pages return to the queue. C code that does not check for signals cannot be interrupted: the
+supervisor of the process notices its silence. Only the main thread has a timer, because only it handles signals. How it
+recovers: the page fails like any page whose callback raises; the next page is not affected.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from ..process.black_box import BlackBox
 T = TypeVar("T")
 
 AGAIN = 1.0  # seconds until the exception is raised again
-STUBBORN = 5  # times that code may swallow it
+STUBBORN = 5  # how often code may swallow it
 STUBBORN_CODE = 87  # exit code of a process whose code did not stop
-TICK, TICKS = 1.0, 10  # awaited time is counted in seconds, or in ten parts where it is short
-SHORTEST = 0.001  # seconds; a timer of zero would be none
+TICK, TICKS = 1.0, 10  # awaited time is counted in seconds; a short limit in ten parts
+SHORTEST = 0.001  # seconds; zero would turn the timer off
 _LONGEST_DETAIL = 20_000  # characters
 _FRAMES_SHOWN = 5
 DEBUGGERS = frozenset(("bdb", "pdb", "pydevd"))
 
 
 class TookTooLong(BaseException):
-    """Raised in code that runs for too long. No Exception, so that `except Exception` does not swallow it."""
+    """Raised in code that runs too long. Not an Exception, so that `except Exception` does not swallow it."""
 
 
 class _Alarm:
-    """The process' timer. It has only one, and so there is one of these; it rings only between `set` and `clear`."""
+    """The process's timer, of which there is only one. It fires only between `set` and `clear`."""
 
     def __init__(self) -> None:
         self._armed = False
@@ -52,10 +52,10 @@ class _Alarm:
         self._told = ""
         self._debugged: Callable[[], None] = lambda: None
         self._before: Any = None  # Any: the previous handler may be a function or a constant
-        self._ring_as = self._ring  # one object, so that it is recognised
+        self._ring_as = self._ring  # one bound method, so that it can be compared
 
     def set(self, now: float, seconds: float, told: str, debugged: Callable[[], None]) -> None:
-        """Ring after `seconds`, counted from `now`, and then every second. Main thread only."""
+        """Fire after `seconds` from `now`, and then every second. Main thread only."""
         if now - self._checked_at > AGAIN:  # not each time: it costs more than the timer
             self._checked_at = now
             if signal.getsignal(signal.SIGALRM) is not self._ring_as:
@@ -65,7 +65,7 @@ class _Alarm:
         signal.setitimer(signal.ITIMER_REAL, max(seconds, SHORTEST), AGAIN)
 
     def clear(self) -> None:
-        self._armed = False  # first: a signal that is on its way is then ignored
+        self._armed = False  # first, so that a pending signal is ignored
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
@@ -79,7 +79,7 @@ class _Alarm:
         self._rung += 1
         if self._rung > STUBBORN:
             where = "".join(traceback.format_stack(frame, limit=_FRAMES_SHOWN))
-            told = f"gossamer: A page's code does not let itself be stopped: {self._told}. The process ends.\n{where}"
+            told = f"gossamer: A page's code cannot be stopped: {self._told}. The process ends.\n{where}"
             os.write(2, told.encode(errors="replace"))
             os._exit(STUBBORN_CODE)
         raise TookTooLong(self._told)
@@ -89,7 +89,7 @@ _ALARM = _Alarm()
 
 
 def _is_debugged(frame: FrameType | None) -> bool:
-    """True when the code is stopped at a breakpoint of a debugger."""
+    """True if the code is stopped at a breakpoint."""
     while frame is not None:
         if frame.f_globals.get("__name__") in DEBUGGERS:
             return True
@@ -98,8 +98,7 @@ def _is_debugged(frame: FrameType | None) -> bool:
 
 
 class TimeLimit:
-    """How long the code of one page may take, by which setting. `box` keeps a note of the page that is being
-    parsed."""
+    """How long the code of one page may take, and which setting says so. `box` records the page being parsed."""
 
     def __init__(
         self,
@@ -111,23 +110,23 @@ class TimeLimit:
         self.setting = setting
         self.told = f"it took longer than {self.seconds:g} s ({setting})"
         self.box = box
-        self._main: int | None = None  # the main thread, once it was seen
+        self._main: int | None = None  # the main thread, once known
 
     @property
     def has_timer(self) -> bool:
         """Is this the main thread, where signals are handled?"""
         here = threading.get_ident()
-        if here != self._main:  # which is looked up once: each page asks
+        if here != self._main:  # cached, because every page needs it
             if here != threading.main_thread().ident:
                 return False
             self._main = here
         return True
 
     async def run(self, work: Coroutine[Any, Any, T], page: str, *, waits: bool = True) -> T:
-        """The result of `work`, the code of that page. Raises what it raises, and ParseFailed when it took too long.
+        """Await `work`, the code of that page. Raises what it raises, and ParseFailed if it took too long.
 
-        Its synchronous stretches together may take the limit. The time that it awaits is counted, too; not so with
-        `waits` False, for work that waits for backends of ours.
+        The limit applies to the sum of its synchronous stretches, and to the time that it awaits. With `waits` False
+        awaited time is free, for work that waits for our own backends.
         """
         try:
             return await _Stretches(work, self, page, waits)
@@ -137,8 +136,8 @@ class TimeLimit:
 
 
 class _Stretches(Generic[T]):
-    """Runs a coroutine stretch by stretch, from one wait to the next: the timer is set for the stretches only, since
-    between two of them the loop runs other journeys."""
+    """Runs a coroutine in stretches from one await to the next. The timer is set only during stretches, since the loop
+    runs other journeys in between."""
 
     def __init__(self, work: Coroutine[Any, Any, T], limit: TimeLimit, page: str, waits: bool) -> None:
         self._work = work
@@ -180,7 +179,7 @@ class _Stretches(Generic[T]):
             if wait is not None:
                 wait.over()
 
-    def _stretch(self, step: Callable[[Any], Any], given: Any) -> Any:  # Any: a loop and its tasks say what they like
+    def _stretch(self, step: Callable[[Any], Any], given: Any) -> Any:  # Any: whatever loop and task exchange
         if not self._has_timer:
             return step(given)
         began = monotonic()
@@ -193,7 +192,7 @@ class _Stretches(Generic[T]):
             finally:
                 _ALARM.clear()
         except TookTooLong:
-            _ALARM.clear()  # it may have come just before the line above; the next one comes a second later
+            _ALARM.clear()  # it may have been raised just before the line above; the next one comes a second later
             raise
         finally:
             self._left -= monotonic() - began
@@ -206,9 +205,9 @@ class _Stretches(Generic[T]):
 
 
 class _Wait:
-    """Counts the time that a callback awaits, in ticks of the loop: while others keep it from turning, none passes.
+    """Counts the time that a callback awaits, in timer ticks: while other tasks block the loop, none passes.
 
-    When the time is over the task is cancelled where it waits; if that is swallowed, once more with each tick.
+    When the time is over, the task is cancelled; if it swallows that, again with each tick.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -229,17 +228,17 @@ class _Wait:
 
     @property
     def is_hopeless(self) -> bool:
-        """True for a task that was cancelled again and again, and awaits something else each time."""
+        """True for a task that keeps awaiting after repeated cancellation."""
         return self._asked > STUBBORN
 
     def ended_it(self) -> bool:
-        """True when nothing but this limit cancelled the task."""
+        """True if only this limit cancelled the task."""
         if not self._asked or self._task is None:
             return False
         return self._task.cancelling() - self._asked <= self._cancelling
 
     def over(self) -> None:
-        """Take back the cancellations."""
+        """Undo the cancellations."""
         self._timer.cancel()
         if self._task is not None:
             for _ in range(self._asked):

@@ -1,13 +1,13 @@
-"""Every address that a page leads to, not only its <a> and <area>.
+"""Finds every address that a page leads to, not only its <a> and <area>.
 
-`documents` are what a browser or a search engine would go to from the page: links, redirects by <meta> and by header,
-frames (also those that stand in the page itself, as srcdoc), forms that ask nothing, clicks whose address is written
-out, menus that lead to what is chosen, <link> and the Link header for the pages beside this one. `everything` adds what
-a page loads or only mentions: pictures, scripts, films, style sheets and what those in the page load, citations,
-data-href, forms that are posted. Both give hrefs in the order of the document, those of the headers first.
+`documents` are what a browser or a search engine would visit from the page: links, redirects by <meta> and by header,
+frames (also inline ones, as srcdoc), forms without input, click handlers with a literal address, menus that go to the
+chosen option, <link> and the Link header for related pages. `everything` adds what a page loads or only mentions:
+images, scripts, videos, style sheets, addresses in inline styles, citations, data-href, POST forms. Both give hrefs in
+document order, those of the headers first.
 
-How it fails: it does not. What is no address is left to the caller, who joins them; of a page with more than
-MOST_ELEMENTS such elements the rest is not looked at.
+How it fails: nothing raises. The caller joins the hrefs and must handle invalid ones; elements beyond the first
+MOST_ELEMENTS are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..model.page import Headers
 
 MOST_ELEMENTS = 100_000
 _LONGEST_HEADER = 16_384
-# Relations of <link> and the Link header that name another page for readers, and not a file or a service.
+# Relations of <link> and the Link header to another page, not to a file or a service.
 _PAGES = frozenset((
     "next", "prev", "previous", "first", "last", "start", "up", "index", "contents", "canonical", "alternate",
     "amphtml",
@@ -33,7 +33,7 @@ _DOCUMENTS = (
     "a[href], svg a, area[href], meta[http-equiv], frame[src], iframe[src], iframe[srcdoc], form, link[rel][href], "
     '[onclick], body[onload], select[onchange], object[data][type*="html" i], embed[src][type*="html" i]'
 )
-_ATTRIBUTES = {  # what else holds an address, by tag; "*" is any tag
+_ATTRIBUTES = {  # other attributes with an address, by tag; "*" is any tag
     "*": (
         "data-href", "data-url", "data-src", "data-link", "data-original", "data-lazy-src", "data-bg",
         "data-background", "background", "cite", "longdesc",
@@ -55,7 +55,7 @@ _OTHERS = ", ".join([
     "image", "param[value]", "script", "use", "style", '[style*="url("]',
 ])  # fmt: skip
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
-# A click that leads to another page, written out in the element: onclick="location.href = '/next'".
+# A click handler with a literal address: onclick="location.href = '/next'".
 _CLICK = re.compile(
     r"""(?:\blocation(?:\.href)?\s{0,9}=(?!=)\s{0,9}|\blocation\.(?:assign|replace)\(\s{0,9}|\bwindow\.open\(\s{0,9})"""
     r"""(['"`])([^'"`<>\s$]{1,2000})\1"""
@@ -66,27 +66,27 @@ _CHOICE = re.compile(
 )
 _LINK_VALUE = re.compile(r'<([^<>]*)>((?:[^,<>"]|"[^"]*")*)')
 _PARAMETER = re.compile(r';\s*([\w*-]+)\s*=\s*(?:"([^"]*)"|([^\s;,"]+))')
-_MOST_CONTROLS = 100  # of a form that is read, and options of a menu
+_MOST_CONTROLS = 100  # of a form, and options of a menu
 _LONGEST_FRAME = 200_000  # characters of a srcdoc
 # An entry of a srcset: an address that ends with a comma, or one with descriptors up to a comma outside of brackets.
 _ENTRY = re.compile(r"[\s,]*+(?:(\S*[^\s,]),++(?!\S)|(\S++)(?:[^,(]++|\([^)]*+\)?)*+)")
 
 
 def documents(tree: Document, headers: Headers) -> Iterator[str]:
-    """The hrefs that lead to other pages."""
+    """The hrefs to other pages."""
     yield from _from_headers(headers, wide=False)
     yield from _from_tree(tree, wide=False, nofollow=True)
 
 
 def everything(tree: Document, headers: Headers, *, nofollow: bool) -> Iterator[str]:
-    """All hrefs of the page, and those of the files that it loads; `nofollow=False` leaves out those marked so."""
+    """All hrefs of the page, including the files it loads; `nofollow=False` leaves out those marked rel=nofollow."""
     yield from _from_headers(headers, wide=True)
     yield from headers.getall("content-location")
     yield from _from_tree(tree, wide=True, nofollow=nofollow)
 
 
 def _from_tree(tree: Document, *, wide: bool, nofollow: bool, framed: bool = False) -> Iterator[str]:
-    """`framed`: the tree is that of a frame that stands in a page. A frame in a frame is where it ends."""
+    """`framed`: the tree is that of an inline frame. Frames inside such a frame are ignored."""
     fields = _OutsideFields(tree)
     for element in tree.select(f"{_DOCUMENTS}, {_OTHERS}" if wide else _DOCUMENTS)[:MOST_ELEMENTS]:
         if element.tag == "iframe" and (source := element.attr("srcdoc")):
@@ -119,7 +119,7 @@ def _from_headers(headers: Headers, *, wide: bool) -> Iterator[str]:
         for href, parameters in _LINK_VALUE.findall(value[:_LONGEST_HEADER]):
             told: dict[str, str] = {}
             for name, quoted, bare in _PARAMETER.findall(parameters):
-                told.setdefault(name.lower(), quoted or bare)  # of several the first counts
+                told.setdefault(name.lower(), quoted or bare)  # the first one counts
             if wide or _is_page(told.get("rel", ""), told.get("type", "")):
                 yield href
 
@@ -131,7 +131,7 @@ def _to_documents(fields: _OutsideFields, element: Element, *, nofollow: bool) -
     if clicked := element.attr("onclick"):
         yield from _clicked(clicked)
     if tag in ("a", "area"):
-        href = element.attr("href") or element.attr("xlink:href") or ""  # the second in old drawings
+        href = element.attr("href") or element.attr("xlink:href") or ""  # the second in older SVG
         if href.lstrip()[:11].lower() == "javascript:":
             yield from _clicked(href)
         else:
@@ -155,14 +155,14 @@ def _to_documents(fields: _OutsideFields, element: Element, *, nofollow: bool) -
 
 
 def _clicked(script: str) -> Iterator[str]:
-    """The addresses that a script of an element leads to, where it writes them out and asks nothing first: a reader who
-    is asked whether to go on is about to delete or to order something."""
+    """The literal addresses in an element's script, unless it calls confirm(): a click that needs confirmation probably
+    deletes or orders something."""
     if "confirm(" not in script:
         yield from (found[2] for found in _CLICK.finditer(script[:_LONGEST_HEADER]))
 
 
 def _is_page(rel: str, media_type: str) -> bool:
-    """True for a relation to a page; an alternate that is a feed or a PDF is none."""
+    """True for a relation to a page; an alternate that is a feed or a PDF does not count."""
     words = set(rel.lower().split())
     return bool(words & _PAGES) and "stylesheet" not in words and (not media_type or "html" in media_type.lower())
 
@@ -178,14 +178,14 @@ def refresh_target(content: str) -> Iterator[str]:
 
 
 def _form_target(fields: _OutsideFields, form: Element) -> Iterator[str]:
-    """Where a form leads that asks nothing: it is sent by GET, its fields are hidden ones, and one button sends it."""
+    """The target of a form without input: it is sent by GET, has only hidden fields, and one submit button."""
     controls = [one for one in form.select("button, input, select, textarea")[:_MOST_CONTROLS] if not _is_off(one)]
     kinds = {one: _kind(one) for one in controls}
     buttons = [one for one in controls if kinds[one] in ("submit", "image")]
     if any(one.attr("name") and kinds[one] not in ("hidden", "submit", "image", "button", "reset") for one in controls):
         return
     if any(one.attr("name") or one.attr("formaction") for one in buttons[1:]):
-        return  # which of them to press is a question
+        return  # a choice between buttons is input
     if form.attr("id") and form.attr("id") in fields.forms:
         return
     button = buttons[0] if buttons else form
@@ -198,7 +198,7 @@ def _form_target(fields: _OutsideFields, form: Element) -> Iterator[str]:
 
 
 def _kind(control: Element) -> str:
-    """What a control is: the type of an <input> or <button>, else its tag."""
+    """The kind of a control: the type of an <input> or <button>, else its tag."""
     usual = {"input": "text", "button": "submit"}.get(control.tag)
     return (control.attr("type") or usual).strip().lower() if usual else control.tag
 
@@ -208,8 +208,8 @@ def _is_off(control: Element) -> bool:
 
 
 class _OutsideFields:
-    """Fields of forms that stand elsewhere in the page: `forms` are the ids of those forms. Looked for once, by the
-    first form that asks: a page may have thousands."""
+    """Fields outside their form: `forms` are the ids of forms that have such fields. Searched once, for the first form
+    that needs it: a page may have thousands of forms."""
 
     def __init__(self, tree: Document) -> None:
         self._tree = tree
@@ -221,6 +221,6 @@ class _OutsideFields:
 
 
 def addresses_of_set(srcset: str) -> Iterator[str]:
-    """The addresses of a srcset: "/a.jpg 1x, /b.jpg 2x". Commas inside an address stay, as the standard has it."""
+    """The addresses of a srcset: "/a.jpg 1x, /b.jpg 2x". Commas inside an address stay, as in the standard."""
     for found in _ENTRY.finditer(srcset[:_LONGEST_HEADER].rstrip()):
         yield found[1] or found[2]

@@ -1,12 +1,12 @@
-"""XML as the web serves it: piece by piece, tags and texts in the order of the file, whatever is wrong with it; and as
-a tree with a bound (`parse_xml`), for the HTML parser keeps trees shallow by itself and the XML parser does not.
+"""Reads XML as the web serves it: as a stream of tags and texts that tolerates errors (`XmlStream`), and as a tree of
+limited depth (`parse_xml`), because the XML parser, unlike the HTML parser, has no such limit.
 
-A strict parser gives up at the first bare "&" of a sitemap or the first "&nbsp;" of a feed, and loses all that
-follows. `XmlStream` reads on: entities are those of XML and HTML, a "&" or "<" that begins nothing is text, and tags
-need not match. It keeps no tree and holds at most one tag, so that size and depth of the file do not matter.
+A strict parser stops at the first bare "&" of a sitemap or the first "&nbsp;" of a feed, and loses the rest.
+`XmlStream` reads on: it knows the entities of XML and HTML, treats a stray "&" or "<" as text, and tags need not match.
+It builds no tree and buffers at most one tag, so size and depth of the file do not matter.
 
-It knows no entities but those built in: a file that declares its own is refused (ParseFailed), which is the end of
-billion laughs and of files read through entities. A document type that is only named is passed over, never fetched.
+A file that declares its own entities is refused (ParseFailed), which prevents billion laughs and reading local files
+through entities. A plain document type is skipped, never fetched.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import turbohtml
 
 from ..errors import ParseFailed
 
-_DEEPEST = 512  # levels, as browsers allow in HTML; beyond it, questions to the tree take quadratic time
+_DEEPEST = 512  # levels, as in browsers' HTML; in deeper trees queries take quadratic time
 _ANY_TAG = re.compile(r"<(/?)[^<>!?/][^<>]*?(/?)>")
-_LONGEST_TAG = 16_384  # characters; what is longer is no tag
+_LONGEST_TAG = 16_384  # characters; longer ones are text
 _LONGEST_ENTITY = 40
 _ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,32});")
 _ATTRIBUTE = re.compile(r"""([^\s=/"'<>]{1,200})\s{0,100}=\s{0,100}(?:"([^"]*)"|'([^']*)'|([^\s"'<>]{1,4000}))""")
 _DECLARED = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s{0,20}=\s{0,20}["']([A-Za-z0-9._:-]{1,40})""")
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-_LOOK = 512  # bytes that tell the encoding
+_LOOK = 512  # bytes inspected for the encoding
 
 START, END, TEXT = "start", "end", "text"
 
@@ -37,7 +37,7 @@ START, END, TEXT = "start", "end", "text"
 class XmlEvent(NamedTuple):
     """A start tag (`name`, and `value` with its attributes), an end tag (`name`), or a text (`value`).
 
-    `source` is what stands in the file; a text in CDATA has none, for it means itself.
+    `source` is the raw text in the file; "" for CDATA, which has no escapes.
     """
 
     kind: str
@@ -47,15 +47,15 @@ class XmlEvent(NamedTuple):
 
 
 class XmlStream:
-    """Text in pieces goes in, events come out. Both generators must be read to their end."""
+    """Takes text in chunks and yields events. Both generators must be exhausted."""
 
     def __init__(self) -> None:
         self._rest = ""
-        self._until = ""  # inside a comment, an instruction or CDATA: how it ends
+        self._until = ""  # inside a comment, an instruction or CDATA: its end mark
         self._is_cdata = False
 
     def feed(self, text: str, *, final: bool = False) -> Iterator[XmlEvent]:
-        """The events that the text completes; `final`: nothing follows. Raises ParseFailed for a file that declares
+        """The events completed by the text; `final`: nothing follows. Raises ParseFailed for a file that declares
         entities."""
         buffer = self._rest + text
         self._rest = ""
@@ -103,15 +103,16 @@ class XmlStream:
 
     @property
     def idle(self) -> bool:
-        """True when nothing is half read."""
+        """True if no construct is incomplete."""
         return not self._rest and not self._until
 
     def close(self) -> str:
-        """What is left when the file ends in the middle of something; "" when it does not."""
+        """The incomplete rest if the file ends in the middle of a construct; else ""."""
         return self._rest or self._until
 
     def _open(self, buffer: str, mark: int) -> int:
-        """Enter or pass what begins with "<!" or "<?". Returns where to go on, or -1: more text is needed."""
+        """Enter or skip a construct that begins with "<!" or "<?". Returns the next position, or -1 if more text is
+        needed."""
         head = buffer[mark : mark + 9]
         if head.startswith("<?"):
             self._until = "?>"
@@ -135,7 +136,7 @@ class XmlStream:
             "ATTLIST",
         ):
             raise ParseFailed(
-                "The file declares entities or elements of its own (a DTD). Such files can swell without end or read"
+                "The file declares entities or elements (a DTD). Such files can grow without limit or read"
                 " other files, so this one is not read."
             )
         if end >= 0:
@@ -146,13 +147,13 @@ class XmlStream:
 
 
 def _whole_entities(buffer: str, at: int) -> int:
-    """Where the text may be cut without cutting an entity."""
+    """The last position where the text can be split without splitting an entity."""
     cut = buffer.rfind("&", max(at, len(buffer) - _LONGEST_ENTITY))
     return cut if cut >= 0 and ";" not in buffer[cut:] else len(buffer)
 
 
 def _tag_end(buffer: str, mark: int, *, final: bool) -> int:
-    """Where the tag ends; 0 when it is none, -1 when more text is needed."""
+    """The end of the tag; 0 if it is not a tag, -1 if more text is needed."""
     limit = mark + _LONGEST_TAG
     end = buffer.find(">", mark, limit)
     other = buffer.find("<", mark + 1, limit if end < 0 else end)
@@ -164,7 +165,7 @@ def _tag_end(buffer: str, mark: int, *, final: bool) -> int:
         if closing < 0:
             if not final and len(buffer) < limit:
                 return -1
-            break  # a quote that never closes does not swallow the file
+            break  # an unclosed quote must not swallow the file
         if closing > end:
             end = buffer.find(">", closing, limit)
         quote = buffer.find('"', closing + 1, end) if end >= 0 else -1
@@ -190,7 +191,7 @@ def _parted(inner: str) -> tuple[str, str, str]:
 
 
 def attributes_of(event: XmlEvent) -> dict[str, str]:
-    """The attributes of a start tag, by lower-case name; of equal names the first counts."""
+    """The attributes of a start tag, by lower-case name; the first of equal names counts."""
     found: dict[str, str] = {}
     for name, double, single, bare in _ATTRIBUTE.findall(event.value):
         found.setdefault(name.lower(), resolve_entities(double or single or bare))
@@ -198,7 +199,7 @@ def attributes_of(event: XmlEvent) -> dict[str, str]:
 
 
 def resolve_entities(text: str) -> str:
-    """The text with the entities of XML and HTML resolved; what is no entity stays as it is."""
+    """Resolve the entities of XML and HTML; unknown ones stay unchanged."""
     return _ENTITY.sub(_character, text) if "&" in text else text
 
 
@@ -211,14 +212,14 @@ def _character(match: re.Match[str]) -> str:
 
 
 class TextStream:
-    """Bytes in pieces go in, text comes out: by the byte-order mark, the XML declaration, or as UTF-8."""
+    """Decodes bytes in chunks, by the byte-order mark, the XML declaration, or as UTF-8."""
 
     def __init__(self) -> None:
         self._head = b""
         self._decoder: codecs.IncrementalDecoder | None = None
 
     def feed(self, data: bytes, *, final: bool = False) -> str:
-        """The text so far. Bytes that make no sense become U+FFFD."""
+        """The text of these bytes. Invalid bytes become U+FFFD."""
         if self._decoder is None:
             self._head += data
             if len(self._head) < _LOOK and not final:
@@ -231,7 +232,7 @@ class TextStream:
 
 
 def encoding_of(head: bytes) -> tuple[int, str]:
-    """The length of the byte-order mark and the name of the codec, told by the first bytes of an XML file."""
+    """The length of the byte-order mark and the codec's name, from the first bytes of an XML file."""
     for mark, name in _MARKS:
         if head.startswith(mark):
             return len(mark), name
@@ -247,9 +248,9 @@ def encoding_of(head: bytes) -> tuple[int, str]:
 
 
 def decode_xml(body: bytes, label: str = "") -> str:
-    """The text of a whole file; `label` is the encoding that its sender names, if any.
+    """The text of a whole file; `label` is the encoding in the HTTP header, if any.
 
-    A label that the bytes contradict is not believed: UTF-8 shows by itself.
+    A label that contradicts the bytes is ignored: valid UTF-8 is recognisable.
     """
     mark, name = encoding_of(body[:_LOOK])
     body = body[mark:]
@@ -268,7 +269,7 @@ def decode_xml(body: bytes, label: str = "") -> str:
 
 
 def parse_xml(text: str) -> turbohtml.Document | None:
-    """The tree of a well-formed document that is not nested beyond reason, else None."""
+    """The tree of a well-formed document that is not nested too deeply, else None."""
     if text.count("</") > _DEEPEST and _too_deep(text):
         return None
     try:
@@ -289,8 +290,8 @@ def _too_deep(text: str) -> bool:
     return False
 
 
-# Labels that are read as they say. Others, and those of the escapes and tricks that Python also calls codecs, are not.
-_WESTERN = frozenset(["iso-8859-1", "us-ascii", "ascii", "latin1", "latin-1"])  # as browsers have it
+# Accepted labels. Python has other "codecs" too, such as unicode_escape, which must not be reachable from a page.
+_WESTERN = frozenset(["iso-8859-1", "us-ascii", "ascii", "latin1", "latin-1"])  # read as windows-1252, as in browsers
 _UTF8 = frozenset(["utf-8", "utf8"])
 _CODECS = frozenset(
     ["utf-8", "utf8", "koi8-r", "koi8-u", "macintosh", "mac-roman"]

@@ -1,6 +1,7 @@
-"""`Availability`: whether a product can be had, as data state it and as the page says it with words, buttons and forms.
+"""`Availability`: whether a product can be bought, according to structured data and to the page's words, buttons and
+forms.
 
-The words of many languages are matched against short texts, in small letters. A language is added by adding its words.
+Phrases in many languages are matched against short texts in lower case. To add a language, add its phrases.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .visible_page import Place, VisiblePage, names_of, text_of, with_parents
 
 
 class Availability(StrEnum):
-    """Whether a product can be had, in the words of schema.org."""
+    """Whether a product can be bought, in the terms of schema.org."""
 
     IN_STOCK = "InStock"
     OUT_OF_STOCK = "OutOfStock"
@@ -131,7 +132,7 @@ _STATED = {each.value.lower(): each for each in Availability} | {
     "onbackorder": Availability.BACK_ORDER,
     "pending": Availability.PRE_ORDER,
 }
-# What the data must not say where the page says this.
+# Which statements in data each visible statement contradicts.
 _TO_BE_HAD = frozenset((Availability.IN_STOCK, Availability.LIMITED, Availability.ONLINE_ONLY))
 _CONTRADICTED: dict[Availability, frozenset[Availability]] = {
     Availability.OUT_OF_STOCK: _TO_BE_HAD,
@@ -161,12 +162,12 @@ def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{'|'.join(re.escape(word) for word in sorted(words, key=len, reverse=True))})(?!\w)")
 
 
-# What follows such a word may be what alone cannot be had: "not available for collection".
+# Such a word may be followed by the only thing that is unavailable: "not available for collection".
 _OUT = re.compile(rf"{_pattern(_OUT_OF_STOCK_WORDS).pattern}(?! (?:for|at|on your|in your)(?!\w))")
 _IN = _pattern(_IN_STOCK_WORDS)
 _PRE = _pattern(_PRE_ORDER_WORDS)
 _BACK = _pattern(_BACK_ORDER_WORDS)
-# Words that turn a sentence round: "not in stock", "if available", "check availability".
+# Words that negate or qualify: "not in stock", "if available", "check availability".
 _DOUBT = re.compile(
     r"(?<!\w)(?:not|no|nicht|non|pas|niet|ikke|inte|nie|není|ni|не|нет|when|if|once|notify|email|falls|sobald|wenn|"
     r"quando|lorsque|cuando|show|only show|filter|check|where|kein|keine|brak|nincs|nem|"
@@ -182,7 +183,7 @@ _NOT_IN = re.compile(r"n['’]t (?:\w{1,10} )?(?:in stock|available)(?!\w)")
 
 
 def availability_of(text: str) -> Availability | None:
-    """The meaning of a stated availability: an address of schema.org, a word of a feed, or words of a language."""
+    """Parse a stated availability: a schema.org URL, a feed keyword, or words of a language."""
     text = text.strip()[:200]
     if not text:
         return None
@@ -191,10 +192,10 @@ def availability_of(text: str) -> Availability | None:
 
 
 def spoken_availability(text: str) -> Availability | None:
-    """The availability that the words of a short text express; None when they express none."""
+    """The availability that a short text expresses, or None."""
     text = text.casefold()
     if _QUESTION.search(text):
-        return None  # "Sold out? Tell us your size" is said to those for whom it is
+        return None  # "Sold out? Tell us your size" does not say that it is sold out
     if _OUT.search(text) or _NOT_IN.search(text) or _NONE_LEFT.search(text):
         return Availability.OUT_OF_STOCK
     if _BACK.search(text):
@@ -207,7 +208,7 @@ def spoken_availability(text: str) -> Availability | None:
 
 
 def buy_buttons(visible: VisiblePage) -> list[int]:
-    """The indices of the runs that are the text of a buy button, without those of other products."""
+    """The indices of text runs in buy buttons, without those of other products."""
     found: list[int] = []
     for at, run in enumerate(visible.runs):
         text = run.text
@@ -221,15 +222,15 @@ def buy_buttons(visible: VisiblePage) -> list[int]:
 
 
 def has_buy_form(tree: Document) -> bool:
-    """True when the page has a form or a button that puts something into a cart."""
+    """True if the page has a form or a button that adds to a cart."""
     return any(not _NOT_A_BUY_FORM.search(names_of(element)) for element in tree.select(_FORMS)[:_MOST])
 
 
 def claim_stock(claims: Claims, visible: VisiblePage, *, button: bool, form: bool, has_price: bool) -> bool:
-    """Claim whether the product can be had, as the visible page says it. True when a text says so.
+    """Claim the availability on the visible page. True if a text states it.
 
-    A visible button says more than a form, which some shops leave in the page when all is sold. Data that the page
-    contradicts is stale: the words count where the button agrees with them.
+    A visible button is better evidence than a form, which some shops leave in the page after selling out. Data that the
+    page contradicts is stale: the visible words win if the button agrees with them.
     """
     said = _from_stock_elements(visible) or _from_texts(visible)
     gone = said is not None and said[0] is Availability.OUT_OF_STOCK
@@ -261,7 +262,7 @@ def _from_stock_elements(visible: VisiblePage) -> tuple[Availability, float] | N
             continue
         value = spoken_availability(text)
         if value is Availability.OUT_OF_STOCK:
-            # A size that is gone is one of a list of sizes; the product's own notice stands alone.
+            # A sold-out size is one of a list of sizes; the product's own notice stands alone.
             if place & Place.LIST or element.tag in ("li", "button", "input"):
                 continue
             return value, 0.6

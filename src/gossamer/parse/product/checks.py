@@ -1,9 +1,9 @@
-"""What the claims about a product say about each other, once all of them are known.
+"""Cross-checks the claims about a product once all of them are known.
 
-A brand that the title or the address of the page has too is surer, and one that only stands somewhere on the page is
-less sure; a label inside a value is not part of it. A number that is a phrase is none. Where the data of the page has
-the price that readers see struck through, what they see beside it counts. A number with a clear label beside the title
-counts more than the one in the data if that is only the number in the address, which may stand for a group of articles.
+A brand that is also in the title or the address gains confidence; one found only somewhere on the page loses some.
+Labels are cut from values. An article number that is a phrase is dropped. If the price in the data is struck through on
+the page, the visible price beside it wins. A clearly labelled number beside the title beats a number in the data that
+is only the one in the address, which may stand for a group of articles.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SEEN = (Source.PAGE, Source.SCRIPT)
 _SKU_IN_SCRIPT = re.compile(
     rb"""["']?\bsku["']?\s{0,3}:\s{0,3}(?:["']([A-Za-z0-9][A-Za-z0-9_./-]{2,40})["']|([0-9]{3,20})\b)"""
 )
-_MOST_SOURCE = 3_000_000  # bytes of a page in which such a number is searched
+_MOST_SOURCE = 3_000_000  # bytes of a page searched for such a number
 _WORDS = re.compile(r"\w+")
 _SURE_LABEL = 0.79  # confidence of a number with a clear label close to the title
 

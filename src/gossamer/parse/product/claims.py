@@ -1,7 +1,7 @@
-"""`Claims`: what the sources of a page say about the product, and which value is believed.
+"""`Claims`: the values that a page's sources give for the product, and the choice among them.
 
-Every source adds its claims with a confidence of its own. Claims for the same value from different sources support each
-other; the value with the most support is believed. A source that repeats itself gains nothing.
+Every source adds claims with its own confidence. Claims for the same value from different sources support each other;
+the value with the most support wins. A source gains nothing by repetition.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from ...model.money import Money
 
-_MOST = 50  # values that are kept of one source for one field; only a page that lists many things claims more
+_MOST = 50  # values kept per source and field; only pages that list many things have more
 _SUREST = 0.99
 _MARKS = re.compile(r"[\W_]+")
 
@@ -34,7 +34,7 @@ class Source(StrEnum):
 
 
 class FoundValue(msgspec.Struct, frozen=True):
-    """One value, the surest source that claimed it, and how sure it is (0 to 1). Sources that agree make it surer."""
+    """One value, its most confident source, and the confidence (0 to 1), which grows with agreeing sources."""
 
     value: Any  # of the type of the product's field
     source: str
@@ -56,7 +56,7 @@ class Claims:
         self._by_field: dict[str, dict[tuple[Source, object], Claim]] = {}
 
     def add(self, field: str, value: object, source: Source, confidence: float) -> None:
-        """Add a claim. None, an empty text and an empty tuple say nothing and are not kept."""
+        """Add a claim. None, an empty text and an empty tuple are ignored."""
         if value is None or value == "" or value == ():
             return
         claims = self._by_field.setdefault(field, {})
@@ -72,7 +72,7 @@ class Claims:
         return list(self._by_field.get(field, {}).values())
 
     def revise(self, field: str, change: Callable[[Claim], Claim | None]) -> None:
-        """Put what `change` makes of each claim of a field in its place; None takes the claim away."""
+        """Replace each claim of a field by the result of `change`; None removes the claim."""
         claims = self.of(field)
         self._by_field.pop(field, None)
         for claim in claims:
@@ -81,12 +81,12 @@ class Claims:
                 self.add(field, *changed)
 
     def surest(self, field: str) -> float:
-        """How sure the believed value of a field is; 0 without a claim."""
+        """The confidence of a field's winning value; 0 without a claim."""
         found = self.settle(field)
         return found.confidence if found is not None else 0.0
 
     def settle(self, field: str) -> FoundValue | None:
-        """The value with the most support, of equal ones the first that was claimed; None without a claim."""
+        """The value with the most support, the first claimed on a tie; None without a claim."""
         support: dict[object, list[Claim]] = {}
         for (_, same), claim in self._by_field.get(field, {}).items():
             support.setdefault(same, []).append(claim)
@@ -103,7 +103,7 @@ class Claims:
 
 
 def _fullest(strongest: Claim, voices: list[Claim]) -> Any:
-    """The longest way in which the claims write one text, because it has the marks: "466/7999" and not "4667999"."""
+    """The longest spelling of a text, which keeps the separators: "466/7999" rather than "4667999"."""
     if not isinstance(strongest.value, str):
         return strongest.value
     return max((strongest, *voices), key=lambda claim: len(str(claim.value))).value

@@ -1,8 +1,7 @@
-"""What else a reader sees: title, breadcrumbs, stars, pictures.
+"""Other visible facts: title, breadcrumbs, stars, images.
 
-Stars stand in texts, and in the attributes that tell blind readers what a picture of stars means. Those near the title
-count; those of other products and of single reviews do not. Stars on a scale to ten, or in percent, are brought to
-five.
+Stars are read from texts and from accessibility attributes of star icons. Those near the title count; those of other
+products and of single reviews do not. Ratings out of ten or in percent are scaled to five.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .visible_page import Place, TextRun, VisiblePage, names_of, text_of, with_p
 _BREADCRUMBS = '[aria-label*="breadcrumb" i], [class*="breadcrumb" i], [id*="breadcrumb" i], [class*="crumbs" i]'
 _MARKS = " \t\n/›»>|→·•\u00a0\\-–"
 _LONGEST_STEP = 80
-_BEFORE, _AFTER = 40, 120  # runs before and after a title in which stars are searched
+_BEFORE, _AFTER = 40, 120  # runs before and after a title searched for stars
 _LONGEST = 80  # characters of a text or an attribute with stars
 _MOST = 1000  # elements with such an attribute that are read
 _NODES_AFTER, _NODES_BEFORE = 1500, 200  # nodes after and before the title that are visited
@@ -37,12 +36,13 @@ _STARS = re.compile(
     re.IGNORECASE,
 )
 _ALONE = re.compile(r"\d{1,2}(?:[.,]\d{1,2})?|\d{1,3}(?:[.,]\d{1,2})?%")
-_FRACTION = re.compile(r"\d[.,]\d{1,2}")  # a whole number may be the count of reviews
+_FRACTION = re.compile(r"\d[.,]\d{1,2}")  # a whole number may be a review count
 _NAMED = re.compile(
     r"(?:^|[^a-z]|star|review|product|user|average)rating"
     r"|(?<![a-z])(?:stars?|score|note|avis|bewertung(?:en)?|sterne?|ocena|рейтинг)(?![a-z])|valoraci|hodnocen"
 )
-# "4 of 5" may also be a step or a page: without a fraction, a name or one of these words must say that it is a rating.
+# "4 of 5" may also be a step or a page: without a fraction, a class name or one of these words must mark it as a
+# rating.
 _ABOUT = re.compile(
     r"star|stern|étoile|estrell|stell|estrela|sterren|gwiazd|звезд|★|⭐|rat(?:ed|ing)|review|bewert|avis|note(?!\w)|valora|"
     r"ocen|hodnoc|score|рейтинг|оцен|arvos|betyg|punkt|puan",
@@ -67,7 +67,7 @@ _ATTRIBUTES = ("aria-label", "title", "alt", "data-rating", "data-rating-value",
 
 
 def claim_details(claims: Claims, visible: VisiblePage, identity: PageIdentity) -> None:
-    """Claim title, breadcrumbs, stars and pictures as the page shows them."""
+    """Claim the visible title, breadcrumbs, stars and images."""
     if visible.starts:
         start = visible.runs[visible.starts[0]]
         heading = start.element.closest("h1, h2, h3")
@@ -104,7 +104,7 @@ def _breadcrumbs(tree: Document, claims: Claims) -> tuple[str, ...]:
 
 
 def _pictures(tree: Document, identity: PageIdentity) -> tuple[str, ...]:
-    """The pictures whose description is like the title."""
+    """The images whose description resembles the title."""
     found: list[str] = []
     for picture in tree.select("img[alt]")[:200]:
         alt = picture.attr("alt") or ""
@@ -141,7 +141,7 @@ def _stars_in_texts(visible: VisiblePage, window: list[tuple[int, TextRun]]) -> 
             continue
         text = run.text
         if _ALONE.fullmatch(text):
-            # The parts may stand in elements of their own: "4.6", "out of 5 stars".
+            # The parts may be in separate elements: "4.6", "out of 5 stars".
             text = " ".join([text, *(near.text[:30] for near in runs[at + 1 : at + 4])])[:_LONGEST]
             text = text.replace(" / ", "/")
         named = _is_named(run.element)
@@ -154,7 +154,7 @@ def _stars_in_texts(visible: VisiblePage, window: list[tuple[int, TextRun]]) -> 
 
 
 def _stars_in_attributes(visible: VisiblePage, window: list[tuple[int, TextRun]]) -> tuple[int, float, str] | None:
-    """The same for attributes. The place of an element is that of the last text before it."""
+    """The same for attributes. An element's index is that of the last text before it."""
     labelled = set(visible.tree.select(_LABELLED)[:_MOST])
     if not labelled or not visible.runs:
         return None
@@ -201,7 +201,7 @@ def _stars_in_text(text: str, *, named: bool) -> float | None:
 
 
 def _stars_alone(text: str) -> float | None:
-    """The stars of a bare number, in an element that is named a rating."""
+    """The stars of a bare number in an element whose name means rating."""
     if not _ALONE.fullmatch(text):
         return None
     value = float(text.rstrip("%").replace(",", "."))
@@ -216,9 +216,9 @@ def _is_named(element: Element) -> bool:
 
 
 def _is_own(visible: VisiblePage, element: Element) -> bool:
-    """True when the stars are the product's: not those of another product or of a single review."""
+    """True if the stars are the product's own, not those of another product or a single review."""
     place = visible.place(element)
-    # Texts for blind readers are hidden under many names: that alone says nothing against them.
+    # Texts for screen readers are hidden under many class names, so being hidden does not disqualify them.
     if place & Place.ELSEWHERE or visible.of_another(element):
         return False
     return not place & Place.REVIEWS or not _is_one_review(visible, element)

@@ -1,7 +1,7 @@
 """Product identifiers on the visible page: the shop's number (SKU), GTIN, MPN and brand.
 
-They stand beside a label in one of many languages ("Artikelnummer: 123", "Brand | Acme"), in an element that is named
-after them (class="sku"), or in the page's address; a number in the address counts little unless the page uses it too.
+They are found beside a label in one of many languages ("Artikelnummer: 123", "Brand | Acme"), in an element named for
+them (class="sku"), or in the page's address; a number in the address counts little unless the page uses it too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .identity import PageIdentity, looks_like_number
 from .things import plain_text
 from .visible_page import Place, VisiblePage, names_of
 
-# "Item number" and the like: the shop's number of the article follows.
+# Labels such as "Item number", before the shop's article number.
 _SKU_LABELS = (
     "sku", "item number", "item no", "item #", "item code", "item id", "item model", "product code", "product no",
     "product number", "product id", "product ref", "product reference", "product sku", "article number", "article no",
@@ -89,7 +89,7 @@ _NUMBER = re.compile(r"[#№]?\s{0,2}([0-9A-Za-z][\w./+-]{1,40}(?: [\w./-]{2,20}
 _MARKS = ":#：№.|•–-= \u200e\u200f\u00a0"
 _FAR = 400  # runs from the title; a label further away counts little
 
-# Short words that mean many things say little.
+# Short ambiguous words are weak evidence.
 _WEAK = frozenset(
     """id code cod kod код ref réf style symbol model модель art арт by make jan indeks ident rif pn
     anzeige""".split()  # noqa: SIM905
@@ -162,7 +162,7 @@ def claim_labels(claims: Claims, visible: VisiblePage, identity: PageIdentity) -
 
 
 def without_label(text: str, field: str) -> str:
-    """A value without the label that its author wrote into it: "Marca: Acme" is "Acme"."""
+    """A value without a label inside it: "Marca: Acme" gives "Acme"."""
     label, rest, clear = _label_of(text)
     clear = clear or (" " not in rest and any(char.isdigit() for char in rest))
     return rest if rest and clear and _FIELDS[label] == field else text
@@ -208,7 +208,7 @@ def _claim_labelled(claims: Claims, field: str, rest: str, share: float, identit
 
 
 def claim_named(claims: Claims, visible: VisiblePage, identity: PageIdentity) -> int:
-    """Claim the texts near the title in elements that are named after a field: class="sku", class="brand".
+    """Claim the texts near the title in elements named for a field: class="sku", class="brand".
 
     Returns the number of article numbers.
     """
@@ -261,7 +261,8 @@ def _field_named(names: str) -> str:
 
 
 def claim_address(claims: Claims, identity: PageIdentity, source: bytes) -> int:
-    """Claim the numbers in the address, surer where the page uses them under a telling name. Return their number.
+    """Claim the numbers in the address, with more confidence if the page uses them under a telling name. Return their
+    count.
 
     `source` is the body of the page: the numbers are ASCII, so there is no need to decode it.
     """

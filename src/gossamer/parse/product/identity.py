@@ -1,11 +1,10 @@
-"""`PageIdentity`: decides whether something in a page is about the page's own product or about another one.
+"""`PageIdentity`: decides whether a part of a page is about the page's own product or about another one.
 
-A page names itself by its address and its title. A block of data belongs to the page's product when it has the
-same address, when its name is like the title, or when its number stands in the address.
+A page is identified by its address and its title. A block of data belongs to the page's product if it has the same
+address, its name resembles the title, or its number is in the address.
 
-The address also tells the country of the shop. Several currencies share a sign ("$", "¥", "kr"): the country in the
-address decides which is meant, and after it the language of the page. Endings that shops of all countries use (".co")
-name no country by themselves.
+The address also gives the country of the shop. Several currencies share a symbol ("$", "¥", "kr"): the country in the
+address decides, then the language of the page. Domains used worldwide (".co") do not give a country by themselves.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
 _TRACKING = re.compile(r"^(utm_|gclid|fbclid|ref$|mc_|spm$)", re.IGNORECASE)
 _ENDING = re.compile(r"\.(?:s?html?|php|aspx?|jsp|do)$", re.IGNORECASE)
 _LONGEST_NAME = 400
-# Countries whose currency shares its sign with another one.
+# Countries whose currency shares its symbol with another one.
 _CURRENCIES = {
     # Dollars and pesos
     "us": "USD", "au": "AUD", "ca": "CAD", "nz": "NZD", "hk": "HKD", "sg": "SGD", "tw": "TWD", "mx": "MXN",
@@ -42,7 +41,7 @@ _CURRENCIES = {
     "ma": "MAD", "bo": "BOB", "ve": "VES", "cm": "XAF", "ga": "XAF", "cg": "XAF", "td": "XAF", "cf": "XAF",
     "gq": "XAF", "ci": "XOF", "sn": "XOF", "ml": "XOF", "bf": "XOF", "bj": "XOF", "tg": "XOF", "ne": "XOF",
 }  # fmt: skip
-# Endings that shops of all countries use; behind another one (".com.co") they do name the country.
+# Top-level domains used worldwide; after another one (".com.co") they do give the country.
 _WORLDWIDE = frozenset(("bz", "co", "sh"))
 _LANGUAGES = {
     "zh": "CNY", "ja": "JPY", "sv": "SEK", "nb": "NOK", "nn": "NOK", "no": "NOK", "da": "DKK", "is": "ISK",
@@ -113,7 +112,7 @@ class PageIdentity:
         return _squeezed(unquote(self.url))
 
     def names_number(self, number: str) -> bool:
-        """True when the page's address contains the number, whatever marks stand between its digits."""
+        """True if the page's address contains the number, ignoring separators between its digits."""
         squeezed = _squeezed(number)
         return len(squeezed) >= 4 and squeezed in self._whole
 
@@ -139,7 +138,7 @@ class PageIdentity:
 
 
 def looks_like_number(text: str) -> bool:
-    """True for a text that may be the number of an article: digits in it, no spaces, neither short nor endless."""
+    """True for a text that may be an article number: it has digits, no spaces, and a plausible length."""
     return (
         3 <= len(text) <= 40
         and any(char.isdigit() for char in text)
@@ -157,7 +156,7 @@ def _plain(text: str) -> str:
 
 
 def _overlap(words: frozenset[str], own: frozenset[str]) -> float:
-    """The share of the words that the other name has too; a name far longer than the other is not like it."""
+    """The share of the words that the other name also has; a much longer name is not similar."""
     if not words or not own:
         return 0.0
     shared = len(words & own)
@@ -184,7 +183,7 @@ def _bare(address: str) -> str:
 
 
 def _parts_of(address: str) -> SplitResult:
-    """The parts of an address, empty for what is none: pages write anything where an address is expected."""
+    """The parts of an address, empty for an invalid one: pages write anything where an address is expected."""
     try:
         return urlsplit(address)
     except ValueError:

@@ -23,7 +23,7 @@ _GTIN = ("product:ean", "product:upc", "og:upc", "product:gtin", "og:ean", "prod
 _PLAIN_PRICE = ("price", "product:amount", "product-price", "productprice", "item_price", "cxenseparse:price")
 _PLAIN_SKU = ("sku", "productid", "product_id", "product-id", "product_code", "itemid", "item_id", "product-sku")
 _LABELLED = (("twitter:label1", "twitter:data1"), ("twitter:label2", "twitter:data2"))
-# Microdata properties outside of any item: the field they fill, and the longest value that is believed.
+# Microdata properties outside of any item: the field they fill, and the maximum length of a value.
 _LOOSE = {
     "price": ("price", 40),
     "priceCurrency": ("currency", 3),
@@ -38,7 +38,7 @@ _MOST_LOOSE = 500
 
 
 def claim_metas(claims: Claims, metas: dict[str, str], home: tuple[str, ...]) -> bool:
-    """Claim the values of the metas. True when they say that the page is a product's."""
+    """Claim the values of the metas. True if they mark the page as a product page."""
     kind = metas.get("og:type", "").casefold()
     is_product = kind.rsplit(":", 1)[-1].rsplit(".", 1)[-1] in ("product", "item", "book")
     price = _first(metas, _PRICE)
@@ -89,7 +89,7 @@ def _claim_plain_names(claims: Claims, metas: dict[str, str], currency: str, hom
 def claim_loose_microdata(claims: Claims, tree: Document, identity: PageIdentity) -> bool:
     """Claim properties outside of any item, if the page has only one value for them: some shops forget the item.
 
-    True when the price is among them.
+    True if the price is among them.
     """
     loose: dict[str, set[tuple[str, bool]]] = {}
     for element in tree.select("[itemprop]")[:_MOST_LOOSE]:
@@ -115,12 +115,12 @@ def claim_loose_microdata(claims: Claims, tree: Document, identity: PageIdentity
 
 
 def _shown_price(text: str, currency: str, home: tuple[str, ...]) -> Money | None:
-    """The price in a text for readers, in which "1.299" is a thousand."""
+    """The price in a visible text, where "1.299" is more than a thousand."""
     return Money.parse(text, currency_code(currency, home) or None, home=home)
 
 
 def _value(element: Element) -> tuple[str, bool]:
-    """The value of a property, and whether an attribute states it, which is for machines and not for readers."""
+    """The value of a property, and whether it comes from a machine-readable attribute."""
     stated = element.attr("content") or element.attr("href") or element.attr("value")
     return plain_text(stated if stated else text_of(element, 200), 200), bool(stated)
 

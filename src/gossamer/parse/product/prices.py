@@ -1,7 +1,7 @@
-"""The price as a reader sees it: near the title, near the button, not struck through, not that of another product.
+"""Finds the visible price: near the title, near the button, not struck through, not that of another product.
 
-Every number with a currency near the title is a candidate. Points are given for where it stands, what the page's
-author called it and what is written beside it; the candidate with the most points is the price.
+Every number with a currency near the title is a candidate. It scores points for its position, its class names and the
+text beside it; the candidate with the most points is the price.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...model.money import Money, PriceInText, first_price, prices_in
 from .claims import Claims, Source
 from .visible_page import Place, VisiblePage, names_of, with_parents
 
-_BEFORE, _AFTER = 40, 160  # runs before and after a title in which prices are searched
+_BEFORE, _AFTER = 40, 160  # runs before and after a title searched for prices
 _MOST = 150  # candidates
 _NEAR = 12  # runs between an old price and the new one
 _LONGEST = 120  # characters of a text that may be a price
@@ -42,7 +42,7 @@ _LABEL = re.compile(
     r"\W{0,3}(?:price|preis|prix|precio|prezzo|preço|prijs|pris|cena|ár|цена|ціна|fiyat|価格|售價|售价|價格|特價|優惠價|网价|網路價|現在價格|가격|hinta|preț|τιμή|السعر|מחיר)",
     re.IGNORECASE,
 )
-# Signs and codes that are also words or letters of a model ("R5", "TOP 10"): alone they make no price.
+# Symbols and codes that are also words or parts of model names ("R5", "TOP 10"): not enough for a price.
 _WEAK_SIGNS = frozenset("R NT DA DT LE MT KD BD JD Bs Ar Dh ALL TOP TRY MAD PEN CUP GEL BAM SOS MOP".split())  # noqa: SIM905
 _SYMBOLS = re.compile(f"[{''.join(re.escape(sign) for sign in SIGNS if len(sign) == 1 and not sign.isalpha())}]")
 _WORDS = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*\.?")
@@ -50,7 +50,7 @@ _WORD_SIGNS = frozenset(part for sign in (*SIGNS, *CODES, *SMALL_CODES) for part
 _SINGLE = frozenset(sign for sign in SIGNS if (len(sign) == 1 and not sign.isascii()) or sign == "$")
 _DIGIT = re.compile(r"\d")
 _NUMBERS = re.compile(r"\d[\d.,' ]*")
-# After an amount: it is a discount, or paid every month.
+# After an amount: it is a discount or a monthly payment.
 _NO_WHOLE = re.compile(
     r"\W{0,3}(?:[^\W\d_]{1,3}\W{0,2})?"
     r"(?:off|less|saved?|weniger|gespart|per|a month|monthly|mo|mtl|pro|par|al|por|im monat|/)(?!\w)",
@@ -58,12 +58,12 @@ _NO_WHOLE = re.compile(
 )
 _SPLIT = re.compile(r"(?<![\d.,])(\d{1,6}) ([0-9]{2})(?!\d)(?=\D*$)")
 _MARK = re.compile(r"(?<=\d)\s{0,3}([.,])\s{0,3}(?=\d)")
-# Texts beside a number that is not the present price of this product.
+# Texts beside a number that is not the current price of this product.
 _NOT_THE_PRICE = re.compile(
     # shipping
     r"shipping|delivery|postage|versand|liefer|livraison|frais de port|spedizion|envío|envio|portes\s{0,2}:|verzend|"
     r"frakt|toimitus|doprav|dostaw|wysyłk|доставк|szállít|livrare|kargo|運費|送料|배송|운송|"
-    # what is paid on top
+    # extra charges
     r"pfand|consigne|statiegeld|kaucja|gift wrap|geschenkverpackung|protection plan|warranty|insurance|versicherung|"
     r"assurance|assembly|installation|montage|trade.in|"
     # instalments
@@ -76,13 +76,13 @@ _NOT_THE_PRICE = re.compile(
     # the old price, or the recommended one
     r"rrp|uvp|msrp|was |list price|statt|instead of|prezzo consigliato|precio recomendado|listenpreis|prix conseillé|"
     r"old price|regular price|původní|pôvodn|stara cena|redna cena|старая цена|原價|定價|市價|建議售價|"
-    # the lowest price of some days, which the law wants beside a sale
+    # the lowest recent price, which the law requires beside a sale price
     r"lowest price|niedrigster? preis|najniższa cena|prix le plus bas|prezzo più basso|precio más bajo|"
     r"preço mais baixo|laagste prijs|lägsta pris|laveste pris|nejnižší cena|najnižšia cena|"
     # the price of one unit
     r"unit price|grundpreis|prix (?:au|à la|unitaire)|precio (?:por|unitario)|prezzo (?:al|unitario)|jednostkow|"
     r"jämförpris|jmf.?pris|"
-    # rewards and conditions, more than one piece
+    # rewards, conditions, quantity prices
     r"(?<![\d.,])\d{1,2} (?:for|für|pour|por|voor|för) \D{0,4}\d|club.?pri|members?\b|mitglieder|adhérent|"
     r"cashback|voucher|gift card|bonus|bonn?i|points|over |from orders|minimum|off\b|deposit|"
     # without tax
@@ -114,7 +114,7 @@ _UNIT = (
     r"unité|pièce|litre|liter|litro|kilo|кг|г|л|мл|шт|fl oz|oz|lbs?|pound|sheet|count|ct|wash|dose|tab|tablet|"
     r"capsule)(?!\w)"
 )
-# Behind an amount: it is the price of a unit ("/ 100 g", "pro Liter"). Before one: "1 kg =", "100 g:".
+# After an amount: it is a unit price ("/ 100 g", "pro Liter"). Before one: "1 kg =", "100 g:".
 _UNIT_PRICE = re.compile(
     rf"[^\w/]{{0,3}}(?:/|(?:per|pro|je|par|al|au|le|la|por|za)\s)\s{{0,3}}(?:\d{{1,4}}\s{{0,2}})?{_UNIT}|[^\w/]{{0,3}}each(?!\w)",
     re.IGNORECASE,
@@ -128,13 +128,13 @@ class _Candidate(NamedTuple):
     money: Money
     points: float
     struck: bool
-    old: bool  # a word or its name says that it is the old price; one that is struck through is that anyway
+    old: bool  # a word or class name marks it as the old price; a struck-through one always is
 
 
 def claim_prices(
     claims: Claims, visible: VisiblePage, buttons: list[int], currency: str | None, home: tuple[str, ...]
 ) -> bool:
-    """Claim the visible price and the old one. True when a price stands near the title.
+    """Claim the visible price and the old one. True if a price is near the title.
 
     `currency` is the currency in the page's data, `home` are the currencies of the shop's country.
     """
@@ -163,8 +163,8 @@ def claim_prices(
 
 
 def _worth(candidate: _Candidate, prices: list[_Candidate], times: int) -> float:
-    """The points of a candidate among the others: what is said several times counts more, and what is called old less
-    where a lower price stands near it."""
+    """The points of a candidate among the others: a repeated price gains, and one called old loses if a lower price is
+    near."""
     near = (each for each in prices if not each.old and abs(each.at - candidate.at) <= _NEAR)
     beaten = candidate.old and any(each.points >= 1 and each.money.amount < candidate.money.amount for each in near)
     return candidate.points + min(0.5 * (times - 1), 1.0) - (3.0 if beaten else 0.0)
@@ -187,7 +187,7 @@ def _candidates(
         if old is not None:
             whole, read = old.new_text, (old.new.amount, old.new.currency, old.new.sign)
         elif read is None or not read[2]:
-            # The number alone: a price only where its neighbours or its names say so.
+            # A bare number: a price only if its neighbours or its class names say so.
             if not _hinted(visible, at):
                 continue
             whole, holder = _whole_price(visible, at)
@@ -222,7 +222,7 @@ class _Pair(NamedTuple):
 
 
 def _old_beside(text: str, currency: str | None, home: tuple[str, ...]) -> _Pair | None:
-    """The two prices of "Was £49.99 Now £39.99" or "79 € statt 99 €"; None when no word tells them apart."""
+    """The two prices of "Was £49.99 Now £39.99" or "79 € statt 99 €"; None if no word distinguishes them."""
     if len(_NUMBERS.findall(text)) < 2:
         return None
     signed = list(islice((each for each in prices_in(text, currency, home) if each.sign), 2))
@@ -240,7 +240,7 @@ def _old_beside(text: str, currency: str | None, home: tuple[str, ...]) -> _Pair
 
 
 def _is_old(visible: VisiblePage, at: int, text: str) -> bool:
-    """True when the word before the price, or the name of its element, says that it is the old one."""
+    """True if the word before the price, or the class name of its element, marks it as the old one."""
     before = visible.runs[at - 1].text if at else ""
     lead = _DIGIT.split(text, maxsplit=1)[0]
     label = f"{before} {lead}" if len(before) <= 30 and not _DIGIT.search(before) else lead
@@ -250,7 +250,7 @@ def _is_old(visible: VisiblePage, at: int, text: str) -> bool:
 
 
 def _hinted(visible: VisiblePage, at: int) -> bool:
-    """True when a sign, a label or a name nearby makes a bare number a price."""
+    """True if a currency symbol, label or class name nearby makes a bare number a price."""
     runs = visible.runs
     for neighbour in (*runs[max(0, at - 2) : at], *runs[at + 1 : at + 4]):
         short = neighbour.text.strip(" .,-")
@@ -262,9 +262,7 @@ def _hinted(visible: VisiblePage, at: int) -> bool:
 
 
 def _whole_price(visible: VisiblePage, at: int) -> tuple[str, Element]:
-    """The text of the smallest element with both number and currency: the parts of a price may stand in several
-    elements.
-    """
+    """The text of the smallest element with both number and currency: a price may be split over several elements."""
     text, element = visible.runs[at]
     best, holder = text, element
     own = first_price(text)
@@ -274,13 +272,13 @@ def _whole_price(visible: VisiblePage, at: int) -> tuple[str, Element]:
             continue
         if read[2]:
             return joined, here
-        if own is None or read[0] != own[0]:  # more of the number, if not its sign
+        if own is None or read[0] != own[0]:  # more of the number, if not its currency symbol
             best, holder = joined, here
     return best, holder
 
 
 def _with_cents(visible: VisiblePage, at: int) -> tuple[str, Element]:
-    """A price with a sign, completed by the cents in the element beside it: "$12" and "50"."""
+    """A price completed by the cents in the next element: "$12" and "50"."""
     text, element = visible.runs[at]
     after = visible.runs[at + 1] if at + 1 < len(visible.runs) else None
     if after is not None and len(after.text) == 2 and after.text.isdecimal() and _is_for_cents(after.element):
@@ -319,7 +317,7 @@ def _around(visible: VisiblePage, element: Element) -> Iterator[tuple[Element, s
 
 
 def _with_neighbour(visible: VisiblePage, at: int) -> str | None:
-    """A bare number with the sign that ends the text before it, or begins the text after it."""
+    """A bare number with the currency symbol at the end of the previous text or the start of the next."""
     runs = visible.runs
     before = " ".join(runs[at - 1].text.split()[-2:]) if at else ""
     after = " ".join(runs[at + 1].text.split()[:2]) if at + 1 < len(runs) else ""
@@ -333,7 +331,7 @@ def _with_neighbour(visible: VisiblePage, at: int) -> str | None:
 def _points(
     visible: VisiblePage, buttons: list[int], at: int, text: str, element: Element, *, signed: bool
 ) -> float | None:
-    """The points of a candidate; None when it cannot be a price."""
+    """The points of a candidate; None if it cannot be a price."""
     priced, named = _points_for_names(_near_names(visible, element))
     before = visible.runs[at - 1].text if at else ""
     labelled = (len(before) <= 30 and _LABEL.match(before) is not None) or _LABEL.match(text) is not None
@@ -361,7 +359,7 @@ def _points(
     points -= 3.5 if another else 0
     around = f"{before} {text}" if len(text) <= 12 and len(before) <= 40 and _is_label(before) else text
     after = visible.runs[at + 1].text if at + 1 < len(visible.runs) else ""
-    # What has a number of its own is about that: "Shipping: 4.90".
+    # A text with its own number is about that number: "Shipping: 4.90".
     beside = len(after) < 30 and after[-1:] not in ":：" and not _DIGIT.search(after)
     points -= 3 if _NOT_THE_PRICE.search(around) or (beside and _NOT_THE_PRICE.match(after)) else 0
     points -= 2.5 if _UNIT_PRICE.match(after[:30]) or _is_of_unit(text) else 0
@@ -371,22 +369,22 @@ def _points(
 
 
 def _is_label(text: str) -> bool:
-    """True for a text that may be about the number behind it: it has none of its own, or ends with a colon."""
+    """True for a text that may label the number after it: it has no number, or ends with a colon."""
     return not _DIGIT.search(text) or text[-1:] in ":："
 
 
 def _is_of_unit(text: str) -> bool:
-    """True for the price of a unit: "2,50 € / 100 g", "1 kg = 2,50 €"."""
+    """True for a unit price: "2,50 € / 100 g", "1 kg = 2,50 €"."""
     if _PRICE_OF_UNIT.match(text):
         return True
     price = next((each for each in prices_in(text) if each.sign), None)
-    # Behind the number its sign may stand: "2,50 €/kg", "2,50 zł za kg".
+    # The currency symbol may follow the number: "2,50 €/kg", "2,50 zł za kg".
     return price is not None and any(_UNIT_PRICE.match(text, start) for start in range(price.end, price.end + 6))
 
 
 @lru_cache(maxsize=4096)
 def _points_for_names(names: str) -> tuple[bool, float]:
-    """Whether the names mean a price, and the points they give."""
+    """Whether the class names mean a price, and their points."""
     priced = _PRICE.search(names) is not None
     points = 2.0 if priced else 0.0
     points += 0.7 if _GOOD.search(names) else 0

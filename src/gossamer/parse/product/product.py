@@ -1,16 +1,16 @@
 """`Product` and `product_of`: from a page to the product that it offers, or to None.
 
-What it does: asks every source for its claims (JSON-LD, microdata, Open Graph and other metas, data in scripts, the
-visible page, the address), lets `Claims` decide, and judges whether the page is a product's at all.
-How it fails: it does not. A source that cannot be read claims nothing, and a page that is no markup has no product.
-How it recovers: every source is bounded in size and count, so a hostile page costs milliseconds, not minutes.
+What it does: collects the claims of every source (JSON-LD, microdata, Open Graph and other metas, data in scripts, the
+visible page, the address), lets `Claims` decide, and judges whether the page is a product page at all.
+How it fails: nothing raises. An unreadable source claims nothing, and a page that is not markup has no product.
+How it recovers: every source is limited in size and count, so a hostile page costs milliseconds, not minutes.
 
 How a page is judged. Signs are weighed: data that describes this page's product (3), metas that call it a product
 (2), a price near the title or one marked as such (1.5 each), a buy button (1), a labelled number (1), a script that
 describes it (1), words about stock (0.75), a number of the address that the page uses (0.5), a form for the cart
 (0.5). Data that lists several products, and metas that call the page an article, count against it. Two points make
-a product page. A category page has many prices, but they stand in tiles that lead elsewhere and not at its title:
-it is no product page.
+a product page. A category page has many prices, but in tiles that link elsewhere, not at its title: it is not a product
+page.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from .visible_page import VisiblePage
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True):
-    """The product that a page offers. A field that the page does not state is None, or an empty tuple.
+    """The product that a page offers. A field missing on the page is None, or an empty tuple.
 
-    `found["price"]` says where the price came from and how sure it is; every value that was found has such an entry.
-    `rating` is on a scale of 0 to 5. `regular_price` is the old price that is struck through.
+    `found["price"]` has the source of the price and its confidence; every value found has such an entry. `rating` is on
+    a scale of 0 to 5. `regular_price` is the old price that is struck through.
     """
 
     url: str
@@ -70,11 +70,11 @@ _FIELDS = tuple(name for name in Product.__struct_fields__ if name not in ("url"
 _NOTATIONS = (("json_ld", Source.JSON_LD, 0.9), ("microdata", Source.MICRODATA, 0.85))
 _ENOUGH = 2.0  # points that make a product page
 _MOST_BLOCKS = 500  # items of one notation that are read
-_LEAST_SURE = 0.2  # a value that is less sure is left out
+_LEAST_SURE = 0.2  # values with less confidence are left out
 
 
 def product_of(page: Page) -> Product | None:
-    """The product that the page offers; None when it is not the page of a product."""
+    """The product that the page offers; None if it is not a product page."""
     tree = page.tree
     if tree is None:
         return None

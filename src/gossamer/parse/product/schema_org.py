@@ -1,8 +1,8 @@
-"""The product of a page as JSON-LD or microdata describes it in the words of schema.org, and the offer that counts.
+"""Reads the product of a page, and its main offer, from JSON-LD or microdata in the vocabulary of schema.org.
 
-Which thing is the page's own: the one with the page's address, or whose name is the page's title, or whose number
-stands in the address. Several with one name are the variants of one product. Several with different names and none
-like the title are a list, and a list is no product.
+The page's own thing is the one with the page's address, with the page's title as its name, or with its number in the
+address. Several with one name are variants of one product. Several with different names, none like the title, are a
+list and not a product.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .things import Thing, plain_text
 _PRODUCTS = frozenset(
     "product productgroup productmodel individualproduct someproducts vehicle car motorcycle".split()  # noqa: SIM905
 )
-# Types that are products when they have an offer.
+# Types that count as products if they have an offer.
 _SALEABLE = frozenset(
     """book event musicevent theaterevent comedyevent sportsevent festival screeningevent softwareapplication
     mobileapplication webapplication videogame course movie musicalbum accommodation apartment house
@@ -37,7 +37,7 @@ _OBTAINABLE = frozenset({Availability.IN_STOCK, Availability.LIMITED, Availabili
 
 
 def claim_things(claims: Claims, things: list[Thing], source: Source, sure: float, identity: PageIdentity) -> str:
-    """Claim what the data say about the page's product. Return what they describe: "product", "list" or "nothing"."""
+    """Claim the data about the page's product. Return what the data describe: "product", "list" or "nothing"."""
     products = [thing for thing in things if not thing.others and _is_product(thing)]
     own, verdict = _own(products, identity)
     if not own:
@@ -83,7 +83,7 @@ def claim_breadcrumbs(claims: Claims, things: list[Thing], source: Source, sure:
 def claim_loose_rating(
     claims: Claims, things: list[Thing], source: Source, sure: float, identity: PageIdentity
 ) -> None:
-    """Claim a rating that stands outside of the product. Several that differ say nothing."""
+    """Claim a rating outside of the product, unless there are several that differ."""
     held = {id(rating) for thing in things for rating in thing.things("aggregaterating")}
     loose = [
         thing
@@ -204,7 +204,7 @@ def _article_number(text: str) -> str:
 
 
 def _choose_offer(offers: list[Thing], identity: PageIdentity) -> Thing | None:
-    """The offer with the number in the page's address, else the first that can be had, else the first."""
+    """The offer with the number in the page's address, else the first available one, else the first."""
     flat = _flat(offers)
     if not flat:
         return None
@@ -218,14 +218,14 @@ def _choose_offer(offers: list[Thing], identity: PageIdentity) -> Thing | None:
 def _claim_offers(
     claims: Claims, chosen: Thing | None, offers: list[Thing], source: Source, sure: float, home: tuple[str, ...]
 ) -> None:
-    """Claim the chosen offer's price, and whether any of the offers can be had."""
+    """Claim the chosen offer's price, and whether any of the offers is available."""
     if chosen is None:
         return
     price, regular = _price(chosen, home)
     if price is None:
         price = next((each for each, _ in (_price(offer, home) for offer in _flat(offers)) if each is not None), None)
     if price is not None:
-        # A price of zero is mostly a template that was not filled.
+        # A price of zero is usually an unfilled template.
         if price.amount > 0:
             claim_price(claims, price, source, sure)
         else:
@@ -236,7 +236,7 @@ def _claim_offers(
     stated = [availability_of(offer.text("availability")) for offer in _flat(offers)]
     known = [each for each in stated if each is not None]
     if known:
-        # When one size of many is sold out, the product can still be had.
+        # If one of many sizes is sold out, the product is still available.
         claims.add("availability", next((each for each in known if each in _OBTAINABLE), known[0]), source, sure)
 
 
@@ -250,7 +250,7 @@ def _flat(offers: list[Thing]) -> list[Thing]:
 
 
 def _price(offer: Thing, home: tuple[str, ...]) -> tuple[Money | None, Money | None]:
-    """The price, and the regular price where the offer states one."""
+    """The price, and the regular price if the offer states one."""
     currency = offer.text("pricecurrency", "currency")
     price = money_of(offer.plain("price"), currency, home)
     regular: Money | None = None

@@ -1,7 +1,7 @@
-"""The product in the data inside scripts: the state of the shop's application, data for its analytics.
+"""Finds the product in data inside scripts: the state of the shop's application, data for its analytics.
 
-An object in a script counts only when it is about this page's product: its name is like the title, its address is
-this page's, or its number stands in the address. Scripts that mention neither name nor number are not read.
+An object in a script counts only if it is about this page's product: its name resembles the title, its address is this
+page's, or its number is in the address. Scripts that mention neither name nor number are not read.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MOST_TEXT = 3_000_000  # characters of all scripts together
 _MOST_NODES = 20_000  # values of one script that are visited
 _MOST_STARTS = 12
 _START = re.compile(r"(?:=|\(|,|:)\s{0,5}(?=\{\s{0,5}[\"'\w])")
-_LONGEST_MENDED = 400_000  # characters of broken JSON that is worth mending
-_LITERAL = 30_000  # characters of an object in JavaScript that is worth mending
+_LONGEST_MENDED = 400_000  # characters of broken JSON worth repairing
+_LITERAL = 30_000  # characters of a JavaScript object worth repairing
 
 _NAME = ("name", "title", "productname", "product_name", "item_name", "displayname", "producttitle", "prodname")
 _NUMBER = (
@@ -57,7 +57,7 @@ _MPN = ("mpn", "manufacturerpartnumber", "manufacturer_part_number", "mfrpartnum
 
 
 def claim_scripts(claims: Claims, tree: Document, identity: PageIdentity) -> bool:
-    """Claim what the scripts say about the page's product. True when one of them states its price."""
+    """Claim the scripts' data about the page's product. True if one of them has its price."""
     spoken = False
     total = 0
     marks = [*identity.numbers[:4], *(name[:24] for name in identity.headings[:1] if len(name) >= 8)]
@@ -102,7 +102,7 @@ _BRACKETS = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[{}]", re.DOTA
 
 
 def _end_of(text: str, start: int) -> int | None:
-    """The end of the object that starts at `start`; None when it has none."""
+    """The end of the object that starts at `start`; None if it is not closed."""
     depth = 0
     for count, match in enumerate(_BRACKETS.finditer(text, start)):
         if match[0] == "{":
@@ -133,7 +133,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _claim(claims: Claims, node: dict[str, Any], identity: PageIdentity) -> bool:
-    """Claim what an object says, if it is about the page's product. True when it states the price."""
+    """Claim the values of an object if it is about the page's product. True if it has the price."""
     if not 2 <= len(node) <= 400:
         return False
     keys = {str(name).lower(): value for name, value in node.items()}
@@ -172,7 +172,7 @@ def _claim(claims: Claims, node: dict[str, Any], identity: PageIdentity) -> bool
 
 
 def _relevance(keys: dict[str, Any], identity: PageIdentity) -> float:
-    """0 when the object is about something else, 1 when its name and its number or address are the product's."""
+    """0 if the object is about something else, 1 if its name and its number or address are the product's."""
     name = _text(keys, _NAME)
     like = identity.likeness(name) if len(name) >= 4 else 0.0
     numbered = any(identity.names_number(str(keys[key])[:60]) for key in _NUMBER if key in keys)

@@ -1,8 +1,8 @@
 """`Thing`: a thing of schema.org in one shape, whether the page writes JSON-LD or microdata.
 
-A thing has its types in small letters and its properties as lists. Things that are nested more deeply, or are more
-numerous, than on an honest page are left out. In markup the parser has decoded entities already; many authors put
-entities into JSON-LD too, and those are decoded once.
+A thing has its types in lower case and its properties as lists. Things beyond the limits of depth and number are left
+out. In markup the parser has already decoded entities; many sites put entities into JSON-LD too, and those are decoded
+once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OTHERS = frozenset(
 
 
 class Thing:
-    """One thing: `types` in small letters, `values(name)` of its properties; `others` is True under another thing."""
+    """One thing: `types` in lower case, `values(name)` of its properties; `others` is True under another thing."""
 
     __slots__ = ("_properties", "others", "types")
 
@@ -50,7 +50,7 @@ class Thing:
         """The first value that is text, or the name of the first thing; "" without either."""
         for value in self.values(*names):
             if isinstance(value, Thing):
-                # The name of a thing is a text; a thing in its place would be asked for its own name without end.
+                # The name must be a text: a thing in its place would cause endless recursion.
                 value = "" if "name" in names else value.text("name", "@id", "url")
             if isinstance(value, bool) or value is None:
                 continue
@@ -60,7 +60,7 @@ class Thing:
         return ""
 
     def plain(self, *names: str) -> object:
-        """The first value that is a number or a text that says something; "" without one."""
+        """The first value that is a number or a non-empty text; "" without one."""
         for value in self.values(*names):
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return value
@@ -78,7 +78,7 @@ class Thing:
 
 
 def plain_text(text: str, longest: int = 2000) -> str:
-    """One line without tags; texts that a template forgot to fill ("{{brand}}", "$brand", "null") are empty."""
+    """One line without tags; unfilled placeholders ("{{brand}}", "$brand", "null") become ""."""
     text = text[: 4 * longest]
     if "<" in text:
         text = _TAG.sub(" ", text)
@@ -91,8 +91,8 @@ def plain_text(text: str, longest: int = 2000) -> str:
 
 
 def things_of(notation: Any, *, entities: bool = False) -> list[Thing]:
-    """All things in a page's data of one notation, outer ones before inner ones. `entities` says whether texts hold
-    entities that are to be decoded."""
+    """All things in a page's data of one notation, outer ones before inner ones. `entities`: decode entities in
+    texts."""
     reader = _ThingReader(entities)
     if isinstance(notation, list):
         reader.by_id = {

@@ -1,7 +1,8 @@
-"""`VisiblePage`: the visible texts of a page in reading order, where the title stands, and in which kind of place.
+"""`VisiblePage`: the visible texts of a page in reading order, with the position of the title and the kind of place of
+each text.
 
-Scripts, styles and the options of forms are not text. Only a fixed number of texts is read, so that a page made of
-millions of them costs no more than a long one.
+Scripts, styles and the options of forms are not text. The number of texts is limited, so that a page with millions of
+them costs no more than a long one.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _MOST_RUNS = 12_000
 _LONGEST_RUN = 1000
 _DEEPEST = 60  # ancestors of an element that decide its place
 _MOST_HOLDERS = 2000  # elements around the title
-_LARGEST_TILE = 300  # nodes in the tile of a product; a larger box holds more than one product
+_LARGEST_TILE = 300  # nodes in a product tile; a larger box holds several products
 _SILENT = frozenset(
     "script style noscript template svg title option textarea iframe object canvas math text tspan".split()  # noqa: SIM905
 )
 
-# What authors call the parts of a page that are about other products, or about none.
+# Class names of page parts that are about other products, or about none.
 _OTHERS = re.compile(
     r"related|recommend|similar|carousel|slider|swiper|(?<![a-z])also|upsell|up-sell|cross-?sell|recently|sponsor|teaser"
     r"|accessor(?:y|ies)|bundle|mini-?cart|mini-?basket|cart-?summary|suggest|alternativ|best-?sell|viewed|advert|comparison"
@@ -35,7 +36,7 @@ _OTHERS = re.compile(
     re.IGNORECASE,
 )
 _REVIEWS = re.compile(r"(?<!p)review|comment", re.IGNORECASE)
-# A class of its own, not a part of one: "md:hidden" and "overflow-hidden" hide nothing.
+# A whole class name, not a part of one: "md:hidden" and "overflow-hidden" hide nothing.
 _HIDDEN = re.compile(
     r"(?<![\w:-])(?:hidden|hide|d-none|aok-hidden|invisible|is-hidden|visually-hidden)(?![\w:-])"
     r"|(?<![a-z])(?:modal|popover|tooltip|popup)(?![a-z])",
@@ -58,22 +59,22 @@ class Place:
     ELSEWHERE = 1  # a part about other products, or about none: carousels, footers
     HIDDEN = 2
     STRUCK = 4
-    LINK = 8  # leads to another page
+    LINK = 8  # links to another page
     LIST = 16
     CHOICE = 32  # a button or a label: a variant that can be chosen, and its price
     REVIEWS = 64  # reviews of the product, or their summary
-    OTHERS = ELSEWHERE | REVIEWS  # not the shop's own word about this product
+    OTHERS = ELSEWHERE | REVIEWS  # not the shop's own statement about this product
 
 
 class TextRun(NamedTuple):
-    """The text of one text node, on one line, and the element it stands in."""
+    """The text of one text node, on one line, and its element."""
 
     text: str
     element: Element
 
 
 class VisiblePage:
-    """The visible texts of a page. `starts` are the indices of the runs where the product's title stands."""
+    """The visible texts of a page. `starts` are the indices of the runs with the product's title."""
 
     __slots__ = ("_identity", "_places", "_shared", "_tiles", "runs", "starts", "tree")
 
@@ -90,7 +91,8 @@ class VisiblePage:
         self._tiles: dict[Element, bool] = {}
 
     def _find_starts(self) -> list[int]:
-        """The runs of the title: in an <h1> like the page's other names, else in another heading, else anywhere."""
+        """The runs of the title: in an <h1> that resembles the page's other names, else in another heading, else
+        anywhere."""
         identity = self._identity
         others = [name for name in (identity.social, identity.page_title) if name]
         joined = "\n".join(others).casefold()
@@ -218,7 +220,7 @@ def names_of(element: Element) -> str:
 
 
 def _heading_ranks(tree: Document) -> dict[Element, float]:
-    """The headings, and the elements in them, each with how likely it is a title."""
+    """The headings and the elements in them, each with its rank as a title."""
     ranks: dict[Element, float] = {}
     for selector, rank in (("h1", 1.0), ("h2, h3, [itemprop~=name]", 0.4)):
         for heading in tree.select(selector)[:100]:

@@ -2,17 +2,17 @@
 
     model.py       a recipe as values: page kinds, fields, sources, links
     text.py        the bytes of a file as values with their lines
-    faults.py      what is wrong with a recipe, with the line; table.py: typed access that collects faults
+    faults.py      faults of a recipe, with their lines; table.py: typed access that collects faults
     reader.py      values become a Recipe: start, scope, politeness, page kinds
     rules.py       the fields in it: sources, types and their options, defaults
-    sources.py     where a field looks on a page, and what stands there
+    sources.py     where a field is on a page, and the raw values there
     transforms.py  steps on the text that was found
     values.py      text becomes a value of the field's type
-    fields.py      the item of a page, with a note of what each rule found
+    fields.py      the item of a page, with a note on what each rule found
     links.py       the requests that a page leads to: follow rules, next page, numbered pages
     spider.py      the spider class
     check.py       what each rule finds on a page, for `gossamer check`
     draft.py       a recipe drafted from a page, for `gossamer new --recipe`; stable_selectors.py: CSS that it uses
 
-Nothing is imported here: most commands never see a recipe, and should start quickly.
+Nothing is imported here: most commands need no recipe, and should start quickly.
 """

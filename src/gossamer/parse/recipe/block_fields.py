@@ -1,12 +1,12 @@
-"""What the blocks of a page show: the places that most blocks have, as fields of a recipe with names.
+"""Finds the fields of repeated blocks: the places that most blocks have in common, as named fields of a recipe.
 
-A place is found by its class, its tag, its column in a table, its label (`<dt>City</dt><dd>...`), or, where it has no
-name at all, by its position in the block. What follows a block that is only a heading or a term belongs to it. What
-stands in the same place of most blocks, and is not the same everywhere, is a field: named after its class, its tag, the
-head of its column, its label or what it is (a link, a picture, a price).
+A place is identified by its class, its tag, its column in a table, its label (`<dt>City</dt><dd>...`), or, without any
+name, by its position in the block. If a block is only a heading or a term, the element after it belongs to it. A value
+in the same place of most blocks that is not always the same is a field, named for its class, tag, column header, label
+or kind (a link, an image, a price).
 
-How it fails: it does not; blocks that show nothing have no fields. The work is bounded by the blocks that are handed in
-and by the elements of each that are looked at.
+How it fails: nothing raises; blocks without values have no fields. The work is limited by the number of given blocks
+and of inspected elements in each.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from ..selectors import Selector
 from .stable_selectors import NAME, PRICE, stable_classes
 
 LONGEST = 4_000  # characters of a block; a larger one is a section
-LEADERS = frozenset(("dt", "h2", "h3", "h4"))  # blocks whose text is in the element behind them
+LEADERS = frozenset(("dt", "h2", "h3", "h4"))  # blocks whose text is in the next element
 _MOST_FIELDS = 10
-_MOST_INSIDE = 200  # elements of a block that are looked at
+_MOST_INSIDE = 200  # elements of a block that are inspected
 _DEEPEST = 5  # steps to a place without a name
 _MOST_UNNAMED = 12  # such places of a block
-_MOST_PLACES = 40  # that are looked at closely
+_MOST_PLACES = 40  # inspected closely
 _IN_MOST = 0.8  # of the blocks
-_DIFFERENT = 0.4  # share of values that must be different where nothing names the place, else a text is a label
+_DIFFERENT = 0.4  # share of distinct values that an unnamed place needs; with fewer, the text is a label
 _NAMES = {"h1": "title", "h2": "title", "h3": "title", "h4": "title", "h5": "title", "a": "link", "img": "image",
           "time": "time", "p": "text", "blockquote": "text", "cite": "author", "figcaption": "text",
           "summary": "title", "dt": "title"}  # fmt: skip
 _PLAIN = frozenset(("b", "em", "ins", "small", "span", "strong"))
-_ALONE = _PLAIN | {"dd"}  # without a class they count where they hold a price, or are alone
+_ALONE = _PLAIN | {"dd"}  # without a class they count if they hold a price, or are alone
 _LISTS = ("ol", "ul")
-_SILENT = frozenset(("button", "noscript", "option", "script", "style", "template"))  # they show no value
+_SILENT = frozenset(("button", "noscript", "option", "script", "style", "template"))  # they have no value
 _HEADS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _SAYING = ("itemprop", "data-testid", "data-test", "data-qa", "data-cy")  # attributes that name what is in there
 _NO_PAGE = re.compile(r"(?:mailto|tel|sms|javascript):", re.IGNORECASE)
@@ -49,13 +49,13 @@ _COLUMN = re.compile(r"(?:td|th):nth-(?:last-)?child\(\d+\)")
 _LABELLED = re.compile(r'dt:contains\("(.+)"\) \+ dd')
 _LABEL = re.compile(r"""[^"'\\]{1,40}""")
 _NAMED = re.compile(r"""(?:a?\.|\[[a-z-]+=")([\w-]+)(?:"\])?(?: li)?""")
-_HASH = re.compile(r"(?<=[A-Za-z])__(?=\w*[A-Z])\w{5}$")  # that a build tool puts behind a name
+_HASH = re.compile(r"(?<=[A-Za-z])__(?=\w*[A-Z])\w{5}$")  # that a build tool appends to a name
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class BlockField(msgspec.Struct, frozen=True):
-    """`rule` is the table of the field as TOML; `unique` tells whether its values tell the blocks apart, `filled` for
-    every block whether it has one."""
+    """`rule` is the field's table as TOML; `unique`: its values identify the blocks; `filled`: for each block, whether
+    it has a value."""
 
     name: str
     rule: str
@@ -64,7 +64,7 @@ class BlockField(msgspec.Struct, frozen=True):
 
 
 class _Place(NamedTuple):
-    """Where a value stands in a block. `column` is that of a table; 0 elsewhere."""
+    """The place of a value in a block. `column` is that of a table; 0 elsewhere."""
 
     path: str
     by: str = "css"
@@ -72,12 +72,12 @@ class _Place(NamedTuple):
 
     @property
     def may_repeat(self) -> bool:
-        """True for a place whose values are no labels though few are different: it has a name."""
+        """True for a named place, whose values are not labels even if few are distinct."""
         return self.column > 0 or _LABELLED.fullmatch(self.path) is not None or _NAMED.fullmatch(self.path) is not None
 
     def find(self, block: Element) -> list[Element]:
         if self.path.startswith(":scope >"):
-            return block.select(self.path)  # counts siblings many times faster than XPath does
+            return block.select(self.path)  # counts siblings many times faster than XPath
         part = Selector(block)
         found = part.css(self.path) if self.by == "css" else part.xpath(self.path)
         return [one.root for one in found if isinstance(one.root, Element)]
@@ -105,19 +105,19 @@ def fields_of(blocks: list[Element]) -> list[BlockField]:
 
 
 def selectors_in(block: Element) -> list[str]:
-    """The selectors of what a block holds, by name; not by position."""
+    """The selectors of a block's named elements, without positional ones."""
     found = (place.path for place in _places_in(block) if place.by == "css")
     return [path for path in dict.fromkeys(found) if ":scope" not in path and ":contains" not in path]
 
 
 def follower(block: Element) -> Element | None:
-    """The element behind a block that is only a heading or a term."""
+    """The element after a block that is only a heading or a term."""
     found = next((one for one in block.next_siblings if isinstance(one, Element)), None)
     return None if found is None or found.tag in LEADERS else found
 
 
 def _places(blocks: list[Element]) -> list[_Place]:
-    """The places that most of the blocks have; those that all have come first."""
+    """The places that most blocks have; those that all have come first."""
     counts = Counter(place for block in blocks for place in dict.fromkeys(_places_in(block)))
     if blocks[0].tag == "tr" and any(_is_spanned(block) for block in blocks):
         counts = Counter({place: count for place, count in counts.items() if not place.column})
@@ -127,7 +127,7 @@ def _places(blocks: list[Element]) -> list[_Place]:
 
 
 def _field(place: _Place, blocks: list[Element], heads: list[str], shown: set[tuple[str, ...]]) -> BlockField | None:
-    """The place as a field; None where most blocks show nothing there, or all the same, or what another one shows."""
+    """The place as a field; None if it is empty in most blocks, has the same value in all, or repeats another field."""
     if place.path == ":scope" and blocks[0].tag not in LEADERS and len({_own_text(block) for block in blocks}) == 1:
         return None  # " by " between two fields is a label
     found = [place.find(block) for block in blocks]
@@ -135,14 +135,14 @@ def _field(place: _Place, blocks: list[Element], heads: list[str], shown: set[tu
     attribute = {"a": "href", "img": "src", "time": "datetime"}.get(tag) if place.path != ":scope" else None
     many = sum(len(matches) > 1 for matches in found) >= 0.3 * len(blocks)
     if many and attribute:
-        many = place.path != tag  # the first link or picture stands for those without a class
+        many = place.path != tag  # the first link or image stands for those without a class
         attribute = None if many else attribute
     values = [_value(matches, attribute) for matches in found]
     if attribute and not all(_can_be_read(value, attribute) for value in values):
         attribute = None
         values = [_value(matches, None) for matches in found]
     told = [value for value in values if value]
-    # What is many, has a name or is a column of a table is no label: tags, points and towns may repeat.
+    # Lists, named places and table columns are not labels: tags, scores and towns may repeat.
     fewest = 2 if many or place.may_repeat else max(2, _DIFFERENT * len(told))
     if len(told) < _IN_MOST * len(blocks) or len(set(told)) < fewest or tuple(values) in shown:
         return None
@@ -152,7 +152,7 @@ def _field(place: _Place, blocks: list[Element], heads: list[str], shown: set[tu
 
 
 def _can_be_read(value: str, attribute: str) -> bool:
-    """False for a link that leads to no page, and for a moment that is not written as machines write it."""
+    """False for a link to no page, and for a date that is not machine-readable."""
     return _DATED.match(value) is not None if attribute == "datetime" else _NO_PAGE.match(value) is None
 
 
@@ -180,7 +180,7 @@ def _places_in(block: Element) -> Iterator[_Place]:
         listed = " li" if element.tag in _LISTS and element.select_one("li li") is None else ""
         said = _said(element)
         if names and (element.tag in _NAMES or listed or len(element.children) <= 3):
-            own = min(names, key=users.__getitem__)  # of "cell name", what no other element of the block is called
+            own = min(names, key=users.__getitem__)  # of "cell name", the class that no other element of the block has
             yield _Place(f".{own}{listed}" if element.tag != "a" else f"a.{own}")
         elif said:
             yield _Place(f"{said}{listed}")
@@ -204,7 +204,7 @@ def _places_in(block: Element) -> Iterator[_Place]:
 
 
 def _said(element: Element) -> str:
-    """The selector of an attribute that says what is in the element; "" without one."""
+    """The selector of an attribute that names the element's content; "" without one."""
     said = ((name, element.attr(name) or "") for name in _SAYING)
     return next((f'[{name}="{value}"]' for name, value in said if NAME.fullmatch(value)), "")
 
@@ -218,7 +218,7 @@ def _own_text(block: Element) -> str:
 
 
 def _is_frame(element: Element) -> bool:
-    """True for an element that only holds others which have names of their own, and no text."""
+    """True for an element without text that only contains named elements."""
     if element.tag == "a" or any(isinstance(one, Text) and one.data.strip() for one in element.children):
         return False
     inside = [one for one in element.children if isinstance(one, Element) and one.text.strip()]
@@ -228,14 +228,14 @@ def _is_frame(element: Element) -> bool:
 
 
 def _label_of(value: Element) -> str:
-    """The text of the <dt> before a <dd>; "" where it is none that a rule can be made of."""
+    """The text of the <dt> before a <dd>; "" if no rule can be made from it."""
     before = next((one for one in value.previous_siblings if isinstance(one, Element)), None)
     label = " ".join(before.text.split()) if before is not None and before.tag == "dt" else ""
     return label if _LABEL.fullmatch(label) else ""
 
 
 def _position(element: Element, block: Element) -> str:
-    """The way from the block to an element in it: ":scope > div:nth-child(2) > span:nth-child(1)"; "" if it is far."""
+    """The path from the block to an element in it: ":scope > div:nth-child(2) > span:nth-child(1)"; "" if it is far."""
     steps: list[str] = []
     at: object = element
     while at is not block:
@@ -255,8 +255,8 @@ def _is_spanned(row: Element) -> bool:
 
 
 def _spanned_columns(rows: list[Element]) -> Iterator[_Place]:
-    """The columns of a table whose first cells stand for several rows: counted from the end, which all rows have; what
-    a row lacks stands in the nearest row before it that has so many cells."""
+    """The columns of a table whose first cells span several rows: counted from the end, which all rows have; a missing
+    cell is in the nearest row before that has that many cells."""
     counts = [len(_cells(row)) for row in rows]
     most, fewest = max(counts), min(counts)
     for column in range(1, most + 1):
@@ -269,7 +269,7 @@ def _spanned_columns(rows: list[Element]) -> Iterator[_Place]:
 
 
 def _heads(row: Element) -> list[str]:
-    """The words in the head of each column of the table around a row, as a name."""
+    """The column headers of the table around a row, as names."""
     table = row.parent
     while isinstance(table, Element) and table.tag != "table":
         table = table.parent
@@ -281,13 +281,13 @@ def _heads(row: Element) -> list[str]:
 
 
 def _words(text: str) -> str:
-    """A name of small letters without marks: "Größe (m²)" gives "grosse_m"."""
+    """A name in lower case without punctuation: "Größe (m²)" gives "grosse_m"."""
     plain = "".join(char for char in normalize("NFKD", text.casefold()) if not combining(char))
     return "_".join(_WORD.findall(plain)[:3])
 
 
 def _named_words(name: str) -> list[str]:
-    """The last words of a name: "product-card__unitPrice" gives "unit", "price"; what goes before says where it is."""
+    """The last words of a name: "product-card__unitPrice" gives "unit", "price"; the words before give the place."""
     words = _WORD.findall(_HUMP.sub("_", _HASH.sub("", name)).lower())
     return words[-3:] if "of" in words[-2:] else words[-2:]
 

@@ -1,14 +1,14 @@
-"""The blocks that repeat on a page: quotes, cards, rows of results, terms with their meanings.
+"""Finds the repeated blocks of a page: quotes, cards, rows of results, terms with their definitions.
 
-A block is one of at least three elements with the same tag and the same name, side by side or each in a frame of its
-own. A name is a class that a person gave, or an attribute that says what the element is (`data-testid`, `role`);
-without one, entries of a list, rows of a table and boxes in the same box are blocks, too, and so are terms of a list of
-definitions and headings that are links, with what follows each of them. The blocks that hold most of the page's text
-are the ones that the page is there for; where those are groups of blocks, what is in the groups. Others among them,
-such as advertisements, are told apart by what they lack. What they show is in block_fields.py.
+A block is one of at least three elements with the same tag and name, side by side or each in its own wrapper. A name is
+a class chosen by a person, or an attribute that names the element's kind (`data-testid`, `role`). Without a name, list
+entries, table rows and sibling boxes are blocks too, and so are definition terms and linked headings, each with the
+elements after it. The blocks with most of the page's text are its main content; if they are groups of blocks, the inner
+blocks are. Strangers among them, such as advertisements, are recognised by missing fields. Fields are in
+block_fields.py.
 
-How it fails: None where nothing repeats, or where no field tells the blocks apart. The work is bounded by the number of
-elements and blocks that are looked at.
+How it fails: None if nothing repeats, or if no field identifies the blocks. The number of inspected elements and blocks
+is limited.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from .stable_selectors import NAME, in_margin, stable_classes
 _MOST_ELEMENTS = 20_000
 _MOST_BLOCKS = 40  # that are compared
 _FEWEST = 3
-_SHORTEST, _SHORTEST_ROW = 15, 6  # characters; a row, or what is made of several parts, may be shorter than a link
+_SHORTEST, _SHORTEST_ROW = 15, 6  # characters; a row, or a block of several parts, may be shorter than a link
 _BLOCKS = LEADERS | {
     "a", "article", "blockquote", "details", "div", "dl", "figure", "li", "p", "section", "tr",
-}  # and elements of the site's own  # fmt: skip
+}  # and custom elements # fmt: skip
 _UNNAMED = ("article", "blockquote", "details", "dl", "figure", "li", "tr")  # blocks that need no class
 _OF_PARTS = LEADERS | {"tr"}
 _SAYING = ("data-testid", "data-test", "data-qa", "data-cy", "role", "itemtype")  # attributes that name a kind of thing
-_BEST = 12  # candidates that are looked at closely
+_BEST = 12  # candidates that are inspected closely
 _FAR = 9  # steps from a box without a name to an element that has one
-_INNER = 0.7  # share of the text of groups that blocks in them must hold
+_INNER = 0.7  # share of a group's text that its blocks must hold
 _MANY = 0.5  # share of like elements that must be blocks, where some are not, and of fields that each block must have
 _COMMON = 0.8  # of the blocks
 _ALIKE = 0.3  # share of what a block holds that most blocks hold, on average
@@ -49,7 +49,7 @@ class Blocks(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str | None:
-        """The field that tells the blocks apart, a link before others."""
+        """The field that identifies a block, preferably a link."""
         unique = [field.name for field in self.fields if field.unique and field.name != "image"]
         return "link" if "link" in unique else unique[0] if unique else None
 
@@ -60,7 +60,7 @@ class Blocks(msgspec.Struct, frozen=True):
 
 
 class _Group(msgspec.Struct, frozen=True):
-    """Elements that are alike, and how much text they hold."""
+    """Similar elements, and how much text they hold."""
 
     selector: str
     elements: tuple[Element, ...]
@@ -72,12 +72,12 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 def best_blocks(page: Page) -> Blocks | None:
-    """The blocks that the page is most likely there for; None when nothing repeats."""
+    """The blocks that are most likely the page's main content; None if nothing repeats."""
     groups = sorted(_groups(page), key=lambda group: group.rank, reverse=True)[:_BEST]
     for group in groups:
         outer = _blocks(page, group)
         for other in groups:
-            # What is in the blocks counts where they are mere groups, of which less can be told.
+            # If these are mere groups with fewer fields, their inner blocks count.
             inner = _blocks(page, other) if _is_inside(other, group) else None
             if inner is not None and (outer is None or inner.singles >= outer.singles):
                 return inner
@@ -108,14 +108,14 @@ def _groups(page: Page) -> Iterator[_Group]:
 
 
 def _size(block: Element) -> int:
-    """The characters of a block, and of what follows it where it is a heading or a term."""
+    """The characters of a block, including the next element if it is a heading or a term."""
     behind = follower(block) if block.tag in LEADERS else None
     parts = [block] if behind is None else [block, behind]
     return sum(len(" ".join(one.text[: 2 * LONGEST].split())) for one in parts)
 
 
 def _is_inside(inner: _Group, outer: _Group) -> bool:
-    """True when the outer elements are groups of the inner ones: they hold several each, and most of the text."""
+    """True if the outer elements are groups of the inner ones, which are several in each and hold most of the text."""
     if len(inner.elements) < 2 * len(outer.elements) or inner.letters < _INNER * outer.letters:
         return False
     around = set(outer.elements)
@@ -123,8 +123,8 @@ def _is_inside(inner: _Group, outer: _Group) -> bool:
 
 
 def _blocks(page: Page, group: _Group) -> Blocks | None:
-    """What the selector of the group finds as blocks: all of it, or what has what most of the group has; None where no
-    field tells them apart."""
+    """The group's matches as blocks: all of them, or those with the fields that most have; None if no field identifies
+    them."""
     blocks = _told_apart(page, group.selector)
     if blocks is not None or group.elements[0].tag == "p":  # some paragraphs of a text have links
         return blocks
@@ -153,7 +153,7 @@ def _told_apart(page: Page, selector: str) -> Blocks | None:
 
 
 def _are_alike(blocks: list[Element]) -> bool:
-    """False for a mixture, such as the rows of a table in which two rows of different make belong together."""
+    """False for a mixture, such as a table in which pairs of different rows belong together."""
     held = [set(selectors_in(one)) for one in blocks]
     counts = Counter(selector for each in held for selector in each)
     common = {selector for selector, count in counts.items() if count >= _COMMON * len(blocks)}
@@ -162,7 +162,7 @@ def _are_alike(blocks: list[Element]) -> bool:
 
 
 def _block_selectors(element: Element) -> list[str]:
-    """Selectors of elements like this one: by its name, by its tag and the nearest name around it, by the way to it."""
+    """Selectors of elements like this one: by its name, by its tag and the nearest named ancestor, by its path."""
     tag = element.tag
     if "-" in tag:
         return [tag]
@@ -173,7 +173,7 @@ def _block_selectors(element: Element) -> list[str]:
     own += [f"{tag}.{name}" for name in stable_classes(element)[:3]]
     path = _path(element)
     if own and path:
-        # Where blocks hold blocks of the same name, the way to the outer ones tells them apart.
+        # If blocks contain blocks of the same name, the path distinguishes the outer ones.
         own.append(f"{path.rpartition(' > ')[0]} > {own[0]}")
     if tag not in _UNNAMED:
         return own or ([path] if tag != "a" and path else [])
@@ -184,7 +184,7 @@ def _block_selectors(element: Element) -> list[str]:
             named = f".{names[0]} {named}"
             break
         around = around.parent
-    # The first of a list may have a name of its own.
+    # The first of a list may have another name.
     return [*own, named] if own or not path or tag == "tr" else [named, path]
 
 
@@ -203,7 +203,7 @@ def _may_be_block(element: Element) -> bool:
 
 
 def _path(element: Element) -> str:
-    """The way to an element, from the nearest one around it that has a name: "main > div > div"; "" if that is far."""
+    """The path to an element from its nearest named ancestor: "main > div > div"; "" if that is far."""
     steps, around = [element.tag], element.parent
     while isinstance(around, Element) and len(steps) <= _FAR:
         identity = around.attr("id") or ""

@@ -1,4 +1,4 @@
-"""What each rule of a recipe finds on a page, and which kind of page it probably is: for people who write recipes."""
+"""Reports what each rule of a recipe finds on a page, and the page's likely kind, for authors of recipes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .spider import RecipeSpider, remember, taken_items
 
 
 class FoundLinks(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule for links found."""
+    """The links that a rule found."""
 
     rule: str
     to: str
@@ -28,13 +28,13 @@ class FoundLinks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A page as the recipe sees it."""
+    """The results of a recipe on a page."""
 
     kind: str
     notes: tuple[Note, ...]
     links: tuple[FoundLinks, ...]
     items: tuple[Item, ...]
-    fault: str = ""  # why it could not be read to the end
+    fault: str = ""  # why reading stopped early
 
     @property
     def missing(self) -> tuple[Note, ...]:
@@ -42,13 +42,13 @@ class PageCheck(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(note for note in self.notes if note.missing)
 
     def share(self) -> float:
-        """How much of what the rules look for is there, from 0 to 1."""
+        """The share of rules that found something, from 0 to 1."""
         found = [note.value not in (None, []) for note in self.notes] + [bool(links.urls) for links in self.links]
         return sum(found) / len(found) if found else 0.0
 
 
 def check_page(spider: RecipeSpider, kind: str, page: Page) -> PageCheck:
-    """The page, read as a page of that kind. A rule that fails is a fault in the result; nothing raises."""
+    """Read the page as that kind. A failing rule becomes a fault in the result; nothing raises."""
     rules = spider.recipe.kinds[kind]
     view = PageView(page)
     try:
@@ -89,7 +89,7 @@ def _found_links(rule: str, to: str, made: Callable[[], Iterable[Request]]) -> F
 
 
 def likely_kind(spider: RecipeSpider, page: Page) -> str:
-    """The kind that the page was fetched as, else that of a start page, else the one whose rules find most."""
+    """The kind as which the page was fetched, else that of a start page, else the one whose rules find most."""
     recipe = spider.recipe
     if page.job and page.kind in recipe.kinds:
         return page.kind

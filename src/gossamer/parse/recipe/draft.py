@@ -1,15 +1,14 @@
-"""A recipe drafted from a list page and one of the pages that it links to. The caller does the fetching.
+"""Drafts a recipe from a list page and one of the pages that it links to. The caller fetches them.
 
     for url in detail_links(page): ...             addresses worth fetching, until one of them is HTML
     draft_recipe(page, detail_or_none, "shop")
 
-What it does: the list becomes a page kind that follows its links (stable_selectors.py finds them). On the page behind
-it, a product gets a rule for every value that the ready product parser found, provided that the rule finds the same
-value or the parser is sure of its own; an article is left to the ready article parser; any other page gets title,
-headline and text. A start page without a list is drafted as such a page itself. The blocks that repeat on the
-page (blocks.py) are the items where neither is behind them, or nothing could be had from there; else they stand in a
-comment.
-How it fails: it does not; the top of the file says which rules were not tried and whether nothing was recognised.
+What it does: the list becomes a page kind that follows its links (stable_selectors.py finds them). On the linked page,
+a product gets a rule for every value that the product parser found, if the rule finds the same value or the parser is
+confident; an article is left to the article parser; any other page gets title, headline and text. A start page without
+a list is drafted as such a page itself. Repeated blocks of the list (blocks.py) are the items if the linked page is
+neither product nor article, or was not fetched; otherwise they appear in a comment.
+How it fails: nothing raises; the top of the file says which rules were not tried and whether nothing was recognised.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from .spider import spider_of
 from .stable_selectors import LinkGroup, best_group, next_selector, page_parameter, selector_for
 from .values import UnreadableValue, value_of
 
-_SURE = 0.5  # confidence of a price that makes a product
-_BY_SIGHT = ("page", "page script")  # sources of a price that a list of products has as well
+_SURE = 0.5  # confidence of a price that marks a product
+_BY_SIGHT = ("page", "page script")  # sources of a price that lists of products have too
 _NUMBERS = ("sku", "gtin", "mpn")
-_LONG = 600  # characters of text that make an article
+_LONG = 600  # minimum characters of an article
 _MOST_ELEMENTS = 5000
 _OFFERS, _RATING = "Product.offers.", "Product.aggregateRating."
-# Values of a product in the order of the recipe: where they stand in structured data, and words in the class, id or
-# itemprop of an element that shows one. Those without such words are not looked for among the elements.
+# Values of a product in the order of the recipe: their paths in structured data, and words in the class, id or itemprop
+# of an element that shows one. Values without such words are not searched among the elements.
 _VALUES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "sku": (("Product.sku",), ("sku", "article", "code", "number")),
     "title": (("Product.name",), ("title", "name", "heading")),
@@ -54,19 +53,19 @@ _VALUES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "images": (("Product.image",), ()),
     "breadcrumbs": ((), ()),
 }
-_TRIED = "Every rule found something on the pages that were looked at."
+_TRIED = "Every rule found something on the pages it was tried on."
 _LIST_ALONE = (
-    "No page behind the list could be had: what the list itself shows is taken. Every rule found something on it."
+    "No page that the list links to could be fetched: the fields come from the list. Every rule found something on it."
 )
-_UNTRIED = "No page behind the list could be had. The rules of [pages.{kind}] were not tried."
+_UNTRIED = "No page that the list links to could be fetched. The rules of [pages.{kind}] were not tried."
 _UNRECOGNISED = (
-    "Nothing was recognised for [pages.{kind}]: its rule finds nothing on the page that was looked at.\n"
+    "Nothing was recognised for [pages.{kind}]: its rule finds nothing on the page it was tried on.\n"
     '# If scripts make the page, it needs a browser: write route = "browser" under [politeness].'
 )
 
 
 class RecipeDraft(msgspec.Struct, frozen=True):
-    """The text of the recipe, and its page kinds in a few words."""
+    """The text of the recipe, and a short description of its page kinds."""
 
     text: str
     summary: str
@@ -88,7 +87,8 @@ def detail_links(page: Page) -> list[str]:
 
 
 def draft_recipe(page: Page, detail: Page | None, ref: str) -> RecipeDraft:
-    """The recipe for a start page and a page behind its list, where one was fetched. `ref` is its name in commands."""
+    """The recipe for a start page and, if one was fetched, a page that its list links to. `ref` is its name in
+    commands."""
     group = _list_of(page)
     detail = page if group is None else detail
     kind = _found_only(_detail_kind(detail), detail) if detail is not None else _GENERIC
@@ -109,7 +109,7 @@ def draft_recipe(page: Page, detail: Page | None, ref: str) -> RecipeDraft:
 
 
 def _list_of(page: Page) -> LinkGroup | None:
-    """The list that the page is there for; None when nothing repeats, and for a product or an article."""
+    """The page's main list; None if nothing repeats, and for a product or an article."""
     group = best_group(page)
     if group is None:
         return None
@@ -119,13 +119,13 @@ def _list_of(page: Page) -> LinkGroup | None:
     if _has_number(page, product):
         return None
     price = product.found.get("price")
-    # A price that was only seen may be that of the first product in a list.
+    # A price from visible text alone may be that of the first product in a list.
     return group if group.priced >= 0.5 and price is not None and price.source in _BY_SIGHT else None
 
 
 def _has_number(page: Page, product: Any) -> bool:
-    """True for a page with a number of its own, such as a sku: the priced links on it are other products. The number of
-    a card in a list does not count."""
+    """True for a page with its own article number, such as a sku: the priced links on it are other products. The number
+    of a card in a list does not count."""
     number = next((str(found) for name in _NUMBERS if (found := getattr(product, name))), "")
     blocks = best_blocks(page) if number else None
     cards = page.css(blocks.selector) if blocks is not None else []
@@ -133,7 +133,7 @@ def _has_number(page: Page, product: Any) -> bool:
 
 
 def _is_price_list(page: Page, entries: _Kind) -> bool:
-    """True where a price was only seen, and every block has one: it is the price of one of them."""
+    """True if the price is only in visible text and every block has one: then it belongs to one of the blocks."""
     product = _product(page)
     price = product.found.get("price") if product is not None else None
     priced = any('"money"' in rule for rule in entries.fields.values())
@@ -146,7 +146,7 @@ def _is_price_list(page: Page, entries: _Kind) -> bool:
 def _listing(page: Page, group: LinkGroup, to: str) -> _Kind:
     head = [f"follow = [{{ css = {_quoted(group.selector)}, to = {_quoted(to)}, priority = 8 }}]"]
     head += _next_page(page)
-    comment = f"A list: the page that was looked at has {len(group.urls)} links to [pages.{to}]."
+    comment = f"A list: the sample page has {len(group.urls)} links to [pages.{to}]."
     return _Kind(name="listing", comment=comment, head=tuple(head))
 
 
@@ -159,12 +159,12 @@ def _next_page(page: Page) -> list[str]:
 
 
 def _entries(page: Page) -> _Kind | None:
-    """The blocks that repeat on the page, each as an item; None without blocks that a recipe can tell apart."""
+    """The page's repeated blocks, each as an item; None without blocks that a field identifies."""
     blocks = best_blocks(page)
     if blocks is None:
         return None
     head = ['item = "Entry"', f"each = {_quoted(blocks.selector)}", f"key = {_quoted(blocks.key or '')}"]
-    comment = f"The page that was looked at has {blocks.count} blocks that are alike: each is a record."
+    comment = f"The sample page has {blocks.count} similar blocks: each is a record."
     fields = {field.name: field.rule for field in blocks.fields}
     kind = _Kind(name="listing", comment=comment, head=(*head, *_next_page(page)), fields=fields)
     spider = spider_of(read_recipe(_recipe_text(page.url, [kind], "draft", _TRIED).encode(), "draft.toml"))()
@@ -206,7 +206,7 @@ def _found_only(kind: _Kind, page: Page) -> _Kind:
     return msgspec.structs.replace(kind, fields=fields, head=kind.head if "sku" in found else ())
 
 
-def _product(page: Page) -> Any:  # Any: what the ready parser gives
+def _product(page: Page) -> Any:  # Any: a value from the ready-made parser
     product = PageView(page).parsed(SourceKind.PRODUCT)
     if product is None or product.title is None:
         return None
@@ -259,8 +259,8 @@ def _product_fields(page: Page, product: Any) -> Iterator[tuple[str, str]]:
 
 
 def _is_sure(product: Any, name: str, value: Any, texts: list[tuple[Element, str]]) -> bool:
-    """May a field rest on the ready parser alone? Not with a value that it doubts, nor with a number that goes on
-    behind what was read: `123 456 78` is not 123, and as a key it would make one record of many."""
+    """May a field rely on the ready-made parser alone? Not with low confidence, nor with a number that continues after
+    the part that was read: `123 456 78` is not 123, and as a key it would merge many records."""
     found = product.found.get(name)
     if found is not None and found.confidence < _SURE:
         return False
@@ -271,7 +271,7 @@ def _is_sure(product: Any, name: str, value: Any, texts: list[tuple[Element, str
 
 
 def _structured(page: Page, name: str, value: Any, options: TypeOptions) -> list[str]:
-    """The first path of structured data that leads to the value, if there is one."""
+    """The first path of structured data with that value, or None."""
     for path in _VALUES[name][0]:
         found = [_read(entry, options, page) for entry in structured_values(page.structured(), path)]
         if found and (
@@ -282,11 +282,11 @@ def _structured(page: Page, name: str, value: Any, options: TypeOptions) -> list
 
 
 def _shown_in(page: Page, name: str, value: Any, options: TypeOptions, texts: list[tuple[Element, str]]) -> str | None:
-    """The selector of the element that shows the value best, if there is one."""
+    """The selector of the element that shows the value best, or None."""
     hints = _VALUES[name][1]
     if not hints:
         return None
-    # A number in a long sentence is chance; one in a few words, or a price with its sign, is not.
+    # A number in a long sentence is a coincidence; in a few words, or as a price with its currency, it is not.
     longest = {"rating": 25, "review_count": 25, "price": 40}.get(name, len(str(value)) + 3)
     hits = [hit for hit in texts if len(hit[1]) <= longest and _read(hit[1], options, page) == value]
 
@@ -299,7 +299,7 @@ def _shown_in(page: Page, name: str, value: Any, options: TypeOptions, texts: li
 
 
 def _leaf_texts(page: Page) -> Iterator[tuple[Element, str]]:
-    """Short texts of the page with the elements that hold nothing else."""
+    """Short texts of the page with the elements that contain only them."""
     for found in page.css("h1, h2, span, p, div, td, dd, li, strong, b, em, bdi, ins, a, data")[:_MOST_ELEMENTS]:
         element = found.root
         if isinstance(element, Element) and len(element.children) <= 4 and element.select_one("*") is None:
@@ -321,7 +321,7 @@ def _read(raw: Any, options: TypeOptions, page: Page) -> Any:
 def _recipe_text(start: str, kinds: list[_Kind], ref: str, message: str) -> str:
     lines = [
         f"# A spider without code. Drafted from {start if start.isprintable() else ascii(start)}",
-        f"# {message} Change what you like, then:",
+        f"# {message} Edit it as you like, then:",
         f"#   gossamer check {ref} URL    what each rule finds on a page",
         f"#   gossamer crawl {ref}        crawl",
         "",
@@ -339,14 +339,14 @@ def _recipe_text(start: str, kinds: list[_Kind], ref: str, message: str) -> str:
 
 
 def _instead(kind: _Kind) -> str:
-    """A kind as a comment: what could be taken from the list itself."""
+    """A kind as a comment: the fields available on the list itself."""
     fields = [f"fields.{name} = {rule}" for name, rule in kind.fields.items()]
     lines = [f"# {kind.comment} To take them instead, let [pages.{kind.name}] be:", *kind.head, *fields]
     return "\n" + "\n".join([lines[0], *(f"#   {line}" for line in lines[1:])]) + "\n"
 
 
 def _quoted(text: str) -> str:
-    """A text as TOML: in single quotes where that saves escapes."""
+    """A text as TOML, in single quotes if that saves escapes."""
     if ('"' in text or "\\" in text) and "'" not in text and text.isprintable():
         return f"'{text}'"
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

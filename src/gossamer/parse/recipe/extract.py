@@ -1,8 +1,8 @@
-"""The fields of a recipe alone, for one page: what the HTTP API calls `extract`.
+"""Applies the fields of a recipe to one page: `extract` in the HTTP API.
 
-Rules are written as the `fields` of a page kind are, as JSON. They come from strangers: a rule may be made to take for
-ever, so that only a process that can be killed reads and follows them (project/extraction.py).
-How it fails: BadRules with the first faults; ParseFailed for a page that has not what is required.
+Rules are written like the `fields` of a page kind, as JSON. They come from strangers: a rule may be designed to run
+forever, so only a process that can be killed compiles and applies them (project/extraction.py). How it fails: BadRules
+with the first faults; ParseFailed for a page without a required field.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _MOST_TOLD = 5
 
 
 class BadRules(Misconfigured):
-    """Rules that cannot be followed. The message says what is allowed."""
+    """Invalid rules. The message says what is allowed."""
 
 
 @lru_cache(maxsize=64)
 def read_rules(text: bytes) -> tuple[Field, ...]:
-    """The fields in a JSON object of them. Raises BadRules."""
+    """The fields in a JSON object. Raises BadRules."""
     if len(text) > MOST_BYTES:
         raise BadRules(f"extract has {len(text):,} bytes; {MOST_BYTES:,} are allowed.")
     values = msgspec.json.decode(text)
@@ -58,14 +58,15 @@ def _count(fields: Sequence[Field]) -> int:
 
 
 def extract(fields: Sequence[Field], page: Page) -> dict[str, Any]:
-    """The values of the fields, by name. Raises ParseFailed when a required one is missing, or there are too many."""
+    """The values of the fields, by name. Raises ParseFailed if a required one is missing, or if there are too many
+    values."""
     notes: list[Note] = []
     values = _values(fields, PagePart(PageView(page)), notes, "")
     missing = [note.sentence() for note in notes if note.missing]
     if missing:
         rest = len(missing) - _MOST_TOLD
         more = f"; and {rest} more" if rest > 0 else ""
-        raise ParseFailed(f"What is required is missing on {page.url}: {'; '.join(missing[:_MOST_TOLD])}{more}.")
+        raise ParseFailed(f"A required field is missing on {page.url}: {'; '.join(missing[:_MOST_TOLD])}{more}.")
     return values
 
 

@@ -9,20 +9,20 @@ import msgspec
 
 from ...errors import Misconfigured
 
-Path = tuple[str | int, ...]  # where a value stands: ("pages", "listing", "follow", 0, "css")
+Path = tuple[str | int, ...]  # the path of a value: ("pages", "listing", "follow", 0, "css")
 _MOST_SHOWN = 40  # names listed in a message
 ENDLESS_NUMBER = "A number has more than 18 digits. Write it as a text, in quotes."
 
 
 class RecipeFault(msgspec.Struct, frozen=True):
-    """One fault. `line` counts from 1; None where the fault has no line."""
+    """One fault. `line` counts from 1; None if the fault has no line."""
 
     line: int | None
     message: str
 
 
 class BadRecipe(Misconfigured):
-    """A recipe that cannot be used. `faults` are all of them; the message is the first one with its line."""
+    """An invalid recipe, with all its `faults`; the message is the first one with its line."""
 
     def __init__(self, file: str, faults: Sequence[RecipeFault]) -> None:
         self.file = file
@@ -35,7 +35,7 @@ class BadRecipe(Misconfigured):
 
     @classmethod
     def single(cls, file: str, line: int | None, message: str) -> BadRecipe:
-        """A recipe with one fault that ends the reading."""
+        """An error with a single fault, which stopped the reading."""
         return cls(file, [RecipeFault(line, message)])
 
     def lines(self) -> list[str]:

@@ -1,10 +1,9 @@
-"""The item of a page: each field of a recipe read from its part of the page, with a note of what every rule found.
+"""Extracts the item of a page: each field from its part of the page, with a note on what every rule found.
 
-What it does: the sources of a field are tried in order; the first one whose value can be read as the field's type
-gives it. The item classes are made at run time, so that validation, records and exports know the types.
-How it fails: a required field that no source gives is noted as missing and left without a value; the caller decides
-what follows. An optional one is None, or its default, with the fault noted. A list has the entries that can be read;
-each of the others is noted.
+What it does: the sources of a field are tried in order; the first value that can be converted to the field's type
+counts. Item classes are created at run time, so that validation, records and exports know the types.
+How it fails: a required field without a value is noted as missing; the caller decides what follows. An optional one is
+None, or its default, with the fault noted. A list has the entries that can be converted; each of the others is noted.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from .sources import MOST, PagePart, find, parts_of, too_many
 from .transforms import AMONG_ALL, NEED_ALL, transformed
 from .values import UnreadableValue, shown, text_of, value_of
 
-_MOST_NOTED = 20  # entries of one list that are noted one by one
+_MOST_NOTED = 20  # entries of a list that are noted individually
 
 
 _PYTHON: dict[FieldType, type] = {
@@ -84,14 +83,14 @@ def _listing(default: Any) -> Any:
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule found for a field. `fault` says why it has no value, or why an earlier source was passed over."""
+    """What a rule found for a field. `fault` says why it has no value, or why an earlier source was skipped."""
 
     field: str  # its path: `reviews[0].author`
     rule: str
-    found: str | None  # the raw text, cut; None when there was nothing
+    found: str | None  # the raw text, shortened; None if nothing was found
     value: Any
     fault: str = ""
-    missing: bool = False  # it is required, and there is no value
+    missing: bool = False  # required, but without a value
 
     def sentence(self) -> str:
         """The note in words, for a message about a field without a value."""
@@ -106,7 +105,7 @@ class TakenItem(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[Note]
 
     def faults(self) -> list[str]:
-        """The values that are on the page and could not be read."""
+        """The values that are on the page but could not be converted."""
         return [note.sentence() for note in self.notes if note.fault]
 
 
@@ -136,7 +135,7 @@ def _value(shape: Shape, field: Field, part: PagePart, notes: list[Note], path: 
 
 
 def take_one(field: Field, part: PagePart, notes: list[Note], path: str) -> Any:
-    """The value of a field that is no object: of its type, or its default."""
+    """The value of a field that is not an object: of its type, or its default."""
     page = part.view.page
     passed: Note | None = None
     all_count = field.many or any(step.name in NEED_ALL for step in field.transforms)
@@ -148,7 +147,7 @@ def take_one(field: Field, part: PagePart, notes: list[Note], path: str) -> Any:
         if not values:
             if refused:
                 passed = passed or _note(field, path, source, found, None, refused[0].why)
-            elif field.transforms:  # else it was an element without text: nothing
+            elif field.transforms:  # otherwise it was an element without text
                 passed = passed or _note(field, path, source, found, None, "of which the transforms leave nothing")
             continue
         value = values if field.many else values[0]
@@ -176,7 +175,7 @@ def _is_empty(raw: Any) -> bool:
 
 
 class _Refused(msgspec.Struct, frozen=True):
-    """One of the things that were found, by its number among them, and why it is not of the field's type."""
+    """One of the found values, by its index, and why it is not of the field's type."""
 
     index: int
     raw: Any
@@ -205,8 +204,8 @@ def _entry_notes(path: str, source: RecipeSource, refused: list[_Refused]) -> li
 
 
 def _converted(found: list[Any], field: Field, page: Page) -> tuple[list[Any], list[_Refused]]:
-    """What was found as values of the field's type, and what cannot be read. Where one value is wanted, it is the
-    first that has a text; when that cannot be read, there is none."""
+    """The found values converted to the field's type, and those that cannot be. For a single value only the first
+    non-empty one is tried."""
     if field.many:
         return _read_all(found, field, page)
     one_by_one = not any(step.name in AMONG_ALL for step in field.transforms)

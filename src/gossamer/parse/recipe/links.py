@@ -1,5 +1,4 @@
-"""The requests that a page leads to: the links of the follow rules, the next page, and pages that differ in a number
-in their address.
+"""Makes the requests that follow from a page: the links of the follow rules, the next page, and numbered pages.
 
 How it fails: more links than the limit, and a page count that cannot be read or exceeds `max`, raise ParseFailed for
 the page.
@@ -28,8 +27,8 @@ NO_DATA: Mapping[str, Any] = MappingProxyType({})  # any JSON
 
 
 def requests_from(recipe: Recipe, kind: PageKind, view: PageView) -> Iterator[Request]:
-    """Every request that a page leads to, in the order of the rules. The next page of a list inherits `page.data`.
-    Raises ParseFailed for an implausible page count and for more links than the limit."""
+    """Every request from a page, in the order of the rules. The next page of a list inherits `page.data`. Raises
+    ParseFailed for an implausible page count and for more links than the limit."""
     for rule in kind.follow:
         yield from link_requests(rule, recipe.paths, view)
     if kind.next is not None:
@@ -42,7 +41,7 @@ def requests_from(recipe: Recipe, kind: PageKind, view: PageView) -> Iterator[Re
 
 def link_requests(rule: Follow, paths: Paths, view: PageView, given: Mapping[str, Any] = NO_DATA) -> list[Request]:
     """The requests for the links of one rule, each address once, with the `given` data and the data of the rule.
-    Links that are no addresses or that a pattern excludes are left out. Raises ParseFailed for more than the limit."""
+    Invalid links and those that a pattern excludes are left out. Raises ParseFailed for more than the limit."""
     page = view.page
     carried = dict(given)
     if rule.data:
@@ -81,7 +80,7 @@ _PAGE_WORD = (
     r"(?:pages?|pag|pg|seiten?|páginas?|pagin(?:a|e|as)|strona|stron|stránk[ay]|sid[ae]r?|sivu[a]?|sayfa|страниц[аы]?"
     r"|стор(?:інка|інки|інок)?|стр)"
 )
-# `1 / 15`, `page 1 of 15`; no date (1/15/2024), no decimals, and no "1 of 500 houses".
+# `1 / 15`, `page 1 of 15`; not a date (1/15/2024), decimals, or "1 of 500 houses".
 _PAGE_OF = re.compile(
     rf"(?P<before>(?<!\w){_PAGE_WORD}[.:]?\s{{0,3}})?(?<![\d/.,])(?P<here>\d{{1,9}})"
     rf"\s{{0,3}}(?:/|of|von|de|di|sur|van|av|af|z|из|з)\s{{0,3}}(?P<count>\d{{1,9}})(?!\d|\s{{0,3}}/|[.,:-]\d)"
@@ -96,12 +95,12 @@ _PAGER = re.compile(  # a word in the class, id or label of a pager: not homepag
 )
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PAGER_TEXT = 300  # characters; a pager is short
-_NAME_TEXT = 500  # characters of classes that are looked at
+_NAME_TEXT = 500  # characters of class names that are inspected
 _MOST_CANDIDATES, _MOST_PAGERS = 2000, 50
 
 
 def numbered_requests(numbering: Numbering, kind: str, view: PageView) -> Iterator[Request]:
-    """The requests for the pages that this one leads to, with its data. Raises ParseFailed."""
+    """The requests for the numbered pages after this one, with its data. Raises ParseFailed."""
     page = view.page
     for number in _numbers_ahead(numbering, view):
         if numbering.request is None:
@@ -115,8 +114,8 @@ def numbered_requests(numbering: Numbering, kind: str, view: PageView) -> Iterat
 
 
 def _numbers_ahead(numbering: Numbering, view: PageView) -> Sequence[int]:
-    """The numbers of these pages. The first page leads to all of them; where the count had to be detected, later pages
-    lead to those they link to, as a pager may show only a part. Raises ParseFailed."""
+    """The numbers of these pages. The first page gives all of them; if the count had to be detected, later pages add
+    those they link to, as a pager may show only a part. Raises ParseFailed."""
     page = view.page
     first, step = numbering.first, numbering.step
     here = page.data.get(numbering.parameter, first) if numbering.request else _number_in(page.url, numbering)
@@ -157,7 +156,7 @@ def _count(field: Field, view: PageView) -> int:
     if value is None:
         if notes[-1].found is not None:
             raise ParseFailed(f"The page count cannot be read on {view.page.url}: {notes[-1].sentence()}")
-        return 1  # a list of one page often does not count itself
+        return 1  # a list of one page often has no count
     if value < 0:
         raise ParseFailed(f"The page count of {view.page.url} is {shown(value)}.")
     return int(value)
@@ -171,7 +170,7 @@ def _number_in(url: str, numbering: Numbering) -> int:
 
 
 def _with_number(url: str, numbering: Numbering, number: int) -> str:
-    """The address with that number. All else in it stays as it is written: sites read odd spellings in odd ways."""
+    """The address with that number. The rest stays exactly as written: some sites depend on odd spellings."""
     address, mark, query = url.partition("#")[0].partition("?")
     pairs = query.split("&") if mark and query else []
     there = False
@@ -199,7 +198,7 @@ def _linked_numbers(page: Page, numbering: Numbering) -> list[int]:
 
 
 def _written_count(page: Page, numbering: Numbering) -> int:
-    """The number of the last page where a pager says `1 / 15` or `page 1 of 15`; the first one where it does not."""
+    """The number of the last page if a pager says `1 / 15` or `page 1 of 15`; else that of the first page."""
     counts = [1]
     for element in islice(_pagers(page), _MOST_PAGERS):
         text = element.text
@@ -216,6 +215,6 @@ def _pagers(page: Page) -> Iterator[Selector]:
 
 
 def _counts_pages(match: re.Match[str]) -> bool:
-    """On page one; and if a word follows, it is about pages."""
+    """True if it counts from page one, and a following word, if any, means pages."""
     word = match["word"]
     return int(match["here"]) == 1 and (match["before"] is not None or word is None or bool(_PAGES.fullmatch(word)))

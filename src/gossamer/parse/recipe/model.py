@@ -1,10 +1,9 @@
-"""A recipe as values: what reader.py makes of the text, and what spider.py follows. No I/O, no page in sight.
+"""A recipe as values: reader.py builds them from the text, spider.py executes them. No I/O, no pages.
 
     Recipe -> PageKind -> Follow, Numbering   which links to follow
                        -> Field               what to extract: sources in order, transforms, a type
 
-The end of the file lists the values of the ready parsers for products and articles, and the fields that `auto` makes
-of them.
+The end of the file lists the values of the product and article parsers, and the fields that `auto` makes from them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class FieldType(StrEnum):
     FLOAT = "float"
     MONEY = "money"
     DATE = "date"  # a moment, with its zone
-    DAY = "day"  # a day of the calendar
+    DAY = "day"  # a calendar day
     URL = "url"
     BOOL = "bool"
     LIST = "list"
@@ -50,18 +49,18 @@ class SourceKind(StrEnum):
 
 
 class RecipeSource(msgspec.Struct, frozen=True, kw_only=True):
-    """One place to look for a value. `css` or `xpath` find elements; `json` is a path into the JSON in them, after the
-    text `after`, or of the whole page; `regex` cuts a part out of what was found so far."""
+    """One place to look for a value. `css` or `xpath` find elements; `json` is a path into JSON: in these elements,
+    after the text `after`, or of the whole page; `regex` extracts a part of the values found so far."""
 
     kind: SourceKind
     css: CssQuery | None = None
     xpath: str | None = None
-    json: Any = None  # a compiled JSONPath; the library is imported only where one is used
+    json: Any = None  # a compiled JSONPath; the library is imported only if one is used
     json_text: str = ""
     after: str = ""
     regex: re.Pattern[str] | None = None
     name: str = ""  # of a structured, product, article, url or data value
-    constant: Any = None  # any value of TOML or YAML
+    constant: Any = None  # any TOML or YAML value
 
     def __str__(self) -> str:
         words = []
@@ -83,7 +82,7 @@ class RecipeSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transform(msgspec.Struct, frozen=True, kw_only=True):
-    """A step between what was found and its type. `pattern`, `text` and `number` mean what the step's name says."""
+    """A step between the raw value and its type. The meaning of `pattern`, `text` and `number` depends on the step."""
 
     name: str
     pattern: re.Pattern[str] | None = None
@@ -92,7 +91,7 @@ class Transform(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TypeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How texts become values of a type: the options of a field that concern its type alone."""
+    """How texts become values of a type: the options of a field that concern only its type."""
 
     type: FieldType = FieldType.TEXT
     of: FieldType | None = None  # of the entries of a list
@@ -141,12 +140,12 @@ def type_name(name: str) -> str:
 
 
 class PathPattern(msgspec.Struct, frozen=True):
-    """A pattern as robots.txt has them: `*` stands for anything, `$` at the end for the end."""
+    """A pattern as in robots.txt: `*` matches anything, a final `$` the end."""
 
     text: str
 
     def fits(self, path: str) -> bool:
-        """Does the pattern match the path? Each piece is searched once, after the one before: linear in the path."""
+        """Does the pattern match the path? Each piece is searched once, after the previous one: linear time."""
         pieces = self.text.removesuffix("$").split("*")
         if not path.startswith(pieces[0]):
             return False
@@ -163,7 +162,7 @@ class PathPattern(msgspec.Struct, frozen=True):
 
 
 class Paths(msgspec.Struct, frozen=True, kw_only=True):
-    """Which addresses are admitted: patterns that are compared with path and query."""
+    """Which addresses are admitted: patterns matched against path and query."""
 
     include: tuple[PathPattern, ...] = ()
     exclude: tuple[PathPattern, ...] = ()
@@ -175,19 +174,19 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecipeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent beside an address, with places for values and secrets (request_rules.py)."""
+    """What is sent besides the address, with placeholders for values and secrets (request_rules.py)."""
 
     method: str = "GET"
     headers: dict[str, str] | None = None
-    form: Any = None  # as of a Request
+    form: Any = None  # as in a Request
     json: Any = None  # any JSON
     body: str | None = None
     retry_unsafe: bool | None = None
 
 
 class Follow(msgspec.Struct, frozen=True, kw_only=True):
-    """Links to follow, and the kind of page that they lead to. Without a source: the page's own address, asked for once
-    more with another request."""
+    """Links to follow, and the kind of page that they lead to. Without a source: the page's own address, requested
+    again with another request."""
 
     source: RecipeSource | None
     to: str
@@ -209,7 +208,7 @@ class Numbering(msgspec.Struct, frozen=True, kw_only=True):
     per_page: int = 1
     max: int = 10_000
     priority: int | None = None
-    request: RecipeRequest | None = None  # the number stands in it, not in the address
+    request: RecipeRequest | None = None  # the number is in the request, not in the address
 
 
 class PageKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,7 +218,7 @@ class PageKind(msgspec.Struct, frozen=True, kw_only=True):
     follow: tuple[Follow, ...] = ()
     next: Follow | None = None
     numbering: Numbering | None = None
-    item: str = ""  # the type of its records; "" when it gives none
+    item: str = ""  # the type of its records; "" if it gives none
     key: tuple[str, ...] = ()
     each: RecipeSource | None = None
     within: RecipeSource | None = None
@@ -228,7 +227,7 @@ class PageKind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """A spider without code. The settings decide where a value is None."""
+    """A spider without code. If a value is None, the settings decide."""
 
     name: str
     file: str
@@ -289,7 +288,7 @@ ARTICLE: dict[str, FieldType | tuple[FieldType, FieldType]] = {
 }
 READY = {SourceKind.PRODUCT.value: PRODUCT, SourceKind.ARTICLE.value: ARTICLE}
 _REQUIRED = ("title",)
-_LEFT_OUT = {"product": ("currency",), "article": ("markdown",)}  # said already by another field
+_LEFT_OUT = {"product": ("currency",), "article": ("markdown",)}  # already covered by another field
 
 
 def auto_fields(parser: str) -> tuple[Field, ...]:

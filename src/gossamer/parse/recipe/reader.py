@@ -1,7 +1,7 @@
-"""From the text of a recipe to the recipe: every key is known, every rule compiles, every page kind exists.
+"""Reads and validates a recipe: every key is known, every rule compiles, every page kind exists.
 
-`load_recipe` turns a file into a spider class, once for each state of the file. `read_recipe` checks its top level;
-below it come the page kinds: the items of a page and the links to follow. Fields are read in rules.py.
+`load_recipe` turns a file into a spider class, once per version of the file. `read_recipe` checks the top level; the
+functions below it read the page kinds: the items of a page and the links to follow. Fields are read in rules.py.
 
 How it fails: BadRecipe with all faults, each with its line and what is allowed there.
 """
@@ -53,7 +53,7 @@ _NEXT_KEYS = (*_LINK_KEYS, "to", "priority", "route", "data", "request")
 NUMBERING_KEYS = ("parameter", "first", "step", "pages", "total", "per_page", "max", "priority", "request")
 _KIND_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
-_TAKEN = tuple(  # a callback of that name would hide an attribute of the spider
+_TAKEN = tuple(  # a callback with that name would shadow an attribute of the spider
     sorted(name for name in {*dir(RecipeSpider), *RecipeSpider.__annotations__} if _KIND_NAME.fullmatch(name))
 )
 _DETECT = "detect"
@@ -141,10 +141,10 @@ def _read_name(top: RecipeTable, file: str) -> str:
 
 
 def _read_start(top: RecipeTable) -> list[tuple[str, RecipeRequest | None]]:
-    """The addresses to begin with, and what is sent to each beside a plain GET."""
+    """The start addresses, and the request for each that is not a plain GET."""
     given = top.values.get("start")
     if not given:
-        top.fault('start is missing. Write the addresses to begin with: start = ["https://shop.example/"].', "start")
+        top.fault('start is missing. Write the start addresses: start = ["https://shop.example/"].', "start")
         return []
     found = []
     for index, entry in enumerate(given if isinstance(given, list) else [given]):
@@ -175,7 +175,7 @@ def _read_domains(scope: RecipeTable) -> tuple[str, ...] | None:
     for domain in domains:
         if "/" in domain or ":" in domain:
             scope.fault(
-                f'{scope.spelled("domains")}: "{domain[:60]}" is no domain. Write it like shop.example, or "*".',
+                f'{scope.spelled("domains")}: "{domain[:60]}" is not a domain. Write it like shop.example, or "*".',
                 "domains",
             )
     return domains or None
@@ -231,8 +231,8 @@ def read_kinds(top: RecipeTable) -> dict[str, PageKind]:
     for name, value in pages.values.items():
         if name in _TAKEN:
             pages.fault(
-                f'{pages.spelled(name)}: "{name}" cannot be a page kind, as spiders have something of that name. Taken'
-                f" are: {', '.join(_TAKEN)}.",
+                f'{pages.spelled(name)}: "{name}" cannot be a page kind, because spiders use this name. Reserved'
+                f" names: {', '.join(_TAKEN)}.",
                 name,
             )
         elif not _KIND_NAME.fullmatch(name) or keyword.iskeyword(name):
@@ -292,7 +292,7 @@ def _read_kind(table: RecipeTable, name: str, kinds: list[str]) -> PageKind:
 
 
 def _with_auto(table: RecipeTable, own: tuple[Field, ...]) -> tuple[Field, ...]:
-    """The fields of a ready parser, with the recipe's own in their places or after them."""
+    """The fields of a ready-made parser, with the recipe's own replacing them or added at the end."""
     parser = table.choice("auto", READY, "ready parser")
     if parser is None:
         return own
@@ -320,7 +320,7 @@ def _read_key(table: RecipeTable, fields: tuple[Field, ...], *, several: bool) -
     for name in key:
         if name not in names:
             table.fault(
-                f'{table.spelled("key")} = "{name[:60]}" is no field.{suggestion(name, dict.fromkeys(names))}', "key"
+                f'{table.spelled("key")} = "{name[:60]}" is not a field.{suggestion(name, dict.fromkeys(names))}', "key"
             )
     if several and not key and "key" not in table:
         table.fault(
@@ -371,7 +371,7 @@ def _read_link(rule: RecipeTable) -> RecipeSource | None:
     if not any(key in rule for key in _LINK_KEYS):
         rule.fault(f"{rule.spelled()} does not say which links.{suggestion('', _LINK_KEYS)}")
         return None
-    # Without `data`, which beside a link rule is data for its requests and not a source of links.
+    # Without `data`, which in a link rule is data for the requests, not a source of links.
     return read_source(rule.seen_as({key: rule.values[key] for key in _LINK_KEYS if key in rule}))
 
 

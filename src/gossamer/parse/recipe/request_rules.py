@@ -1,9 +1,9 @@
-"""What a recipe sends beside an address: method, headers, and a form, JSON or a body. Read here, and filled in.
+"""Reads and fills in what a recipe sends besides the address: method, headers, and a form, JSON or a body.
 
-In the texts of a request `{name}` is a value of `data`: what the page was given, or what the rule takes from it. A text
-that is nothing but `{name}` becomes that value, a number in JSON. `${NAME}` is a secret, by its name, as in settings.
-How it fails: what no request can carry is a fault of the recipe, with its line. A rule whose value is not on the page
-makes no request: so a list ends that is paged by a cursor.
+In the texts of a request `{name}` is a value of `data`: the page's own data, or data that the rule extracts from it. A
+text that is only `{name}` becomes that value, so it can be a number in JSON. `${NAME}` is a secret, as in settings. How
+it fails: an invalid request is a fault of the recipe, with its line. A rule whose value is not on the page makes no
+request: this is how pagination by cursor ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,59})\}")
 
 
 def read_request(table: RecipeTable) -> RecipeRequest | None:
-    """What a table with keys of REQUEST_KEYS says; None where it has none of them. With a body the method is POST."""
+    """The request in a table with REQUEST_KEYS; None if it has none of these keys. With a body the method is POST."""
     given = {key: table.values[key] for key in REQUEST_KEYS if key in table}
     if not given:
         return None
@@ -48,12 +48,12 @@ def read_headers(table: RecipeTable) -> dict[str, str]:
 
 
 def has_place(how: RecipeRequest, name: str) -> bool:
-    """Is there a place for the value `name`?"""
+    """Does it have a placeholder for the value `name`?"""
     return f"{{{name}}}" in msgspec.json.encode(how).decode()
 
 
 def asked_with(request: Request, how: RecipeRequest | None, values: Mapping[str, Any]) -> Request | None:
-    """The request, with what the recipe sends along; None where a value that is to be filled in is missing."""
+    """The request with its placeholders filled in; None if one of the values is missing."""
     if how is None:
         return request
     try:
@@ -66,7 +66,7 @@ def asked_with(request: Request, how: RecipeRequest | None, values: Mapping[str,
 
 
 class _Missing(Exception):
-    """A value that is to be filled in is not there."""
+    """The value of a placeholder is missing."""
 
 
 def _filled(value: Any, values: Mapping[str, Any]) -> Any:
@@ -87,7 +87,7 @@ def _filled_text(text: str, values: Mapping[str, Any]) -> Any:
     def put(found: re.Match[str]) -> str:
         return str(_value(values, found[1])) if found[1] in values else found[0]  # GraphQL is full of braces
 
-    # Secrets first: what a page says must not be able to name one.
+    # Secrets first: text from a page must not be able to name one.
     return _PLACE.sub(put, secrets_marked(text))
 
 

@@ -1,4 +1,4 @@
-"""The fields of a recipe: their sources, types, options and defaults; and its path patterns. Every selector, regex and
+"""Reads the fields of a recipe (sources, types, options and defaults) and its path patterns. Every selector, regex and
 path is compiled here, once."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .values import UnreadableValue, fold, named, taken_as_is, value_of
 
 _TYPE_KEYS = ("type", "of", "currency", "decimal", "zone", "format", "languages", "true", "false")
 _TYPES = tuple(kind.value for kind in FieldType)
-# Which types an option is for; elsewhere it would have no effect, and its author would wonder.
+# The types that an option applies to; on others it would have no effect, so it is a fault.
 _OPTION_TYPES = {
     "currency": (FieldType.MONEY,),
     "decimal": (FieldType.INT, FieldType.DECIMAL, FieldType.FLOAT),
@@ -39,7 +39,7 @@ _PLACE_KINDS = (SourceKind.CSS, SourceKind.XPATH, SourceKind.JSON)
 _FIELD_NAME = re.compile(r"[^\W\d_]\w*")
 _URL_WORDS = ("page", "requested")
 _DEEPEST = 5  # objects in objects
-_MOST_STARS = 8  # in a path pattern; more make no sense
+_MOST_STARS = 8  # in a path pattern
 
 
 def read_fields(table: RecipeTable, *, in_json: bool = False, depth: int = 0) -> tuple[Field, ...]:
@@ -90,7 +90,7 @@ def _read_object(table: RecipeTable, name: str, *, in_json: bool, depth: int) ->
     for key in table.values:
         if key not in ("fields", "each", "within", "required"):
             table.fault(
-                f"{table.spelled(key)} does not go with `fields`: an object has each, within and required.", key
+                f"{table.spelled(key)} cannot be used with `fields`: an object has each, within and required.", key
             )
     if depth >= _DEEPEST:
         table.fault(f"{table.spelled()} is nested deeper than {_DEEPEST} objects.", "fields")
@@ -107,7 +107,7 @@ def _read_object(table: RecipeTable, name: str, *, in_json: bool, depth: int) ->
 
 
 def read_place(table: RecipeTable, key: str, *, in_json: bool = False) -> RecipeSource | None:
-    """Where to look: a CSS selector, or a table with css, xpath or json."""
+    """A part of the page: a CSS selector, or a table with css, xpath or json."""
     value = table.values.get(key)
     if value is None:
         return None
@@ -174,7 +174,7 @@ def _read_sources(owner: RecipeTable, name: str, *, in_json: bool) -> tuple[Reci
 
 
 def read_source(table: RecipeTable, *, in_json: bool = False, steps: Sequence[str | int] = ()) -> RecipeSource | None:
-    """The one source that a table names. `steps` lead to the value of a short form."""
+    """The single source in a table. `steps` is the path of a short form's value."""
     named = [key for key in _SOURCE_KEYS if key in table]
     rivals = [key for key in named if key in _NOT_TOGETHER]
 
@@ -252,7 +252,7 @@ def _checked_xpath(expression: str) -> str:
 @lru_cache(maxsize=1)
 def _json_environment() -> Any:
     try:
-        jsonpath: Any = import_module("jsonpath")  # Any: imported only where a recipe has a JSON path
+        jsonpath: Any = import_module("jsonpath")  # Any: imported only if a recipe has a JSON path
     except ImportError as error:
         raise MissingExtra("json in recipes needs the package python-jsonpath: pip install python-jsonpath.") from error
     return jsonpath.JSONPathEnvironment(strict=True)
@@ -264,21 +264,21 @@ def _json_path(text: str) -> Any:
         return environment.compile(text)
     except (ValueError, RecursionError) as error:
         raise _BadRule("json", _no_path(text, error)) from error
-    except Exception as error:  # the library's errors share no class with Python's
+    except Exception as error:  # the library's errors have no common base class with Python's
         raise _BadRule("json", _no_path(text, error)) from error
 
 
 def _no_path(text: str, error: Exception) -> str:
     reason = str(error).partition("\n")[0][:150]
     hint = "" if text.startswith("$") else " It begins with $."
-    return f'"{text[:80]}" is no JSON path ({reason}).{hint} Write it like $.offers[0].price.'
+    return f'"{text[:80]}" is not a valid JSON path ({reason}).{hint} Write it like $.offers[0].price.'
 
 
 def _regex(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise _BadRule("regex", f'"{pattern[:80]}" is no regular expression ({error}).') from error
+        raise _BadRule("regex", f'"{pattern[:80]}" is not a valid regular expression ({error}).') from error
 
 
 def _checked_name(kind: SourceKind, name: str) -> str:
@@ -288,9 +288,9 @@ def _checked_name(kind: SourceKind, name: str) -> str:
         SourceKind.URL: _URL_WORDS,
     }
     if kind in allowed and name not in allowed[kind]:
-        raise _BadRule(kind.value, f'"{name[:60]}" is no {kind} value.{suggestion(name, allowed[kind])}')
+        raise _BadRule(kind.value, f'"{name[:60]}" is not among the {kind} values.{suggestion(name, allowed[kind])}')
     if kind is SourceKind.STRUCTURED and name.strip(".") != name:
-        raise _BadRule(kind.value, f'"{name[:60]}" is no path; write it like Product.offers.price or meta.description.')
+        raise _BadRule(kind.value, f'"{name[:60]}" is not a path; write it like Product.offers.price or meta.author.')
     return name if kind.value not in ("css", "xpath", "json", "regex") else ""
 
 
@@ -376,8 +376,8 @@ def read_paths(table: RecipeTable) -> Paths:
         for text in table.texts(name):
             if text.count("*") > _MOST_STARS or not text.startswith(("/", "*")):
                 table.fault(
-                    f'{table.spelled(name)}: "{text[:80]}" is no path pattern. It begins with / or *, as in /product/*'
-                    f" or *.pdf$, and has {_MOST_STARS} stars at most.",
+                    f'{table.spelled(name)}: "{text[:80]}" is not a path pattern. Begin it with / or *, as in'
+                    f" /product/* or *.pdf$, and use at most {_MOST_STARS} stars.",
                     name,
                 )
                 continue

@@ -1,11 +1,11 @@
-"""Finding raw values on a page: what stands where a source points to. values.py turns them into types.
+"""Finds the raw values on a page that a source points to. values.py converts them.
 
 A source finds a list of selectors, texts or plain JSON values; a source that finds nothing gives an empty list, never
-an error. More values than the limit raise ParseFailed, because values that are left out silently would go unnoticed.
+an error. More values than the limit raise ParseFailed, because silently dropped values would go unnoticed.
 
 A path into structured data (`Product.offers.price`, `opengraph.og:title`) begins with `opengraph` or `meta` and a name,
-or with a schema.org type, which is looked up in JSON-LD, then in microdata; every further word is a property. On the
-way a list means each of its entries. At the end an object stands for its name or value.
+or with a schema.org type, which is looked up in JSON-LD, then in microdata; every further word is a property. A list on
+the path means each of its entries. An object at the end stands for its name or value.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ..page import Page
 from ..selectors import Selector
 from .model import RecipeSource, SourceKind
 
-MOST = 10_000  # values taken from one source at one place
+MOST = 10_000  # values from one source in one part
 _JSON_START = re.compile(r"[{\[]")
-_NEAR = 1000  # characters after a mark within which its JSON must begin
+_NEAR = 1000  # JSON must begin within this many characters after its mark
 _DECODER = json.JSONDecoder(strict=False)
 NOTHING = msgspec.UNSET
 
 
 class PageView:
-    """A page while a recipe reads it. Costly views of it (JSON, structured data, parsers) are computed once."""
+    """A page being read by a recipe. Expensive views (JSON, structured data, parsers) are computed once."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self._known: dict[str, Any] = {}  # by what it is: each is of its own type
+        self._known: dict[str, Any] = {}  # by kind: each has its own type
 
     def once(self, name: str, work: Callable[[], Any]) -> Any:
         if name not in self._known:
@@ -64,12 +64,12 @@ class PageView:
         return found
 
     def parsed(self, what: SourceKind) -> Any:
-        """The product or article that the ready parser finds on the page, or None."""
+        """The product or article that the ready-made parser finds on the page, or None."""
         return self.once(what.value, lambda: _ready_parser(what)(self.page))
 
 
 def _ready_parser(what: SourceKind) -> Callable[[Page], Any]:
-    """The parser, imported only where a recipe asks for it."""
+    """The parser, imported only if a recipe uses it."""
     if what is SourceKind.PRODUCT:
         from ..product import product_of
 
@@ -80,7 +80,7 @@ def _ready_parser(what: SourceKind) -> Callable[[Page], Any]:
 
 
 class PagePart(msgspec.Struct, frozen=True):
-    """Where rules look: an element of the page, a piece of its JSON, or the page."""
+    """The scope of rules: an element of the page, a piece of its JSON, or the whole page."""
 
     view: PageView
     element: Selector | None = None
@@ -88,7 +88,7 @@ class PagePart(msgspec.Struct, frozen=True):
 
 
 def find(source: RecipeSource, part: PagePart, *, all_count: bool = True) -> list[Any]:
-    """All values that the source points to, in order. With `all_count` False the first ones are enough.
+    """All values that the source points to, in order. With `all_count` False the search may stop after the first ones.
 
     Raises ParseFailed for more values than the limit, and for JSON that is too deep to be searched.
     """
@@ -107,7 +107,7 @@ def too_many(source: RecipeSource, page: Page) -> ParseFailed:
 
 
 def parts_of(source: RecipeSource, part: PagePart, *, all_count: bool) -> list[PagePart]:
-    """The parts that a source points to: all count for `each`, the first one for `within`. Raises as `find` does."""
+    """The parts that a source points to: all of them for `each`, the first one for `within`. Raises like `find`."""
     return [
         PagePart(part.view, element=found) if isinstance(found, Selector) else PagePart(part.view, node=found)
         for found in find(source, part, all_count=all_count)
@@ -168,7 +168,7 @@ def _json_values(source: RecipeSource, document: Any) -> Iterator[Any]:
     try:
         for match in source.json.finditer(document):
             yield match.obj
-    except Exception as error:  # of the library, which is not imported for the name alone; the JSON is too deep
+    except Exception as error:  # an error of the library, not imported just for its name: the JSON is too deep
         raise ParseFailed(
             f"json {source.json_text} cannot be followed here: {str(error).partition(chr(10))[0]}"
         ) from error
@@ -211,7 +211,7 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[str]:
 
 
 _FLAT = ("opengraph", "meta")
-_MOST_NODES = 20_000  # objects and lists looked at for one path
+_MOST_NODES = 20_000  # objects and lists visited for one path
 _DEEPEST = 60
 
 

@@ -1,8 +1,8 @@
-"""A recipe as a spider: a class with one callback for each kind of page. It runs no code of the user's.
+"""Makes a spider class from a recipe, with one callback per page kind. No user code runs.
 
 How it fails: a page without its required fields, or with an implausible page count, raises ParseFailed with every rule,
-what the rule found and why that is not usable. How it recovers: correct the recipe and parse the page again; the
-version of the spider is a hash of the recipe's text.
+what it found and why that is unusable. How it recovers: correct the recipe and parse the page again; the version of the
+spider is a hash of the recipe's text.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .model import PageKind, Recipe, type_name
 from .request_rules import asked_with
 from .sources import PagePart, PageView, parts_of
 
-_MOST_NAMED = 5  # faults named in one message
+_MOST_NAMED = 5  # faults listed in one message
 
 
 def unread(item: Item, page: Page) -> list[str] | None:
-    """The quality rule of every recipe: a value that is on the page and cannot be read is a fault of its item."""
+    """The quality rule of every recipe: a value that is on the page but cannot be converted is a fault of its item."""
     return page._unread.get(item_key(item)) if page._unread else None
 
 
 class RecipeSpider(Spider):
-    """Base of the spiders that recipes make."""
+    """Base class of spiders made from recipes."""
 
     name = "recipe"
     quality_rules: Sequence[ItemStep] = (unread,)
@@ -42,7 +42,7 @@ class RecipeSpider(Spider):
 
 
 def remember(page: Page, taken: Sequence[TakenItem]) -> None:
-    """Keep the unread values of a page's items for the quality rule, which sees page and item alone."""
+    """Keep the unconverted values of a page's items for the quality rule, which gets only page and item."""
     page._unread = {item_key(one.item): faults for one in taken if (faults := one.faults())}
 
 
@@ -104,8 +104,8 @@ def _callback(kind: PageKind) -> Callable[[RecipeSpider, Page], Answer]:
 
 
 def taken_items(spider: RecipeSpider, kind: PageKind, view: PageView) -> list[TakenItem]:
-    """The items of a page, whole or not, with what every rule found. A page on which no part for an item is found
-    gives one item without values, and a note that says so."""
+    """The items of a page, complete or not, with the notes of every rule. A page without any matching part gives one
+    item without values, and a note that says so."""
     if not kind.item:
         return []
     shape = spider._shapes[kind.name]

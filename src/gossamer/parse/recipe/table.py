@@ -1,5 +1,5 @@
-"""Typed access to the values of a recipe. Faults are collected with their lines and reading goes on, so that a person
-sees all of them at once."""
+"""Typed access to the values of a recipe. Faults are collected with their lines and reading continues, so that the
+author sees all of them at once."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class RecipeTable:
         return name in self.values
 
     def fault(self, message: str, *steps: str | int) -> None:
-        """Note what is wrong with the value at `steps` below this table."""
+        """Add a fault for the value at `steps` below this table."""
         self._faults.append(RecipeFault(self._tree.line_of((*self.path, *steps)), message))
 
     def spelled(self, *steps: str | int) -> str:
         return spell((*self.path, *steps)) or "The recipe"
 
     def wrong(self, expected: str, *steps: str | int) -> None:
-        """Note that the value at `steps` is not what was expected."""
+        """Add a fault: the value at `steps` is not what was expected."""
         value: Any = self.values  # walks down
         for step in steps:
             value = value[step]
         self.fault(f"{self.spelled(*steps)} = {_shown(value)} should be {expected}.", *steps)
 
     def only(self, allowed: Iterable[str]) -> None:
-        """Note every key that is not one of these."""
+        """Add a fault for every key that is not one of these."""
         names = list(allowed)
         for name in self.values:
             if name not in names:
-                self.fault(f"{self.spelled(name)} is no key of a recipe.{suggestion(name, names)}", name)
+                self.fault(f"{self.spelled(name)} is not a key of a recipe.{suggestion(name, names)}", name)
 
     def text(self, name: str, *, empty: bool = False) -> str | None:
         value = self.values.get(name)
@@ -90,12 +90,12 @@ class RecipeTable:
         names = list(allowed)
         value = self.text(name)
         if value is not None and value not in names:
-            self.fault(f'{self.spelled(name)} = "{value[:60]}" is no {what}.{suggestion(value, names)}', name)
+            self.fault(f'{self.spelled(name)} = "{value[:60]}" is not a {what}.{suggestion(value, names)}', name)
             return None
         return value
 
     def inner(self, name: str) -> RecipeTable:
-        """The table of that name, empty where the key is missing."""
+        """The table with that name, empty if the key is missing."""
         value = self.values.get(name, {})
         if not isinstance(value, dict):
             self.wrong("a table", name)
@@ -114,14 +114,14 @@ class RecipeTable:
             yield None
 
     def at(self, *steps: str | int) -> RecipeTable:
-        """The table at `steps`, which is known to be a table."""
+        """The table at `steps`, which must be a table."""
         value: Any = self.values  # walks down
         for step in steps:
             value = value[step]
         return RecipeTable(self._tree, self._faults, (*self.path, *steps), value)
 
     def seen_as(self, values: dict[str, Any]) -> RecipeTable:
-        """The same place with other values: a short form written out."""
+        """The same place with other values, for a short form in its long version."""
         return RecipeTable(self._tree, self._faults, self.path, values)
 
 

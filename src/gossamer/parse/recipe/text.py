@@ -1,11 +1,10 @@
-"""The text of a recipe as values with lines: TOML or YAML, one shape. What the values mean is decided in reader.py.
+"""Parses the text of a recipe, TOML or YAML, to values with lines. reader.py interprets the values.
 
-The standard TOML reader gives no lines, so a second walk over the text, which is valid by then, collects them. YAML
-must be plain: no tags, no repeated keys, aliases within bounds. Its values are built here from the parsed nodes, never
-by YAML's own constructors, so nothing in a file can create an object.
+The standard TOML parser gives no lines, so a second pass over the text, which is valid by then, collects them. YAML
+must be plain: no tags, no repeated keys, limited aliases. Its values are built here from the parsed nodes, never by
+YAML's own constructors, so a file cannot create objects.
 
-How it fails: BadRecipe with the line for anything that is not a readable text of that form; MissingExtra where no YAML
-reader is installed.
+How it fails: BadRecipe with the line for invalid text; MissingExtra if no YAML parser is installed.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from ...errors import MissingExtra
 from .faults import ENDLESS_NUMBER, BadRecipe, Path
 
 MAX_BYTES = 256 * 1024  # a recipe is written by hand
-_LARGEST = 10**18  # numbers beyond cannot even be shown; no option takes one
-# A dotted key without end, for which the standard reader takes quadratic time.
+_LARGEST = 10**18  # larger numbers cannot even be printed; no option takes one
+# A very long dotted key, for which the standard parser takes quadratic time.
 _ENDLESS_KEY = re.compile(
     r"""(?<![\w."'-])(?:(?:[\w-]{1,100}|"[^"\n]{0,100}"|'[^'\n]{0,100}')[ \t]{0,5}\.[ \t]{0,5}){60}"""
 )
@@ -35,13 +34,13 @@ _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 class RecipeTree(msgspec.Struct, frozen=True, kw_only=True):
     """The values of a recipe file. `lines` has the line of every key in the text."""
 
-    file: str  # as messages call it
+    file: str  # its name in messages
     text: str
     values: dict[str, Any]
     lines: dict[Path, int]
 
     def line_of(self, path: Path) -> int | None:
-        """The line of a value, or of the nearest table or list around it that has one."""
+        """The line of a value, or of the nearest enclosing table or list that has one."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.lines:
                 return self.lines[path[:end]]
@@ -49,7 +48,7 @@ class RecipeTree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tree_of(content: bytes, file: str) -> RecipeTree:
-    """Read a recipe's text. `file` decides between TOML and YAML by its ending. Raises BadRecipe."""
+    """Parse a recipe's text. The suffix of `file` decides between TOML and YAML. Raises BadRecipe."""
     text = _decoded(content, file)
     if PurePath(file).suffix.lower() == ".toml":
         values, lines = _toml(text, file)
@@ -59,7 +58,7 @@ def tree_of(content: bytes, file: str) -> RecipeTree:
         except NotPlain as error:
             raise BadRecipe.single(file, error.line, str(error)) from error
     if not isinstance(values, dict):
-        raise BadRecipe.single(file, 1, "A recipe is a table of keys (name, start, pages ...), and this is none.")
+        raise BadRecipe.single(file, 1, "A recipe must be a table of keys (name, start, pages ...).")
     if not values:
         raise BadRecipe.single(file, None, "The recipe is empty. It needs `start` and at least one page kind.")
     tree = RecipeTree(file=file, text=text, values=values, lines=lines)
@@ -92,10 +91,10 @@ def _toml(text: str, file: str) -> tuple[dict[str, Any], dict[Path, int]]:
         if place is not None:
             line = int(place[1]) if place[1] else line
             message = message[: place.start()]
-        raise BadRecipe.single(file, line, f"This is no TOML: {message}.") from error
+        raise BadRecipe.single(file, line, f"This is not valid TOML: {message}.") from error
     except RecursionError as error:
         raise BadRecipe.single(file, None, "It is nested too deeply.") from error
-    except ValueError as error:  # Python reads no integer of more than a few thousand digits
+    except ValueError as error:  # Python refuses integers of more than a few thousand digits
         longest = max(_DIGIT_RUN.finditer(text), key=lambda run: run.end() - run.start(), default=None)
         at = longest.start() if longest is not None else 0
         raise BadRecipe.single(file, text.count("\n", 0, at) + 1, ENDLESS_NUMBER) from error
@@ -134,7 +133,7 @@ class _TomlLines:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._counted = 0  # up to here line ends were counted
+        self._counted = 0  # line ends are counted up to here
         self._line = 1
         self._lists: dict[Path, int] = {}  # arrays of tables: how many entries were opened
         self.lines: dict[Path, int] = {}
@@ -195,7 +194,7 @@ class _TomlLines:
             self._skip(_STRINGS['"'])
             try:
                 return str(json.loads(self._text[start : self._at]))
-            except ValueError:  # an escape that only TOML knows; such a key is found nowhere, which costs a line number
+            except ValueError:  # an escape that only TOML has; the key then has no line number
                 return self._text[start + 1 : self._at - 1]
         return self._text[start : self._skip(_BARE_KEY)]
 
@@ -237,9 +236,9 @@ class _TomlLines:
 
 
 _CORE = "tag:yaml.org,2002:"
-_MOST_NODES = 50_000  # aliases counted as often as they are used: a few lines can stand for billions
+_MOST_NODES = 50_000  # with aliases expanded: a few lines can stand for billions
 _DEEPEST = 30
-_LONGEST_NUMBER = 1000  # characters; Python reads some thousand
+_LONGEST_NUMBER = 1000  # characters; Python's limit is a few thousand
 
 
 class NotPlain(Exception):
@@ -251,9 +250,9 @@ class NotPlain(Exception):
 
 
 def read_yaml(text: str) -> tuple[Any, dict[Path, int]]:
-    """The values, and the line of each. Raises NotPlain, and MissingExtra where there is no YAML reader."""
+    """The values, and the line of each. Raises NotPlain, and MissingExtra if no YAML parser is installed."""
     try:
-        yaml: Any = import_module("yaml")  # Any: it has no types; imported here, as most recipes are TOML
+        yaml: Any = import_module("yaml")  # Any: the package has no types; imported here because most recipes are TOML
     except ImportError as error:
         raise MissingExtra(
             "Recipes in YAML need the package pyyaml: pip install pyyaml. TOML needs nothing."
@@ -262,10 +261,10 @@ def read_yaml(text: str) -> tuple[Any, dict[Path, int]]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise NotPlain(mark.line + 1 if mark else None, f"This is no YAML: {error.problem}.") from error
+        raise NotPlain(mark.line + 1 if mark else None, f"This is not valid YAML: {error.problem}.") from error
     except yaml.YAMLError as error:
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
-        raise NotPlain(line, f"This is no YAML: {' '.join(str(error).split())[:200]}.") from error
+        raise NotPlain(line, f"This is not valid YAML: {' '.join(str(error).split())[:200]}.") from error
     except RecursionError as error:
         raise NotPlain(None, f"It is nested deeper than {_DEEPEST} levels.") from error
     if root is None:
@@ -310,7 +309,7 @@ class _YamlValues:
             if key.tag == f"{_CORE}merge":
                 raise NotPlain(line, 'The key "<<" would mix tables, and recipes do not. Write the keys out.')
             if name in table:
-                raise NotPlain(line, f'The key "{name[:60]}" stands here for the second time.')
+                raise NotPlain(line, f'The key "{name[:60]}" is repeated here.')
             self.lines.setdefault((*path, name), line)
             table[name] = self.value(entry, (*path, name), depth + 1)
         return table

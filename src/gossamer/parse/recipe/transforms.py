@@ -1,7 +1,8 @@
-"""The steps between what was found and its type: a small closed list. Each takes texts and gives texts.
+"""Transforms: the steps between raw values and their type, a small closed list. Each takes texts and gives texts.
 
-A step changes every text, or chooses among them, or makes more or fewer of them (`split`, `join`). How it fails: a text
-on which a step cannot be done is left out, with the reason; the others go on. Reading them from a recipe comes last.
+A step changes every text, selects some, or makes more or fewer of them (`split`, `join`). How it fails: a text to which
+a step cannot be applied is dropped, with the reason; the others continue. The functions that read steps from a recipe
+come last.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from .faults import suggestion
 from .model import Transform
 from .table import RecipeTable
 
-MOST = 10_000  # texts that a split may give
+MOST = 10_000  # maximum texts of a split
 DECIMAL_SIGNS = (".", ",")
 
-Refused: TypeAlias = list[tuple[str, str]]  # texts that a step could not be done on, each with the reason
+Refused: TypeAlias = list[tuple[str, str]]  # texts to which a step could not be applied, each with the reason
 
 _REPLACE, _CUT, _NUMBER, _SPLIT = "replace", "cut", "number", "split"
 
 
 class _Refusal(Exception):
-    """The step cannot be done; the text says why."""
+    """The step cannot be applied; the text says why."""
 
 
 def _replaced(text: str, step: Transform) -> str:
@@ -67,8 +68,8 @@ _FALLIBLE: dict[str, Callable[[str, Transform], list[str]]] = {_NUMBER: _number,
 _WITHOUT_ARGUMENT = ("strip", "squash", "lower", "upper", "first", "last", "unique", _NUMBER)
 _WITH_ARGUMENT = ("strip", "join", "prefix", "suffix", _REPLACE, _CUT, _NUMBER, _SPLIT)
 NAMES = tuple(sorted({*_WITHOUT_ARGUMENT, *_WITH_ARGUMENT}))
-AMONG_ALL = tuple(_OF_ALL)  # the others do the same with each text
-NEED_ALL = ("last", "join")  # with these even a single value depends on all that is found
+AMONG_ALL = tuple(_OF_ALL)  # the others apply to each text separately
+NEED_ALL = ("last", "join")  # with these even a single value depends on all texts found
 _EXAMPLES = {
     "strip": '{ strip = "€ " }',
     "split": '{ split = "," }',
@@ -82,7 +83,7 @@ _EXAMPLES = {
 
 
 def transformed(texts: Sequence[str], steps: Sequence[Transform]) -> tuple[list[str], Refused]:
-    """The texts after all steps, perhaps fewer, more or none; and those that a step could not be done on."""
+    """The texts after all steps, perhaps fewer, more or none; and those to which a step could not be applied."""
     changed = list(texts)
     refused: Refused = []
     for step in steps:
@@ -109,7 +110,7 @@ def _each(texts: list[str], step: Transform, refused: Refused) -> list[str]:
 
 
 def read_transforms(table: RecipeTable) -> tuple[Transform, ...]:
-    """The steps that a field names, in order; what is wrong with one is noted in the table."""
+    """The steps of a field, in order; faults are added to the table."""
     value = table.values.get("transforms")
     if value is None:
         return ()
@@ -125,7 +126,7 @@ def _read_transform(table: RecipeTable, entry: Any, index: int) -> Transform | N
     name = entry if isinstance(entry, str) else next(iter(entry), "") if isinstance(entry, dict) else ""
     if name not in NAMES:
         shown = f'"{name[:60]}"' if name else f"{entry!r:.60}"
-        table.fault(f"{table.spelled(*where)} = {shown} is no transform.{suggestion(name, NAMES)}", *where)
+        table.fault(f"{table.spelled(*where)} = {shown} is not a transform.{suggestion(name, NAMES)}", *where)
         return None
     if isinstance(entry, str):
         if name in _WITHOUT_ARGUMENT:
@@ -146,7 +147,7 @@ def _read_transform(table: RecipeTable, entry: Any, index: int) -> Transform | N
         return Transform(name=name, text=argument)
     try:
         pattern = re.compile(argument)
-        pattern.sub(entry.get("with", ""), "")  # finds a group that does not exist
+        pattern.sub(entry.get("with", ""), "")  # detects a reference to a missing group
     except (re.error, IndexError, RecursionError, OverflowError) as error:
         table.fault(f"{table.spelled(*where)}: the regular expression or its `with` cannot be used ({error}).", *where)
         return None

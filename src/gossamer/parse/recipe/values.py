@@ -1,11 +1,11 @@
-"""From a found text to a value of the field's type. A text that does not hold such a value raises UnreadableValue;
-nothing is guessed.
+"""Converts a found text to a value of the field's type. A text without such a value raises UnreadableValue; nothing is
+guessed.
 
-A number in JSON, or in the recipe, is that number. Only texts are read as people write numbers and prices.
+A number in JSON or in the recipe is taken as it is. Only texts are parsed as people write numbers and prices.
 
-Yes or no is read by words that the recipe names. They are whole words: `available` is not in "unavailable". Of several
-words in a text the longest decides, so that "not in stock" weighs more than "in stock". A negated word ("not yet
-available") does not count. Where two words of the same length say the opposite, nothing is decided.
+Booleans are read by words that the recipe lists. Only whole words match: `available` is not in "unavailable". The
+longest matching word decides, so "not in stock" beats "in stock". A negated word ("not yet available") does not count.
+If two words of the same length disagree, the value is undecided.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ..page import Page
 from ..selectors import Selector
 from .model import FieldType, TypeOptions
 
-MAX_DIGITS = 18  # of a whole number; every store holds these exactly
-_MAX_EXPONENT = 5000  # JSON can name numbers that fill the memory when they are written out
+MAX_DIGITS = 18  # of an integer; every store holds these exactly
+_MAX_EXPONENT = 5000  # JSON can hold numbers that fill the memory when written out
 _TRUE = frozenset({"true", "yes", "y", "1", "on"})
 _FALSE = frozenset({"false", "no", "n", "0", "off"})
 _LINK_ATTRIBUTES = ("href", "src", "content", "data-src", "data-lazy-src", "data-original", "value")
@@ -40,7 +40,7 @@ _NO_ADDRESS = ("data:", "javascript:", "about:", "#")  # placeholders until a sc
 
 
 class UnreadableValue(Exception):
-    """A found value that is not of the field's type; the text says why, to follow "found '...'"."""
+    """A found value that is not of the field's type; the text says why, worded to follow "found '...'"."""
 
 
 def named(kind: FieldType) -> str:
@@ -49,7 +49,7 @@ def named(kind: FieldType) -> str:
 
 
 def value_of(raw: Any, options: TypeOptions, page: Page | None) -> Any:
-    """What was found as a value of the type; None when there is no text in it. Raises UnreadableValue."""
+    """The found value converted to the type; None if it has no text. Raises UnreadableValue."""
     kind = options.single
     if taken_as_is(raw, kind):
         return raw
@@ -71,10 +71,10 @@ def value_of(raw: Any, options: TypeOptions, page: Page | None) -> Any:
 
 
 def _exact(raw: int | float | Decimal) -> Decimal:
-    """The number with the digits that it is written with. Raises UnreadableValue for infinity and the like."""
+    """The number with exactly the written digits. Raises UnreadableValue for infinity and NaN."""
     number = raw if isinstance(raw, Decimal) else Decimal(str(raw))
     if not number.is_finite() or abs(number.adjusted()) > _MAX_EXPONENT:
-        raise UnreadableValue("which is no number that can be stored")
+        raise UnreadableValue("which is not a number that can be stored")
     return Decimal(format(number, "f"))  # 1e21 with all its digits
 
 
@@ -86,7 +86,7 @@ def _finite(number: Decimal) -> float:
 
 
 def text_of(raw: Any, options: TypeOptions, page: Page | None) -> str:
-    """A found value as text, as the field's type wants it: addresses from links, HTML from elements. Raises
+    """A found value as text, as the field's type needs it: addresses from links, HTML from elements. Raises
     UnreadableValue for an object or a list. `page` is the page of the elements."""
     kind = options.single
     if isinstance(raw, Selector):
@@ -114,14 +114,14 @@ def text_of(raw: Any, options: TypeOptions, page: Page | None) -> str:
 
 
 def _address_in(element: turbohtml.Element) -> str:
-    """The address that the element links to or shows. An image that is loaded late has a placeholder first."""
+    """The address that the element links to or shows. A lazily loaded image has a placeholder first."""
     given = [value for name in _LINK_ATTRIBUTES if (value := element.attr(name))]
     real = (value for value in given if not value.lstrip()[:20].lower().startswith(_NO_ADDRESS))
     return next(real, given[0] if given else "")
 
 
 def _markdown(root: turbohtml.Node, page: Page) -> str:
-    # A copy: links become absolute in the text, not in the page.
+    # A copy, so that links become absolute in the text but not in the page.
     content = deepcopy(root)
     if isinstance(content, turbohtml.Element):
         make_absolute(content, page.urljoin(""))
@@ -130,7 +130,7 @@ def _markdown(root: turbohtml.Node, page: Page) -> str:
 
 
 def read(text: str, options: TypeOptions, page: Page | None) -> Any:
-    """The text as a value of the type. Relative addresses need the page that they are on. Raises UnreadableValue."""
+    """The text as a value of the type. Relative addresses are resolved against the page. Raises UnreadableValue."""
     match options.single:
         case FieldType.TEXT:
             return " ".join(text.split()) if "\n" not in text.strip() else text.strip()
@@ -156,7 +156,7 @@ def read(text: str, options: TypeOptions, page: Page | None) -> Any:
 
 
 def taken_as_is(raw: Any, kind: FieldType) -> bool:
-    """Is the found value one of the type already?"""
+    """Is the found value already of the type?"""
     if isinstance(raw, bool):
         return kind is FieldType.BOOL
     match kind:
@@ -190,7 +190,7 @@ def _number(text: str, options: TypeOptions) -> str:
 def _whole(number: str) -> int:
     whole, _, part = number.partition(".")
     if part.strip("0"):
-        raise UnreadableValue(f"and {number} is no whole number; use float or decimal")
+        raise UnreadableValue(f"and {number} is not a whole number; use float or decimal")
     if len(whole) > MAX_DIGITS:
         raise UnreadableValue(f"which has more than {MAX_DIGITS} digits; use text")
     return int(whole)
@@ -207,7 +207,7 @@ def _url(text: str, page: Page | None) -> str:
     try:
         return page.urljoin(text.strip()) if page is not None else parse_url(text.strip())
     except InvalidUrl as error:
-        raise UnreadableValue("which is no web address") from error
+        raise UnreadableValue("which is not a web address") from error
 
 
 def _bool(text: str, options: TypeOptions) -> bool:
@@ -215,14 +215,14 @@ def _bool(text: str, options: TypeOptions) -> bool:
         try:
             found = decided(text, options.true, options.false)
         except Undecided:
-            raise UnreadableValue("in which stand words of both `true` and `false`") from None
+            raise UnreadableValue("which has words of both `true` and `false`") from None
         if found is None and options.true and options.false:
-            raise UnreadableValue("in which stands none of the words of `true` and `false`")
+            raise UnreadableValue("which has none of the words of `true` and `false`")
         return found if found is not None else not options.true
     folded = fold(text)
     if folded in _TRUE or folded in _FALSE:
         return folded in _TRUE
-    raise UnreadableValue("which is neither yes nor no; name the words with true = [...]")
+    raise UnreadableValue("which is neither yes nor no; list the words with true = [...]")
 
 
 def _moment(text: str, options: TypeOptions, page: Page | None) -> datetime | date:
@@ -235,12 +235,12 @@ def _moment(text: str, options: TypeOptions, page: Page | None) -> datetime | da
             now=page.fetched_at if page is not None else None,
         )
     except ValueError as error:
-        raise UnreadableValue(f"which is no date ({error})") from error
+        raise UnreadableValue(f"which is not a date ({error})") from error
     return found if options.type is not FieldType.DAY and options.of is not FieldType.DAY else found.date()
 
 
 def shown(raw: Any, room: int = 200) -> str:
-    """A found value for a message: on one line, cut."""
+    """A found value for a message: on one line, shortened."""
     if isinstance(raw, Selector):
         text = raw.text or str(raw.get())
     elif isinstance(raw, dict | list):
@@ -258,17 +258,17 @@ _NEGATIONS = frozenset((
 ))  # fmt: skip
 _CLAUSE_END = re.compile(r"[.,;:!?()|/•·–—\n]|\s-\s")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_LONGEST_TEXT = 100_000  # characters that are looked at
-_LOOK_BACK = 40  # characters before a word in which its negation must stand
+_LONGEST_TEXT = 100_000  # characters searched
+_LOOK_BACK = 40  # characters before a word that are searched for a negation
 _DENIAL_WORDS = 2  # words: "no longer available"
 
 
 class Undecided(Exception):
-    """The text has words of both sides, and the longest of each are equally long."""
+    """The text has words of both sides, and the longest of each have the same length."""
 
 
 def decided(text: str, true: tuple[str, ...], false: tuple[str, ...]) -> bool | None:
-    """Which side the words in the text take; None when the text has none of them. Raises Undecided."""
+    """True or False, by the words in the text; None if it has none of them. Raises Undecided."""
     folded = fold(text[:_LONGEST_TEXT])
     yes, no = (_longest(folded, words) for words in (true, false))
     if yes == no:
@@ -284,7 +284,7 @@ def fold(text: str) -> str:
 
 
 def _longest(text: str, words: tuple[str, ...]) -> int:
-    """The length of the longest word that the text has; 0 where it has none of them."""
+    """The length of the longest of the words in the text; 0 if it has none."""
     return max((len(word) for word in map(fold, words) if word and _stands_in(text, word)), default=0)
 
 
@@ -307,8 +307,8 @@ def _joined(left: str, right: str) -> bool:
 
 
 def _in_a_word(char: str) -> bool:
-    # Chinese, Japanese, Thai and their like are written without spaces, and Korean hangs endings on: there every place
-    # may be the border of a word.
+    # Chinese, Japanese, Thai and similar scripts have no spaces, and Korean appends endings: any position may be a word
+    # boundary.
     return char.isalnum() and not (char >= "\u2e80" or "\u0e00" <= char <= "\u0eff" or "\u1000" <= char <= "\u17ff")
 
 

@@ -1,13 +1,13 @@
-"""Machine-readable data in a page: JSON-LD, microdata, Open Graph, Dublin Core, <meta>; as plain JSON values.
+"""Structured data in a page (JSON-LD, microdata, Open Graph, Dublin Core, <meta>) as plain JSON values.
 
-`structured_data` is the short form that `page.structured()` gives. `extracted` is the full form, equal to the output of
-the extruct library, for users who come from there.
+`structured_data` is the short form of `page.structured()`. `extracted` is the full form, equal to the output of the
+extruct library, for users who migrate from it.
 
 Reading order: this file (both forms, and JSON-LD), microdata.py, meta_tags.py (Open Graph, Dublin Core, <meta>);
 parse/lenient_json.py reads the JSON.
 
-How it fails: a block that makes no sense or is nested beyond reason is left out; nothing raises. What a hostile page
-can cost is bounded in time and memory, whatever its elements repeat.
+How it fails: an invalid or too deeply nested block is left out; nothing raises. Time and memory are limited, however
+often a hostile page repeats its elements.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def structured_data(document: Document | None, base_url: str) -> dict[str, Any]:
 def extracted(source: Page | Document | None, base_url: str = "", *, uniform: bool = False) -> dict[str, list[Any]]:
     """All data, by syntax: `json-ld`, `microdata`, `opengraph`, `dublincore`. Any: it is any JSON.
 
-    `base_url` is the base of relative addresses; a page knows its own. `uniform` writes microdata and Open Graph as
-    JSON-LD is written: @type, @context, properties at the top. RDFa and microformats are not read.
+    `base_url` is the base of relative addresses; a page has its own. `uniform` gives microdata and Open Graph the form
+    of JSON-LD: @type, @context, properties at the top. RDFa and microformats are not read.
     """
     if source is None or isinstance(source, Document):
         document = source
@@ -113,7 +113,7 @@ def _too_deep(block: object) -> bool:
 
 
 def _plain_item(item: dict[str, Any]) -> dict[str, Any]:
-    """The item with its types as one text, as the page writes them."""
+    """The item with its types as one text, as on the page."""
     plain: dict[str, Any] = {"type": " ".join(item.get("type", ())) or None}
     if "id" in item:
         plain["id"] = item["id"]

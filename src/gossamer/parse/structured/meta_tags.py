@@ -43,7 +43,8 @@ _DUBLIN_CORE = {name.lower(): ("terms", _TERMS + name) for name in _TERM_NAMES.s
 
 
 def open_graph(document: Document) -> list[dict[str, Any]]:
-    """One object, or none for a page without Open Graph: the namespaces and the (property, content) pairs, in order.
+    """At most one object: the namespaces and the (property, content) pairs, in order. Empty for a page without Open
+    Graph.
 
     Any: a mapping under "namespace", a list of pairs under "properties".
     """
@@ -73,7 +74,7 @@ def _prefixes(element: Element) -> dict[str, str]:
 def named_metas(document: Document, base_url: str) -> tuple[dict[str, str], dict[str, str]]:
     """The content of every <meta> by name: first those of Open Graph and Twitter, then all others, in lower case.
 
-    Of equal names the first with content counts. Addresses of Open Graph are absolute.
+    The first non-empty content of a name counts. Addresses of Open Graph are absolute.
     """
     social: dict[str, str] = {}
     others: dict[str, str] = {}

@@ -1,9 +1,9 @@
-"""Microdata: itemscope, itemprop, itemref, read as the standard says, in the form that is common for Python.
+"""Reads microdata (itemscope, itemprop, itemref) by the standard, in the form common in Python.
 
 An item is {"type": ..., "id": ..., "properties": {name: value or list of values}}. An item without properties has
-"value" instead: the visible text of its element, with blocks on lines of their own. Items nested beyond reason are left
-out. Hostile pages nest elements so that the same text would be taken a thousand times: all texts of one page are
-therefore paid from one `_Allowance`, and when it is spent, further texts are empty. Nothing raises.
+"value" instead: the visible text of its element, with each block on its own line. Items nested too deeply are left out.
+Hostile pages nest elements so that the same text would be collected a thousand times: all texts of a page therefore
+share one `_Allowance`, and when it is spent, further texts are empty. Nothing raises.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 
 from turbohtml import Document, Element, Node, Text
 
-DEEPEST = 50  # levels of nesting that are kept; no honest page has more, and a hostile one could exhaust the stack
+DEEPEST = 50  # levels of nesting; real pages have fewer, and a hostile one could exhaust the stack
 _SPACE = " \t\n\r\f"
 _LINKS = {
     **dict.fromkeys(("audio", "embed", "iframe", "img", "source", "track", "video"), "src"),
@@ -79,7 +79,7 @@ class _MicrodataReader:
         return [item for scope in self._scopes if (item := self._item(scope, 0)) is not None]
 
     def _item(self, scope: Element, level: int) -> dict[str, Any] | None:
-        """The item; None when it was given already as part of another one, or is nested too deeply."""
+        """The item; None if it is already part of another one, or nested too deeply."""
         if scope in self._seen or level > DEEPEST:
             return None
         self._seen.add(scope)
@@ -123,7 +123,7 @@ class _MicrodataReader:
             return []
         own = [target] if target in self._scope_of else []
         if own and target in self._items:
-            return own  # a whole item, with properties of its own
+            return own  # a separate item with its own properties
         scope = target if target in self._items else _above(target, "[itemscope]")
         inner = target.select("[itemprop]")
         if not self._allowance.pay(len(inner)):
@@ -144,7 +144,7 @@ class _MicrodataReader:
             return content
         if (element.attr("itemprop") or "").endswith(("-input", "-output")):
             return _form_value(element)
-        # A text inside a text inside a text ... would be taken once for every level.
+        # Nested texts would be collected once per level.
         return _visible_text(element, self._allowance) if self._levels.get(element, 0) < DEEPEST else ""
 
 
@@ -164,7 +164,7 @@ def _form_value(element: Element) -> dict[str, Any]:
 
 
 def _absolute(base_url: str, link: str) -> str:
-    """The absolute address, not normalised as browsers do it: names in structured data are compared by letter."""
+    """The absolute address without a browser's normalisation: names in structured data are compared exactly."""
     try:
         return urljoin(base_url, link)
     except ValueError:
@@ -172,20 +172,20 @@ def _absolute(base_url: str, link: str) -> str:
 
 
 class _Allowance:
-    """How much of a page may still be read: a character costs about one, a node twenty."""
+    """A budget for reading a page: a character costs about one, a node twenty."""
 
     def __init__(self) -> None:
         self.left = 10_000_000
 
     def pay(self, price: int) -> bool:
-        """True while something is left. A price that cannot be paid in full spends the rest."""
+        """True while the budget lasts. A cost above the rest uses up the rest."""
         self.left -= price
         return self.left > 0
 
 
 def _visible_text(element: Element, allowance: _Allowance) -> str:
-    """The text of an element as a reader sees it: blocks on lines of their own, no scripts, spaces where words would
-    touch. "" when the allowance is spent.
+    """The text of an element as a reader sees it: each block on its own line, no scripts, spaces between words that
+    would touch. "" when the allowance is spent.
     """
     sheet = _TextSheet()
     stack: list[Node | str] = [element]  # a string is the name of an element that ends here
@@ -211,9 +211,9 @@ class _TextSheet:
 
     def __init__(self) -> None:
         self._parts: list[str] = []
-        self._piece: list[str] = []  # text that no edge has interrupted
-        self._before = ""  # the last piece as it stood in the source
-        self._lines = 2  # line ends just written; as if a paragraph had ended
+        self._piece: list[str] = []  # text since the last edge
+        self._before = ""  # the last piece as in the source
+        self._lines = 2  # line ends just written; starts as after a paragraph
 
     def write(self, text: str) -> None:
         self._piece.append(text)
