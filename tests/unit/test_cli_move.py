@@ -108,7 +108,7 @@ def test_write_changes_the_addresses_and_keeps_all_else(project: ProjectFolder) 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "Say what goes where"),
+        ((), "Name the targets"),
         (("--to-state", "mysql://host/x"), "state = 'mysql://host/x' is not an address that a backend supports"),
         (("--to-records", "redis://host/0"), "records = 'redis://host/0' is not an address that a backend supports"),
         (("--to-state", "sqlite:///gossamer-data/state.db"), "already. Name another address"),

@@ -101,7 +101,7 @@ def test_a_dry_run_foretells_what_the_run_does(project):
     assert runs[0] != runs[1]
     assert all(map(is_reparse, runs))
     assert not is_reparse("reparse-1")
-    assert "gone: parsed again, its page did not give it any more" in project.run("history", "3").out
+    assert "gone: no longer found when its page was parsed again" in project.run("history", "3").out
     assert "0 would be new or changed" in reparse(project, "--dry-run").out
 
 

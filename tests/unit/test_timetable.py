@@ -165,6 +165,6 @@ def test_a_scheduler_tells_what_begins_and_what_repeats_itself_once(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(": ")[0] for line in lines] == ["prices"] * 4 + ["other"]
     assert lines[0] == "prices: prices-1 begun"
-    assert lines[1].endswith("is skipped, because the run before is still going")
+    assert lines[1].endswith("is skipped because the run before is still going")
     assert lines[2].startswith("prices: prices-2 begun, for 2027-01-15")  # it is late, so its moment is told
-    assert lines[4] == "other: a run could not be begun. There is no spider. Tried again in 10 s."
+    assert lines[4] == "other: a run could not start. There is no spider. Next try in 10 s."
