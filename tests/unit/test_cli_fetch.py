@@ -269,7 +269,7 @@ def test_fetch_sends_what_the_command_line_says(project, site):
     assert json.loads(project.run("fetch", url, "-d", "as it is").raw)["body"] == "as it is"
 
     for words, flags in {
-        "is no JSON": ("--json", "{"),
+        "is not JSON": ("--json", "{"),
         "is not a header": ("-H", "nothing"),
         "more than one body": ("--json", "1", "-d", "x"),
         "belongs to the connection": ("-H", "Host: evil.example"),

@@ -373,7 +373,7 @@ def test_a_paused_schedule_has_no_next_run_until_it_is_resumed(shop):
     assert (paused["state"], paused["next"], paused["next_ticks"]) == ("paused", None, [])
     assert shop.run("schedule", "next", "prices").out == "Nothing is due while prices is paused.\n"
     assert "paused already" in shop.run("schedule", "pause", "prices").out
-    assert "goes on" in shop.run("schedule", "resume", "prices").out
+    assert "is resumed" in shop.run("schedule", "resume", "prices").out
     assert show(shop, "prices")["next"] is not None
     assert "is not paused" in shop.run("schedule", "resume", "prices").out
 
@@ -385,7 +385,7 @@ def test_a_run_begins_now_with_what_the_schedule_says(shop):
     said = shop.run("schedule", "run", "prices")
 
     assert said.code == 0
-    assert "prices-1 is begun" in said.out
+    assert "prices-1 has started" in said.out
     terms = []
 
     async def look(system):
@@ -424,7 +424,7 @@ def test_the_job_of_a_schedule_that_is_removed_goes_on_and_that_is_said(shop):
     said = shop.run("schedule", "remove", "prices")
 
     assert said.code == 0
-    assert "Its job prices-1 goes on" in said.out
+    assert "Its job prices-1 continues" in said.out
     assert names(shop) == []
     (job,) = shop.run("job", "list", "--json").json
     assert (job["id"], job["state"]) == ("prices-1", "running")

@@ -285,4 +285,4 @@ def test_records_without_a_job_are_not_nothing(project):
 
     said = project.run("status").out
     assert "No job has run in" in said
-    assert "1 record from elsewhere" in said
+    assert "1 record from another source" in said

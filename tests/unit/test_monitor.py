@@ -180,7 +180,7 @@ def test_a_site_that_rests_is_named_once_with_its_wait(seconds, wait):
     )  # fmt: skip
     warnings.emit(retried)
     warnings.emit(retried)
-    assert stream.getvalue() == f"a.test has to wait for {wait}: It answered 429.\n"
+    assert stream.getvalue() == f"a.test has to wait {wait}: It answered 429.\n"
 
 
 def test_a_site_that_stays_away_is_told_once_when_its_pauses_become_long():
