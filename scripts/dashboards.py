@@ -300,7 +300,7 @@ def rules(terms: dict[str, AlertTerms]) -> dict[str, tuple[str, AlertTerms, str]
             f"{waiting} >= {backlog.minimum} and deriv({waiting}[{window('backlog')}:1m]) * "
             f"{backlog.window.total_seconds():g} >= {backlog.threshold:g} * {waiting}",
             backlog,
-            "More pages are found than are worked off: {{ $value | humanize }} are open.",
+            "Pages are found faster than they are fetched: {{ $value | humanize }} are open.",
         ),
         "GossamerStalled": (
             f"max(gossamer_queue_oldest_ready_seconds) >= {terms['stalled'].window.total_seconds():g} and "
@@ -316,7 +316,7 @@ def rules(terms: dict[str, AlertTerms]) -> dict[str, tuple[str, AlertTerms, str]
         "GossamerWorkersMissing": (
             f'max(gossamer_workers{{state="missing"}}) >= {terms["workers"].threshold:g}',
             terms["workers"],
-            "{{ $value }} workers gave no sign of life: gossamer workers.",
+            "{{ $value }} workers sent no heartbeat: gossamer workers.",
         ),
         "GossamerQualityDrops": (
             f"max by (spider, type) (avg_over_time(gossamer_quality_score[{window('quality')}])) - "

@@ -144,7 +144,7 @@ def test_workers_that_die_at_every_point_and_at_any_moment_parse_every_page_once
     # given a reparse that is left to the workers
     begun = archived.start("reparse", "--detach")
     wait_for_all([begun])
-    assert "reparse-shop-1 is begun" in begun.said()
+    assert "reparse-shop-1 has started" in begun.said()
     chance = random.Random(5)
     with workers() as crew:
         # when one after the other dies at a named point
@@ -183,6 +183,6 @@ def test_a_killed_command_goes_on_where_it_was(archived):
     second = archived.start("reparse", "--processes", "1")
 
     assert second.wait() == 0, second.said()
-    assert "reparse-shop-1 goes on" in second.said()
+    assert "reparse-shop-1 is resumed" in second.said()
     assert (archived.counts().done, archived.counts().open) == (PAGES, 0)
     assert len(asyncio.run(archived.outcome())[1]) == PAGES

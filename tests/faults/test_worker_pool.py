@@ -305,7 +305,7 @@ def test_workers_lists_those_who_work_marks_the_missing_and_forgets_the_old(open
         assert all(card["memory"] > 10_000_000 for card in living.values())
         table = project.done("workers")
         assert table.count("missing") == 2
-        assert "2 workers gave no sign of life for 20 s." in table
+        assert "2 workers sent no heartbeat for 20 s." in table
 
         # when another worker comes, then it forgets what is older than an hour; who leaves signs off
         project.run("worker", "--quiet")

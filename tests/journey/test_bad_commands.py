@@ -89,7 +89,7 @@ async def test_what_the_spiders_own_start_raises_is_told_as_its_own(folder):
 
     assert said.code == 1
     assert "start() of unfinished failed: LookupError: the list is away" in said.err
-    assert "fault is ours" not in said.err
+    assert "bug in Gossamer" not in said.err
 
 
 async def test_flags_that_mean_nothing_are_told_in_one_line(folder):
@@ -173,7 +173,7 @@ async def test_a_crawl_that_had_not_one_page_fails_with_the_reason(folder, url, 
     said = await gossamer(folder, "crawl", url.format(port=closed_port()), "-o", "items.jsonl")
 
     line = said.one_line()
-    assert line.startswith("Not one page could be used. ")
+    assert line.startswith("No page could be used. ")
     assert words in line
     assert (folder / "items.jsonl").read_text() == "of the last crawl"
 

@@ -223,7 +223,7 @@ async def test_a_reparse_says_what_is_wrong(tmp_path: Path) -> None:
         assert "no spider 'shop' is here" in missing.err
         await well(tmp_path, "reparse", "--spider", "elsewhere.py")
         assert "There is no spider 'nobody'" in (await gossamer(tmp_path, "reparse", "--spider", "nobody")).one_line()
-        assert "is no time" in (await gossamer(tmp_path, "reparse", "--since", "yesterdayish")).one_line()
+        assert "is not a time" in (await gossamer(tmp_path, "reparse", "--since", "yesterdayish")).one_line()
         broken = tmp_path / "spiders" / "shop.py"
         broken.write_text("def broken(:\n")
         assert "syntax error" in (await gossamer(tmp_path, "reparse", "--spider", "spiders/shop.py")).one_line()

@@ -349,7 +349,7 @@ async def test_the_story_of_a_post_is_found_by_its_body_and_tells_no_values(tmp_
     assert f"POST {url}" in said.out
     assert "POST with 10 B of body, Content-Type" in said.out
     assert "a POST is found by its body" in (await gossamer(tmp_path, "why", url)).one_line()
-    assert "is no JSON" in (await gossamer(tmp_path, "why", url, "--json-data", "{")).one_line()
+    assert "is not JSON" in (await gossamer(tmp_path, "why", url, "--json-data", "{")).one_line()
     wrong = await gossamer(tmp_path, "why", url, "-X", "GET", "-d", "a")
     assert "has a body and the method GET" in wrong.one_line()
 

@@ -84,7 +84,7 @@ def test_every_tick_fetches_every_page_once_until_the_schedule_rests_and_nothing
     assert Counter(hit.path for hit in site.hits()) == {f"/page/{n + 1}": begun for n in range(PAGES)}
     said = up.said()
     assert "A scheduler and 1 worker for" in said
-    assert len(re.findall(r"scheduler \d+: pulse: pulse-\d+ begun", said)) == begun
+    assert len(re.findall(r"scheduler \d+: pulse: pulse-\d+ started", said)) == begun
     assert len(re.findall(r"worker \d+: pulse-\d+ ended: done", said)) == begun
 
     # and when the scheduler is killed, that is told and another one is to come

@@ -61,7 +61,7 @@ async def test_a_stopped_crawl_finishes_what_is_in_hand_and_goes_on_later(tmp_pa
 
     # then it says that it stopped, and how to go on
     assert said.code == 130
-    assert "Stopped. Nothing is lost: the same command goes on from here." in said.err
+    assert "Stopped. Nothing is lost: run the same command again to resume." in said.err
     assert f"gossamer crawl {site.url('/start')}" in said.err
     asked = {seen.path for seen in site.log}
     assert len(asked) < PAGES

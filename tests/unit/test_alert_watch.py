@@ -108,7 +108,7 @@ async def test_backlog(bench: Watched):
 
     await fires_and_is_resolved(bench, "backlog", "", begin, end, keeps=grow)
     (fired,) = [one for one in await bench.project.state.alerts.history(9, "backlog") if one.state == "firing"]
-    assert "59 more every minute than are worked off" in fired.words
+    assert "59 more every minute than are fetched" in fired.words
     assert "at 1 a minute" in fired.words  # with the time until it is empty
 
 
@@ -291,7 +291,7 @@ async def test_of_workers_that_died_one_after_the_other_in_the_same_place_the_la
     found = await bench.standing("workers")
     assert found is not None
     assert found.state is AlertState.FIRING
-    assert found.words == "1 worker gave no sign of life: far/4/x."
+    assert found.words == "1 worker sent no heartbeat: far/4/x."
 
 
 async def test_a_worker_that_is_gone_for_good_is_missed_no_more_while_others_work(bench: Watched):

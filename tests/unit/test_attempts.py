@@ -29,7 +29,7 @@ def test_attempts_are_listed_newest_first_filtered_and_paged(crawled):
     some = crawled.run("attempts", "--outcome", outcome, "--domain", f"{SHOP}/x", "--job", "books", "--json").json
     assert {one["outcome"] for one in some["attempts"]} == {outcome}
     assert crawled.run("attempts", "--since", "2h", "--until", "2027-01-31T12:00Z").code == 0
-    assert "No attempt is like that." in crawled.run("attempts", "--reason", "moon").out
+    assert "No attempt matches." in crawled.run("attempts", "--reason", "moon").out
     assert every["attempts"][0]["url"] in crawled.run("attempts").out
 
 

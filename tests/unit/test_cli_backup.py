@@ -113,7 +113,7 @@ def test_what_was_backed_up_is_restored_as_it_was(project: ProjectFolder) -> Non
     assert said.code == 0, said.err
     rows = {" ".join(line.split()) for line in said.lines}
     assert {"books-1 done 1", "books-1 queued 3", "books-1 dead 1", "schedules 1", "earlier versions 1"} <= rows
-    assert "books.backup holds all of it" in said.out
+    assert "books.backup is complete" in said.out
     assert look(project) == before  # and the project goes on
     assert project.run("status").err == ""
 

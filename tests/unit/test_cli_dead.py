@@ -141,7 +141,7 @@ def test_without_a_choice_nothing_happens(crawled, verb):
     said = crawled.run("dead", verb)
 
     assert (said.code, said.out) == (1, "")
-    assert "--all for every one" in said.err
+    assert "or --all" in said.err
     assert len(dead_urls(crawled)) == 2
     assert crawled.run("dead", verb, "--all", "--reason", "parse").code == 1
     assert len(dead_urls(crawled)) == 2

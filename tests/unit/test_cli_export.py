@@ -74,7 +74,7 @@ def test_filters_narrow_what_is_written(crawled, words, count):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["--since", "yesterday"], "--since 'yesterday' is no time. Write how long ago (7d"),
+        (["--since", "yesterday"], "--since 'yesterday' is not a time. Write how long ago (7d"),
         (["--since", "1h", "--until", "2h"], "is not before"),
         (["--job", "boks"], "Did you mean books?"),
         (["--format", "xml"], "There is no export format 'xml'"),
@@ -130,7 +130,7 @@ def test_an_export_with_a_cursor_tells_everything_once_and_then_what_changed(cra
     assert "1 record written to all.jsonl" in first.err
     # When nothing has changed, nothing is written, and that is no fault
     second = crawled.run("export", "-o", "none.jsonl", "--since-cursor", "state/cursor.json")
-    assert (second.code, second.err) == (0, "Nothing has changed: no file is written.\n")
+    assert (second.code, second.err) == (0, "Nothing has changed: no file was written.\n")
     assert not (crawled.folder / "none.jsonl").exists()
     # When one record is new and another one is gone, these two are told
     store(crawled, book("2", title="Emma"))

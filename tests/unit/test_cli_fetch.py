@@ -81,7 +81,7 @@ def test_fetch_prints_the_body_as_it_is_and_says_that_the_local_host_is_allowed(
     said = project.run("fetch", f"{site.url}/")
 
     assert (said.code, said.raw) == (0, HOME.encode())
-    assert "127.0.0.1 is allowed, because you named it" in said.err
+    assert "127.0.0.1 is allowed because you named it" in said.err
     assert not (project.folder / "gossamer-data").exists()
 
 
@@ -228,7 +228,7 @@ def test_a_file_that_is_not_there_is_said_not_to_be(project):
     said = project.run("shell", "missing.html")
 
     assert said.code == 1
-    assert "There is no file of that name either" in said.err
+    assert "There is no file with that name either" in said.err
 
 
 def test_at_a_terminal_there_is_a_prompt_with_the_page(project, site):
@@ -269,7 +269,7 @@ def test_fetch_sends_what_the_command_line_says(project, site):
     assert json.loads(project.run("fetch", url, "-d", "as it is").raw)["body"] == "as it is"
 
     for words, flags in {
-        "is no JSON": ("--json", "{"),
+        "is not JSON": ("--json", "{"),
         "is not a header": ("-H", "nothing"),
         "more than one body": ("--json", "1", "-d", "x"),
         "belongs to the connection": ("-H", "Host: evil.example"),

@@ -80,14 +80,14 @@ def test_a_paused_job_hands_out_nothing_until_it_is_resumed(crawled):
     crawled.fill(ask)
 
     assert said.code == 0
-    assert "books-1 is paused. 1 page in hand will be finished, 5 wait." in said.out
+    assert "books-1 is paused. 1 page in flight will be finished, 5 wait." in said.out
     assert handed == [0]
     assert "it is paused" in crawled.run("job", "show", "books").out
     assert the_job(crawled)["paused"] is True
     assert crawled.run("job", "list").lines[1].split()[2] == "paused"
     assert "paused already" in crawled.run("job", "pause", "books").out
 
-    assert "goes on, with 6 open pages" in crawled.run("job", "resume", "books-1").out
+    assert "is resumed, with 6 open pages" in crawled.run("job", "resume", "books-1").out
     assert the_job(crawled)["paused"] is False
     assert "is not paused" in crawled.run("job", "resume", "books-1").out
 

@@ -64,7 +64,7 @@ def test_a_move_prints_both_sides_and_the_lines_to_write(project: ProjectFolder)
     assert {"records 2 2 same", "attempts 2 2 same", "archived visits 1 1 same", "files 1 1 same"} <= rows
     assert 'state = "sqlite:///new/state.db"' in said.lines
     assert 'archive = "folder:///new/archive"' in said.lines
-    assert "All of it arrived" in said.out
+    assert "The move is complete" in said.out
     assert (project.folder / "gossamer.toml").read_text() == TOML
 
     # Written into the file, they give the same project.
@@ -108,7 +108,7 @@ def test_write_changes_the_addresses_and_keeps_all_else(project: ProjectFolder) 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "Say what goes where"),
+        ((), "Name the targets"),
         (("--to-state", "mysql://host/x"), "state = 'mysql://host/x' is not an address that a backend supports"),
         (("--to-records", "redis://host/0"), "records = 'redis://host/0' is not an address that a backend supports"),
         (("--to-state", "sqlite:///gossamer-data/state.db"), "already. Name another address"),
@@ -128,7 +128,7 @@ def test_what_cannot_be_is_said_in_one_line(project: ProjectFolder, words: tuple
 def test_on_a_terminal_progress_is_shown_while_it_lasts(project: ProjectFolder) -> None:
     project.fill(crawl_a_little)
     seen = on_a_terminal(project.folder, "move", *THERE, *PAGES, columns=100)
-    for told in ("4/4", "4/4", "All of it arrived"):  # four URLs; two pages and two records
+    for told in ("4/4", "4/4", "The move is complete"):  # four URLs; two pages and two records
         assert told in seen
         seen = seen[seen.index(told) + len(told) :]
 

@@ -290,7 +290,7 @@ def test_what_does_not_fit_into_a_narrow_terminal_is_told_in_paragraphs(project)
 
     assert max(map(len, plain.splitlines())) <= 60
     assert re.search(r"\n    job books-1  try \d+  status \d+  latency \d+ ms", plain.replace("\r", ""))
-    assert "so does a\r\ntable [schedules.NAME]" in plain
+    assert "or with\r\na table [schedules.NAME]" in plain
 
 
 @pytest.mark.parametrize("words", [["settings"], ["settings", "--json"], ["version"]], ids=" ".join)

@@ -80,9 +80,9 @@ def test_what_is_younger_stays(crawled: ProjectFolder) -> None:
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ([], "Say what may go: gossamer prune --attempts 90d --pages 30d --jobs 30d"),
-        (["--attempts", "soon"], "--attempts 'soon' is no age. Write it like 90d"),
-        (["--pages", "9" * 400 + "d"], "is no age"),
+        ([], "Name what to delete: gossamer prune --attempts 90d --pages 30d --jobs 30d"),
+        (["--attempts", "soon"], "--attempts 'soon' is not an age. Write it like 90d"),
+        (["--pages", "9" * 400 + "d"], "is not an age"),
     ],
 )
 def test_bad_input_gets_one_line_and_deletes_nothing(crawled: ProjectFolder, words: list[str], answer: str) -> None:

@@ -43,7 +43,7 @@ def shop(site, monkeypatch):
 def test_check_without_a_page_says_that_the_recipe_is_good_or_lists_every_fault(project):
     project.write("shop.toml", RECIPE.format(url="https://shop.example"))
     said = project.run("check", "shop.toml")
-    assert (said.code, said.lines[0]) == (0, "shop.toml is a good recipe. It was not tried on a page.")
+    assert (said.code, said.lines[0]) == (0, "shop.toml is a valid recipe. To try it on a page, name one.")
 
     project.write("bad.toml", RECIPE.format(url="no").replace('"money"', '"gold"'))
     said = project.run("check", "bad.toml")
@@ -104,7 +104,7 @@ def test_check_of_a_page_without_its_product_ends_with_one(project, shop):
         (("new", "--recipe", "{url}/nothing"), "answered 404"),
         (("new", "--recipe", "{url}/binary"), "drafts are made from HTML pages"),
         (("new", "a b", "--recipe", "{url}/list"), "cannot be a recipe's name"),
-        (("new", "x", "--recipe", "{url}/list", "--url", "{url}"), "leave --url and --deploy out"),
+        (("new", "x", "--recipe", "{url}/list", "--url", "{url}"), "leave out --url and --deploy"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_told_in_one_line(project, shop, words, told):

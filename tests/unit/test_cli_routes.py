@@ -24,7 +24,7 @@ ladder = ["direct", "browser"]
 budget = 250
 """
 HOUR = 3600.0
-CHEAPEST = "No site has blocked so far: every page begins at its cheapest route.\n"
+CHEAPEST = "No site has blocked so far: every page starts at its cheapest route.\n"
 
 
 async def crawl_through(system: Project) -> None:
@@ -134,7 +134,7 @@ def test_a_reset_forgets_one_site_and_leaves_the_budgets(learned: ProjectFolder)
 
     assert (said.code, said.out) == (
         0,
-        "shop.example forgotten: the next pages begin at the cheapest route again.\n",
+        "shop.example forgotten: the next pages start at the cheapest route again.\n",
     )
     after = learned.run("routes", "--json").json
     assert [one["site"] for one in after["standings"]] == ["market.example", "news.example"]
@@ -144,20 +144,20 @@ def test_a_reset_forgets_one_site_and_leaves_the_budgets(learned: ProjectFolder)
 def test_a_reset_of_all_forgets_every_site(learned: ProjectFolder) -> None:
     said = learned.run("routes", "reset", "--all")
 
-    assert said.out == "3 sites forgotten: the next pages begin at the cheapest route again.\n"
+    assert said.out == "3 sites forgotten: the next pages start at the cheapest route again.\n"
     assert learned.run("routes").out.startswith(CHEAPEST)
     again = learned.run("routes", "reset", "--all")
     assert (again.code, again.out) == (1, "")
-    assert again.err == "Nothing was learned about any site. `gossamer routes` shows what there is.\n"
+    assert again.err == "Nothing was learned about any site. See `gossamer routes`.\n"
 
 
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["reset"], "Say which: gossamer routes reset SITE, or --all for every site."),
-        (["reset", "shop.example", "--all"], "Say which: gossamer routes reset SITE, or --all for every site."),
+        (["reset"], "Name the site: gossamer routes reset SITE, or --all for every site."),
+        (["reset", "shop.example", "--all"], "Name the site: gossamer routes reset SITE, or --all for every site."),
         (["reset", "other.example"], "Nothing was learned about other.example."),
-        (["two words"], "'two words' is no site. Write it like shop.example."),
+        (["two words"], "'two words' is not a site. Write it like shop.example."),
     ],
 )
 def test_bad_input_gets_one_line_and_forgets_nothing(learned: ProjectFolder, words: list[str], answer: str) -> None:
@@ -175,7 +175,7 @@ def test_where_nothing_was_crawled_one_line_says_so_and_no_file_is_made(project:
     assert (said.code, said.out) == (0, CHEAPEST)
     assert project.run("routes", "--json").json["standings"] == []
     assert project.run("routes", "shop.example").out == (
-        "Nothing was learned about shop.example: its pages begin at the cheapest route.\n"
+        "Nothing was learned about shop.example: its pages start at the cheapest route.\n"
     )
     assert not (project.folder / "gossamer-data").exists()
 

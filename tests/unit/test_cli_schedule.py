@@ -157,7 +157,7 @@ def test_the_coming_ticks_of_all_schedules_are_in_order(shop):
     assert sorted(ticks, key=lambda tick: tick["at"]) == ticks
     assert [tick["schedule"] for tick in ticks] == ["often", "seldom", "often", "often", "seldom", "often"]
     assert len(said.lines) == 7
-    assert said.err == "Left out, because paused: resting.\n"
+    assert said.err == "Left out because paused: resting.\n"
     assert {tick["schedule"] for tick in shop.run("schedule", "next", "seldom", "--json").json} == {"seldom"}
 
 
@@ -177,7 +177,7 @@ WRONG = {
     "two triggers": (["--every", "1h", "--cron", "0 3 * * *"], "it has --every and --cron"),
     "no interval": (["--every", "soon"], "is not an interval"),
     "no duration": (["--every", "1h", "--min-age", "old"], "--min-age: 'old' is not a duration"),
-    "quotes that stay open": (["--every", "1h", "--command", "python 'list.py"], "cannot be taken apart"),
+    "quotes that stay open": (["--every", "1h", "--command", "python 'list.py"], "cannot be split into words"),
     "no such callback": (["--every", "1h", "--url", "https://a.example/", "--kind", "bok"], "Did you mean book?"),
     "callback without addresses": (["--every", "1h", "--kind", "book"], "goes with a source"),
     "window that says nothing": (["--every", "1h", "--window", ""], "--window '' names no window"),
@@ -269,7 +269,7 @@ def test_a_run_that_goes_on_keeps_its_terms_when_its_schedule_is_replaced_and_th
 
     said = add(shop, "prices", "--every", "1h", "--limit", "9", "--replace")
 
-    assert "prices-1 goes on under the terms with which it began." in said.out
+    assert "prices-1 continues under its old terms." in said.out
 
 
 async def begin_prices(system):
@@ -371,9 +371,9 @@ def test_a_paused_schedule_has_no_next_run_until_it_is_resumed(shop):
     assert shop.run("schedule", "pause", "prices").code == 0
     paused = show(shop, "prices")
     assert (paused["state"], paused["next"], paused["next_ticks"]) == ("paused", None, [])
-    assert shop.run("schedule", "next", "prices").out == "Nothing is due as long as prices is paused.\n"
+    assert shop.run("schedule", "next", "prices").out == "Nothing is due while prices is paused.\n"
     assert "paused already" in shop.run("schedule", "pause", "prices").out
-    assert "goes on" in shop.run("schedule", "resume", "prices").out
+    assert "is resumed" in shop.run("schedule", "resume", "prices").out
     assert show(shop, "prices")["next"] is not None
     assert "is not paused" in shop.run("schedule", "resume", "prices").out
 
@@ -385,7 +385,7 @@ def test_a_run_begins_now_with_what_the_schedule_says(shop):
     said = shop.run("schedule", "run", "prices")
 
     assert said.code == 0
-    assert "prices-1 is begun" in said.out
+    assert "prices-1 has started" in said.out
     terms = []
 
     async def look(system):
@@ -424,7 +424,7 @@ def test_the_job_of_a_schedule_that_is_removed_goes_on_and_that_is_said(shop):
     said = shop.run("schedule", "remove", "prices")
 
     assert said.code == 0
-    assert "Its job prices-1 goes on" in said.out
+    assert "Its job prices-1 continues" in said.out
     assert names(shop) == []
     (job,) = shop.run("job", "list", "--json").json
     assert (job["id"], job["state"]) == ("prices-1", "running")

@@ -144,8 +144,8 @@ def test_a_moment_that_is_past_is_told(shop):
 
     assert show(shop, "once")["state"] == "missed"
     assert "once" not in shop.run("schedule", "list").err  # its state says it
-    assert "its moment is past, and it did not run." in shop.run("schedule", "show", "once").out
-    assert "once: its moment is past, and it did not run." in shop.run("doctor", "--offline", "--json").out
+    assert "its time has passed without a run." in shop.run("schedule", "show", "once").out
+    assert "once: its time has passed without a run." in shop.run("doctor", "--offline", "--json").out
     # and it is no longer so after a run by hand
     shop.run("schedule", "run", "once")
     assert show(shop, "once")["state"] == "over"

@@ -140,7 +140,7 @@ def test_status_and_why_tell_the_rest_without_the_record_store(crawled: ProjectF
     why = crawled.run("why", f"{SHOP}/gone")
     assert why.code == 0
     assert "dead: http-404" in why.out
-    assert "Attempts and records are left out" in why.err
+    assert "Attempts and records cannot be shown" in why.err
     # what needs the records fails with one line
     export = crawled.run("export")
     assert export.code == 1

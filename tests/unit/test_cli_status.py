@@ -268,7 +268,7 @@ def test_why_tells_of_the_newest_ten_jobs_and_how_many_more_there_are(project):
 
     told = [line for line in said.lines if line.startswith("Job ")]
     assert told == [f"Job books-{number}" for number in range(12, 2, -1)]
-    assert "... and 2 older jobs know it, too; --json tells of all." in said.lines
+    assert "... and 2 older jobs know it as well; --json lists all." in said.lines
     assert len(project.run("why", f"{SHOP}/", "--json").json["jobs"]) == 12
 
 
@@ -285,4 +285,4 @@ def test_records_without_a_job_are_not_nothing(project):
 
     said = project.run("status").out
     assert "No job has run in" in said
-    assert "1 record from elsewhere" in said
+    assert "1 record from another source" in said

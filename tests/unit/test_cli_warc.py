@@ -33,7 +33,7 @@ def test_archived_pages_go_out(crawled: ProjectFolder) -> None:
     [
         (["export", "-o", "x.zip"], "End it in .warc.gz"),
         (["export", "--job", "boks"], "Did you mean books?"),
-        (["export", "--since", "yesterday"], "is no time"),
+        (["export", "--since", "yesterday"], "is not a time"),
     ],
 )
 def test_bad_input_gets_one_line(crawled: ProjectFolder, words: list[str], answer: str) -> None:

@@ -180,7 +180,7 @@ def test_a_site_that_rests_is_named_once_with_its_wait(seconds, wait):
     )  # fmt: skip
     warnings.emit(retried)
     warnings.emit(retried)
-    assert stream.getvalue() == f"a.test has to wait for {wait}: It answered 429.\n"
+    assert stream.getvalue() == f"a.test has to wait {wait}: It answered 429.\n"
 
 
 def test_a_site_that_stays_away_is_told_once_when_its_pauses_become_long():
@@ -189,6 +189,4 @@ def test_a_site_that_stays_away_is_told_once_when_its_pauses_become_long():
     for delay in (2.0, 8.0, 16.0, 32.0):
         warnings.emit(events.SiteAway(at=0.0, job="one-1", site="a.test", delay=delay, message="Nobody listens."))
 
-    assert stream.getvalue() == (
-        "a.test cannot be reached, it is tried again in 16 s, then more rarely: Nobody listens.\n"
-    )
+    assert stream.getvalue() == ("a.test cannot be reached, next try in 16 s, then less often: Nobody listens.\n")

@@ -101,7 +101,7 @@ def test_a_dry_run_foretells_what_the_run_does(project):
     assert runs[0] != runs[1]
     assert all(map(is_reparse, runs))
     assert not is_reparse("reparse-1")
-    assert "gone: parsed again, its page did not give it any more" in project.run("history", "3").out
+    assert "gone: no longer found when its page was parsed again" in project.run("history", "3").out
     assert "0 would be new or changed" in reparse(project, "--dry-run").out
 
 
@@ -216,7 +216,7 @@ async def test_portions_are_bounded_by_pages_and_by_bytes(lengths, cut):
 def test_workers_do_what_is_left_to_them_and_people_pause_and_cancel_it(project):
     spider(project)
     project.fill(crawled("shop", {f"/{n}": f"<h1>{n}</h1>" for n in range(5)}, kind="detail"))
-    assert "reparse-shop-2 is begun" in reparse(project, "--detach").out
+    assert "reparse-shop-2 has started" in reparse(project, "--detach").out
 
     project.run("job", "pause", "reparse-shop-2")
     project.run("worker", "--until-idle", "--quiet")
@@ -252,7 +252,7 @@ def test_what_was_begun_goes_on_with_its_own_pages_unless_it_is_begun_anew(proje
     said = reparse(project, "--failed", "--spider", "shop")  # other pages: none, and that is no reason to go on
     assert "No archived page matches" in said.err
     said = reparse(project)
-    assert "reparse-shop-2 goes on" in said.err
+    assert "reparse-shop-2 is resumed" in said.err
     assert "pages    2 parsed" in said.out
 
     reparse(project, "--detach")

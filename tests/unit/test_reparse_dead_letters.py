@@ -89,7 +89,7 @@ def test_a_start_without_an_end_is_read_for_a_while(waiting, monkeypatch, start)
 
     assert "2 pages parsed again" in said.out
     assert "1 link queued" in said.out  # to the site that the page itself is of
-    assert "start() of shop has no end in sight" in said.err
+    assert "start() of shop yields too many seeds" in said.err
 
 
 def test_a_page_that_fails_again_tells_its_new_error(waiting):
@@ -111,7 +111,7 @@ def test_a_raw_page_that_is_lost_is_told_with_the_way_out(waiting):
     said = replay(waiting, "--job", "shop")
 
     assert (said.code, said.out) == (1, "")
-    assert "2 raw pages are not in the archive any more. --fetch asks the site again." in said.err
+    assert "2 raw pages are no longer in the archive. Use --fetch to fetch from the site." in said.err
 
 
 def test_parsing_failed_pages_again_says_that_their_letters_stay(waiting):

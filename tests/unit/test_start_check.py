@@ -183,7 +183,7 @@ async def test_a_crawl_that_is_being_stopped_says_so_once(monkeypatch: pytest.Mo
         while said.getvalue().count("j: ") < 3:
             await asyncio.sleep(0.001)
     showing.cancel()
-    assert said.getvalue().count("Stopping: the pages in hand are finished first. Ctrl-C again stops at once.") == 1
+    assert said.getvalue().count("Stopping: the pages in flight are finished first. Ctrl-C again stops at once.") == 1
 
 
 @pytest.mark.parametrize(("width", "shown"), [(80, "  gossamer x  one thing"), (20, "  gossamer x\n      one thing")])

@@ -139,7 +139,7 @@ def test_a_worker_tells_what_becomes_of_its_jobs(capsys):
     assert capsys.readouterr().err.splitlines() == [
         "working on prices-1",
         "prices-1 is paused",
-        "prices-1 goes on",
+        "prices-1 is resumed",
         "Trouble: prices-1: There is no file.",
         "Trouble: prices-2: There is no file.",
         "prices-1 ended: source failed: There is no file.",
@@ -164,7 +164,7 @@ def test_a_scheduler_tells_what_begins_and_what_repeats_itself_once(capsys):
 
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(": ")[0] for line in lines] == ["prices"] * 4 + ["other"]
-    assert lines[0] == "prices: prices-1 begun"
-    assert lines[1].endswith("is skipped, because the run before is still going")
-    assert lines[2].startswith("prices: prices-2 begun, for 2027-01-15")  # it is late, so its moment is told
-    assert lines[4] == "other: a run could not be begun. There is no spider. Tried again in 10 s."
+    assert lines[0] == "prices: prices-1 started"
+    assert lines[1].endswith("is skipped because the run before is still going")
+    assert lines[2].startswith("prices: prices-2 started, for 2027-01-15")  # it is late, so its moment is told
+    assert lines[4] == "other: a run could not start. There is no spider. Next try in 10 s."

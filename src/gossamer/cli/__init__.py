@@ -1,10 +1,10 @@
-"""The command line: thin. Each file holds the verbs of one concern; they call the rest and print."""
+"""The command line, a thin layer. Each file holds the verbs of one concern: they call project/ and print."""
 
 from __future__ import annotations
 
 
 def main() -> None:
-    """Entry point of the `gossamer` command. Commands that work through pages run in a child that is watched."""
+    """Entry point of the `gossamer` command. Commands that process pages run in a supervised child."""
     import sys
 
     from ..process.lone_child import is_watched, processes_of, run_watched
@@ -14,7 +14,7 @@ def main() -> None:
             run_watched(_run, processes_of(sys.argv[1:]))
         else:
             _run()
-    except KeyboardInterrupt:  # before the command heeds it
+    except KeyboardInterrupt:  # before the command handles it itself
         sys.exit(130)
 
 

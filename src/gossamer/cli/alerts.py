@@ -1,4 +1,4 @@
-"""Alerts from the command line: `gossamer alerts` lists what fires, explains it, silences it, tries channels out."""
+"""`gossamer alerts`: list, explain and silence alerts, and test their channels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .app import app, ask, ask_at, err, fail, open_crawled, out, run_async, sett
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
 from .options import JsonOption
 
-alerts_app = typer.Typer(help="What is amiss: list, explain, silence; try channels out.", no_args_is_help=True)
+alerts_app = typer.Typer(help="Alerts: list, explain and silence them; test channels.", no_args_is_help=True)
 app.add_typer(alerts_app, name="alerts")
 
 AlertArgument = Annotated[str, typer.Argument(metavar="ALERT", help="The name of an alert: success.")]
@@ -39,10 +39,10 @@ AlertArgument = Annotated[str, typer.Argument(metavar="ALERT", help="The name of
 
 @alerts_app.command("list")
 def list_verb(
-    state: Annotated[AlertState | None, typer.Option(help="Only those in this state.")] = None,
+    state: Annotated[AlertState | None, typer.Option(help="Only alerts in this state.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the alerts that fire, are pending, or were resolved within a day; and the silences."""
+    """List alerts that are firing, pending or were resolved within a day, and silences."""
     found, now = ask_at(
         lambda project: list_alerts(project, state),
         empty=lambda settings: AlertList(watched=False, alerts=[], silences=[], channels=list(settings.channels)),
@@ -58,10 +58,10 @@ def list_verb(
         heading("Silences")
         _print_silences(found.silences, now)
     if not found.watched:
-        words = "Nobody looks at alerts: no scheduler is running. `gossamer up` or `gossamer scheduler` starts one."
+        words = "Alerts are not evaluated: no scheduler is running. Start `gossamer up` or `gossamer scheduler`."
         err.print(Text(words, style="yellow"))
     elif not found.channels:
-        words = "Nobody is told of alerts: there is no channel. Write a table [channels.NAME] in gossamer.toml."
+        words = "Alerts are not sent: there is no channel. Add a table [channels.NAME] to gossamer.toml."
         err.print(Text(words, style="dim"))
 
 
@@ -92,7 +92,7 @@ def _print_silences(silences: list[SilenceView], now: float) -> None:
 
 @alerts_app.command("show")
 def show_verb(alert: AlertArgument, as_json: JsonOption = False) -> None:
-    """Explain an alert: what it means, what to do, its terms, where it stands, what was told."""
+    """Explain an alert: its meaning, what to do, its thresholds, its state, and the messages sent about it."""
     settings = settings_with()
 
     async def find() -> tuple[AlertDetail, float]:
@@ -123,7 +123,7 @@ def show_verb(alert: AlertArgument, as_json: JsonOption = False) -> None:
     if found.notices:
         heading("Messages")
         _print_notices(found.notices, now)
-    advise((f"gossamer alerts silence {alert} --for 2h --reason TEXT", "tell nobody for two hours"))
+    advise((f"gossamer alerts silence {alert} --for 2h --reason TEXT", "send no messages for two hours"))
 
 
 def _number(value: object) -> str:
@@ -135,10 +135,10 @@ def silence_verb(
     alert: Annotated[str, typer.Argument(metavar="ALERT", help="The name of an alert, or a pattern: '*'.")],
     lasting: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long: 2h, 30m, 7d.")],
     reason: Annotated[str, typer.Option(help="Why; others will ask.")],
-    subject: Annotated[str, typer.Option(help="Only of this site, job or pool, or a pattern.")] = "*",
+    subject: Annotated[str, typer.Option(help="Only for this site, job or pool, or a pattern.")] = "*",
     as_json: JsonOption = False,
 ) -> None:
-    """Tell nobody of an alert for some time. It goes on being looked at; what fires at the end is told then."""
+    """Send no messages about an alert for a while. It is still evaluated; if it fires at the end, it is sent then."""
     settings = settings_with()
     try:
         duration = parse_duration(lasting)
@@ -154,7 +154,7 @@ def silence_verb(
         print_json(made)
         return
     whom = "" if made.subject == "*" else f" of {made.subject}"
-    out.print(Text(visible(f"{made.alert}{whom} is silent until {moment(made.until)}. It ends sooner with:")))
+    out.print(Text(visible(f"{made.alert}{whom} is silenced until {moment(made.until)}. To end it sooner:")))
     out.print(f"  gossamer alerts unsilence {made.id}")
 
 
@@ -162,7 +162,7 @@ def silence_verb(
 def unsilence_verb(
     id: Annotated[str, typer.Argument(metavar="ID", help="As `gossamer alerts list` shows it.")],
 ) -> None:
-    """End a silence. What fires is told."""
+    """End a silence. If the alert is firing, it is sent."""
     ask(lambda project: unsilence(project, id))
     out.print(f"{id} is ended.", markup=False)
 
@@ -170,11 +170,11 @@ def unsilence_verb(
 @alerts_app.command("test")
 def try_verb(
     channel: Annotated[
-        str | None, typer.Argument(metavar="CHANNEL", help="A channel of gossamer.toml; else all.")
+        str | None, typer.Argument(metavar="CHANNEL", help="A channel from gossamer.toml (default: all).")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a test message to a channel, or to all, now; say what came of it."""
+    """Send a test message to a channel, or to all of them, and report the result."""
     settings = settings_with()
 
     async def work() -> list[ChannelTest]:
@@ -187,21 +187,21 @@ def try_verb(
     else:
         print_table(
             (Column("CHANNEL", "bold"), Column("KIND"), Column("RESULT", fold=True)),
-            [(one.channel, one.kind, "was taken" if one.ok else one.error) for one in found],
+            [(one.channel, one.kind, "accepted" if one.ok else one.error) for one in found],
         )
     failed = [one.channel for one in found if not one.ok]
     if failed:
-        fail(f"{', '.join(failed)} did not take the message. Mend [channels.NAME] in gossamer.toml, and try again.")
+        fail(f"{', '.join(failed)} did not accept the message. Fix [channels.NAME] in gossamer.toml, and try again.")
 
 
 @alerts_app.command("history")
 def history_verb(
-    alert: Annotated[str | None, typer.Argument(metavar="ALERT", help="Only of this alert.")] = None,
-    messages: Annotated[bool, typer.Option("--messages", help="The messages that were sent, or wait.")] = False,
+    alert: Annotated[str | None, typer.Argument(metavar="ALERT", help="Only this alert.")] = None,
+    messages: Annotated[bool, typer.Option("--messages", help="List messages, sent and waiting.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """List what has fired and was resolved, the newest first; with --messages, what was told to whom."""
+    """List alerts that fired or were resolved, newest first; with --messages, the messages and their recipients."""
     settings = settings_with()
 
     async def find() -> tuple[list[AlertChangeView], list[NoticeView], float]:
@@ -235,7 +235,7 @@ def _print_changes(changes: list[AlertChangeView], now: float) -> None:
 
 def _print_notices(notices: list[NoticeView], now: float) -> None:
     if not notices:
-        out.print("No message about an alert was made yet.")
+        out.print("There is no message about an alert yet.")
         return
     print_table(
         (Column("WHEN"), Column("CHANNEL", "bold"), Column("MESSAGE", fold=True), Column("STATE"),

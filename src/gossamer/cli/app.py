@@ -1,4 +1,4 @@
-"""The `gossamer` command: its verbs, and how errors reach a person (one line, exit code, no traceback)."""
+"""The `gossamer` command: its verbs, and how it reports errors (one line, an exit code, no traceback)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 app = typer.Typer(
     name="gossamer",
     cls=VerbList,
-    help="Crawl the web politely, keep what you find with its history, and see what is going on.",
+    help="Crawl the web politely, keep records with their history, and see what is going on.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,8 +41,8 @@ app = typer.Typer(
 
 
 class Output(Console):
-    """Standard output or standard error. On a terminal, sentences go on in the next line between two words; what is
-    laid out already is printed with `soft_wrap=True`."""
+    """Standard output or standard error. On a terminal, lines are wrapped between words; text that is already laid out
+    is printed with `soft_wrap=True`."""
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:  # Any: as rich has it
         if soft_wrap is None and self.is_terminal:
@@ -64,12 +64,12 @@ class Output(Console):
 
     def on_broken_pipe(self) -> None:
         if not self.stderr:
-            raise ReaderLeft  # rich would end with exit code 1
+            raise ReaderLeft  # rich would exit with code 1
         super().on_broken_pipe()
 
 
 def word_breaks(text: str, width: int) -> list[int]:
-    """Where to break a text into lines of about `width`; no word is broken."""
+    """The offsets at which to break a text into lines of about `width`, between words."""
     offsets, start = [], 0
     for word in re.finditer(r"\S+\s*", text):
         if word.start() > start and cell_len(text[start : word.end()].rstrip()) > width:
@@ -96,13 +96,13 @@ def options(
         bool, typer.Option("--version", is_eager=True, callback=print_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the command itself; its verbs are registered beside this."""
+    """Options of the command itself; its verbs are registered separately."""
 
 
 def run() -> None:
-    """Run the command. Errors end with one line and exit code 1 (what was mistyped: 2); Ctrl-C with 130; a closed
-    pipe quietly. A defect of ours gets one line as well; Python's development mode shows its traceback."""
-    gc.set_threshold(1_000_000)  # while everything is loaded, nothing of it is garbage
+    """Run the command. An error prints one line and exits with 1 (usage errors: 2), Ctrl-C exits with 130, and a closed
+    pipe with 0. A bug in Gossamer prints one line as well; Python's development mode shows its traceback."""
+    gc.set_threshold(1_000_000)  # imports create no garbage
     try:
         register(sys.argv[1:])
         sys.exit(only(app, sys.argv[1:])(prog_name="gossamer", standalone_mode=False))
@@ -126,14 +126,14 @@ def run() -> None:
         if sys.flags.dev_mode:
             raise
         fail(
-            f"This should not happen, and the fault is ours ({type(error).__name__}: {' '.join(str(error).split())}). "
-            f"Please report it with what `python -X dev -m gossamer ...` prints."
+            f"This is a bug in Gossamer ({type(error).__name__}: {' '.join(str(error).split())}). "
+            f"Please report it with the output of `python -X dev -m gossamer ...`."
         )
 
 
 def _end_unread() -> NoReturn:
-    """End well: whoever read our output had enough of it."""
-    # Python must not complain about it again while it closes stdout.
+    """Exit with 0: the reader of our output has closed the pipe."""
+    # Otherwise Python would complain again when it closes stdout.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(0)
 
@@ -146,7 +146,7 @@ def fail(message: str, code: int = 1) -> NoReturn:
 
 @runtime_checkable
 class Mistyped(Protocol):
-    """What is raised for a wrong command line. Its class depends on the version of typer, its shape does not."""
+    """The usage error of typer. Its class depends on typer's version, its shape does not."""
 
     exit_code: int
 
@@ -155,7 +155,7 @@ class Mistyped(Protocol):
 
 def _fail_mistyped(error: Mistyped) -> NoReturn:
     words = error.format_message()
-    if not words or "\n" in words:  # nothing was typed: this is the help
+    if not words or "\n" in words:  # no arguments: this is the help text
         typer.echo(words, err=True)
         sys.exit(error.exit_code)
     words = words if words.endswith((".", "?")) else f"{words}."
@@ -163,14 +163,14 @@ def _fail_mistyped(error: Mistyped) -> NoReturn:
     fail(f"{words} See {context.command_path if context is not None else 'gossamer'} --help.", error.exit_code)
 
 
-# How many new objects there may be until Python looks for cycles among them. A page makes hundreds, and nearly all of
-# them go by themselves; with Python's own 700 a tenth of a crawl's time went into looking.
+# Thresholds of the garbage collector. A page makes hundreds of objects, and reference counts free nearly all of them;
+# with Python's default of 700, a crawl spent a tenth of its time on collection.
 LOOK_FOR_GARBAGE = (20_000, 20, 20)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the fast loop where there is one."""
-    gc.freeze()  # what was loaded so far stays for good, and need not be looked at again
+    """Run a coroutine, on uvloop where that is installed."""
+    gc.freeze()  # imported modules stay for good, and need not be scanned again
     gc.set_threshold(*LOOK_FOR_GARBAGE)
     try:
         import uvloop
@@ -182,8 +182,8 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
-    """Open a project to look at it; say on standard error when it was moved away. Raises Misconfigured where nothing
-    has been crawled yet."""
+    """Open a project for reading; warn on standard error if it was moved away. Raises Misconfigured if nothing has been
+    crawled yet."""
     from ..project.open import open_crawled as open_to_look
 
     async with open_to_look(settings) as project:
@@ -193,8 +193,8 @@ async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
 
 
 def ask_at(work: Callable[[Project], Awaitable[T]], *, empty: Callable[[Settings], T] | None = None) -> tuple[T, float]:
-    """What `work` returns for the project that is here, and the time by its clock. Where nothing has been crawled yet,
-    `empty` makes the answer, and no file; without it Misconfigured is raised."""
+    """Return the result of `work` for the current project, and the time by its clock. If nothing has been crawled yet,
+    return that of `empty` without creating a file; without `empty`, raise Misconfigured."""
     settings = settings_with()
 
     async def asked() -> tuple[T, float]:
@@ -209,17 +209,17 @@ def ask_at(work: Callable[[Project], Awaitable[T]], *, empty: Callable[[Settings
 
 
 def ask(work: Callable[[Project], Awaitable[T]], *, empty: Callable[[Settings], T] | None = None) -> T:
-    """As `ask_at`, without the time."""
+    """Like `ask_at`, without the time."""
     return ask_at(work, empty=empty)[0]
 
 
 def settings_with(**flags: Any) -> Settings:
-    """The settings as seen from the working directory, with dotted flags on top: `**{"crawl.depth": 2}`."""
+    """The settings of the working directory, overridden by dotted flags: `**{"crawl.depth": 2}`."""
     return load(start=Path.cwd(), flags=flags)
 
 
 def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any], *, says: bool = True) -> Settings:
-    """A local host that the user typed may be visited, and is named; others stay refused."""
+    """Allow the local hosts that the user typed, and say so; other local hosts stay refused."""
     from ..settings.effective import local_hosts
 
     if settings.fetch.allow_private:
@@ -229,18 +229,18 @@ def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any], *, s
         return settings
     if says:
         named = ", ".join(hosts)
-        err.print(f"[dim]Private address: {named} is allowed, because you named it; all others are refused.[/]")
+        err.print(f"[dim]Private address: {named} is allowed because you named it; all others are refused.[/]")
     return settings_with(**flags, **{"fetch.allow_hosts": [*settings.fetch.allow_hosts, *hosts]})
 
 
 def typed_moment(option: str, text: str | None, now: float) -> float | None:
-    """Seconds since the epoch of `7d` (that long ago) or an ISO time (local where it names no zone)."""
+    """Seconds since the epoch for `7d` (that long ago) or an ISO time (local unless it names a zone)."""
     if text is None:
         return None
     try:
         return past_moment(text, now)
     except ValueError:
         raise Misconfigured(
-            f"{option} {visible(text)!r} is no time. Write how long ago (7d, 12h, 90m) or a date: 2027-01-31, "
+            f"{option} {visible(text)!r} is not a time. Write how long ago (7d, 12h, 90m) or a date: 2027-01-31, "
             f"2027-01-31T12:00, 2027-01-31T12:00Z."
         ) from None

@@ -19,8 +19,8 @@ from .move import complain, progress, show
 
 @app.command("backup")
 def backup_verb(
-    file: Annotated[Path, typer.Argument(help="The file to write; it must not be there yet.")],
-    no_archive: Annotated[bool, typer.Option("--no-archive", help="Leave the raw pages out.")] = False,
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
+    no_archive: Annotated[bool, typer.Option("--no-archive", help="Leave out the raw pages.")] = False,
 ) -> None:
     """Write the whole project into one file: jobs, queue, schedules, records with their history, raw pages."""
     settings = settings_with()
@@ -33,7 +33,7 @@ def backup_verb(
         say = {"bytes": size}
         rows = [(name, say.get(name, number)(count)) for name, count in counts.items()]
         print_table((Column("WHAT"), Column("COUNT", right=True)), rows, indent=2)
-    out.print(f"\n{visible(str(file))} holds all of it ({size(report.size)}).", markup=False)
+    out.print(f"\n{visible(str(file))} is complete ({size(report.size)}).", markup=False)
 
 
 @app.command("restore")
@@ -45,7 +45,7 @@ def restore_verb(file: Annotated[Path, typer.Argument(help="A file that `gossame
     for part in report.parts:
         show(part, dry_run=False)
     if report.problems:
-        complain(report, "The stores refuse work until they are complete. Run the same command again.")
+        complain(report, "The stores refuse to be used until the restore is complete. Run the same command again.")
         raise typer.Exit(1)
     made = datetime.fromtimestamp(header.made_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     out.print(f"\nThe backup of {made} is restored: every count is the same.", markup=False)

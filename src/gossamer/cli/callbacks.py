@@ -1,4 +1,4 @@
-"""Callbacks from the command line: `gossamer callbacks` lists, shows and repeats them, and shows their secrets."""
+"""`gossamer callbacks`: list, show and resend callbacks, and show their secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .app import app, ask, err, open_crawled, out, run_async, settings_with
 from .layout import Column, number, print_json, print_table
 from .options import JsonOption
 
-callbacks_app = typer.Typer(help="Callbacks of jobs: list, show, send again.", no_args_is_help=True)
+callbacks_app = typer.Typer(help="Callbacks of jobs: list, show, resend.", no_args_is_help=True)
 app.add_typer(callbacks_app, name="callbacks")
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `gossamer callbacks list` shows it.")]
@@ -34,7 +34,7 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `gossamer call
 
 @callbacks_app.command("list")
 def list_verb(
-    state: Annotated[CallbackState | None, typer.Option(help="Only those in this state.")] = None,
+    state: Annotated[CallbackState | None, typer.Option(help="Only callbacks in this state.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 100,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,7 +44,7 @@ def list_verb(
         print_json(found)
         return
     if not found:
-        out.print("No callbacks. A job that is begun over HTTP with a callback_url has one.")
+        out.print("No callbacks. A job started over HTTP with a callback_url has one.")
         return
     print_table(
         (Column("ID", "bold"), Column("STATE"), Column("JOB"), Column("URL", fold=True), Column("TRIES", right=True),
@@ -59,7 +59,7 @@ def _answer(one: CallbackView) -> str | None:
 
 @callbacks_app.command("show")
 def show_verb(id: IdArgument) -> None:
-    """Show a callback with what is sent, as JSON."""
+    """Show a callback and its payload, as JSON."""
     found = ask(lambda project: show_callback(project, id))
     if found is None:
         raise Misconfigured(f"There is no callback {id}. `gossamer callbacks list` lists them.")
@@ -68,7 +68,7 @@ def show_verb(id: IdArgument) -> None:
 
 @callbacks_app.command("replay")
 def replay_verb(id: IdArgument, as_json: JsonOption = False) -> None:
-    """Send a callback again, with the same id. A running server delivers it."""
+    """Resend a callback, with the same id. A running server delivers it."""
     found = ask(lambda project: replay_callback(project, id))
     if as_json:
         print_json(found)
@@ -79,12 +79,14 @@ def replay_verb(id: IdArgument, as_json: JsonOption = False) -> None:
 
 @callbacks_app.command("secret")
 def secret_verb(
-    key: Annotated[str | None, typer.Option(help="Name or id of the key; else that of the one-time token.")] = None,
-    alerts: Annotated[bool, typer.Option("--alerts", help="Of webhooks about alerts, in place of a key.")] = False,
-    rotate: Annotated[bool, typer.Option("--rotate", help="Make a new one; the old one holds for a day.")] = False,
+    key: Annotated[str | None, typer.Option(help="Name or id of the key (default: the one-time token).")] = None,
+    alerts: Annotated[bool, typer.Option("--alerts", help="The secret of alert webhooks instead of a key's.")] = False,
+    rotate: Annotated[
+        bool, typer.Option("--rotate", help="Make a new secret; the old one stays valid for a day.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what the callbacks of a key are signed with. Receivers check signatures with it."""
+    """Print the secret that signs the callbacks of a key. Receivers verify signatures with it."""
     settings = settings_with()
 
     async def find() -> SecretView:
@@ -98,7 +100,7 @@ def secret_verb(
         return
     out.print(found.secret, markup=False)
     if found.before is not None:
-        err.print(Text(f"The one before is used, too, until {found.before_until}.", style="dim"))
+        err.print(Text(f"The previous secret stays valid until {found.before_until}.", style="dim"))
 
 
 async def _owner(project: Project, key: str | None) -> str:

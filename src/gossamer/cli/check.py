@@ -25,11 +25,11 @@ def check_verb(
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--kind", "--callback", help="Read it as this kind of page, with this callback; else the likely."),
+        typer.Option("--kind", "--callback", help="The kind of page or callback to use (default: the likely one)."),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="What the callback finds in page.data, as JSON.")] = None,
-    no_robots: Annotated[bool, typer.Option("--no-robots", help="Do not ask robots.txt.")] = False,
-    route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
+    data: Annotated[str | None, typer.Option(help="The value of page.data for the callback, as JSON.")] = None,
+    no_robots: Annotated[bool, typer.Option("--no-robots", help="Ignore robots.txt.")] = False,
+    route: Annotated[str | None, typer.Option(help="Use this route: browser, or one from gossamer.toml.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Try a spider or recipe on a page: items, links, faults. Exit code 1 when it fails."""
@@ -52,7 +52,7 @@ def check_verb(
             _show_spider(view, spider)
         return
     demand_kind_of(found, kind)
-    from .fetch import open_page  # loads what fetches: a spider alone is checked without it
+    from .fetch import open_page  # imports the fetching code, which a check without a page does not need
 
     robots = found.robots is not False and not no_robots
     page = open_page(url, None, robots=robots, route=route or found.fetcher, spider=found)
@@ -72,15 +72,15 @@ def check_verb(
 def _tell_other_kinds(wanted: str | None, taken: str, all_kinds: list[str], option: str) -> None:
     if wanted is None and len(all_kinds) > 1:
         others = ", ".join(name for name in all_kinds if name != taken)
-        err.print(Text(f"Read as {taken}; --{option} reads it as another: {others}.", "dim"))
+        err.print(Text(f"Read as {taken}; --{option} chooses another: {others}.", "dim"))
 
 
 def _show_spider(view: SpiderView, ref: str) -> None:
-    out.print(Text.assemble((visible(view.spider), "bold"), " loads. It was not tried on a page."))
+    out.print(Text.assemble((visible(view.spider), "bold"), " loads. To try it on a page, name one."))
     out.print(Text(f"  starts at  {visible(', '.join(view.start) or 'what start() gives')}"))
     out.print(Text(f"  callbacks  {', '.join(view.callbacks)}"))
     _warn(view.warnings)
-    advise((f"gossamer check {ref} {view.start[0] if view.start else 'URL'}", "what a callback gives there"))
+    advise((f"gossamer check {ref} {view.start[0] if view.start else 'URL'}", "try a callback on that page"))
 
 
 def _show(seen: SpiderCheck) -> None:
@@ -94,7 +94,7 @@ def _show(seen: SpiderCheck) -> None:
             out.print(Text(f"  {visible(line)}", "dim"))
         out.print(Text.assemble(("This page would be a parse failure: ", "bold red"), visible(seen.refusal)))
     elif not seen.links and not seen.records and not seen.dropped:
-        out.print(Text(f"{seen.callback} gave nothing: no item and no link. Do its selectors fit this page?", "yellow"))
+        out.print(Text(f"{seen.callback} yielded no item and no link. Do its selectors match this page?", "yellow"))
 
 
 def _show_links(links: LinksGiven) -> None:
@@ -105,7 +105,7 @@ def _show_links(links: LinksGiven) -> None:
     if links.elsewhere:
         out.print(Text(f"  {links.elsewhere:,} lead to other sites and are left out (allowed_domains)", "yellow"))
     for url in links.invalid:
-        out.print(Text(f"  no address: {visible(url)}", "red"))
+        out.print(Text(f" not an address: {visible(url)}", "red"))
 
 
 def _warn(warnings: list[str]) -> None:

@@ -1,5 +1,5 @@
-"""`gossamer crawl`: a spider by name or file, a recipe, or just a URL. What a person sees while it runs, and when it is
-over. `gossamer demo` and `gossamer.run` show the same."""
+"""`gossamer crawl`: a spider by name or file, a recipe, or just a URL. Also its output during and after the crawl,
+which `gossamer demo` and `gossamer.run` share."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from .options import (
 )
 from .progress import Alarms, ProgressLine, Warnings
 
-if TYPE_CHECKING:  # these load what fetches
+if TYPE_CHECKING:  # these import the fetching code
     from ..parse.spider import Spider
     from ..project.crawl import CrawlReport, Running
 
 _CRAWL = "gossamer crawl"
-STOPPED = 130  # the exit code of a crawl that was stopped before its end, and can go on
+STOPPED = 130  # the exit code of a crawl that was stopped early and can be resumed
 
 
 @app.command("crawl")
@@ -61,7 +61,7 @@ def crawl_verb(
         typer.Option(
             "-o",
             "--output",
-            help="Write the records here, replacing the file: .jsonl, .csv, .parquet; s3://... Several are possible.",
+            help="Write the records to this file, replacing it: .jsonl, .csv, .parquet; s3://... Can be repeated.",
         ),
     ] = None,
     depth: Annotated[int | None, typer.Option(min=0, help="Follow links this many steps from the start.")] = None,
@@ -72,7 +72,7 @@ def crawl_verb(
         str, typer.Option(metavar="N", help="Crawl with this many processes; auto: one for each core.")
     ] = "1",
     argument: ArgumentOption = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
     json_logs: JsonLogsOption = False,
     min_records: MinRecordsOption = None,
@@ -80,11 +80,11 @@ def crawl_verb(
     max_dead_share: MaxDeadShareOption = None,
     max_change: MaxChangeOption = None,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Answer from the archive only; send nothing, store nothing.")
+        bool, typer.Option("--replay", help="Take responses from the archive only; send nothing, store nothing.")
     ] = False,
 ) -> None:
-    """Crawl. The same command again goes on where it was; in a second terminal it shares the work. The exit code
-    tells the outcome: 0 is done."""
+    """Crawl. Run the same command again to resume, or in a second terminal to share the work. The exit code is the
+    outcome: 0 is done."""
     flags = {
         "expect.min_records": min_records,
         "expect.min_pages": min_pages,
@@ -97,7 +97,7 @@ def crawl_verb(
     }
     crew = crew_of(processes, replay=replay)
     settings = settings_with(**flags)
-    wanted = crawl_target(settings, target, Path.cwd())  # what is mistyped is told before the crawl is loaded
+    wanted = crawl_target(settings, target, Path.cwd())  # typing errors surface before the slow imports
     if replay:
         from .spider_cases import run_replay
 
@@ -116,11 +116,11 @@ def crawl_verb(
         crew=crew,
     )
     if crew is not None and crew.helps:
-        return  # the first process tells how it ended
+        return  # the first process reports the outcome
     if report.failure:
         more = f" `gossamer dead list --job {report.job.id}` has the details." if report.counts.dead else ""
         ended = "" if report.failure.endswith((".", "?", "!")) else "."
-        fail(f"Not one page could be used. {report.failure}{ended if more else ''}{more}")
+        fail(f"No page could be used. {report.failure}{ended if more else ''}{more}")
     if report.storing is not None:
         fail(
             f"{many(report.storing.results, 'result')} are not stored yet. {report.storing.in_words(report.job.id)}",
@@ -130,7 +130,7 @@ def crawl_verb(
         raise typer.Exit(STOPPED)
     outcome = report.job.outcome
     if outcome is not None and (code := EXIT_CODES[outcome.outcome]):
-        if quiet:  # else the summary has said it
+        if quiet:  # otherwise the summary has said it
             err.print(Text(visible(f"{report.job.id}: {outcome.in_words}")))
         raise typer.Exit(code)
 
@@ -148,14 +148,14 @@ def run_crawl(
     command: str = "",
     crew: Crew | None = None,
 ) -> CrawlReport:
-    """Crawl in this process, with what a person expects to see; the first process of a `crew` shows it for all. Raises
+    """Crawl in this process, with progress and summary; the first process of a `crew` shows them for all. Raises
     Misconfigured and Transient."""
-    from ..project import service  # loads what fetches
+    from ..project import service  # imports the fetching code
     from ..project.export import outputs_of, try_outputs
 
     helps = crew is not None and crew.helps
     outputs = outputs_of(output, spider) if not helps else ()
-    try_outputs(outputs, spider)  # what is wrong with them is better known before the crawl than after it
+    try_outputs(outputs, spider)  # fail before the crawl, not after it
     clock = SystemClock()
     tally = EventCounts(clock)
     log = JsonLog(sys.stderr, clock) if json_logs else None
@@ -171,7 +171,7 @@ def run_crawl(
             err.print(Text(f"Warning: {warning}", style="yellow"))
         verb = "Going on with" if running.resumed else "Crawling"
         err.print(
-            f"{verb} [bold]{running.job.name}[/] [dim](job {running.job.id}; Ctrl-C stops, it can go on later)[/]"
+            f"{verb} [bold]{running.job.name}[/] [dim](job {running.job.id}; Ctrl-C stops, the same command resumes)[/]"
         )
         if await lacks_scheduler(running.project):
             err.print("[dim]Schedules run with `gossamer up`.[/]")
@@ -209,14 +209,14 @@ def run_crawl(
 
 
 def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, output: str | None, command: str) -> None:
-    """The small table at the end, and what to try next."""
+    """Print the summary table, and commands to try next."""
     counts = report.counts
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column()
     unchanged = f", {counts.unchanged:,} unchanged" if counts.unchanged else ""
     speed = f"{tally.pages / report.seconds:,.1f} pages/s" if report.seconds else ""
-    if speed and tally.pages < counts.settled:  # others helped, or a command before this one
+    if speed and tally.pages < counts.settled:  # other workers or an earlier command did the rest
         speed = f"{tally.pages:,} by this command, {speed}"
     spent = f"{report.seconds:.1f} s" if report.seconds < 60 else short_duration(timedelta(seconds=report.seconds))
     table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
@@ -236,7 +236,7 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     if settings.routes:
         table.add_row("cost", f"{tally.tokens:,.10g} credits")
     if tally.blocked:
-        table.add_row("blocks", f"{tally.blocked:,}  [dim]pages that the site did not want to give at once[/]")
+        table.add_row("blocks", f"{tally.blocked:,}  [dim]responses in which a site refused a page[/]")
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))
     style = "red" if counts.dead else ""
     table.add_row("dead letters", f"[{style}]{counts.dead:,}[/]  [dim]{reasons}[/]" if style else "0")
@@ -259,7 +259,7 @@ def _headline(report: CrawlReport) -> str:
         waiting = many(report.storing.results, "result")
         return f"[yellow]Not stored yet.[/] All pages are done, and {waiting} wait on disk: gossamer spool."
     if not report.ended:
-        return "[yellow]Stopped.[/] Nothing is lost: the same command goes on from here."
+        return "[yellow]Stopped.[/] Nothing is lost: run the same command again to resume."
     outcome = report.job.outcome
     if outcome is None or outcome.outcome is Outcome.DONE:
         return "[green]Done.[/]"
@@ -272,14 +272,14 @@ def _headline(report: CrawlReport) -> str:
 def _advise(report: CrawlReport, output: str | None, command: str) -> None:
     tips: list[tuple[str, str]] = []
     if not report.ended and command:
-        tips.append((command, "go on"))
+        tips.append((command, "resume"))
     if report.counts.dead:
         tips.append(("gossamer dead list", "what failed, and why"))
     if report.records and output is None:
         tips.append(("gossamer export -o items.csv", "the records as a table"))
     if report.ended and report.records == 0 and report.counts.done and command.startswith(_CRAWL):
         target = shlex.split(command)[2]
-        tips.append((f"gossamer check {shlex.quote(target)} URL", "what the spider makes of a page: no record came"))
+        tips.append((f"gossamer check {shlex.quote(target)} URL", "no records: see what the spider finds on a page"))
     tips.append((f"gossamer status {report.job.id}", "where everything stands"))
     tips.append(("gossamer why URL", "the whole story of one URL"))
     print_tips(err, tips)
@@ -295,7 +295,7 @@ def run_from_script(
     settings: dict[str, Any] | None = None,
     **flags: Any,
 ) -> CrawlReport:
-    """What `gossamer.run` does. Errors of ours are raised, not printed: the script decides."""
+    """The body of `gossamer.run`. Raises GossamerErrors instead of printing them: the script decides."""
     from ..project.embedded import dotted_settings, target_of
 
     dotted = dotted_settings("run", settings, flags)

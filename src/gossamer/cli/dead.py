@@ -1,4 +1,4 @@
-"""`gossamer dead`: pages that were given up. List them, look at one, put them back into the queue, forget them."""
+"""`gossamer dead`: pages that were given up. List them, show one, put them back into the queue, or delete them."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ from .why import print_attempts
 LETTERS_SHOWN = 50
 JOBS_SHOWN = 3
 
-dead_app = typer.Typer(help="Pages that were given up: why, and what to do with them.", no_args_is_help=True)
+dead_app = typer.Typer(help="Pages that were given up: list, show, replay, purge.", no_args_is_help=True)
 app.add_typer(dead_app, name="dead")
 
 TargetArgument = Annotated[
-    str | None, typer.Argument(metavar="[URL_OR_ID]", help="Only this one: its URL, or its id from the list.")
+    str | None, typer.Argument(metavar="[URL_OR_ID]", help="Only this dead letter: its URL, or its id from the list.")
 ]
-JobOption = Annotated[str | None, typer.Option("--job", help="Of this job: its id, or the name of a spider.")]
-ReasonOption = Annotated[str | None, typer.Option("--reason", help="With this reason: parse, timeout, http-404, http.")]
+JobOption = Annotated[str | None, typer.Option("--job", help="Only from this job: its id, or the name of a spider.")]
+ReasonOption = Annotated[
+    str | None, typer.Option("--reason", help="Only with this reason: parse, timeout, http-404, http.")
+]
 DomainOption = Annotated[str | None, typer.Option("--domain", help="Of this site: shop.example.")]
 
 
@@ -60,7 +62,7 @@ def list_verb(
     job: JobOption = None,
     reason: ReasonOption = None,
     domain: DomainOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show at most this many, the latest first.")] = LETTERS_SHOWN,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many, latest first.")] = LETTERS_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
     """List dead letters, and how many there are for each reason."""
@@ -79,7 +81,7 @@ def list_verb(
 
 
 def _jobs(ids: Sequence[str]) -> str:
-    """The newest jobs that gave the page up, and how many others did."""
+    """The newest jobs that gave up the page, and the number of others."""
     more = f" and {len(ids) - JOBS_SHOWN} more" if len(ids) > JOBS_SHOWN else ""
     return ", ".join(ids[:JOBS_SHOWN]) + more
 
@@ -169,16 +171,16 @@ def replay_verb(
     job: JobOption = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     spider: Annotated[
-        str | None, typer.Option("--spider", help="The file of the spider, where it is not in the project's folder.")
+        str | None, typer.Option("--spider", help="The spider's file, if it is not in the project's folder.")
     ] = None,
     crawled_as: Annotated[
-        str | None, typer.Option("--as", help="With --spider: its pages were crawled under this name.")
+        str | None, typer.Option("--as", help="With --spider: the name under which its pages were crawled.")
     ] = None,
     fetch: Annotated[
-        bool, typer.Option("--fetch", help="Fetch also those again whose raw page only has to be parsed again.")
+        bool, typer.Option("--fetch", help="Fetch all of them, even those that could be parsed from the archive.")
     ] = False,
 ) -> None:
-    """Try dead letters again. Pages that could not be parsed are parsed from the archive, the others are queued."""
+    """Try dead letters again. Pages that could not be parsed are parsed from the archive; the others are queued."""
     choice = _chosen("replay", target, reason, domain, job, everything)
     replayed = ask(lambda project: replay_letters(project, choice, fetch=fetch, spider=spider, crawled_as=crawled_as))
     if not replayed.matched:
@@ -189,7 +191,7 @@ def replay_verb(
 
 
 def _print_replayed(done: Replayed) -> None:
-    """What became of the letters, and how to go on."""
+    """Print the results, and the command that continues."""
     if done.parsed:
         _print_parsed(done)
     if done.queued:
@@ -197,12 +199,12 @@ def _print_replayed(done: Replayed) -> None:
         count = sum(done.queued.values())
         out.print(f"{many(count, 'URL is', 'URLs are')} back in the queue of {visible(', '.join(shares))}.")
     if done.command is not None:
-        out.print(f"{visible(', '.join(done.opened))} {'runs' if len(done.opened) == 1 else 'run'} again. Go on with:")
+        out.print(f"{visible(', '.join(done.opened))} {'runs' if len(done.opened) == 1 else 'run'} again. To continue:")
         out.print(Text(f"  {visible(done.command)}", style="cyan"))
 
 
 def _print_parsed(done: Replayed) -> None:
-    """What became of the letters whose pages were to be parsed again."""
+    """Print the results of the pages that were parsed again."""
     if done.resolved:
         links = f", {many(done.links, 'link')} queued" if done.links else ""
         out.print(
@@ -212,25 +214,25 @@ def _print_parsed(done: Replayed) -> None:
     if done.requeued:
         out.print(f"{many(done.requeued, 'page')} without a raw copy: back in the queue, to be fetched.")
     if done.taken:
-        out.print(f"{many(done.taken, 'page')} parsed again, but somebody else had settled the letter meanwhile.")
+        out.print(f"{many(done.taken, 'page')} parsed again, but another process had already settled the dead letter.")
     if done.failed:
         out.print(Text(f"{many(done.failed, 'page')} failed again:", style="red"))
         print_failures([(page.url, page.message) for page in done.failures])
     if done.lost:
         copies = many(done.lost, "raw page is", "raw pages are")
-        err.print(Text(f"{copies} not in the archive any more. --fetch asks the site again.", style="yellow"))
+        err.print(Text(f"{copies} no longer in the archive. Use --fetch to fetch from the site.", style="yellow"))
     for why, count in done.left_out.items():
         err.print(Text(f"{many(count, 'dead letter')} left out: {visible(why)}", style="yellow"))
     for name in done.unread:
         err.print(
             Text(
-                f"start() of {visible(name)} has no end in sight and was not read to it: "
-                f"links to sites that it names later are not followed.",
+                f"start() of {visible(name)} yields too many seeds to read them all: "
+                f"links to sites of its later seeds are not followed.",
                 style="yellow",
             )
         )
     if not (done.resolved or done.requeued or done.taken or done.failed or done.lost or done.left_out):
-        out.print("Nothing was left to do: somebody else has dealt with these letters meanwhile.")
+        out.print("Nothing to do: another process has already handled these dead letters.")
 
 
 @dead_app.command("purge")
@@ -242,12 +244,12 @@ def purge_verb(
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Forget dead letters for good. Their raw pages and attempts stay in the store."""
+    """Delete dead letters for good. Their raw pages and attempts stay in the store."""
     choice = _chosen("purge", target, reason, domain, job, everything)
     meant = ask(lambda project: count_letters(project, choice))
     if not meant:
         _nothing_matches()
-    if not yes and sys.stdin.isatty() and not typer.confirm(f"Forget {many(meant, 'dead letter')} for good?", err=True):
+    if not yes and sys.stdin.isatty() and not typer.confirm(f"Delete {many(meant, 'dead letter')} for good?", err=True):
         err.print("Nothing was changed.")
         raise typer.Exit(1)
     out.print(f"{many(ask(lambda project: purge_letters(project, choice)), 'dead letter')} forgotten.")
@@ -256,7 +258,7 @@ def purge_verb(
 def _chosen(
     verb: str, target: str | None, reason: str | None, domain: str | None, job: str | None, everything: bool
 ) -> DeadLetterChoice:
-    """Which letters are meant. All of them must be asked for: no filter is no choice. Raises Misconfigured."""
+    """The dead letters that the flags select. Raises Misconfigured without a filter: every letter needs --all."""
     chosen = DeadLetterChoice(target=target or None, reason=reason or None, domain=domain or None, job=job or None)
     if everything and chosen != DeadLetterChoice():
         raise Misconfigured(
@@ -264,11 +266,11 @@ def _chosen(
         )
     if not everything and chosen == DeadLetterChoice():
         raise Misconfigured(
-            f"Say which: gossamer dead {verb} URL, --reason R, --domain D or --job J; --all for every one."
+            f"Name the dead letters: gossamer dead {verb} URL, --reason R, --domain D or --job J, or --all."
         )
     return chosen
 
 
 def _nothing_matches() -> None:
-    err.print("No dead letter matches. `gossamer dead list` shows what there is.")
+    err.print("No dead letter matches. See `gossamer dead list`.")
     raise typer.Exit(1)

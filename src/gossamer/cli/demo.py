@@ -18,16 +18,16 @@ from .app import app, err, settings_with
 from .crawl import run_crawl
 
 DEMO_RATE = "60/s"
-AS_IT_SHOULD_BE = "All is well: the shop has dead links and a product page without a product, on purpose."
+AS_IT_SHOULD_BE = "This is expected: the shop has dead links and a product page without a product, on purpose."
 
 
 @app.command("demo")
 def demo_verb(
-    serve: Annotated[bool, typer.Option("--serve", help="Only serve the shop, for spiders of your own.")] = False,
-    revision: Annotated[int, typer.Option(min=1, help="2 and later: prices have changed since.")] = 1,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")] = USUAL_PORT,
+    serve: Annotated[bool, typer.Option("--serve", help="Only serve the shop, for your own spiders.")] = False,
+    revision: Annotated[int, typer.Option(min=1, help="2 or higher: the shop after price changes.")] = 1,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = USUAL_PORT,
     rate: Annotated[str, typer.Option(help="Requests per site.")] = DEMO_RATE,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
 ) -> None:
     """Crawl the built-in demo shop. It needs no internet: the shop runs on this machine."""
     if serve:
@@ -48,7 +48,7 @@ def demo_verb(
 
 @contextmanager
 def shop_in_background(port: int, revision: int) -> Iterator[list[str]]:
-    """The shop on a thread of its own, so that the crawl and it do not share a loop. Yields its addresses."""
+    """Run the shop in its own thread, with its own event loop. Yields its addresses."""
     opened: list[str] = []
     failure: list[BaseException] = []
     ready = threading.Event()

@@ -1,4 +1,4 @@
-"""Looking after a project: `gossamer doctor` (is everything here that a crawl needs?), `gossamer prune` (make room),
+"""Maintenance of a project: `gossamer doctor` (is everything here that a crawl needs?), `gossamer prune` (free space),
 `gossamer migrate` (tables for this version)."""
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 @app.command("doctor")
 def doctor_verb(
-    offline: Annotated[bool, typer.Option("--offline", help="Leave out what needs a network.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Skip checks that need a network.")] = False,
     security: Annotated[
-        bool, typer.Option("--security", help="Only who could read, change or misuse the project.")
+        bool, typer.Option("--security", help="Only check who could read, change or misuse the project.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine and this project. Exit code 1 when something must be mended."""
-    from ..project.health import Level, examine  # loads what fetches
+    """Check this machine and this project. Exit code 1 when something must be fixed."""
+    from ..project.health import Level, examine  # imports the fetching code
 
     async def check() -> list[Finding]:
         findings = []
@@ -82,18 +82,18 @@ def _print_finding(finding: Finding) -> None:
 @app.command("prune")
 def prune_verb(
     attempts: Annotated[
-        str | None, typer.Option(help="Forget attempts and replaced visits older than this: 90d, 12h.")
+        str | None, typer.Option(help="Delete attempts and replaced visits older than this: 90d, 12h.")
     ] = None,
     pages: Annotated[str | None, typer.Option(help="Delete archived raw pages older than this: 30d.")] = None,
     jobs: Annotated[
-        str | None, typer.Option(help="Forget jobs that ended longer ago than this and have no dead letters: 30d.")
+        str | None, typer.Option(help="Delete jobs without dead letters that ended longer ago than this: 30d.")
     ] = None,
     dead: Annotated[
-        str | None, typer.Option(help="Forget jobs with dead letters, too, that ended longer ago than this: 90d.")
+        str | None, typer.Option(help="Delete jobs with dead letters that ended longer ago than this: 90d.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before jobs are forgotten.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting jobs.")] = False,
 ) -> None:
-    """Make room: forget attempts, raw pages and jobs of some age. Records and their history stay."""
+    """Free space: delete old attempts, raw pages and jobs. Records and their history stay."""
     ages = PruneAges(
         attempts=_age("--attempts", attempts),
         pages=_age("--pages", pages),
@@ -101,7 +101,7 @@ def prune_verb(
         dead=_age("--dead", dead),
     )
     if ages == PruneAges():
-        raise Misconfigured("Say what may go: gossamer prune --attempts 90d --pages 30d --jobs 30d")
+        raise Misconfigured("Name what to delete: gossamer prune --attempts 90d --pages 30d --jobs 30d")
 
     if (ages.jobs is not None or ages.dead is not None) and not yes and sys.stdin.isatty():
         meant = ask(lambda project: count_prunable_jobs(project, ages))
@@ -126,7 +126,7 @@ def _age(option: str, text: str | None) -> timedelta | None:
     try:
         return parse_duration(text)
     except (ValueError, OverflowError):
-        raise Misconfigured(f"{option} {visible(text)!r} is no age. Write it like 90d, 12h or 1h30m.") from None
+        raise Misconfigured(f"{option} {visible(text)!r} is not an age. Write it like 90d, 12h or 1h30m.") from None
 
 
 # -- migrate -------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _age(option: str, text: str | None) -> timedelta | None:
 
 @app.command("migrate")
 def migrate_verb() -> None:
-    """Bring the record store's tables up to date. Can be run as often as you like."""
+    """Bring the record store's tables up to date. Safe to run repeatedly."""
     done = run_async(migrate_records(settings_with()))
     for name in done.applied:
         out.print(f"records  applied {name}", markup=False)

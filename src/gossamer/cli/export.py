@@ -1,5 +1,5 @@
-"""`gossamer export`: records as JSON Lines, CSV or Parquet; all of them, or what changed. `gossamer warc export`: raw
-pages as a WARC file."""
+"""`gossamer export`: write records as JSON Lines, CSV or Parquet, all of them or only changes. `gossamer warc export`:
+write raw pages as a WARC file."""
 
 from __future__ import annotations
 
@@ -37,38 +37,42 @@ def export_verb(
         str, typer.Option("-o", "--output", help=f"The file: {FORMS}; s3://bucket/file; - is standard output.")
     ] = "-",
     format: Annotated[
-        str | None, typer.Option("--format", help="jsonl, csv or parquet; else by the file's extension.")
+        str | None, typer.Option("--format", help="jsonl, csv or parquet (default: by the file's extension).")
     ] = None,
-    job: Annotated[str | None, typer.Option(help="Seen by this job: its id, or the name of a spider.")] = None,
+    job: Annotated[
+        str | None, typer.Option(help="Only records seen by this job: its id, or the name of a spider.")
+    ] = None,
     spider: Annotated[str | None, typer.Option(help="Found by this spider.")] = None,
-    type: Annotated[str | None, typer.Option("--type", help="Of this type of item: Book.")] = None,
+    type: Annotated[str | None, typer.Option("--type", help="Only items of this type: Book.")] = None,
     site: Annotated[str | None, typer.Option(help="Of this site: shop.example.")] = None,
     since: Annotated[str | None, typer.Option(help="Changed since: 7d, 12h ago, or 2027-01-31T12:00.")] = None,
     until: Annotated[str | None, typer.Option(help="Changed before: as --since.")] = None,
-    gone: Annotated[bool, typer.Option("--gone", help="Also those that were not found any more.")] = False,
+    gone: Annotated[bool, typer.Option("--gone", help="Include records that were no longer found.")] = False,
     columns: Annotated[
-        str | None, typer.Option(help="Only these columns of a table, in this order: sku,title,price_amount.")
+        str | None, typer.Option(help="Only these columns, in this order (.csv, .parquet): sku,title,price_amount.")
     ] = None,
     no_meta: Annotated[bool, typer.Option("--no-meta", help="Only the items' own fields, no _type, _url ...")] = False,
     since_cursor: Annotated[
         Path | None,
-        typer.Option("--since-cursor", help="Only what changed since the last export with this file; kept up to date."),
+        typer.Option(
+            "--since-cursor", help="Only changes since the last export with this cursor file, which is updated."
+        ),
     ] = None,
     files: Annotated[
-        Path | None, typer.Option("--files", help="Also write the files that the records name, into this folder.")
+        Path | None, typer.Option("--files", help="Also write the files of the records to this folder.")
     ] = None,
 ) -> None:
-    """Write the collected records to a file, which is replaced."""
+    """Write the records to a file, replacing it."""
     settings = settings_with()
     now = SystemClock().now()
     since_at, until_at = typed_moment("--since", since, now), typed_moment("--until", until, now)
     if since_at is not None and until_at is not None and since_at >= until_at:
         raise Misconfigured(f"--since {since} is not before --until {until}: no record can match.")
     if since_cursor is not None and (since is not None or until is not None):
-        raise Misconfigured("--since-cursor tells what changed since the last export; leave out --since and --until.")
-    # Asked before the store is opened: what is wrong with the name is wrong whatever the store holds.
+        raise Misconfigured("--since-cursor exports the changes since the last export; leave out --since and --until.")
+    # Checked before the store is opened, because it does not depend on the store.
     if is_binary_output(output, format, job) and sys.stdout.isatty():
-        raise Misconfigured("Parquet is nothing for a terminal. Name a file: -o items.parquet.")
+        raise Misconfigured("Parquet cannot be printed to a terminal. Name a file: -o items.parquet.")
     wanted = RecordFilter(job=job, spider=spider, type=type, site=site, since=since_at, until=until_at, gone=gone)
 
     async def write() -> ExportReport:
@@ -88,10 +92,10 @@ def export_verb(
         done = run_async(write())
     if since_cursor is not None and not done.whole:
         err.print(
-            "[yellow]The reader went away.[/] The cursor stays where it was: the next export tells all of it again."
+            "[yellow]The reader closed the pipe.[/] The cursor was not moved: the next export repeats these changes."
         )
     elif since_cursor is not None and not done.records:
-        err.print("Nothing has changed: no file is written.")
+        err.print("Nothing has changed: no file was written.")
     elif done.note:
         err.print(f"[yellow]No record matches.[/] {done.note}")
     if done.records:
@@ -99,9 +103,7 @@ def export_verb(
         err.print(f"{many(done.records, 'record')}{where}", markup=False)
     if done.lost_files:
         lost = many(done.lost_files, "file is", "files are")
-        err.print(
-            f"Warning: {lost} not in the archive any more: {visible(done.first_loss)}", style="yellow", markup=False
-        )
+        err.print(f"Warning: {lost} no longer in the archive: {visible(done.first_loss)}", style="yellow", markup=False)
     if files is not None:
         err.print(f"{many(done.files, 'file')} written to {visible(str(files))}", markup=False)
 
@@ -131,11 +133,11 @@ def warc_verb(
     with _busy() as status:
         done = run_async(write(status))
     if done.lost:
-        copies = many(done.lost, "page has no raw copy", "pages have no raw copy")
-        err.print(f"Warning: {copies} any more and left out: {visible(done.first_loss)}", style="yellow", markup=False)
+        copies = many(done.lost, "page was left out, because it has", "pages were left out, because they have")
+        err.print(f"Warning: {copies} no raw copy any more: {visible(done.first_loss)}", style="yellow", markup=False)
     err.print(f"{many(done.pages, 'page')} written to {visible(done.place)}", markup=False)
 
 
 def _busy(*, quiet: bool = False) -> AbstractContextManager[Status | None]:
-    """A line that is written anew while work goes on; on a terminal only."""
+    """A status line while the export runs, on a terminal only."""
     return nullcontext() if quiet or not err.is_terminal else err.status("Writing ...")

@@ -1,5 +1,5 @@
-"""`gossamer fetch`: one polite request. `gossamer shell`: a Python prompt with a page at hand, which works as a filter,
-too, when code comes through a pipe."""
+"""`gossamer fetch`: one polite request. `gossamer shell`: a Python prompt with a loaded page, or a filter that runs
+code from a pipe."""
 
 from __future__ import annotations
 
@@ -42,21 +42,25 @@ HISTORY_LINES = 2000
 @app.command("fetch")
 def fetch_verb(
     url: Annotated[str, typer.Argument(help="The address.")],
-    headers: Annotated[bool, typer.Option("--headers", help="Status, redirects and headers, to stderr.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="Print status, redirects and headers to stderr.")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file.")] = None,
-    no_robots: Annotated[bool, typer.Option("--no-robots", help="Do not ask robots.txt.")] = False,
-    text: Annotated[bool, typer.Option("--text", help="Only the text of the main content.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="The main content as Markdown.")] = False,
-    json_ld: Annotated[bool, typer.Option("--json-ld", help="The JSON-LD in the page, as a list.")] = False,
-    route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
-    method: Annotated[str | None, typer.Option("-X", "--request", help="The method; with a body it is POST.")] = None,
+    no_robots: Annotated[bool, typer.Option("--no-robots", help="Ignore robots.txt.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Print only the text of the main content.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the main content as Markdown.")] = False,
+    json_ld: Annotated[bool, typer.Option("--json-ld", help="Print the JSON-LD of the page, as a list.")] = False,
+    route: Annotated[str | None, typer.Option(help="Use this route: browser, or one from gossamer.toml.")] = None,
+    method: Annotated[
+        str | None, typer.Option("-X", "--request", help="The method (default: GET, or POST with a body).")
+    ] = None,
     header: Annotated[list[str] | None, typer.Option("-H", "--header", help="A header, 'Name: value'.")] = None,
-    data: Annotated[str | None, typer.Option("-d", "--data", help="The body, as it is.")] = None,
+    data: Annotated[str | None, typer.Option("-d", "--data", help="The body, sent as it is.")] = None,
     json: Annotated[str | None, typer.Option("--json", help="The body, as JSON.")] = None,
     form: Annotated[list[str] | None, typer.Option("--form", help="A field of a form, name=value.")] = None,
-    auth: Annotated[str | None, typer.Option("--auth", help="user:password, for basic or digest.")] = None,
+    auth: Annotated[
+        str | None, typer.Option("--auth", help="user:password, for basic or digest authentication.")
+    ] = None,
 ) -> None:
-    """Fetch one page as the crawler would, and print it. Exit code 1 when the answer is an error."""
+    """Fetch one page as the crawler would, and print it. Exit code 1 for an error response."""
     if text + markdown + json_ld > 1:
         raise Misconfigured("Choose one of --text, --markdown and --json-ld.")
     settings = settings_for(url)
@@ -67,7 +71,9 @@ def fetch_verb(
         _print_headers(download)
     snapshot = download.snapshot
     if snapshot.cut:
-        err.print(f"[yellow]The body is cut[/] at {size(len(snapshot.body))} (fetch.max_body, or a broken transfer).")
+        err.print(
+            f"[yellow]The body was truncated[/] at {size(len(snapshot.body))} (fetch.max_body, or a broken transfer)."
+        )
     page = Page(snapshot)
     if json_ld and output is None:
         print_json(page.structured()["json_ld"])
@@ -84,7 +90,7 @@ def fetch_verb(
 
 
 def settings_for(url: str) -> Settings:
-    """The settings, with a local host allowed because the user typed it."""
+    """The settings, with the local host that the user typed allowed."""
     return allow_local(settings_with(), [typed_url(url)], {})
 
 
@@ -97,7 +103,7 @@ def _deliver(content: bytes, output: Path | None, *, is_text: bool) -> None:
         err.print(f"{size(len(content))} written to {visible(str(output))}", markup=False)
         return
     if output is None and not is_text and sys.stdout.isatty() and b"\0" in content[:1024]:
-        raise Misconfigured("The page is binary and would garble your terminal. Write it to a file with -o FILE.")
+        raise Misconfigured("The page is binary. Write it to a file with -o FILE.")
     write_bytes(content)
 
 
@@ -128,9 +134,9 @@ def _status(status: int) -> str:
 @app.command("shell")
 def shell_verb(
     target: Annotated[str, typer.Argument(help="A URL, a file, or the reference of an archived page.")],
-    url: Annotated[str | None, typer.Option(help="The address of a FILE, which relative links start from.")] = None,
-    no_robots: Annotated[bool, typer.Option("--no-robots", help="Do not ask robots.txt.")] = False,
-    route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
+    url: Annotated[str | None, typer.Option(help="The address of a FILE, to resolve its relative links.")] = None,
+    no_robots: Annotated[bool, typer.Option("--no-robots", help="Ignore robots.txt.")] = False,
+    route: Annotated[str | None, typer.Option(help="Use this route: browser, or one from gossamer.toml.")] = None,
 ) -> None:
     """Try selectors on a page at a Python prompt; or pipe code in: echo 'page.title' | gossamer shell URL."""
     make_spiders_importable(settings_with())
@@ -150,7 +156,7 @@ def open_page(
     request: Request | None = None,
     spider: Spider | None = None,
 ) -> Page:
-    """The page that the user means: fetched, read from a file, or from the archive. Raises GossamerError."""
+    """Open the page that the user named: fetched, from a file, or from the archive. Raises GossamerError."""
     if is_archive_ref(target):
         return run_async(_archived(target))
     file = Path(target)
@@ -159,7 +165,7 @@ def open_page(
     try:
         href = typed_url(target)
     except InvalidUrl as error:
-        raise Misconfigured(f"{error} There is no file of that name either.") from error
+        raise Misconfigured(f"{error} There is no file with that name either.") from error
     settings = settings_for(href)
     robots = robots and settings.politeness.robots
     fetching = fetch_one(href, settings, robots=robots, route=route, request=request, spider=spider)
@@ -172,12 +178,12 @@ async def _archived(ref: str) -> Page:
 
 
 class Bench:
-    """The names at the prompt. `fetch(url)` puts another page on the bench."""
+    """The names at the prompt. `fetch(url)` replaces the page."""
 
     def __init__(self, page: Page, *, robots: bool, route: str | None = None) -> None:
         self._robots = robots
         self._route = route
-        self.names: dict[str, Any] = {  # whatever the user binds joins them
+        self.names: dict[str, Any] = {  # and whatever the user binds
             "css": self.css,
             "xpath": self.xpath,
             "view": self.view,
@@ -202,7 +208,7 @@ class Bench:
         return self.page.xpath(expression, **variables)
 
     def view(self) -> None:
-        """Write the page as it was received to a file, and open it in a browser where there is one."""
+        """Write the page as received to a file, and open it in a browser if there is one."""
         suffix = mimetypes.guess_extension(self.page.content_type.partition(";")[0].strip()) or ".html"
         with tempfile.NamedTemporaryFile("wb", prefix="gossamer-", suffix=suffix, delete=False) as file:
             file.write(self.page.body)
@@ -211,7 +217,7 @@ class Bench:
             webbrowser.open(Path(file.name).as_uri())
 
     def fetch(self, url: str | Request) -> Page:
-        """Fetch another page; it is `page` from here on. Relative addresses start from the present one."""
+        """Fetch another page and bind it to `page`. Relative addresses are resolved against the current page."""
         request = url if isinstance(url, Request) else Request(url=url)
         request = msgspec.structs.replace(request, url=self.page.urljoin(request.url))
         self._put(open_page(request.url, None, robots=self._robots, route=self._route, request=request))
@@ -222,7 +228,7 @@ class Bench:
 
 
 def run_piped(source: str, names: dict[str, Any]) -> None:
-    """Run code as the prompt would: the value of each expression is printed. Exit code 1 when it raises."""
+    """Run code like the prompt: print the value of each expression. Exit code 1 when it raises."""
     try:
         statements = ast.parse(source, "<stdin>").body
         for statement in statements:
@@ -238,7 +244,7 @@ def run_piped(source: str, names: dict[str, Any]) -> None:
 
 
 def tell(error: BaseException) -> str:
-    """Errors of ours in one line; others with the frames of the user's code, without those of the prompt."""
+    """A GossamerError in one line; other errors with the frames of the user's code, without those of the prompt."""
     if isinstance(error, GossamerError):
         return f"{type(error).__name__}: {error}\n"
     frames: TracebackType | None = error.__traceback__
@@ -270,7 +276,7 @@ def _converse(bench: Bench) -> None:
 
 
 def _equip(names: dict[str, Any]) -> Callable[[], None]:
-    """Completion and history where the machine has readline; returns what saves the history."""
+    """Set up completion and history if readline is available; return a function that saves the history."""
     try:
         import readline
         import rlcompleter
@@ -280,7 +286,7 @@ def _equip(names: dict[str, Any]) -> Callable[[], None]:
     readline.parse_and_bind("tab: complete")
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     history = Path(home) / "gossamer" / "shell_history"
-    with suppress(OSError):  # no history yet, or one that cannot be read: the prompt works without
+    with suppress(OSError):  # no history yet, or one that cannot be read: the prompt works without it
         readline.read_history_file(history)
     readline.set_history_length(HISTORY_LINES)
 

@@ -1,5 +1,4 @@
-"""The jobs of a project: `gossamer status` (how each adds up) and `gossamer job` (how fast each is; pause, resume,
-cancel)."""
+"""The jobs of a project: `gossamer status` (states and sums) and `gossamer job` (speed; pause, resume, cancel)."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ from .options import JsonOption, YesOption
 
 JOBS_SHOWN = 20
 
-job_app = typer.Typer(help="The runs of the project: list them, pause, resume or cancel one.", no_args_is_help=True)
+job_app = typer.Typer(help="The jobs of the project: list, show, pause, resume, cancel.", no_args_is_help=True)
 app.add_typer(job_app, name="job")
 
 JobArgument = Annotated[str, typer.Argument(help="A job's id (books-3), or its name.")]
@@ -52,11 +51,11 @@ def status_verb(
     job: Annotated[str | None, typer.Argument(help="A job's id (books-3), or the name of a spider.")] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Show at most this many jobs, the newest first; {JOBS_SHOWN}, or all with --json."),
+        typer.Option(min=1, help=f"Show at most this many jobs, newest first; {JOBS_SHOWN}, or all with --json."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Where every job stands; with JOB, everything about that one."""
+    """Show the state of every job; with JOB, everything about that one."""
     if job is not None:
         detail, now = ask_at(lambda project: job_status(project, job))
         print_json(detail) if as_json else _print_detail(detail, now)
@@ -69,7 +68,7 @@ def status_verb(
 
 
 def _shown(limit: int | None, as_json: bool) -> int | None:
-    """How many jobs a list has. Programs get all of them, unless they ask for fewer."""
+    """How many jobs to list. Programs get all of them unless they ask for fewer."""
     return limit if limit is not None or as_json else JOBS_SHOWN
 
 
@@ -80,8 +79,8 @@ def _print_status(settings: Settings, status: ProjectStatus, now: float) -> None
         _warn(f"{many(len(status.alerts), 'alert fires', 'alerts fire')}: {shown}. See `gossamer alerts list`.")
     if status.records:
         out.print(
-            f"No job has run in {settings.root} yet. It holds {many(status.records, 'record')} from elsewhere: "
-            "`gossamer export` writes them, `gossamer quality` tells how good they are.",
+            f"No job has run in {settings.root} yet. It holds {many(status.records, 'record')} from another source: "
+            "`gossamer export` writes them, `gossamer quality` shows their quality.",
             markup=False,
         )
         return
@@ -127,7 +126,7 @@ def _status_row(job: JobStatus, now: float) -> list[str]:
 
 
 def _print_older(count: int) -> None:
-    """Say that a list was cut. A pipe gets the list alone."""
+    """Say that a list was truncated; not in a pipe."""
     if count > 0:
         words = f"... and {many(count, 'older job')}; --limit shows more."
         (out if out.is_terminal else err).print(Text(words, style="dim"))
@@ -174,19 +173,19 @@ def _warn(words: str | None) -> None:
 
 
 def _because(job: JobView | JobStatus) -> Text | str:
-    """Why its outcome is not `done`."""
+    """Why the outcome of a job is not `done`."""
     words = "; ".join(reason.message for reason in job.reasons) or job.fault
     return Text(visible(words), style="yellow") if words else ""
 
 
 def _windows(job: JobView | JobStatus, now: float) -> str:
-    """The windows of a job, and whether one of them is open where that matters."""
+    """The windows of a job; while it runs, also whether one is open."""
     windows = job.windows or ""
     return window_words(windows, now) if job.state is JobState.RUNNING else windows
 
 
 def _sum(job: JobStatus) -> Text:
-    """Every link that was found is in one of these counts."""
+    """The equation of counts: every discovered link is in one of them."""
     counts = job.counts
     where = (
         f"{counts.discovered:,} found = {counts.done + counts.unchanged:,} done + {counts.dead:,} dead + "
@@ -217,7 +216,7 @@ def _advise_detail(job: JobDetail) -> None:
     tips: list[tuple[str, str]] = []
     if job.state is JobState.RUNNING and job.counts.open:
         command = "gossamer worker --until-idle" if job.schedule else crawl_command(job.name)
-        tips.append((command, "go on, or help along from a second terminal"))
+        tips.append((command, "resume, or share the work from a second terminal"))
     if job.counts.dead:
         tips.append((f"gossamer dead list --job {job.id}", f"the {many(job.counts.dead, 'dead letter')}, and why"))
     if job.storing:
@@ -233,14 +232,14 @@ def _advise_detail(job: JobDetail) -> None:
 
 @job_app.command("list")
 def list_verb(
-    schedule: Annotated[str | None, typer.Option("--schedule", help="Only those that this schedule began.")] = None,
+    schedule: Annotated[str | None, typer.Option("--schedule", help="Only jobs that this schedule started.")] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Show at most this many, the newest first; {JOBS_SHOWN}, or all with --json."),
+        typer.Option(min=1, help=f"Show at most this many, newest first; {JOBS_SHOWN}, or all with --json."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the jobs, with what came of each and how fast it was."""
+    """List the jobs with their outcomes, counts and speed."""
     settings = settings_with()
 
     page, now = ask_at(
@@ -258,7 +257,7 @@ def list_verb(
 
 
 def print_jobs(jobs: list[JobView], now: float, *, indent: int = 0) -> None:
-    """A table of jobs with their counts. Those that add up to the total stay, however narrow the terminal is."""
+    """Print a table of jobs. The counts that add up to the total are shown even on a narrow terminal."""
     print_table(
         (
             Column("JOB", "bold"), Column("SCHEDULE", spare=4), Column("STATE"), Column("STARTED", spare=1),
@@ -291,7 +290,7 @@ def rate_words(per_second: float) -> str:
 
 @job_app.command("show")
 def show_verb(job: JobArgument, as_json: JsonOption = False) -> None:
-    """Show one job: its counts, how fast it is, and how long it may still take."""
+    """Show one job: its counts, its speed, and an estimate of the time left."""
     view, now = ask_at(lambda project: show_job(project, job))
     if as_json:
         print_json(view)
@@ -325,12 +324,12 @@ def _print_job(job: JobView, now: float) -> None:
             ("time to go", _time_to_go(job)),
         ]
     )
-    tips = [(f"gossamer status {job.id}", "sites, reasons of failures, where the data is")]
+    tips = [(f"gossamer status {job.id}", "sites, reasons for failures, where the data is")]
     if job.standing in (UNSERVED, NOT_RESPONDING):
         tips.append(("gossamer worker", "works on every running job of the project"))
     if job.state is JobState.RUNNING:
         verb = "resume" if job.paused else "pause"
-        tips.append((f"gossamer job {verb} {job.id}", "go on" if job.paused else "hand out nothing more for now"))
+        tips.append((f"gossamer job {verb} {job.id}", "resume it" if job.paused else "fetch no more pages for now"))
         tips.append((f"gossamer job cancel {job.id}", "end it; what it has stored stays"))
     advise(*tips)
 
@@ -349,30 +348,30 @@ def _time_to_go(job: JobView) -> str:
     if job.standing != RUNNING:
         return ""
     if job.eta_seconds is None:
-        return "not known before the first page is done"
+        return "unknown until the first page is done"
     return f"about {span(job.eta_seconds)} for {many(job.remaining, 'page')}, at that rate and without new links"
 
 
 @job_app.command("pause")
 def pause_verb(job: JobArgument) -> None:
-    """Hand out nothing more of a job, to any worker. Pages in hand are finished."""
+    """Pause a job on all workers. Pages in flight are finished."""
     done = ask(lambda project: pause_job(project, job))
     words = f"{done.id} is paused already."
     if done.changed:
         words = (
-            f"{done.id} is paused. {many(done.counts.leased, 'page')} in hand will be finished, "
-            f"{done.counts.queued + done.counts.waiting:,} wait. Go on with: gossamer job resume {done.id}"
+            f"{done.id} is paused. {many(done.counts.leased, 'page')} in flight will be finished, "
+            f"{done.counts.queued + done.counts.waiting:,} wait. Resume with: gossamer job resume {done.id}"
         )
     out.print(visible(words), markup=False)
 
 
 @job_app.command("resume")
 def resume_verb(job: JobArgument) -> None:
-    """Let a paused job go on."""
+    """Resume a paused job."""
     done = ask(lambda project: resume_job(project, job))
     words = f"{done.id} is not paused."
     if done.changed:
-        words = f"{done.id} goes on, with {many(done.counts.open, 'open page')}. Workers take it up within seconds."
+        words = f"{done.id} is resumed, with {many(done.counts.open, 'open page')}. Workers pick it up within seconds."
     out.print(visible(words), markup=False)
 
 
@@ -392,7 +391,7 @@ def cancel_verb(job: JobArgument, yes: YesOption = False) -> None:
         raise typer.Exit(1)
 
     done = ask(lambda project: cancel_job(project, view.id))
-    rest = f", {done.counts.open:,} of them by workers beside their work" if done.counts.open else ""
+    rest = f", {done.counts.open:,} of them later, by workers in the background" if done.counts.open else ""
     words = (
         f"{done.id} is cancelled: {done.counts.settled:,} of {many(view.total, 'page')} had been settled, "
         f"the others are dropped{rest}. What it has stored stays."

@@ -1,6 +1,6 @@
 """How the verbs print: tables, facts, times and sizes. Pretty on a terminal, plain lines in a pipe.
 
-Texts from the net are shown with their control characters made visible: a page must not steer the terminal.
+Control characters in text from the web are made visible: a page must not control the terminal.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ..units import visible, visible_lines
 from .app import err, out, word_breaks
 
 GAP = "  "
-MIN_FOLD = 24  # columns; a narrower text cannot be read
-GOOD_FOLD = 40  # one of this width can be read well
+MIN_FOLD = 24  # columns; narrower text is unreadable
+GOOD_FOLD = 40  # columns; text of this width reads well
 MAX_TIP = 48  # columns of a command before its meaning; longer ones push it away
 FAILURES_SHOWN = 5
-NOTHING = "-"  # stands in an empty cell, so that columns can be counted in a pipe
+NOTHING = "-"  # fills an empty cell, so that columns can be counted in a pipe
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column. What follows counts on a terminal only: `style` is rich's, `fold` wraps its texts between words
-    when the table is too wide, `spare` lets the whole column go before it would have to be wrapped very narrowly: the
-    highest first, of equals the last."""
+    """One column. The other fields matter on a terminal only: `style` is rich's; `fold` wraps its text between words
+    when the table is too wide; `spare` drops the whole column before text would be wrapped very narrowly, the highest
+    value first, and among equals the last column."""
 
     title: str
     style: str = ""
@@ -50,10 +50,10 @@ def in_words(values: Mapping[str, object]) -> str:
 def print_table(
     columns: Sequence[Column], rows: Sequence[Sequence[object]], *, console: Console = out, indent: int = 0
 ) -> None:
-    """A table without lines. In a pipe nothing is wrapped or left out, and no cell is empty.
+    """Print a table without lines. In a pipe nothing is wrapped or left out, and no cell is empty.
 
-    On a terminal words stay whole, so that an address can be copied even where it is longer than the line. Where the
-    columns do not fit beside each other, each row becomes a paragraph.
+    On a terminal words are not broken, so that even an address longer than the line can be copied. If the columns do
+    not fit side by side, each row becomes a paragraph.
     """
     width = console.width - indent if console.is_terminal else None
     lines = [[_cell(value, "" if width else NOTHING) for value in row] for row in rows]
@@ -95,7 +95,7 @@ def _without_spare(
 
 
 def _foldable(columns: Sequence[Column], lines: list[list[str]]) -> int:
-    """How many columns of the terminal wrapping can save while the text still reads well."""
+    """How many terminal columns wrapping can save while the text still reads well."""
     return max(
         (
             room - GOOD_FOLD
@@ -107,8 +107,8 @@ def _foldable(columns: Sequence[Column], lines: list[list[str]]) -> int:
 
 
 def _narrowest(columns: Sequence[Column], lines: list[list[str]]) -> int:
-    """How wide the table is with its folding column as narrow as can be. What stands last may run over the edge: it
-    pushes nothing away."""
+    """The width of the table with its folding column as narrow as possible. The last column may run over the edge: it
+    displaces nothing."""
     widths = _widths(lines)
     index = _folding(columns)
     if index is None:
@@ -125,7 +125,7 @@ def _folding(columns: Sequence[Column]) -> int | None:
 def _print_paragraphs(
     columns: Sequence[Column], rows: list[list[str]], width: int, console: Console, indent: int
 ) -> None:
-    """Each row with its first cell as the heading, then `name value` pairs, as many in a line as fit."""
+    """Print each row with its first cell as the heading, then `name value` pairs, as many per line as fit."""
     room = max(width - len(GAP), MIN_FOLD)
     for first, *others in rows:
         console.print(Text.assemble(" " * indent, (first, columns[0].style or "bold")), soft_wrap=True)
@@ -144,7 +144,7 @@ def _print_paragraphs(
 
 
 def _folded(columns: Sequence[Column], lines: list[list[str]], width: int) -> list[list[str]]:
-    """The lines with the folding column wrapped into further lines."""
+    """The lines, with the folding column wrapped onto further lines."""
     index = _folding(columns)
     excess = _total(lines) - width
     if index is None or excess <= 0:
@@ -160,12 +160,12 @@ def _folded(columns: Sequence[Column], lines: list[list[str]], width: int) -> li
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The text in lines of about `width`; no word is broken. At least one line."""
+    """The text in one or more lines of about `width`, broken between words."""
     return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def print_facts(facts: Sequence[tuple[str, object]], *, indent: int = 2) -> None:
-    """`name  value` lines; what has no value is left out. On a terminal long sentences go on below their beginning."""
+    """Print `name value` lines without those that have no value. On a terminal, long values are wrapped."""
     shown = [(name, value) for name, value in facts if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
     room = out.width - indent - width - len(GAP)
@@ -180,7 +180,7 @@ def print_facts(facts: Sequence[tuple[str, object]], *, indent: int = 2) -> None
 
 
 def print_message(message: str) -> None:
-    """The further lines of an error's message: a traceback, say. What its first line says already is left out."""
+    """Print the further lines of an error message, such as a traceback, without repeating the first."""
     first, _, rest = message.partition("\n")
     lines = visible_lines(rest.strip("\n")).split("\n")
     if all(line.strip() in first for line in lines):
@@ -190,11 +190,11 @@ def print_message(message: str) -> None:
 
 
 def print_failures(failures: Sequence[tuple[str, str]]) -> None:
-    """The first pages that failed, with their messages, one line each."""
+    """Print the first pages that failed, one line each with its message."""
     for url, message in failures[:FAILURES_SHOWN]:
         err.print(Text(f"  {visible(message if url in message else f'{url}: {message}')}", style="red"))
     if len(failures) > FAILURES_SHOWN:
-        err.print(Text("  and others; gossamer why URL tells more", style="dim"))
+        err.print(Text("  and others; see gossamer why URL", style="dim"))
 
 
 def heading(text: str, note: str = "") -> None:
@@ -202,13 +202,13 @@ def heading(text: str, note: str = "") -> None:
 
 
 def advise(*tips: tuple[str, str], console: Console = out) -> None:
-    """Commands to try next, with what they do; for people only."""
+    """Print commands to try next and what they do; on a terminal only."""
     if console.is_terminal:
         print_tips(console, tips)
 
 
 def print_tips(console: Console, tips: Sequence[tuple[str, str]]) -> None:
-    """Commands with what they do, side by side; where a terminal is too narrow for that, below each other."""
+    """Print commands and what they do, side by side or, on a narrow terminal, one below the other."""
     width = min(MAX_TIP, max(len(command) for command, _ in tips))
     needed = max(len(command.ljust(width)) + len(meaning) for command, meaning in tips) + 4
     between = "\n      " if console.is_terminal and needed > console.width else "  "
@@ -219,13 +219,13 @@ def print_tips(console: Console, tips: Sequence[tuple[str, str]]) -> None:
 
 
 def print_json(value: Any) -> None:  # Any: whatever can be JSON
-    """A value as msgspec encodes it, indented, on standard output, in UTF-8 whatever the locale says."""
+    """Print a value as indented JSON to standard output, in UTF-8 whatever the locale."""
     text = json.dumps(msgspec.to_builtins(value, enc_hook=str), ensure_ascii=False, indent=2)
     write_bytes(text.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def write_bytes(content: bytes) -> None:
-    """Bytes on standard output, as they are; on a terminal, text without what would act on the terminal."""
+    """Write bytes to standard output unchanged; on a terminal, text without control sequences."""
     if sys.stdout.isatty():
         content = visible_lines(content.decode("utf-8", "surrogateescape")).encode()
     sys.stdout.flush()
@@ -234,7 +234,7 @@ def write_bytes(content: bytes) -> None:
 
 
 def number(count: int) -> str:
-    """Thousands apart on a terminal; bare digits in a pipe."""
+    """With thousands separators on a terminal; bare digits in a pipe."""
     return f"{count:,}" if out.is_terminal else str(count)
 
 

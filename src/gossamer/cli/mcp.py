@@ -25,9 +25,11 @@ CONFIG_WORDS = (
 
 @app.command("mcp")
 def mcp_verb(
-    no_worker: Annotated[bool, typer.Option("--no-worker", help="Start no worker here: others fetch.")] = False,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Start no worker here: others do the fetching.")
+    ] = False,
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print what to paste into an agent's settings, and end.")
+        bool, typer.Option("--print-config", help="Print the snippet for an agent's settings, and exit.")
     ] = False,
 ) -> None:
     """Let an agent use the project over stdin and stdout (MCP). A worker runs beside it until the agent leaves."""
@@ -48,14 +50,14 @@ def mcp_verb(
     if no_worker:
         asyncio.run(serve_agent(settings, tell=tell))
         return
-    # The supervisor heeds signals, so it has the main thread. Its worker is started when stdout is the agent's alone.
+    # The supervisor handles signals, so it needs the main thread. Its worker starts once stdout is the agent's alone.
     supervisor = service.supervised_worker(settings, [*COMMAND, "worker", "--quiet"], tell=tell)
     ready, failures = threading.Event(), list[BaseException]()
 
     def answer() -> None:
         try:
             asyncio.run(serve_agent(settings, tell=tell, ready=ready.set))
-        except BaseException as error:  # whatever it is: the process must not go on without its agent
+        except BaseException as error:  # on any error: the process must not outlive its agent
             failures.append(error)
         finally:
             supervisor.stop()
@@ -73,6 +75,6 @@ def mcp_verb(
 
 
 def _client_config(settings: Settings) -> dict[str, Any]:
-    """As the settings of common clients have it. The project is found by its folder."""
+    """The entry for the settings of common clients. The folder identifies the project."""
     arguments = ["-P", "-m", "gossamer", "mcp"]
     return {"mcpServers": {"gossamer": {"command": sys.executable, "args": arguments, "cwd": str(settings.root)}}}

@@ -1,4 +1,4 @@
-"""`gossamer move`: copy the project's state, records and raw pages to other addresses, and prove that all arrived."""
+"""`gossamer move`: copy the project's state, records and raw pages to other addresses, and verify the copy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def move_verb(
     to_records: Annotated[str | None, typer.Option(help="Where the records go: postgresql://host/database.")] = None,
     to_archive: Annotated[str | None, typer.Option(help="Where the raw pages go: s3://bucket/prefix.")] = None,
     project: Annotated[str | None, typer.Option(help="The project's name there; shared servers need one.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at both sides and count; move nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be moved; move nothing.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Write the new addresses to gossamer.toml.")] = False,
 ) -> None:
     """Move the project to other addresses, from a laptop to a fleet or back. Stop its workers first."""
@@ -42,8 +42,8 @@ def move_verb(
     addresses = {role: address for role, address in given.items() if address is not None}
     if not addresses:
         raise Misconfigured(
-            "Say what goes where: gossamer move --to-state redis://host:6379/0 --to-records postgresql://host/database "
-            "--to-archive s3://bucket/prefix (all of them, or some)."
+            "Name the targets: gossamer move --to-state redis://host:6379/0 --to-records postgresql://host/database "
+            "--to-archive s3://bucket/prefix (any of the three)."
         )
     target = settings_with(**addresses, project=project)
     roles = [role for role in ROLES if role in addresses]
@@ -53,14 +53,15 @@ def move_verb(
         show(part, dry_run=dry_run)
     if report.problems:
         complain(
-            report, "The source is as it was and can be used; the target refuses work. Run the same command again."
+            report,
+            "The source is unchanged and can be used; the target refuses to be used. Run the same command again.",
         )
         raise typer.Exit(1)
     if dry_run:
-        out.print("\nNothing was moved. Without --dry-run this would be.")
+        out.print("\nNothing was moved. Run without --dry-run to move it.")
         return
     compared = many(report.compared, "thing that was", "things that were")
-    out.print(f"\nAll of it arrived: every count is the same, and so are {compared} read on both sides.")
+    out.print(f"\nThe move is complete: every count is the same, and so are {compared} read on both sides.")
     _settle(settings, target, addresses, project, write=write)
 
 
@@ -91,14 +92,14 @@ def complain(report: MoveReport, advice: str) -> None:
 def _settle(
     settings: Settings, target: Settings, addresses: dict[str, str], project: str | None, *, write: bool
 ) -> None:
-    """Write the new addresses, or say what to write."""
+    """Write the new addresses to the file, or print them."""
     wanted = {"project": target.project} if project is not None and target.project != settings.project else {}
     wanted |= addresses
     file = settings.root / FILE_NAME
     if write:
         backup = _backed_up(file)
         keep_addresses(file, wanted)
-        note = f" The file as it was is {backup.name}." if backup is not None else ""
+        note = f" The previous file is kept as {backup.name}." if backup is not None else ""
         out.print(f"{FILE_NAME} names the new addresses.{note}", markup=False)
     else:
         out.print(f"Now write this at the top of {visible(str(file))} (or run with --write next time):\n", markup=False)
@@ -110,7 +111,7 @@ def _settle(
         origin = settings.origins.get(role, "")
         if origin.startswith("GOSSAMER_"):
             err.print(f"[yellow]{origin} is set in the environment and overrides the file: change it there.[/]")
-    out.print("What is at the old addresses was not changed; delete it when you no longer need it.")
+    out.print("The data at the old addresses was not changed; delete it when you no longer need it.")
 
 
 def _backed_up(file: Path) -> Path | None:
@@ -126,7 +127,7 @@ def _backed_up(file: Path) -> Path | None:
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Watch]:
-    """Show how much was copied: a bar on a terminal, a line now and then in a pipe."""
+    """Show the progress: a bar on a terminal, an occasional line in a pipe."""
     if quiet:
         yield lambda role, done, total: None
     elif err.is_terminal:
@@ -188,7 +189,7 @@ def shown(address: str) -> str:
         return "***"
     user, at, host = parts.netloc.rpartition("@")
     name, colon, _ = user.partition(":")
-    # An @ further on is half of a password that was not percent-encoded.
+    # Another @ is part of a password that was not percent-encoded.
     if "@" in parts.path:
         return f"{parts.scheme}://***"
     text = parts._replace(netloc=f"{name}{':***' if colon else ''}{at}{host}").geturl() if at else address
@@ -210,7 +211,7 @@ def keep_addresses(file: Path, wanted: dict[str, str]) -> None:
 
 
 def with_keys(text: str, wanted: dict[str, str]) -> str:
-    """The TOML text with those top-level keys set. Raises Misconfigured where that would change anything else."""
+    """The TOML text with those top-level keys set. Raises Misconfigured if that would change anything else."""
     first = _TABLE.search(text)
     head, rest = (text[: first.start()], text[first.start() :]) if first else (text, "")
     added = []
@@ -227,8 +228,8 @@ def with_keys(text: str, wanted: dict[str, str]) -> str:
     result = head + rest
     if _read(result) != {**(_read(text) or {}), **wanted}:
         raise Misconfigured(
-            f"{', '.join(map(visible, wanted))} cannot be changed in gossamer.toml without changing more. The file is "
-            f"as it was: write the new addresses into it yourself."
+            f"{', '.join(map(visible, wanted))} cannot be changed in gossamer.toml without changing more. The file was "
+            f"not changed: write the new addresses into it yourself."
         )
     return result
 

@@ -1,4 +1,4 @@
-"""What a person sees while a crawl runs: the progress line, and why the crawl stands still."""
+"""What a crawl prints while it runs: the progress line, warnings, and why it makes no progress."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ..model.job import JobCounts
 from ..monitor.progress import JobProgress, RateEstimator, describe
 from ..units import span, visible
 
-STOPPING = "Stopping: the pages in hand are finished first. Ctrl-C again stops at once."
+STOPPING = "Stopping: the pages in flight are finished first. Ctrl-C again stops at once."
 REFRESH = timedelta(milliseconds=250)
 PLAIN_EVERY = timedelta(seconds=10)
 BAR = 24  # characters
-NARROW = 72  # columns of a terminal in which the bar leaves no room for the words
-WAYS = ("proxy", "browser", "managed-api", "exits-rest")  # stages whose every line names another page
-LONG_WAIT = timedelta(seconds=10)  # a shorter one is not worth a line
+NARROW = 72  # columns; on a narrower terminal the bar leaves no room for the text
+WAYS = ("proxy", "browser", "managed-api", "exits-rest")  # stages that report a different page on every line
+LONG_WAIT = timedelta(seconds=10)  # a shorter wait is not worth a line
 WAIT_TOLD_EVERY = timedelta(minutes=1)
-MOST_LINES = 50  # per job; after that `gossamer status` and the logs know more
+MOST_LINES = 50  # per job; `gossamer status` and the logs have the rest
 MOST_JOBS = 1000  # jobs whose warnings are remembered
 
 
@@ -35,9 +35,9 @@ class CountedJobs(Protocol):
 
 
 class ProgressLine:
-    """Shows the progress of a job until the task is cancelled. `storing` tells how many of its results wait, `waits`
-    what the job waits for when nothing of it moves: that is said every minute; `draining` whether it is being stopped:
-    that is said once."""
+    """Shows the progress of a job until the task is cancelled. `storing` returns how many of its results wait to be
+    stored; `waits` returns why the job makes no progress, printed every minute; `draining` returns whether it is being
+    stopped, printed once."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ProgressLine:
                 live.update(Text(""), refresh=True)
 
     async def _plain(self, stream: IO[str]) -> None:
-        await self._progress()  # a rate needs two looks
+        await self._progress()  # a rate needs two samples
         while True:
             await asyncio.sleep(PLAIN_EVERY.total_seconds())
             stream.write(f"{self._job}: {describe(await self._progress())}\n")
@@ -101,7 +101,7 @@ class ProgressLine:
         self._tell_stop()
         await self._tell_wait()
         counts = await self._jobs.counts(self._job)
-        # What waits on disks is of interest when the pages are done.
+        # Results on disks matter once the pages are done.
         storing = 0 if counts.open else await self._storing()
         return self._speed.progress(counts, self._clock.monotonic(), self._limit, storing=storing)
 
@@ -122,14 +122,14 @@ class ProgressLine:
 
 
 class Warnings:
-    """An EventSink that prints each trouble once per job, and each resting site once.
+    """An EventSink that prints each problem once per job, and each resting site once.
 
-    With `names_jobs` every line names its job: for a process that works on several.
+    With `names_jobs` every line names its job, for processes that work on several.
     """
 
     def __init__(self, console: Console, *, before: str = "", names_jobs: bool = False) -> None:
         self._console = console
-        self._before = before  # begins every line: the process that speaks, where there are several
+        self._before = before  # prefix of every line: the process, if there are several
         self._names_jobs = names_jobs
         self._told: dict[str, set[str]] = {}  # by job
 
@@ -146,10 +146,10 @@ class Warnings:
             case events.Spooled():
                 self._console.print(Text(f"{self._before}{event.message}", style="yellow"))
             case events.SiteAway() if event.delay >= LONG_WAIT.total_seconds():
-                again = f"it is tried again in {span(event.delay)}, then more rarely"
+                again = f"next try in {span(event.delay)}, then less often"
                 self._tell(event.job, event.site, f"{event.site} cannot be reached, {again}: {event.message}")
             case events.Retried() if event.delay >= LONG_WAIT.total_seconds():
-                self._tell(event.job, event.site, f"{event.site} has to wait for {span(event.delay)}: {event.message}")
+                self._tell(event.job, event.site, f"{event.site} has to wait {span(event.delay)}: {event.message}")
 
     def _tell(self, job: str, matter: str, line: str) -> None:
         told = self._told.setdefault(job, set())
@@ -161,7 +161,7 @@ class Warnings:
 
 
 class Alarms:
-    """An EventSink that prints only what nobody may miss, for commands that run with --quiet."""
+    """An EventSink that prints only critical messages, for commands with --quiet."""
 
     hears = (events.QualityChanged, events.Spooled)
 

@@ -33,17 +33,19 @@ def new_verb(
     ] = None,
     url: Annotated[str | None, typer.Option(help="Where the spider starts.")] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="Draft a recipe from the page at this URL, for the project that you are in.")
+        str | None, typer.Option(help="Draft a recipe from the page at this URL, for the current project.")
     ] = None,
     deploy: Annotated[
         bool,
-        typer.Option("--deploy", help="Also write a Compose file and systemd units; without NAME, for this project."),
+        typer.Option(
+            "--deploy", help="Also write a Compose file and systemd units; without NAME, for the current project."
+        ),
     ] = False,
 ) -> None:
-    """Make a folder with settings and a first spider that runs; or draft a recipe from a page."""
+    """Create a project with settings and a working spider, or draft a recipe from a page."""
     if recipe is not None:
         if url is not None or deploy:
-            raise Misconfigured("--recipe names the page already; leave --url and --deploy out.")
+            raise Misconfigured("--recipe already names the page; leave out --url and --deploy.")
         from .recipes import new_recipe
 
         new_recipe(typed_url(recipe), name)
@@ -52,7 +54,7 @@ def new_verb(
         _add_deploy_files(settings_with())
         return
     if name is None:
-        raise Misconfigured("Give the project a name: gossamer new books. A recipe is drafted with --recipe URL.")
+        raise Misconfigured("Give the project a name: gossamer new books. To draft a recipe, use --recipe URL.")
     from ..project.scaffold import new_project
 
     names = new_project(Path.cwd(), name, typed_url(url) if url is not None else None)
@@ -76,21 +78,21 @@ def _add_deploy_files(settings: Settings, spider: str | None = None) -> None:
     made = add_deploy_files(settings, spider or (known[0].name if known else "SPIDER"))
     out.print(
         Text.assemble(
-            "Made ", (visible(str(made[0].parent)), "bold"), ": containers, or units of systemd; see its README.md."
+            "Made ", (visible(str(made[0].parent)), "bold"), ": containers or systemd units; see its README.md."
         )
     )
 
 
 @app.command("spiders")
 def spiders_verb(as_json: JsonOption = False) -> None:
-    """List the project's spiders and recipes, and the files that do not load. Exit code 1 when there are such."""
+    """List the project's spiders and recipes, and the files that do not load. Exit code 1 if there are any."""
     settings = settings_with()
     found = spiders_of(settings)
     if as_json:
         print_json(found)
     elif not found.spiders and not found.broken:
         folder = settings.root / settings.spiders
-        words = f"There are no spiders in {visible(str(folder))}. `gossamer new NAME` makes a project with one."
+        words = f"There are no spiders in {visible(str(folder))}. `gossamer new NAME` creates a project with one."
         out.print(words, markup=False)
     else:
         if found.spiders:
@@ -112,10 +114,10 @@ def _near(file: str, settings: Settings) -> str:
 
 @app.command("settings")
 def settings_verb(
-    key: Annotated[str | None, typer.Argument(help="One setting (fetch.max_body), or a group of them (fetch).")] = None,
+    key: Annotated[str | None, typer.Argument(help="One setting (fetch.max_body), or a group (fetch).")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print every setting: its value, and where that came from."""
+    """Print every setting, its value and where that value comes from."""
     settings = settings_with()
     lines = setting_lines(settings, key)
     if as_json:

@@ -1,5 +1,5 @@
-"""What `gossamer check` shows of a recipe, and of what its rules find on a page. Here is also what `gossamer new
---recipe` does: a first draft."""
+"""The output of `gossamer check` for a recipe and for what its rules find on a page. Also `gossamer new --recipe`,
+which drafts a recipe."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..units import many, size, visible
 from .app import err, out, run_async
 from .layout import Column, advise, heading, print_table
 
-SHOWN_NOTES = 60  # lines about fields; a page of many items has thousands
+SHOWN_NOTES = 60  # lines about fields; a page with many items has thousands
 SHOWN_RECORDS = 5
 SHOWN_TEXT = 60  # characters of a value; fewer on a narrow terminal
 LEAST_TEXT = 12
-ROOM_OF_THE_REST = 56  # of the terminal's columns, for the field, the fault and the rule
+ROOM_OF_THE_REST = 56  # terminal columns for the field, the fault and the rule
 
 
 def show_recipe(recipe: RecipeView) -> None:
-    out.print(Text.assemble((visible(recipe.recipe), "bold"), " is a good recipe. It was not tried on a page."))
+    out.print(Text.assemble((visible(recipe.recipe), "bold"), " is a valid recipe. To try it on a page, name one."))
     print_table(
         (Column("KIND", "bold"), Column("RECORDS"), Column("FIELDS", fold=True), Column("LEADS TO", fold=True)),
         [
@@ -36,7 +36,7 @@ def show_recipe(recipe: RecipeView) -> None:
             for name, kind in recipe.kinds.items()
         ],
     )
-    advise((f"gossamer check {recipe.recipe} {recipe.start[0]}", "what the rules find there"))
+    advise((f"gossamer check {recipe.recipe} {recipe.start[0]}", "try its rules on that page"))
 
 
 def show_recipe_check(seen: RecipeCheck) -> None:
@@ -45,7 +45,7 @@ def show_recipe_check(seen: RecipeCheck) -> None:
         print_table(
             (
                 Column("FIELD", "bold"),
-                Column("FOUND", spare=0 if any(note.fault for note in seen.fields) else 1),  # a fault is one of that
+                Column("FOUND", spare=0 if any(note.fault for note in seen.fields) else 1),  # a fault counts as one
                 Column("VALUE"),
                 Column("FAULT"),
                 Column("RULE", "dim", fold=True),

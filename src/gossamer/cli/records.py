@@ -1,5 +1,5 @@
-"""What was collected: `gossamer history` (the versions of a record), `gossamer diff` (what one job saw differently from
-another), `gossamer quality` (how good the data was) and `gossamer schemas` (the shapes that items had)."""
+"""Collected data: `gossamer history` (the versions of a record), `gossamer diff` (how the records of two jobs differ),
+`gossamer quality` (how good the data is) and `gossamer schemas` (the schemas of items over time)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from .options import JsonOption
 
 RECORDS_SHOWN = 10
 DIFFERENCES_SHOWN = 200
-LONGEST = 60  # characters of a value that are shown
+LONGEST = 60  # characters shown of a value
 SIGNS = {"added": ("+", "green"), "changed": ("~", "yellow"), "gone": ("-", "red")}
 DAYS = 14
 RULES_SHOWN = 3
-MOST_FAULTY = 10_000  # records that are listed
+MOST_FAULTY = 10_000  # records listed
 
 
 # -- versions ----------------------------------------------------------------------------------------------------
@@ -47,8 +47,8 @@ MOST_FAULTY = 10_000  # records that are listed
 
 @app.command("history")
 def history_verb(
-    key: Annotated[str, typer.Argument(help="The record's key, or the address of the page it is from.")],
-    type: Annotated[str | None, typer.Option("--type", help="Of this type of item: Book.")] = None,
+    key: Annotated[str, typer.Argument(help="The record's key, or the address of its page.")],
+    type: Annotated[str | None, typer.Option("--type", help="Only items of this type: Book.")] = None,
     site: Annotated[str | None, typer.Option(help="Of this site: shop.example.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,13 +61,13 @@ def history_verb(
         for record in found[:RECORDS_SHOWN]:
             _show_versions(record)
         if len(found) > RECORDS_SHOWN:
-            out.print(f"The first {RECORDS_SHOWN} records; --type and --site choose, --json tells all.")
+            out.print(f"The first {RECORDS_SHOWN} records; narrow them with --type and --site, or see all with --json.")
     if not found:
         err.print(
             Text.assemble(
                 ("gossamer: ", "bold red"),
-                f"No record has the key {visible(key)!r}, and none is from a page of that address. "
-                f"`gossamer export` shows the keys, as _meta.key.",
+                f"No record has the key {visible(key)!r}, and no record is from a page with that address. "
+                f"`gossamer export` shows the keys as _meta.key.",
             )
         )
         raise typer.Exit(1)
@@ -90,11 +90,11 @@ def _show_versions(record: RecordVersions) -> None:
 
 
 def _story(version: RecordVersion, before: RecordVersion | None) -> list[str]:
-    """What this version is, in lines."""
+    """A description of this version, in lines."""
     if version.gone:
         if is_reparse(version.job):
-            return ["gone: parsed again, its page did not give it any more"]
-        return ["gone: the crawl did not find it any more"]
+            return ["gone: no longer found when its page was parsed again"]
+        return ["gone: the crawl no longer found it"]
     if before is None:
         return [", ".join(f"{one.field} = {_shown(one.after)}" for one in changes(None, version.data)) or "first seen"]
     lines = [_in_words(one) for one in changes(before.data, version.data)]
@@ -102,7 +102,7 @@ def _story(version: RecordVersion, before: RecordVersion | None) -> list[str]:
         lines.insert(0, "back again")
     if before.schema and version.schema != before.schema:
         lines.append("the item's declared fields have changed (gossamer schemas)")
-    return lines or ["the same data, parsed anew"]
+    return lines or ["the same data, parsed again"]
 
 
 # -- differences -------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def diff_verb(
     limit: Annotated[int, typer.Option(min=0, help="Show at most this many; all are counted.")] = DIFFERENCES_SHOWN,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Show which records a job added, changed, or did not see any more, compared with another."""
+    """Show which records a job added, changed or no longer found, compared with an earlier one."""
     settings = settings_with()
     lines = DifferenceLines(limit, as_json=as_json)
 
@@ -131,14 +131,12 @@ def diff_verb(
         out.print(lines.left_out)
     out.print(lines.summary())
     if lines.counts["gone"]:
-        out.print(
-            "[dim]Gone: the second job did not see it, for whatever reason; gossamer export --gone tells more.[/]"
-        )
+        out.print("[dim]Gone: the second job did not find it, for any reason; see gossamer export --gone.[/]")
     advise(("gossamer history KEY", "every version of one record"))
 
 
 class DifferenceLines:
-    """Prints differences as they come, at most `limit` of them, and counts all."""
+    """Prints differences as they arrive, at most `limit` of them, and counts all."""
 
     def __init__(self, limit: int, *, as_json: bool = False) -> None:
         self._limit = limit
@@ -172,7 +170,7 @@ def _in_words(one: FieldChange) -> str:
     return f"{visible(one.field)}: {_shown(one.before)} → {_shown(one.after)}"
 
 
-def _shown(value: Any) -> str:  # Any: whatever an item held
+def _shown(value: Any) -> str:  # Any: any value of an item
     """A value on one line."""
     if value is None:
         return "nothing"
@@ -186,7 +184,7 @@ def _shown(value: Any) -> str:  # Any: whatever an item held
 @app.command("quality")
 def quality_verb(
     spider: Annotated[str | None, typer.Argument(help="Only this spider, field by field.")] = None,
-    days: Annotated[int, typer.Option(min=1, max=36_500, help="Of this many days up to today (UTC).")] = DAYS,
+    days: Annotated[int, typer.Option(min=1, max=36_500, help="The last days to show, including today (UTC).")] = DAYS,
     faulty: Annotated[
         bool, typer.Option("--faulty", help="List the stored records that break rules, page by page.")
     ] = False,
@@ -225,7 +223,7 @@ def quality_verb(
         advise(
             ("gossamer quality --faulty", "records that were stored with faults"),
             ("gossamer dead list --reason quality", "pages that were held back"),
-            ("gossamer dead replay --reason quality", "parse them again, when the spider is mended"),
+            ("gossamer dead replay --reason quality", "parse them again, once the spider is fixed"),
         )
 
 
@@ -253,7 +251,7 @@ def _list_faulty(settings: Settings, spider: str | None, days: int, as_json: boo
     more = " or more" if len(found) == MOST_FAULTY else ""
     out.print(f"{many(len(found), 'record')}{more}.")
     name = shlex.quote(found[0].spider)
-    advise((f"gossamer reparse --spider {name} --dry-run", "what the archive gives, once the spider is mended"),
+    advise((f"gossamer reparse --spider {name} --dry-run", "parse from the archive, once the spider is fixed"),
            (f"gossamer reparse --spider {name}", "take them back"))  # fmt: skip
 
 
@@ -263,10 +261,10 @@ def _share(value: float) -> str:
 
 @app.command("schemas")
 def schemas_verb(
-    type: Annotated[str | None, typer.Argument(help="Only this type of item: Book.")] = None,
+    type: Annotated[str | None, typer.Argument(help="Only items of this type: Book.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the shapes that items had over time: which fields, of which types."""
+    """List the schemas of items over time: their fields and types."""
     found = ask(lambda project: schemas(project, type))
     if as_json:
         print_json(found)
@@ -279,7 +277,7 @@ def schemas_verb(
         [(one.type, one.id, moment(one.first_stored), _fields(one)) for one in found],
     )
     out.print()
-    out.print(f"{many(len(found), 'shape')}. Records keep the shape they were made with.")
+    out.print(f"{many(len(found), 'shape')}. Records keep the schema they were made with.")
 
 
 def _fields(shape: ItemShape) -> str:

@@ -1,4 +1,4 @@
-"""`gossamer reparse`: the current parser over the archived pages, without a request."""
+"""`gossamer reparse`: parse archived pages again with the current spiders, without a request."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .records import DIFFERENCES_SHOWN, DifferenceLines
 def reparse_verb(
     spider: Annotated[str | None, typer.Option("--spider", help="Pages of this spider: a name or a file.")] = None,
     crawled_as: Annotated[
-        str | None, typer.Option("--as", help="With --spider: its pages were crawled under this name.")
+        str | None, typer.Option("--as", help="With --spider: the name under which its pages were crawled.")
     ] = None,
-    job: Annotated[str | None, typer.Option("--job", help="Pages that this job fetched last.")] = None,
+    job: Annotated[str | None, typer.Option("--job", help="Pages whose newest copy this job fetched.")] = None,
     since: Annotated[str | None, typer.Option(help="Fetched since: 7d, 12h, or 2027-01-31T12:00.")] = None,
     failed: Annotated[
         bool, typer.Option("--failed", help="Only pages that could not be parsed or were held back.")
@@ -40,17 +40,20 @@ def reparse_verb(
     limit: Annotated[
         int, typer.Option(min=0, help="With --dry-run: show at most this many changes; all are counted.")
     ] = DIFFERENCES_SHOWN,
-    processes: Annotated[int | None, typer.Option(min=1, help="Parsing processes here; else one per core.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Parsing processes on this machine (default: one per core).")
+    ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Begin it and return: `gossamer worker`, on any machine, does the work.")
+        bool,
+        typer.Option("--detach", help="Start the job and return: `gossamer worker`, on any machine, does the work."),
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: one JSON object per change.")] = False,
 ) -> None:
-    """Parse archived pages again with the spiders as they are now. No request is made.
+    """Parse archived pages again with the current spiders. No request is made.
 
-    Records become a new version where something changed; what a page does not give any more is marked as gone. It is a
-    job for each spider: other workers of the project share the work, and after Ctrl-C or a crash it goes on.
+    A changed record gets a new version; a record that its page no longer yields is marked as gone. Each spider has a
+    job: other workers of the project share the work, and after Ctrl-C or a crash it can be resumed.
     """
     settings = settings_with()
     choice = Choice(
@@ -71,16 +74,16 @@ def reparse_verb(
     _tell_left_out(report, spider_named=spider is not None and crawled_as is None)
     if detach and report.jobs:
         for one in report.jobs:
-            out.print(f"{one.id} is begun. `gossamer worker` works on it, `gossamer status {one.id}` shows it.")
+            out.print(f"{one.id} has started. `gossamer worker` works on it, `gossamer status {one.id}` shows it.")
         return
     if report.pages and not as_json:
         _tell(report, seconds, lines, dry_run=dry_run)
     if report.open:
         names = " ".join(one.id for one in report.jobs if one.state is JobState.RUNNING)
         err.print(
-            f"{many(report.open, 'page is', 'pages are')} left ({names}). The same command, or any worker, goes on."
+            f"{many(report.open, 'page is', 'pages are')} left ({names}). The same command, or any worker, resumes it."
         )
-    if report.failed + report.lost == report.pages:  # also when there were none
+    if report.failed + report.lost == report.pages:  # even if there were none
         raise typer.Exit(1)
 
 
@@ -104,13 +107,13 @@ async def _foretold(
 
 
 async def _reparsed(settings: Settings, choice: Choice, processes: int | None, *, fresh: bool, detach: bool) -> Report:
-    from ..project.reparse.run import Running, reparse  # loads what works
+    from ..project.reparse.run import Running, reparse  # imports the parsing code
 
     async def watch(running: Running) -> None:
         project, jobs = running.project, running.begun.jobs
         for job in jobs:
             if job.id in running.begun.resumed:
-                err.print(f"{job.id} goes on, with the pages that it was begun with. --fresh starts over.")
+                err.print(f"{job.id} is resumed, with the pages it started with. --fresh starts over.")
 
         async def storing() -> int:
             return sum([await results_waiting(project, job.id) for job in jobs])
@@ -128,10 +131,10 @@ def _busy() -> AbstractContextManager[Status | None]:
 def _tell_left_out(report: Report, *, spider_named: bool) -> None:
     for name, count in report.unknown.items():
         advice = f" Name its file with --spider FILE; if it was renamed, with --spider FILE --as {visible(name)}."
-        missing = visible(report.why[name]) if name else "it is not known which spider they are of."
+        missing = visible(report.why[name]) if name else "their spider is unknown."
         err.print(Text(f"{many(count, 'page')} left out: {missing}{advice if name else ''}", style="yellow"))
     if not report.pages and not report.jobs and not report.unknown:
-        renamed = " A spider that was renamed has its old pages with --as OLD-NAME." if spider_named else ""
+        renamed = " If the spider was renamed, find its old pages with --as OLD-NAME." if spider_named else ""
         err.print(f"No archived page matches. `gossamer status` shows what was crawled.{renamed}")
 
 
@@ -154,7 +157,7 @@ def _tell(report: Report, seconds: float, lines: DifferenceLines, *, dry_run: bo
     )
     print_failures([(one.url, one.message) for one in report.failures])
     if dry_run:
-        out.print("Nothing was stored. Without --dry-run it is.")
+        out.print("Nothing was stored. Run without --dry-run to store it.")
         return
     if report.mended:
         out.print(

@@ -1,4 +1,4 @@
-"""A request as flags say it: `-X POST -H "Name: value" -d text`, JSON, or fields of a form."""
+"""Build a request from flags: `-X POST -H "Name: value" -d text`, JSON, or form fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def request_of(
     try:
         body = msgspec.json.decode(read(json)) if json is not None else None
     except msgspec.DecodeError as error:
-        raise Misconfigured(f"{json[:60]!a} is no JSON: {error}.") from error  # type: ignore[index]
+        raise Misconfigured(f"{json[:60]!a} is not JSON: {error}.") from error  # type: ignore[index]
     sends = data is not None or json is not None or bool(form)
     return Request(
         url=url,

@@ -1,5 +1,5 @@
-"""`gossamer routes`: what was learned about the ways to each site, and what the budgets have left. `gossamer proxies`:
-how healthy the exits of every pool are, and a try of each of them. Both can be made to forget."""
+"""`gossamer routes`: the routes learned for each site, and what is left of the budgets. `gossamer proxies`: the health
+of the exits of every pool, and a test of each. Both can be reset."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .layout import Column, advise, heading, number, print_facts, print_json, pr
 from .options import JsonOption
 
 SITES_SHOWN = 50
-BUDGETS_SHOWN = 20  # on a terminal, of jobs and of sites each
+BUDGETS_SHOWN = 20  # jobs and sites each, on a terminal
 EXITS_SHOWN = 50
 
 
 class ShowsByDefault(TyperGroup):
-    """A group of verbs of which `show` may be left out: `gossamer routes` is `gossamer routes show`."""
+    """A group of verbs in which `show` is the default: `gossamer routes` is `gossamer routes show`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: the class depends on the version of typer
         if not args or (args[0] not in self.commands and args[0] not in self.get_help_option_names(ctx)):
@@ -35,9 +35,9 @@ class ShowsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-routes_app = typer.Typer(help="The ways to each site that were learned, and the budgets.", cls=ShowsByDefault)
+routes_app = typer.Typer(help="The routes learned for each site, and the budgets.", cls=ShowsByDefault)
 app.add_typer(routes_app, name="routes")
-proxies_app = typer.Typer(help="The exits of proxy pools: their health, and whether they work.", cls=ShowsByDefault)
+proxies_app = typer.Typer(help="The exits of proxy pools: show, check, reset.", cls=ShowsByDefault)
 app.add_typer(proxies_app, name="proxies")
 
 SiteArgument = Annotated[str | None, typer.Argument(help="Only this site: shop.example.")]
@@ -50,10 +50,10 @@ PoolArgument = Annotated[str | None, typer.Argument(help="Only this pool.")]
 @routes_app.command("show")
 def show_routes_verb(
     site: SiteArgument = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show at most this many sites, the latest first.")] = SITES_SHOWN,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many sites, latest first.")] = SITES_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
-    """The route that the pages of each site begin with and why, and what was spent of the budgets."""
+    """Show the route that each site's pages start with and why, and how much of the budgets is spent."""
     wanted = _typed_site(site) if site is not None else None
     found, now = ask_at(
         lambda project: route_report(project, wanted, limit=limit),
@@ -69,7 +69,7 @@ def show_routes_verb(
     _show_budgets(found)
     if found.standings:
         target = wanted or "SITE"
-        advise((f"gossamer routes reset {target}", "forget what was learned, and begin at the cheapest again"))
+        advise((f"gossamer routes reset {target}", "forget this, and start at the cheapest route again"))
 
 
 @routes_app.command("reset")
@@ -77,30 +77,30 @@ def reset_routes_verb(
     site: SiteArgument = None,
     everything: Annotated[bool, typer.Option("--all", help="All sites.")] = False,
 ) -> None:
-    """Forget what was learned: the next pages begin at the cheapest route again. Budgets stay as they are."""
+    """Forget learned routes: the next pages start at the cheapest route again. Budgets are not changed."""
     if (site is None) != everything:
-        raise Misconfigured("Say which: gossamer routes reset SITE, or --all for every site.")
+        raise Misconfigured("Name the site: gossamer routes reset SITE, or --all for every site.")
     wanted = _typed_site(site) if site is not None else None
 
     count = ask(lambda project: reset_routes(project, wanted))
     if not count:
         which = wanted or "any site"
-        err.print(f"Nothing was learned about {which}. `gossamer routes` shows what there is.", markup=False)
+        err.print(f"Nothing was learned about {which}. See `gossamer routes`.", markup=False)
         raise typer.Exit(1)
     which = wanted or many(count, "site")
-    out.print(f"{which} forgotten: the next pages begin at the cheapest route again.", markup=False)
+    out.print(f"{which} forgotten: the next pages start at the cheapest route again.", markup=False)
 
 
 def _typed_site(text: str) -> str:
     try:
         return site_of(typed_url(text if "://" in text else f"http://{text}/"))
     except InvalidUrl:
-        raise Misconfigured(f"{visible(text)!r} is no site. Write it like shop.example.") from None
+        raise Misconfigured(f"{visible(text)!r} is not a site. Write it like shop.example.") from None
 
 
 def _show_sites(found: RouteReport, now: float) -> None:
     if not found.standings:
-        out.print("No site has blocked so far: every page begins at its cheapest route.")
+        out.print("No site has blocked so far: every page starts at its cheapest route.")
         return
     print_table(
         (Column("SITE", "bold"), Column("PAGES"), Column("ROUTE", "cyan"), Column("SINCE", spare=True),
@@ -115,7 +115,7 @@ def _show_sites(found: RouteReport, now: float) -> None:
     if found.more and out.is_terminal:
         out.print("[dim]... and more sites; --limit shows them.[/]")
     if not found.learn:
-        out.print("router.learn is off: this was learned before, and pages do not begin there now.")
+        out.print("router.learn is off: these routes were learned earlier and are not used.")
 
 
 def _again(learned: SiteRoute, now: float) -> str:
@@ -130,7 +130,7 @@ def _again(learned: SiteRoute, now: float) -> str:
 def _show_site(settings: Settings, site: str, found: RouteReport, now: float) -> None:
     rule = _rule(settings, site)
     if not found.standings:
-        where = "" if rule else ": its pages begin at the cheapest route"
+        where = "" if rule else ": its pages start at the cheapest route"
         out.print(f"Nothing was learned about {visible(site)}{where}.", markup=False)
         print_facts([("by the settings", rule)])
         return
@@ -151,7 +151,7 @@ def _show_site(settings: Settings, site: str, found: RouteReport, now: float) ->
 
 
 def _rule(settings: Settings, site: str) -> str:
-    """What gossamer.toml says about the ways to a site, in its own notation."""
+    """What gossamer.toml says about the routes of a site, in its notation."""
     own = settings.domain(site)
     rules = [f"route = {own.route}"] if own.route is not None else []
     return ", ".join([*rules, f"ladder = {setting_text(own.ladder)}"] if own.ladder is not None else rules)
@@ -192,7 +192,7 @@ def show_proxies_verb(
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many exits of each pool.")] = EXITS_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
-    """The health of every exit: does it rest, how often did it succeed, what did it carry, and what did that cost?"""
+    """Show the health of every exit: whether it rests, its success rate, its traffic and cost."""
     pools, now = ask_at(
         lambda project: proxy_pools(project, pool), empty=lambda settings: untouched_pools(settings, pool)
     )
@@ -200,7 +200,7 @@ def show_proxies_verb(
         print_json(pools)
         return
     if not pools:
-        out.print("There are no proxy pools. Write a table [proxies.NAME] in gossamer.toml.", markup=False)
+        out.print("There are no proxy pools. Add a table [proxies.NAME] to gossamer.toml.", markup=False)
         return
     _show_pools(pools)
     for one in pools:
@@ -218,9 +218,10 @@ def check_proxies_verb(
     url: Annotated[str | None, typer.Option(help="Fetch this page through each exit.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try every exit: is it there, does it let us in, and with --url, does the page come? Exit code 1 when none works.
+    """Test every exit: can it be reached, does it accept us, and does it deliver the page of --url? Exit code 1 if
+    none works.
 
-    Nothing of it counts as health: exits that rest go on resting.
+    This does not change the health of exits: resting ones keep resting.
     """
     settings = settings_with()
     page = typed_url(url) if url is not None else None
@@ -237,9 +238,9 @@ def check_proxies_verb(
 
 @proxies_app.command("reset")
 def reset_proxies_verb(pool: PoolArgument = None) -> None:
-    """End the rests of all exits and forget their health; workers that run notice it within seconds."""
+    """End the rest of all exits and forget their health; running workers notice within seconds."""
     count = ask(lambda project: reset_exits(project, pool))
-    out.print(f"{many(count, 'exit')} forgotten: all are as good as new.", markup=False)
+    out.print(f"{many(count, 'exit')} forgotten: all exits count as new.", markup=False)
 
 
 def _show_pools(pools: Sequence[PoolView]) -> None:

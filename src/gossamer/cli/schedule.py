@@ -1,7 +1,7 @@
-"""`gossamer schedule`: what is scraped, and when. Look at schedules, pause and resume one, run one now, remove one;
-schedule_add.py adds one.
+"""`gossamer schedule`: list and show schedules, pause and resume one, run one now, remove one; schedule_add.py adds
+one.
 
-Those of gossamer.toml are listed with the others; they are changed and removed in that file only.
+Schedules of gossamer.toml are listed with the others, but can only be changed and removed in that file.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ NameArgument = Annotated[str, typer.Argument(help="The name of a schedule.")]
 
 @schedule_app.command("list")
 def list_verb(as_json: JsonOption = False) -> None:
-    """List the schedules: what, when, and where each stands."""
+    """List the schedules: what they scrape, when, and their state."""
     found = _list()
     if as_json:
         print_json(found.entries)
         return
     if not found.entries:
-        words = f"No schedules. `gossamer schedule add` makes one; so does a table [schedules.NAME] in {FILE_NAME}."
+        words = f"No schedules. Add one with `gossamer schedule add`, or with a table [schedules.NAME] in {FILE_NAME}."
         out.print(words, markup=False)
         return
     now = seconds_of(found.now)
@@ -102,12 +102,12 @@ def _when(at: str | None, now: float) -> str:
 
 
 def _until(at: str, now: float) -> str:
-    """How far off a tick is; one that is past runs as soon as a scheduler leads."""
+    """The time until a tick; an overdue one runs as soon as a scheduler leads."""
     return "due" if seconds_of(at) <= now else distance(at, now)
 
 
 def _print_notes(found: ScheduleList, about: set[str], *, leader: bool = True) -> None:
-    """What is the matter with the schedules that are listed, and whether a scheduler begins their runs."""
+    """Print the problems of the listed schedules, and whether a scheduler is running."""
     for broken in found.broken:
         _note(broken.words)
     for one in found.schedules:
@@ -128,7 +128,7 @@ def _note(words: str, style: str = "yellow") -> None:
 
 @schedule_app.command("show")
 def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Show one schedule: its definition, where it stands, its last runs and its next ticks."""
+    """Show one schedule: its definition, state, last runs and next ticks."""
     one, now = ask_at(
         lambda project: show_schedule(project, name),
         empty=lambda settings: unstarted_schedule(settings, SystemClock().now(), name),
@@ -150,7 +150,7 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
             [(moment(at), _until(at, now), in_zone(at, one.zone)) for at in one.next_ticks],
             indent=2,
         )
-    _print_notes_of(one.name, one.notes, {"file", "ignored", "withdrawn", "last run"})  # its trouble stands above
+    _print_notes_of(one.name, one.notes, {"file", "ignored", "withdrawn", "last run"})  # its trouble is printed above
     if not one.leads and not one.paused:
         _note("No scheduler is running; start `gossamer up`.")
 
@@ -158,7 +158,7 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
 def _facts(settings: Settings, one: ScheduleDetail, now: float) -> list[tuple[str, object]]:
     origin = settings.root / FILE_NAME if one.origin == "file" else f"added {moment(one.created_at, now)}"
     trouble = f"{one.trouble} ({many(one.failures, 'try', 'tries')} in a row{_again(one.retry_at, one.leads, now)})"
-    missed = f"its moment is past, and it did not run. To begin a run now: gossamer schedule run {one.name}"
+    missed = f"its time has passed without a run. To start one now: gossamer schedule run {one.name}"
     skipped = many(one.skipped, "tick")
     if one.skip_reason:
         skipped += f", the last because {SKIPPED.get(one.skip_reason, one.skip_reason)}"
@@ -199,11 +199,11 @@ def _again(at: str | None, leads: bool, now: float) -> str:
 
 @schedule_app.command("next")
 def next_verb(
-    name: Annotated[str | None, typer.Argument(help="Only of this schedule.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Only this schedule.")] = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, max=10_000, help="The number of ticks.")] = TICKS_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the coming ticks, of all schedules in their order."""
+    """Show the next ticks of all schedules, in order."""
     found = _list(name, ticks=count)
     if as_json:
         print_json(found.ticks)
@@ -220,12 +220,12 @@ def next_verb(
         )
     elif paused:
         be = "is" if len(paused) == 1 else "are"
-        out.print(visible(f"Nothing is due as long as {', '.join(paused)} {be} paused."), markup=False)
+        out.print(visible(f"Nothing is due while {', '.join(paused)} {be} paused."), markup=False)
     else:
-        out.print("Nothing is due any more." if found.schedules else "No schedules.")
+        out.print("Nothing will be due again." if found.schedules else "No schedules.")
     _print_notes(found, {"file", "withdrawn", "trouble"}, leader=False)
     if paused and found.ticks:
-        err.print(Text(visible(f"Left out, because paused: {', '.join(paused)}."), style="dim"))
+        err.print(Text(visible(f"Left out because paused: {', '.join(paused)}."), style="dim"))
 
 
 # -- changing ----------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def _change(name: str, act: Callable[[Project], Awaitable[T]]) -> T:
     settings = settings_with()
 
     async def change() -> T:
-        if not is_crawled(settings):  # a name that is not there was mistyped: nothing is created
+        if not is_crawled(settings):  # an unknown name is a typing error: create nothing
             demand_schedule(settings, name, SystemClock().now())
         async with open_project(settings, to_look=True) as project:
             return await act(project)
@@ -245,13 +245,13 @@ def _change(name: str, act: Callable[[Project], Awaitable[T]]) -> T:
 
 
 def _say(words: str, running: Sequence[str] = ()) -> None:
-    still = "".join(f" Its job {job} goes on; `gossamer job cancel {job}` ends it." for job in running)
+    still = "".join(f" Its job {job} continues; `gossamer job cancel {job}` ends it." for job in running)
     out.print(visible(words + still), markup=False)
 
 
 @schedule_app.command("pause")
 def pause_verb(name: NameArgument) -> None:
-    """Let a schedule rest: its ticks are skipped. A job of it that runs goes on."""
+    """Pause a schedule: its ticks are skipped. A running job continues."""
     done = _change(name, lambda project: pause_schedule(project, name))
     if done.changed:
         _say(f"Schedule {name} is paused: its ticks are skipped.", done.running)
@@ -261,10 +261,10 @@ def pause_verb(name: NameArgument) -> None:
 
 @schedule_app.command("resume")
 def resume_verb(name: NameArgument) -> None:
-    """Let a paused schedule go on with its next tick."""
+    """Resume a paused schedule with its next tick."""
     done = _change(name, lambda project: resume_schedule(project, name))
     if done.changed:
-        _say(f"Schedule {name} goes on. Next run: {done.next_run}.")
+        _say(f"Schedule {name} is resumed. Next run: {done.next_run}.")
     else:
         _say(f"Schedule {name} is not paused.")
 
@@ -273,18 +273,18 @@ def resume_verb(name: NameArgument) -> None:
 def run_verb(
     name: NameArgument,
     replace: Annotated[
-        bool, typer.Option("--replace", help="End the run that is going, and begin this one in its place.")
+        bool, typer.Option("--replace", help="End the current run, and start this one in its place.")
     ] = False,
 ) -> None:
-    """Begin a run now, besides its ticks. Workers take it up at once; no scheduler is needed."""
+    """Start a run now, in addition to the ticks. Workers pick it up at once; no scheduler is needed."""
     begun = _change(name, lambda project: run_schedule(project, name, replace=replace))
-    _say(f"{begun.job} is begun. Workers take it up; see: gossamer job show {begun.job}")
+    _say(f"{begun.job} has started. Workers pick it up; see: gossamer job show {begun.job}")
     if begun.note:
         _note(begun.note)
 
 
 @schedule_app.command("remove")
 def remove_verb(name: NameArgument) -> None:
-    """Remove a schedule. Its jobs stay, and one that runs goes on."""
+    """Remove a schedule. Its jobs stay, and a running one continues."""
     done = _change(name, lambda project: remove_schedule(project, name))
     _say(f"Schedule {name} is removed.", done.running)

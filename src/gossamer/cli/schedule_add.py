@@ -1,4 +1,4 @@
-"""`gossamer schedule add`: a schedule from flags. It is kept with the queue, not written into gossamer.toml."""
+"""`gossamer schedule add`: add a schedule from flags. It is kept in the state, not written to gossamer.toml."""
 
 from __future__ import annotations
 
@@ -25,54 +25,58 @@ T = TypeVar("T")
 
 @schedule_app.command("add")
 def add_verb(
-    name: Annotated[str, typer.Argument(help="What to call it; its jobs bear that name.")],
+    name: Annotated[str, typer.Argument(help="Its name, and the name of its jobs.")],
     spider: Annotated[str, typer.Option("--spider", help="A spider or a recipe by its name, or the URL of a site.")],
-    every: Annotated[str | None, typer.Option(help="Again and again: 15m, 6h, 7d.")] = None,
-    cron: Annotated[str | None, typer.Option(help="At such times: '0 3 * * *'.")] = None,
-    at: Annotated[str | None, typer.Option(help="Once, at that moment: 2027-01-31T12:00.")] = None,
+    every: Annotated[str | None, typer.Option(help="Run at this interval: 15m, 6h, 7d.")] = None,
+    cron: Annotated[str | None, typer.Option(help="Run at the times of a cron expression: '0 3 * * *'.")] = None,
+    at: Annotated[str | None, typer.Option(help="Run once, at this time: 2027-01-31T12:00.")] = None,
     zone: Annotated[str, typer.Option(help="The time zone of --cron, --at and --window: Europe/Berlin.")] = "UTC",
     url: Annotated[
-        list[str] | None, typer.Option("--url", help="This address, or many: 'https://shop.example/p/{1..100}'.")
+        list[str] | None, typer.Option("--url", help="This URL, or a range: 'https://shop.example/p/{1..100}'.")
     ] = None,
-    file: Annotated[str | None, typer.Option(help="The addresses in this file: lines, .csv or .jsonl.")] = None,
-    command: Annotated[str | None, typer.Option(help="The addresses that this program prints.")] = None,
-    shell: Annotated[bool, typer.Option("--shell", help="With --command: a shell reads it.")] = False,
-    timeout: Annotated[str | None, typer.Option(help="With --command: how long it may run; 10m if not given.")] = None,
+    file: Annotated[str | None, typer.Option(help="The URLs in this file: lines, .csv or .jsonl.")] = None,
+    command: Annotated[str | None, typer.Option(help="The URLs that this program prints.")] = None,
+    shell: Annotated[bool, typer.Option("--shell", help="With --command: run it in a shell.")] = False,
+    timeout: Annotated[str | None, typer.Option(help="With --command: how long it may run (default: 10m).")] = None,
     max_output: Annotated[
-        str | None, typer.Option(help="With --command: how much it may print; 256MiB if not given.")
+        str | None, typer.Option(help="With --command: how much it may print (default: 256MiB).")
     ] = None,
-    sitemap: Annotated[str | None, typer.Option(help="The addresses in this sitemap.")] = None,
-    feed: Annotated[str | None, typer.Option(help="The addresses in this RSS, Atom or JSON feed.")] = None,
+    sitemap: Annotated[str | None, typer.Option(help="The URLs in this sitemap.")] = None,
+    feed: Annotated[str | None, typer.Option(help="The URLs in this RSS, Atom or JSON feed.")] = None,
     only_changed: Annotated[
-        bool, typer.Option("--only-changed", help="Of these: only pages that it says have changed since our copy.")
+        bool,
+        typer.Option("--only-changed", help="With --sitemap or --feed: only pages it lists as changed since our copy."),
     ] = False,
     form: Annotated[
-        str | None, typer.Option("--format", help="Of --file and --command: lines, csv or jsonl; else by its name.")
+        str | None,
+        typer.Option("--format", help="With --file or --command: lines, csv or jsonl (default: by file name)."),
     ] = None,
-    column: Annotated[str | None, typer.Option(help="The column or field with the addresses, in CSV or JSON.")] = None,
-    max_urls: Annotated[int | None, typer.Option(min=1, help="Take at most this many addresses.")] = None,
-    kind: Annotated[str | None, typer.Option(help="The callback, or the kind of page, for these addresses.")] = None,
+    column: Annotated[str | None, typer.Option(help="The column or field with the URLs, in CSV or JSON.")] = None,
+    max_urls: Annotated[int | None, typer.Option(min=1, help="Take at most this many URLs.")] = None,
+    kind: Annotated[str | None, typer.Option(help="The callback, or the kind of page, for these URLs.")] = None,
     argument: ArgumentOption = None,
-    priority: Annotated[int, typer.Option(help="Of these addresses; more goes first.")] = 0,
-    min_age: Annotated[str | None, typer.Option(help="Leave out pages that were fetched less than this ago.")] = None,
+    priority: Annotated[int, typer.Option(help="The priority of these URLs; higher goes first.")] = 0,
+    min_age: Annotated[str | None, typer.Option(help="Leave out pages fetched less than this long ago.")] = None,
     window: Annotated[
-        list[str] | None, typer.Option("--window", help="Fetch only then: '22:00-06:00 Europe/Berlin'.")
+        list[str] | None, typer.Option("--window", help="Fetch only in this window: '22:00-06:00 Europe/Berlin'.")
     ] = None,
-    overlap: Annotated[
-        Overlap, typer.Option(help="When a run is due and the one before still goes on.")
-    ] = Overlap.SKIP,
+    overlap: Annotated[Overlap, typer.Option(help="What to do when the previous run is still going.")] = Overlap.SKIP,
     limit: Annotated[int | None, typer.Option(min=1, help="Fetch at most this many pages in each run.")] = None,
-    budget: Annotated[int | None, typer.Option(min=1, help="Fetches a day, spent where pages change most.")] = None,
-    min_interval: Annotated[str | None, typer.Option(help="With a budget: fetch no page more often.")] = None,
-    max_interval: Annotated[str | None, typer.Option(help="With a budget: fetch no page less often.")] = None,
+    budget: Annotated[int | None, typer.Option(min=1, help="Fetches per day, spent where pages change most.")] = None,
+    min_interval: Annotated[str | None, typer.Option(help="With a budget: fetch no page more often than this.")] = None,
+    max_interval: Annotated[
+        str | None, typer.Option(help="With a budget: fetch every page at least this often.")
+    ] = None,
     min_records: MinRecordsOption = None,
     min_pages: MinPagesOption = None,
     max_dead_share: MaxDeadShareOption = None,
     max_change: MaxChangeOption = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Change the one of that name.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Even if the spider is not found on this machine.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the schedule with that name.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Add it even if this machine does not have the spider.")
+    ] = False,
 ) -> None:
-    """Add a schedule. It is kept with the queue, for all schedulers and workers of the project."""
+    """Add a schedule. It is kept in the state, for all schedulers and workers of the project."""
     settings = settings_with()
     table = ScheduleTable(
         spider=spider,
@@ -119,7 +123,7 @@ def add_verb(
     done = run_async(add())
     out.print(f"Schedule {visible(name)}: {done.when}; {visible(done.first_run)}.", markup=False)
     for job in done.going:
-        out.print(f"{visible(job)} goes on under the terms with which it began.", markup=False)
+        out.print(f"{visible(job)} continues under its old terms.", markup=False)
     for warning in done.warnings:
         err.print(Text(f"Warning: {visible(warning)}", style="yellow"))
     advise(
@@ -129,9 +133,9 @@ def add_verb(
 
 
 def in_flags(key: Key) -> str:
-    """A key of a schedule's table as its flag: `--min-interval`, `--every 6h`, `--shell`."""
+    """A key of a schedule's table, as its flag: `--min-interval`, `--every 6h`, `--shell`."""
     if key.name == "start":
-        return "none of these"  # the spider's own start is what comes without a flag
+        return "none of these"  # the default without a flag: the spider's own start
     flag = {"urls": "--url", "windows": "--window"}.get(key.name, f"--{key.name.replace('_', '-')}")
     match key.value:
         case None | True:
@@ -145,14 +149,14 @@ def in_flags(key: Key) -> str:
 
 
 def _words(option: str, text: str | None) -> tuple[str, ...] | None:
-    """A command line as its words. No shell reads it."""
+    """Split a command line into words. No shell is involved."""
     if text is None:
         return None
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        # Not shown, for it may hold a password.
-        raise Misconfigured(f"{option} cannot be taken apart into words: {error}. Mend its quotes.") from error
+        # Not shown, because it may contain a password.
+        raise Misconfigured(f"{option} cannot be split into words: {error}. Mend its quotes.") from error
 
 
 def _value(option: str, text: str | None, read: Callable[[str], T]) -> T | None:
@@ -163,7 +167,7 @@ def _value(option: str, text: str | None, read: Callable[[str], T]) -> T | None:
 
 
 def _windows(texts: Sequence[str]) -> Sequence[str]:
-    """Raises Misconfigured for one that says nothing: no windows at all would mean that pages are always fetched."""
+    """Raises Misconfigured for an empty one: no windows at all would mean that pages are always fetched."""
     if empty := [text for text in texts if not text.strip(" ;")]:
         raise Misconfigured(f"--window {empty[0]!r} names no window. Write it like 22:00-06:00, or leave it out.")
     return texts

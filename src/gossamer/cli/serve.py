@@ -1,5 +1,5 @@
-"""The HTTP API from the command line: `gossamer serve` opens it, `gossamer keys` says who may use it,
-`gossamer audit` who did."""
+"""The HTTP API from the command line: `gossamer serve` runs the server, `gossamer keys` manages its keys, `gossamer
+audit` lists who changed what."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .worker import Voice
 if TYPE_CHECKING:
     from ..server.run import Listening
 
-keys_app = typer.Typer(help="The keys of the HTTP API: make, list, revoke them.", no_args_is_help=True)
+keys_app = typer.Typer(help="The keys of the HTTP API: add, list, revoke.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
 
 
@@ -34,13 +34,13 @@ class ServerVoice(Voice):
 @app.command("serve")
 def serve_verb(
     host: Annotated[
-        str | None, typer.Option(help="The address to listen on; another than 127.0.0.1 needs a key.")
+        str | None, typer.Option(help="The address to listen on; any other than 127.0.0.1 requires a key.")
     ] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = None,
     quiet: QuietOption = False,
     json_logs: JsonLogsOption = False,
 ) -> None:
-    """Open the project to programs over HTTP, until Ctrl-C. Workers do the fetching: see `gossamer up`."""
+    """Serve the HTTP API until Ctrl-C. Workers do the fetching: see `gossamer up`."""
     from ..project import service
     from ..server.run import serve
 
@@ -71,16 +71,18 @@ def serve_verb(
 
 @keys_app.command("add")
 def add_verb(
-    name: Annotated[str, typer.Argument(help="Who or what will use it.")],
+    name: Annotated[str, typer.Argument(help="The key's name: who or what will use it.")],
     scopes: Annotated[str, typer.Option(help="What it may do: scrape, jobs, records, metrics, admin.")] = (
         "scrape,jobs,records"
     ),
-    expires: Annotated[str | None, typer.Option(metavar="TIME", help="How long it holds: 90d, 12h.")] = None,
-    rate: Annotated[str | None, typer.Option(help="Requests: 5/s, 30/m; else as server.rate says.")] = None,
-    open_jobs: Annotated[int | None, typer.Option(min=1, help="Jobs at once; else as server.open_jobs says.")] = None,
+    expires: Annotated[str | None, typer.Option(metavar="TIME", help="How long it is valid: 90d, 12h.")] = None,
+    rate: Annotated[str | None, typer.Option(help="Requests: 5/s, 30/m (default: server.rate).")] = None,
+    open_jobs: Annotated[
+        int | None, typer.Option(min=1, help="Open jobs at a time (default: server.open_jobs).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key. It is shown once, and kept nowhere."""
+    """Create a key. It is shown once and stored nowhere."""
     settings = settings_with()
     wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
 
@@ -129,7 +131,7 @@ def list_verb(as_json: JsonOption = False) -> None:
         print_json(found)
         return
     if not found:
-        out.print("No keys. `gossamer keys add NAME` makes one.")
+        out.print("No keys. Create one with `gossamer keys add NAME`.")
         return
     print_table(
         (Column("ID", "bold"), Column("NAME"), Column("SCOPES"), Column("STATE"), Column("CREATED", spare=True),
@@ -146,7 +148,7 @@ def revoke_verb(
     key: Annotated[str, typer.Argument(help="Its id, or its name.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key open nothing any more, from now on."""
+    """Revoke a key, effective at once."""
     done = ask(lambda project: revoke_key(project, key))
     if as_json:
         print_json(done)
@@ -159,11 +161,11 @@ def revoke_verb(
 
 @app.command("audit")
 def audit_verb(
-    key: Annotated[str | None, typer.Option(help="Only what this key did: its id.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many lines, the newest first.")] = 50,
+    key: Annotated[str | None, typer.Option(help="Only changes by this key: its id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many lines, newest first.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Who changed what over HTTP, the newest first."""
+    """List who changed what over HTTP, newest first."""
     found = ask(lambda project: audit_lines(project, key=key, limit=limit), empty=lambda settings: [])
     if as_json:
         print_json(found)

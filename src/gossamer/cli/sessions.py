@@ -1,4 +1,4 @@
-"""`gossamer sessions`: visitors with a name, their cookies and logins."""
+"""`gossamer sessions`: named visitors, their cookies and logins."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .layout import Column, heading, number, print_json, print_table
 from .options import JsonOption, YesOption
 from .progress import Warnings
 
-sessions_app = typer.Typer(help="Visitors with a name, their cookies and logins: list, show, log in, clear.")
+sessions_app = typer.Typer(help="Named visitors, their cookies and logins: list, show, log in, clear.")
 app.add_typer(sessions_app, name="sessions")
 
-WANTED = "SPIDER/SESSION as `gossamer sessions list` names it; a spider means all of its sessions."
+WANTED = "SPIDER/SESSION from `gossamer sessions list`; a spider alone means all its sessions."
 
 
 @sessions_app.callback(invoke_without_command=True)
 def sessions_verb(context: typer.Context) -> None:
-    """Visitors with a name, their cookies and logins: list, show, log in, clear."""
+    """Named visitors, their cookies and logins: list, show, log in, clear."""
     if context.invoked_subcommand is None:
         list_verb()
 
@@ -34,13 +34,13 @@ def list_verb(
     spider: Annotated[str | None, typer.Argument(help="Only the sessions of this spider.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the sessions: who is logged in, how often, and whose login fails."""
+    """List the sessions: logged in or not, the number of logins, and failing logins."""
     sessions, now = ask_at(lambda project: list_sessions(project, spider), empty=lambda settings: [])
     if as_json:
         print_json(sessions)
         return
     if not sessions:
-        out.print('There is no session. A spider that says `session = "member"` has one.', markup=False)
+        out.print('There is no session. A spider with `session = "member"` has one.', markup=False)
         return
     print_table(
         (Column("SESSION", "bold"), Column("STATE"), Column("LOGINS", right=True), Column("COOKIES", right=True),
@@ -95,9 +95,9 @@ def clear_verb(
     every: Annotated[bool, typer.Option("--all", help="Every session of the project.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Forget sessions with all their cookies. The next page of each begins as a new visitor, and logs in."""
+    """Forget sessions with all their cookies. The next page of each starts as a new visitor, and logs in."""
     if (wanted is None) != every:
-        fail("Name a session or a spider, or say --all.", 2)
+        fail("Name a session or a spider, or use --all.", 2)
     question = f"Forget {'every session' if wanted is None else visible(wanted)} with all cookies?"
     if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
         err.print("Nothing was changed.")
@@ -110,11 +110,11 @@ def clear_verb(
 @sessions_app.command("login")
 def login_verb(
     spider: Annotated[str, typer.Argument(help="A spider with login(self, session).")],
-    session: Annotated[str | None, typer.Option("--session", help="One of its sessions; else all of them.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="One of its sessions (default: all).")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Log the sessions of a spider in now, whatever they were before. Ends with 1 when a login fails."""
-    from ..project.session_login import log_in  # loads what fetches
+    """Log in the sessions of a spider now, even if they are logged in. Exit code 1 when a login fails."""
+    from ..project.session_login import log_in  # imports the fetching code
     from ..project.spiders import crawl_target
 
     settings = settings_with()

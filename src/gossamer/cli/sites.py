@@ -1,4 +1,4 @@
-"""`gossamer site`: the queue by site and why it waits; slow a site down, let it rest, let it go on."""
+"""`gossamer site`: the queue by site and why it waits; slow down, rest or resume a site."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .app import app, ask, ask_at, err, out
 from .layout import Column, heading, number, print_facts, print_json, print_table
 from .options import JsonOption
 
-site_app = typer.Typer(help="The queue by site, and why it waits; slow a site down, let it rest, let it go on.")
+site_app = typer.Typer(help="The queue by site, and why it waits; slow down, rest or resume a site.")
 app.add_typer(site_app, name="site")
 
 DomainArgument = Annotated[str, typer.Argument(metavar="DOMAIN", help="A domain, or any URL of the site.")]
@@ -32,7 +32,7 @@ BY = "the command line"
 
 @site_app.callback(invoke_without_command=True)
 def site_verb(context: typer.Context) -> None:
-    """The queue by site, and why it waits; slow a site down, let it rest, let it go on."""
+    """The queue by site, and why it waits; slow down, rest or resume a site."""
     if context.invoked_subcommand is None:
         list_verb()
 
@@ -41,12 +41,14 @@ def site_verb(context: typer.Context) -> None:
 def list_verb(
     search: Annotated[str, typer.Argument(help="Only sites with this in their name.")] = "",
     job: Annotated[str | None, typer.Option("--job", help="Only pages of this job.")] = None,
-    cause: Annotated[str | None, typer.Option("--cause", help=f"Only sites that wait so: {', '.join(CAUSES)}.")] = None,
+    cause: Annotated[
+        str | None, typer.Option("--cause", help=f"Only sites that wait for this cause: {', '.join(CAUSES)}.")
+    ] = None,
     sort: Annotated[str, typer.Option("--sort", help=f"By one of {', '.join(SORTS)}.")] = "open",
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many sites.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List the sites with open pages of running jobs: how many, and why they wait."""
+    """List the sites with open pages of running jobs, and why these wait."""
     page, now = ask_at(
         lambda project: queue_by_site(project, job=job, cause=cause, search=search, sort=sort, limit=limit),
         empty=lambda settings: QueuePage(
@@ -74,7 +76,7 @@ def list_verb(
 
 @site_app.command("show")
 def show_verb(domain: DomainArgument, as_json: JsonOption = False) -> None:
-    """Show all that is known of a site: its pace, its queue, its robots.txt, learned routes, orders."""
+    """Show everything about a site: its pace, queue, robots.txt, learned routes and orders."""
     view, now = ask_at(lambda project: site_view(project, domain))
     if as_json:
         print_json(view)
@@ -126,17 +128,17 @@ def rest_verb(
     duration: Annotated[str, typer.Argument(help="For how long: 30m, 2h, 1d.")] = "1h",
     as_json: JsonOption = False,
 ) -> None:
-    """Let a site rest: no worker asks it for anything for that time. Pages in hand are finished."""
+    """Rest a site: no worker sends it a request for that time. Pages in flight are finished."""
     _tell(ask(lambda project: rest_site(project, domain, duration, by=BY)), as_json)
 
 
 @site_app.command("resume")
 def resume_verb(domain: DomainArgument) -> None:
-    """Withdraw what was ordered for a site, and forget the pace that it has taught. Exit code 1 when neither was."""
+    """Withdraw the orders for a site, and forget its learned pace. Exit code 1 if there was neither."""
     if not ask(lambda project: resume_site(project, domain)):
-        err.print(Text(f"Nothing was ordered for {visible(domain)}, and no pace was learned."))
+        err.print(Text(f"There are no orders for {visible(domain)}, and no pace was learned."))
         raise typer.Exit(1)
-    out.print(Text(f"{visible(domain)} goes on as the settings say."))
+    out.print(Text(f"{visible(domain)} follows the settings again."))
 
 
 def _tell(order: OrderView, as_json: bool) -> None:

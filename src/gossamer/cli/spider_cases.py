@@ -1,5 +1,5 @@
-"""Trying spiders on pages of yesterday: `gossamer save` and `gossamer test` (saved pages and what should come of them),
-and what `gossamer crawl --replay` shows."""
+"""Testing spiders on saved pages: `gossamer save` and `gossamer test` (pages with their expected results), and the
+output of `gossamer crawl --replay`."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ STYLES = {"-": "red", "+": "green", "@": "cyan"}
 @app.command("save")
 def save_verb(
     url: Annotated[str, typer.Argument(help="The address of the page.")],
-    spider: Annotated[str | None, typer.Option("--spider", help="Read by this spider or recipe.")] = None,
+    spider: Annotated[str | None, typer.Option("--spider", help="The spider or recipe that parses it.")] = None,
     callback: Annotated[
-        str | None, typer.Option("--callback", "--kind", help="By this callback; else parse, or the likely kind.")
+        str | None, typer.Option("--callback", "--kind", help="Its callback (default: parse, or the likely kind).")
     ] = None,
-    data: Annotated[str | None, typer.Option(help="What the callback finds in page.data, as JSON.")] = None,
+    data: Annotated[str | None, typer.Option(help="The value of page.data for the callback, as JSON.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="The name of the case.")] = None,
     from_archive: Annotated[
-        bool, typer.Option("--from-archive", help="The newest raw copy, as its callback got it; nothing is fetched.")
+        bool, typer.Option("--from-archive", help="Use the newest archived copy; fetch nothing.")
     ] = False,
-    no_robots: Annotated[bool, typer.Option("--no-robots", help="Do not ask robots.txt.")] = False,
-    route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
+    no_robots: Annotated[bool, typer.Option("--no-robots", help="Ignore robots.txt.")] = False,
+    route: Annotated[str | None, typer.Option(help="Use this route: browser, or one from gossamer.toml.")] = None,
 ) -> None:
-    """Save a page as a case for `gossamer test`, with what the spider makes of it now."""
+    """Save a page as a case for `gossamer test`, with the spider's current results."""
     from ..project.spider_cases import save_case
 
     settings = allow_local(settings_with(), [url], {})
@@ -58,19 +58,19 @@ def save_verb(
     came = f"{many(saved.items, 'item')}, {many(saved.links, 'link')}"
     err.print(Text(f"{visible(saved.folder)}: {visible(saved.failure) if saved.failure else came}"))
     if saved.failure:
-        err.print("[yellow]Nothing came of the page.[/] That is what the case expects until you run --update.")
+        err.print("[yellow]The page yielded nothing.[/] The case expects that until you run `gossamer test --update`.")
     elif not saved.items and not saved.links:
-        err.print("[yellow]Nothing came of the page.[/] For another callback? --callback NAME, or --from-archive.")
+        err.print(
+            "[yellow]The page yielded nothing.[/] Is it for another callback? Try --callback NAME, or --from-archive."
+        )
 
 
 @app.command("test")
 def run_test_cases(
     cases: Annotated[list[str] | None, typer.Argument(help="Only these cases, by name.")] = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="What comes is right: write it as what is expected.")
-    ] = False,
+    update: Annotated[bool, typer.Option("--update", help="Accept the current results as the expected ones.")] = False,
 ) -> None:
-    """Run the cases in tests/: saved pages, and the items and links that should come of them."""
+    """Run the cases in tests/: saved pages with the expected items and links."""
     from ..project.spider_cases import run_cases
 
     results = run_async(run_cases(settings_with(), cases or (), update=update))
@@ -94,7 +94,7 @@ def _show(result: CaseResult) -> None:
 def run_replay(
     wanted: CrawlTarget, settings: Settings, *, output: Sequence[str] | None = None, quiet: bool = False
 ) -> None:
-    """Crawl from the archive, and tell what came of it. Exit code 1 when no page could be had."""
+    """Crawl from the archive and print the results. Exit code 1 when no page could be used."""
     from ..clock import SystemClock
     from ..project.export import outputs_of, try_outputs
     from ..project.replay import replay
@@ -113,10 +113,10 @@ def run_replay(
         records = many(done.crawl.records or 0, "record")
         err.print(
             f"Replayed {many(counts.done, 'page')}: {records}, {many(counts.dead, 'failure')}, "
-            f"{done.missing:,} of them not in the archive. Nothing was sent, and nothing stored.",
+            f"{done.missing:,} of them not in the archive. Nothing was sent or stored.",
             markup=False,
         )
         if outputs:
             err.print(f"The records are in {visible(', '.join(outputs))}.", markup=False)
     if done.crawl.failure or not counts.done:
-        fail(f"Not one page could be used. {done.crawl.failure}")
+        fail(f"No page could be used. {done.crawl.failure}")

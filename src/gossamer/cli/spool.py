@@ -1,5 +1,5 @@
-"""Results that wait on the disks of workers: `gossamer spool` lists them, stores those of this machine, or gives up
-those of a lost one."""
+"""`gossamer spool`: list the results that wait on the disks of workers, store those of this machine, or give up those
+of a lost one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def spool_verb(context: typer.Context) -> None:
 
 @spool_app.command("list")
 def list_verb(as_json: JsonOption = False) -> None:
-    """List the results that wait: where, how many, of which jobs. Also the files of this machine."""
+    """List the waiting results by machine and job, and the spool files of this machine."""
     settings = settings_with()
     spools, now = ask_at(list_spools, empty=lambda settings: [])
     files = spool_files(settings, (one.name for one in spools))
@@ -78,8 +78,8 @@ def _print_files(files: list[SpoolFiles], folder: str) -> None:
 
 @spool_app.command("drain")
 def drain_verb() -> None:
-    """Store what waits in the spool of this machine. Workers do so by themselves. Ctrl-C leaves the rest for later."""
-    from ..project import service  # loads what fetches
+    """Store the results in this machine's spool, as workers do on their own. Ctrl-C leaves the rest for later."""
+    from ..project import service  # imports the fetching code
 
     settings = settings_with()
     if not is_crawled(settings):
@@ -99,7 +99,7 @@ def forget_verb(
     lost: Annotated[str, typer.Argument(help="A host, a worker, or a name from `gossamer spool`.")],
     yes: YesOption = False,
 ) -> None:
-    """Give up the results of a machine that will not come back. Their jobs can end then, and mark nothing as gone."""
+    """Give up the results of a machine that will not come back. Their jobs can then end, and mark nothing as gone."""
     wanted = [one for one in ask(list_spools) if lost in (one.name, one.host, one.worker) and not one.given_up]
     results = sum(one.results for one in wanted)
     question = (

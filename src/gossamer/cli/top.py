@@ -1,4 +1,4 @@
-"""`gossamer top`: what the project does just now, live on a terminal, once in a pipe."""
+"""`gossamer top`: current activity of the project, live on a terminal, once in a pipe."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 BAR = 20  # characters
 LABEL = 9
 ERRORS_SHOWN = 3
-SPEED_SECONDS = 10  # over which a live view takes the speed
+SPEED_SECONDS = 10  # over which a live view measures the speed
 FINE, POOR = 0.95, 0.8  # success rates
 
 
 @app.command("top")
 def top_verb(
     every: Annotated[float, typer.Option("--every", min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, print, and end; so it is in a pipe.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit, as in a pipe.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Look once; for programs.")] = False,
 ) -> None:
-    """Speed, success, answers, errors, jobs, sites and workers of the project, as they are now. Ctrl-C ends it."""
+    """Show the current speed, success rate, latency, errors, jobs, sites and workers of the project. Ctrl-C ends it."""
     settings = settings_with()
 
     async def look() -> None:
@@ -52,7 +52,7 @@ def top_verb(
 
     if not is_crawled(settings):
         raise Misconfigured(nothing_crawled(settings))
-    with suppress(KeyboardInterrupt):  # that is how a person ends it
+    with suppress(KeyboardInterrupt):  # the normal way to end it
         run_async(look())
 
 
@@ -64,14 +64,14 @@ async def _watch(project: Project, name: str, every: float) -> None:
             trouble = ""
             try:
                 shown = _with_speed(await top_view(project), looks)
-            except Transient as error:  # shown until it is back
+            except Transient as error:  # shown until the store is back
                 trouble = str(error)
             live.update(_picture(shown, name, trouble), refresh=True)
             await asyncio.sleep(every)
 
 
 def _with_speed(view: TopView, looks: deque[tuple[float, int]]) -> TopView:
-    """With the speed of the last seconds, which is livelier than that of a minute."""
+    """The view with the speed of the last seconds, which reacts faster than that of a minute."""
     if view.pace is None:
         return view
     looks.append((seconds_of(view.at), view.pace.counted))
@@ -83,7 +83,7 @@ def _with_speed(view: TopView, looks: deque[tuple[float, int]]) -> TopView:
 
 
 def _picture(view: TopView | None, name: str, trouble: str) -> Text:
-    """What `print_top` prints, as one piece for the terminal."""
+    """The output of `print_top` as one text for the terminal."""
     page = Console(
         file=io.StringIO(), force_terminal=True, width=out.width, highlight=False, soft_wrap=True,
         color_system=out.color_system,  # type: ignore[arg-type]  # rich gives the name as a plain text
@@ -97,7 +97,7 @@ def _picture(view: TopView | None, name: str, trouble: str) -> Text:
 
 
 def print_top(view: TopView, name: str, console: Console, *, lines: int | None) -> None:
-    """Print it; on a terminal of that many lines, what does not fit is left out."""
+    """Print the view; on a terminal with `lines` lines, leave out what does not fit."""
     title, time = f"{visible(name)}", f"{view.at[11:19]} UTC"
     gap = " " * max(2, console.width - len(title) - len(time) - 1) if console.is_terminal else "  "
     console.print(Text.assemble((title, "bold"), gap, (time, "dim")))

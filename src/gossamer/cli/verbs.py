@@ -1,5 +1,5 @@
-"""Which file holds which verb, and the list that `gossamer --help` shows. Only the file of the verb in use is imported,
-and only that verb is built: starting quickly is a feature."""
+"""Which file holds which verb, and the list of `gossamer --help`. Only the file of the verb in use is imported, and
+only that verb is built, so that the command starts quickly."""
 
 from __future__ import annotations
 
@@ -61,74 +61,74 @@ HOMES = {
 }
 
 
-# The list of `gossamer --help`: at most ten words for each verb, in the order in which a person meets them.
+# The list of `gossamer --help`: at most ten words per verb, in the order in which a newcomer needs them.
 GROUPS = {
     "Crawl": {
         "demo": "Crawl the built-in shop; needs no internet.",
         "crawl": "Crawl a spider, a recipe or a URL.",
         "up": "Run scheduler, workers and server here, until Ctrl-C.",
-        "schedule": "What is scraped, and when.",
+        "schedule": "Schedules: add, list, pause, run now.",
         "worker": "Work on every running job of the project.",
-        "scheduler": "Begin the runs of schedules when they are due.",
+        "scheduler": "Start the runs of schedules when they are due.",
     },
     "Look": {
         "status": "Where every job stands.",
-        "top": "What the project does just now, live.",
+        "top": "Current activity of the project, live.",
         "why": "The whole story of one URL.",
-        "alerts": "What is amiss: list, explain, silence, test.",
-        "attempts": "What was tried, by which route, with what outcome.",
-        "site": "The queue by site; slow one down, let it rest.",
-        "dead": "Pages that were given up: why, and try again.",
+        "alerts": "Alerts: list, explain, silence, test.",
+        "attempts": "Every attempt: its route and its outcome.",
+        "site": "The queue by site; slow down or rest a site.",
+        "dead": "Pages that were given up: list, show, replay.",
         "quality": "The share of faultless items, per spider and day.",
-        "job": "The runs of the project: list, pause, cancel.",
+        "job": "The jobs of the project: list, pause, cancel.",
         "workers": "The processes that work on the project, on all machines.",
-        "scaling": "What can be fetched now; how many workers that takes.",
-        "routes": "The ways to each site that were learned; budgets.",
+        "scaling": "What can be fetched now, and the workers it takes.",
+        "routes": "The routes learned for each site; budgets.",
         "proxies": "The exits of proxy pools, and whether they work.",
-        "sessions": "Visitors with a name, their cookies and logins.",
+        "sessions": "Named visitors, their cookies and logins.",
     },
     "Data": {
         "export": "Write the records to a file: JSON Lines, CSV, Parquet.",
         "history": "Every version of a record.",
         "diff": "What changed between two runs.",
-        "schemas": "The shapes that items had over time.",
+        "schemas": "The schemas of items over time.",
         "reparse": "Parse archived pages again, without a request.",
         "warc": "Raw pages as WARC files.",
     },
     "Operate": {
         "doctor": "Check this machine and this project.",
-        "serve": "Open the project to programs over HTTP.",
+        "serve": "Serve the HTTP API.",
         "mcp": "Let an agent use the project (MCP).",
-        "keys": "The keys of the HTTP API: make, list, revoke.",
+        "keys": "The keys of the HTTP API: add, list, revoke.",
         "audit": "Who changed what over HTTP.",
-        "callbacks": "Callbacks of jobs: list, show, send again.",
+        "callbacks": "Callbacks of jobs: list, show, resend.",
         "spool": "Results that wait on disks: list, store, give up.",
-        "prune": "Forget attempts, raw pages and jobs of some age.",
+        "prune": "Delete old attempts, raw pages and jobs.",
         "backup": "Write the whole project into one file.",
-        "restore": "Load a backup into a project that is empty.",
+        "restore": "Load a backup into an empty project.",
         "move": "Move the project to other addresses, laptop to fleet.",
         "migrate": "Bring the record store's tables up to date.",
     },
     "Develop": {
-        "new": "Make a project with a spider, or draft a recipe.",
+        "new": "Create a project with a spider, or draft a recipe.",
         "check": "Try a spider or a recipe on a page.",
-        "save": "Keep a page and what a spider makes of it.",
-        "test": "Does the spider still make that of its pages?",
+        "save": "Save a page with a spider's results as a test.",
+        "test": "Run the saved pages: are the results still the same?",
         "shell": "Try selectors on a page at a Python prompt.",
         "fetch": "Fetch one page and print it.",
         "spiders": "List the project's spiders and recipes.",
-        "settings": "Every setting, its value and where that came from.",
+        "settings": "Every setting, its value and its origin.",
         "version": "Print the version.",
     },
 }
 
 
 class ReaderLeft(Exception):
-    """Nobody reads our output any more: `gossamer status | head`."""
+    """The reader of our output closed the pipe: `gossamer status | head`."""
 
 
 class VerbList(TyperGroup):
-    """The verbs in the order of GROUPS. Those whose home is not imported are there for the list alone."""
+    """The verbs in the order of GROUPS. Verbs whose file is not imported are only listed."""
 
     def __init__(self, **options: Any) -> None:  # Any: they differ from one version of typer to the next
         super().__init__(**options)
@@ -143,19 +143,19 @@ class VerbList(TyperGroup):
     def invoke(self, ctx: Any) -> Any:  # Any: its class depends on the version of typer
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # typer would end with exit code 1
+        except BrokenPipeError:  # typer would exit with code 1
             raise ReaderLeft from None
 
 
 def register(arguments: list[str]) -> None:
-    """Import the home of the verb that the command line names, if it names one."""
+    """Import the file of the verb on the command line, if there is one."""
     named = next((word for word in arguments if not word.startswith("-")), None)
     if named in HOMES:
         import_module(f".{HOMES[named]}", __package__)
 
 
 def only(app: Typer, words: list[str]) -> Typer:
-    """The app with the verb that the first word names and no other; the app itself when there is no such verb."""
+    """The app with just the verb that the first word names; the whole app if there is no such verb."""
     commands = [command for command in app.registered_commands if command.name in words[:1]]
     groups = [copy(group) for group in app.registered_groups if group.name in words[:1]]
     if not commands and not groups:

@@ -1,4 +1,4 @@
-"""`gossamer why URL`: the whole story of one URL: who found it, what was tried, why it waits, what became of it."""
+"""`gossamer why URL`: the whole story of one URL: how it was found, every attempt, why it waits, and the result."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ STYLES = {
 @app.command("why")
 def why_verb(
     url: Annotated[str, typer.Argument(help="The URL, as you would type it into a browser.")],
-    method: Annotated[str | None, typer.Option("-X", "--request", help="Asked for with this method.")] = None,
+    method: Annotated[str | None, typer.Option("-X", "--request", help="The method of the request.")] = None,
     header: Annotated[
         list[str] | None,
         typer.Option("-H", "--header", help="With this header (urls.identity_headers)."),
     ] = None,
-    data: Annotated[str | None, typer.Option("-d", "--data", help="With this body, as it was sent.")] = None,
-    json_data: Annotated[str | None, typer.Option("--json-data", help="With this JSON as its body.")] = None,
-    form: Annotated[list[str] | None, typer.Option("--form", help="With this field of a form, name=value.")] = None,
+    data: Annotated[str | None, typer.Option("-d", "--data", help="The body of the request, as it was sent.")] = None,
+    json_data: Annotated[str | None, typer.Option("--json-data", help="The body of the request, as JSON.")] = None,
+    form: Annotated[list[str] | None, typer.Option("--form", help="A form field of the request, name=value.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Tell the whole story of a URL, or of one request for it. Exit code 1 when no job knows it."""
@@ -51,7 +51,7 @@ def why_verb(
     elif story.known:
         _print_story(story, now)
     if story.trouble and not as_json:
-        err.print(Text(f"Attempts and records are left out. {visible(story.trouble)}", style="yellow"))
+        err.print(Text(f"Attempts and records cannot be shown. {visible(story.trouble)}", style="yellow"))
     if not story.known:
         compared = f" (compared as {visible(story.canonical)})" if story.canonical != url else ""
         err.print(
@@ -69,7 +69,7 @@ def _asked(story: Story) -> str:
 
 
 def _sent(story: Story) -> str:
-    """What the request carries, without its values."""
+    """The headers and body size of a request, without their values."""
     if story.request is None:
         return ""
     body = f"{size(story.request.body)} of body" if story.request.body else "no body"
@@ -86,10 +86,10 @@ def attempts_verb(
     since: Annotated[str | None, typer.Option("--since", help="2h ago, or a time in ISO 8601.")] = None,
     until: Annotated[str | None, typer.Option("--until", help="2h ago, or a time in ISO 8601.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 50,
-    after: Annotated[str | None, typer.Option("--after", help="`next` of the page before, from --json.")] = None,
+    after: Annotated[str | None, typer.Option("--after", help="The `next` of the previous page, from --json.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List what was tried, the newest first: every attempt for every page, by which route and with what outcome."""
+    """List every attempt for every page, newest first, with its route and outcome."""
     wanted = AttemptFilter(
         job=job, domain=domain, route=route, outcome=outcome, reason=reason, since=since, until=until
     )
@@ -100,7 +100,7 @@ def attempts_verb(
     elif found.attempts:
         print_attempts(found.attempts, urls=True)
     else:
-        out.print("No attempt is like that.")
+        out.print("No attempt matches.")
 
 
 def _print_story(story: Story, now: float) -> None:
@@ -112,10 +112,10 @@ def _print_story(story: Story, now: float) -> None:
         _print_job(one, now)
     if len(newest) > JOBS_SHOWN:
         out.print()
-        older = many(len(newest) - JOBS_SHOWN, "older job knows it, too", "older jobs know it, too")
-        out.print(Text(f"... and {older}; --json tells of all.", style="dim"))
+        older = many(len(newest) - JOBS_SHOWN, "older job knows it as well", "older jobs know it as well")
+        out.print(Text(f"... and {older}; --json lists all.", style="dim"))
     if not story.jobs:
-        out.print("  No job knows it any more; what follows is from the log of attempts.")
+        out.print("  No job knows it any more; the following is from the log of attempts.")
     if story.attempts:
         out.print()
         heading("Attempts")
@@ -164,7 +164,7 @@ def _print_job(one: JobStory, now: float) -> None:
 
 
 def print_attempts(attempts: Sequence[AttemptView], *, told: Set[str] = frozenset(), urls: bool = False) -> None:
-    """The log of attempts of a URL; with `urls`, of many. Errors that were `told` before are named by their reason."""
+    """Print the attempts for a URL, or with `urls` for many. Errors in `told` are named by their reason alone."""
     which = Column("URL", fold=True) if urls else Column("JOB", spare=2)
     print_table(
         (Column("TIME"), which, Column("TRY", right=True), Column("STATUS", right=True),
@@ -184,5 +184,5 @@ def print_attempts(attempts: Sequence[AttemptView], *, told: Set[str] = frozense
 def _fault(attempt: AttemptView, told: Set[str]) -> str:
     if not attempt.error or (attempt.reason and attempt.error in told):
         return attempt.reason
-    error = attempt.error.removeprefix(attempt.url).strip()  # the page is the subject of the whole table
+    error = attempt.error.removeprefix(attempt.url).strip()  # the whole table is about one page
     return f"{attempt.reason}: {error}" if attempt.reason else error

@@ -1,5 +1,5 @@
-"""Processes that go on until a signal: `gossamer worker` (serves all jobs), `gossamer scheduler` (begins the runs of
-schedules), `gossamer up` (both and the HTTP server, watched)."""
+"""Processes that run until a signal: `gossamer worker` (serves all jobs), `gossamer scheduler` (starts the runs of
+schedules), `gossamer up` (both and the HTTP server, supervised)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from .app import app, err, fail, run_async, settings_with
 from .options import JsonLogsOption, QuietOption
 from .progress import Alarms, Warnings
 
-LATE = timedelta(seconds=5)  # a tick that begins later than this is told with its moment
+LATE = timedelta(seconds=5)  # a run that starts later than this is printed with the time of its tick
 
-# -P: files in the working directory do not stand in for modules, as in the command itself.
+# -P: files in the working directory do not shadow modules, as in the command itself.
 COMMAND = (sys.executable, "-P", "-m", "gossamer")
 
 ConcurrencyOption = Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each process.")]
 MetricsPortOption = Annotated[
     str | None,
-    typer.Option(metavar="PORT", help="Tell the health of each worker process to Prometheus here; ADDRESS:PORT."),
+    typer.Option(metavar="PORT", help="Serve each worker's health to Prometheus at this PORT or ADDRESS:PORT."),
 ]
 
 
@@ -44,9 +44,9 @@ MetricsPortOption = Annotated[
 
 
 class Voice:
-    """What a long-lived process says, and how: lines for people, objects for programs, or nothing.
+    """The output of a long-lived process: lines for people, JSON objects for programs, or nothing.
 
-    A process that is `supervised` names itself in every line, and leaves the welcome to its supervisor.
+    A `supervised` process names itself in every line, and leaves the welcome to its supervisor.
     """
 
     role = "worker"
@@ -68,7 +68,7 @@ class Voice:
         return EventHub(Warnings(err, before=self._before, names_jobs=True), self)
 
     def welcome(self, text: str, note: str, project: Project) -> None:
-        """What the user should know first. `{place}` in the note is where the state is kept."""
+        """Print the first line, and warnings. `{place}` in the note is the address of the state."""
         if not self._shows or self._supervised:
             return
         settings = project.settings
@@ -87,13 +87,13 @@ class Voice:
             case events.JobLeft():
                 self._say(f"{event.job} ended: {event.ending}")
             case events.JobPaused():
-                self._say(f"{event.job} is paused" if event.paused else f"{event.job} goes on")
+                self._say(f"{event.job} is paused" if event.paused else f"{event.job} is resumed")
 
     def _say(self, words: str, style: str = "") -> None:
         err.print(Text(f"{self._before}{visible(words)}", style=style))
 
     def tell(self, words: str) -> None:
-        """A line of the supervisor."""
+        """Print a line of the supervisor."""
         if self._log is not None:
             self._log.emit(events.Trouble(at=self._clock.now(), stage="supervisor", message=words))
         elif self._shows:
@@ -103,7 +103,7 @@ class Voice:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Log a summary. A supervisor is told not to start a process again whose settings are wrong."""
+        """Log a summary. The exit code for wrong settings tells a supervisor not to restart the process."""
         from ..project.service import EXIT_MISCONFIGURED
 
         try:
@@ -116,7 +116,7 @@ class Voice:
 
 
 class SchedulerVoice(Voice):
-    """What a scheduler says: which runs begin, which do not and why. A reason that repeats itself is said once."""
+    """The output of a scheduler: which runs start, which do not and why. A repeated reason is printed once."""
 
     role = "scheduler"
 
@@ -127,41 +127,41 @@ class SchedulerVoice(Voice):
     def emit(self, event: events.Event) -> None:
         match event:
             case events.Leading():
-                self._say(f"this scheduler {'leads' if event.leads else 'does not lead any more'}", "dim")
+                self._say(f"this scheduler {'leads' if event.leads else 'no longer leads'}", "dim")
             case events.ScheduleFired():
                 self._skipping.pop(event.schedule, None)
                 late = event.at - event.due > LATE.total_seconds()
                 missed = f"; {many(event.missed, 'tick')} before it did not run" if event.missed else ""
-                self._say(f"{event.schedule}: {event.job} begun{f', for {moment(event.due)}' if late else ''}{missed}")
+                self._say(
+                    f"{event.schedule}: {event.job} started{f', for {moment(event.due)}' if late else ''}{missed}"
+                )
             case events.ScheduleQueued():
-                self._say(f"{event.schedule}: the run of {moment(event.due)} waits for the one before")
+                self._say(f"{event.schedule}: the run of {moment(event.due)} waits for the previous one")
             case events.ScheduleSkipped() if self._skipping.get(event.schedule) != event.reason:
                 self._skipping[event.schedule] = event.reason
                 why = SKIPPED.get(event.reason, event.reason)
-                self._say(f"{event.schedule}: {moment(event.due)} is skipped, because {why}")
+                self._say(f"{event.schedule}: {moment(event.due)} is skipped because {why}")
             case events.AlertChanged():
                 whom = f" for {event.subject}" if event.subject else ""
                 what = "fires" if event.state == "firing" else "is resolved"
                 style = "yellow" if event.state == "firing" else "green"
                 self._say(f"alert {event.alert} {what}{whom}: {event.message}", style)
             case events.ScheduleFailed():
-                again = f"Tried again in {span(event.delay)}."
-                self._say(f"{event.schedule}: a run could not be begun. {event.message} {again}", "yellow")
+                again = f"Next try in {span(event.delay)}."
+                self._say(f"{event.schedule}: a run could not start. {event.message} {again}", "yellow")
 
 
 # -- worker --------------------------------------------------------------------------------------------------------
 
-FINISHES = "queue in {place}; Ctrl-C finishes what is in hand"
+FINISHES = "queue in {place}; Ctrl-C finishes the pages in flight"
 
 
 @app.command("worker")
 def worker_verb(
-    processes: Annotated[
-        int, typer.Option(min=1, help="How many processes; they are watched and replaced when they die.")
-    ] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="The number of processes; one that dies is replaced.")] = 1,
     concurrency: ConcurrencyOption = None,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="End when no job is left that can be served here.")
+        bool, typer.Option("--until-idle", help="Exit when there is no job left that this worker can serve.")
     ] = False,
     routes: Annotated[
         str | None, typer.Option(metavar="ROUTES", help="Serve only these routes or kinds: http, browser, managed ...")
@@ -170,8 +170,8 @@ def worker_verb(
     quiet: QuietOption = False,
     json_logs: JsonLogsOption = False,
 ) -> None:
-    """Work on every running job of the project, those that are begun later too. Ctrl-C finishes what is in hand."""
-    from ..project import service  # loads what fetches
+    """Work on every running job of the project, including later ones. Ctrl-C finishes the pages in flight."""
+    from ..project import service  # imports the fetching code
 
     pulse = service.inherited_pulse()
     settings = settings_with(**{"crawl.concurrency": concurrency})
@@ -210,7 +210,7 @@ def worker_verb(
 
 
 def _flags(*, quiet: bool, json_logs: bool, concurrency: int | None = None) -> list[str]:
-    """The flags that a supervisor hands on to its children."""
+    """The flags that a supervisor passes to its children."""
     flags = [flag for flag, wanted in (("--quiet", quiet), ("--json-logs", json_logs)) if wanted]
     return flags if concurrency is None else ["--concurrency", str(concurrency), *flags]
 
@@ -220,7 +220,7 @@ def _flags(*, quiet: bool, json_logs: bool, concurrency: int | None = None) -> l
 
 @app.command("scheduler")
 def scheduler_verb(quiet: QuietOption = False, json_logs: JsonLogsOption = False) -> None:
-    """Begin the runs of schedules when they are due; workers do the rest. Of several schedulers, one leads."""
+    """Start the runs of schedules when they are due; workers do the rest. Of several schedulers, one leads."""
     from ..project import service
 
     pulse = service.inherited_pulse()
@@ -239,35 +239,35 @@ def up_verb(
     workers: Annotated[int, typer.Option(min=1, help="How many worker processes.")] = 1,
     autoscale: Annotated[
         str | None,
-        typer.Option(metavar="MIN..MAX", help="As many as can be kept busy: 1..8. Instead of --workers."),
+        typer.Option(metavar="MIN..MAX", help="As many workers as can be kept busy: 1..8. Instead of --workers."),
     ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each worker.")] = None,
-    no_server: Annotated[bool, typer.Option("--no-server", help="Leave the HTTP server out.")] = False,
+    no_server: Annotated[bool, typer.Option("--no-server", help="Run no HTTP server.")] = False,
     metrics_port: MetricsPortOption = None,
     quiet: QuietOption = False,
     json_logs: JsonLogsOption = False,
 ) -> None:
-    """Run a scheduler, workers and a server here, until Ctrl-C. All are watched, and replaced when they die."""
+    """Run a scheduler, workers and the HTTP server until Ctrl-C. A process that dies is replaced."""
     from ..project import service
 
     settings = settings_with(**{"crawl.concurrency": concurrency})
     bounds = bounds_of(autoscale) if autoscale is not None else None
     health_at = service.health_address(metrics_port) if metrics_port is not None else None
     if bounds is not None and health_at is not None:
-        raise Misconfigured("Workers that come and go have no ports of their own: --metrics-port goes with --workers.")
+        raise Misconfigured("--metrics-port works with --workers only: autoscaled workers have no fixed ports.")
     voice = Voice(quiet=quiet, json_logs=json_logs)
     scheduler = [*COMMAND, "scheduler", *_flags(quiet=quiet, json_logs=json_logs)]
     worker = [*COMMAND, "worker", *_flags(concurrency=concurrency, quiet=quiet, json_logs=json_logs)]
     door = [*COMMAND, "serve", *_flags(quiet=quiet, json_logs=json_logs)] if not no_server else None
     if door is not None and find_spec("uvicorn") is None:
         door = None
-        voice.tell("The HTTP server is left out: pip install 'gossamer[server]' brings it.")
+        voice.tell("Running without the HTTP server: install it with pip install 'gossamer[server]'.")
 
     def welcome(project: Project, has_schedules: bool) -> None:
         crew = many(workers, "worker") if bounds is None else f"{bounds.least} to {many(bounds.most, 'worker')}"
         voice.welcome(f"A scheduler and {crew} for", FINISHES, project)
         if not has_schedules and not quiet and not json_logs:
-            err.print("There is no schedule yet. `gossamer schedule add` makes one, also while this runs.")
+            err.print("There is no schedule yet. Add one with `gossamer schedule add`, even while this runs.")
 
     supervisor = run_async(
         service.supervised_all(

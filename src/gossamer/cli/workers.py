@@ -1,4 +1,4 @@
-"""`gossamer workers`: the workers of the project, on all machines. `gossamer scaling`: how many it takes."""
+"""`gossamer workers`: the workers of the project, on all machines. `gossamer scaling`: how many are needed."""
 
 from __future__ import annotations
 
@@ -38,22 +38,20 @@ def workers_verb(context: typer.Context, as_json: JsonOption = False) -> None:
 
 @workers_app.command("drain")
 def drain_verb(
-    worker: Annotated[
-        str, typer.Argument(help="HOST/PID as `gossamer workers` shows it; PID alone if only one has it.")
-    ],
+    worker: Annotated[str, typer.Argument(help="HOST/PID from `gossamer workers`, or PID if it is unique.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Let a worker finish what it has in hand and end, wherever it runs. No other takes its place."""
+    """Let a worker on any machine finish its pages in flight and exit. It is not replaced."""
     asked = ask(lambda project: drain_worker(project, worker))
     if as_json:
         print_json(asked)
     else:
-        out.print(Text(f"{visible(asked.name)} was asked to drain; it hears of it within {BEAT_SECONDS:.0f} s."))
+        out.print(Text(f"{visible(asked.name)} was asked to drain; it will notice within {BEAT_SECONDS:.0f} s."))
 
 
 @workers_app.command("list")
 def list_verb(as_json: JsonOption = False) -> None:
-    """List the processes that work on the project, on all machines, and when they gave their last sign of life."""
+    """List the processes that work on the project, on all machines, and their last heartbeats."""
     settings = settings_with()
 
     async def find() -> tuple[list[WorkerView], list[SpoolView], SchedulerView | None, float]:
@@ -70,9 +68,9 @@ def list_verb(as_json: JsonOption = False) -> None:
     if workers:
         _print_workers(workers, now)
     else:
-        out.print("No workers. `gossamer worker` starts one; a `gossamer crawl` counts as one, too.")
+        out.print("No workers. `gossamer worker` starts one; a running `gossamer crawl` counts as well.")
     for left in (one for one in spools if not one.in_hand and not one.given_up):
-        words = f"{many(left.results, 'result')} wait on {left.host}, and no worker is at work there: gossamer spool"
+        words = f"{many(left.results, 'result')} wait on {left.host}, and no worker runs there: gossamer spool"
         err.print(Text(visible(words), style="yellow"))
     if scheduler is not None and (words := _scheduler_words(scheduler)):
         err.print(Text(visible(words), style="dim"))
@@ -99,16 +97,16 @@ def _print_workers(workers: list[WorkerView], now: float) -> None:
     )  # fmt: skip
     missing = sum(worker.missing for worker in workers)
     if missing:
-        err.print(f"[yellow]{many(missing, 'worker')} gave no sign of life for {MISSING_SECONDS:.0f} s.[/]")
+        err.print(f"[yellow]{many(missing, 'worker')} sent no heartbeat for {MISSING_SECONDS:.0f} s.[/]")
     if any(worker.state == "spool full" and not worker.missing for worker in workers):
-        err.print("[yellow]A spool is full: that worker fetches nothing before its results can be stored.[/]")
+        err.print("[yellow]A spool is full: that worker fetches nothing until its results can be stored.[/]")
     if any(worker.state == "archive full" and not worker.missing for worker in workers):
         err.print(f"[yellow]{ARCHIVE_FULL}[/]")
 
 
 @app.command("scaling")
 def scaling_verb(as_json: JsonOption = False) -> None:
-    """Tell what can be fetched now, and how many workers that takes. `gossamer up --autoscale` goes by it."""
+    """Show what can be fetched now, and how many workers that takes. `gossamer up --autoscale` uses it."""
     found = ask(scaling)
     if as_json:
         print_json(found)
@@ -128,7 +126,7 @@ def scaling_verb(as_json: JsonOption = False) -> None:
         )  # fmt: skip
     else:
         out.print("Nothing can be fetched now.")
-    words = f"{many(found.workers_wanted, 'worker')} wanted for all lanes together; {found.workers} there."
+    words = f"{many(found.workers_wanted, 'worker')} wanted for all lanes together; {found.workers} running."
     if found.chores:
-        words += f" {many(found.chores, 'job')} without a page that is ready needs one: to read a source, or to end."
+        words += f" {many(found.chores, 'job')} without a ready page also need a worker, to read a source or to end."
     out.print(words)

@@ -145,7 +145,7 @@ def backlog(situation: Situation, terms: AlertTerms) -> Findings | None:
         return {}
     done = (now.settled - recent[0].settled) / covered
     pace = f"The known ones need {span(now.open / done)} at {done * 60:,.0f} a minute." if done else "Nothing is done."
-    words = f"{many(now.open, 'page')} are open, {slope * 60:,.0f} more every minute than are worked off. {pace}"
+    words = f"{many(now.open, 'page')} are open, {slope * 60:,.0f} more every minute than are fetched. {pace}"
     return {ALL_SITES: Finding(round(slope * 60, 2), words)}
 
 
@@ -176,7 +176,7 @@ def workers(situation: Situation, terms: AlertTerms) -> Findings | None:
     gone = len(situation.missing)
     if gone and gone >= terms.threshold:
         named = ", ".join(situation.missing[:5]) + (" and others" if gone > 5 else "")
-        return {ALL_SITES: Finding(gone, f"{many(gone, 'worker')} gave no sign of life: {named}.")}
+        return {ALL_SITES: Finding(gone, f"{many(gone, 'worker')} sent no heartbeat: {named}.")}
     if situation.living < terms.minimum:
         words = f"{many(situation.living, 'worker')} alive; there should be {terms.minimum} or more."
         return {ALL_SITES: Finding(situation.living, words)}

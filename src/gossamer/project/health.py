@@ -265,7 +265,7 @@ def _schedule_faults(settings: Settings, schedules: Iterable[ScheduleProgress], 
             yield Finding(Level.FAIL, "schedules", f"{schedule.name}: {error}", advice)
             continue
         if is_missed(progress, now):
-            detail = f"{schedule.name}: its moment is past, and it did not run."
+            detail = f"{schedule.name}: its time has passed without a run."
             advice = f"Write another moment, or begin a run now: gossamer schedule run {schedule.name}"
             yield Finding(Level.WARN, "schedules", detail, advice)
         for words in schedule_warnings(settings, progress, starts, now):

@@ -238,7 +238,7 @@ async def test_a_callback_is_sent_again(screen: Screen) -> None:
 
 async def test_an_alert_that_fires_is_shown_explained_and_silenced(screen: Screen) -> None:
     now = screen.project.clock.now()
-    words = "2 workers gave no sign of life"
+    words = "2 workers sent no heartbeat"
     firing = Standing(
         alert="workers", subject="", state=AlertState.FIRING, since=now, began_at=now, words=words, value=2.0
     )
@@ -248,7 +248,7 @@ async def test_an_alert_that_fires_is_shown_explained_and_silenced(screen: Scree
     page = await screen.person()
     await page.goto("/ui/alerts")
     row = page.get_by_role("region", name="Alerts").get_by_role("row", name="workers")
-    await expect(row).to_contain_text("2 workers gave no sign of life")
+    await expect(row).to_contain_text("2 workers sent no heartbeat")
     await expect(row.get_by_text("firing")).to_be_visible()
     await page.locator("select[name=alert]").select_option("workers")
     await page.get_by_label("Why", exact=True).fill("we know")
@@ -267,7 +267,7 @@ async def test_an_alert_that_fires_is_shown_explained_and_silenced(screen: Scree
     await expect(row.get_by_role("button")).to_have_count(1)
     await page.get_by_role("region", name="Alerts").get_by_role("link", name="workers").click()
     await expect(page.get_by_role("heading", name="workers", level=1)).to_be_visible()
-    await expect(page.get_by_text("2 workers gave no sign of life")).to_be_visible()
+    await expect(page.get_by_text("2 workers sent no heartbeat")).to_be_visible()
 
 
 async def test_those_without_the_scope_do_not_see_what_is_for_admins(screen: Screen) -> None:
