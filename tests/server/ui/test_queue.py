@@ -209,7 +209,7 @@ async def test_attempts_are_filtered_and_one_page_is_drawn_as_bars(screen: Scree
     await expect(page.get_by_role("heading", name="Attempts for one page")).to_be_visible()
     await expect(page.locator("svg.meter").first).to_be_visible()
     await page.goto("/ui/attempts?reason=moon")
-    await expect(page.get_by_text("No attempt is like that.")).to_be_visible()
+    await expect(page.get_by_text("No attempt matches.")).to_be_visible()
 
 
 async def test_the_log_of_attempts_names_no_job_of_another_key(screen: Screen) -> None:
