@@ -213,7 +213,7 @@ async def test_the_end_of_a_request_is_waited_for(site: Show) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "said"),
+    ("options", "said"),
     [
         ({"do": "fill"}, "needs a selector"),
         ({"do": "select", "selector": "a"}, "needs a text"),

@@ -34,7 +34,7 @@ LINKS = """<nav><a href=/list/2>2</a><a href=/login rel=nofollow>in</a></nav>
 
 
 @pytest.mark.parametrize(
-    ("wishes", "paths"),
+    ("options", "paths"),
     [
         ({}, "list/2 login book/1 book/22"),
         ({"allow": r"/book/\d$"}, "book/1"),

@@ -42,7 +42,7 @@ async def test_filters_stand_in_the_address_and_an_empty_list_says_what_to_do(sc
     await page.get_by_label("Search").fill("nothing-like-this")
     await page.get_by_role("button", name="Show").click()
 
-    await expect(page.get_by_text("No job is like that.")).to_be_visible()
+    await expect(page.get_by_text("No job matches.")).to_be_visible()
     assert "q=nothing-like-this" in page.url
     await page.get_by_role("link", name="Show all jobs").click()
     await expect(page.get_by_role("row")).not_to_have_count(0)

@@ -46,7 +46,7 @@ class Watch(NamedTuple):
 
     every: float = 1.0  # between two memory checks
     asks: int = 5  # memory checks per liveness check
-    patience: float = 15.0  # for the response
+    patience: float = 30.0  # for the response; on a busy machine a healthy browser may take a while
 
 
 USUAL = Watch()
