@@ -135,7 +135,7 @@ VIEWS = (
         regions={"listed": listed, "past": past},
         query=AlertFilters,
         scope=METRICS,
-        group="Look",
+        group="Inspect",
     ),
     View(path="/ui/alerts/{alert}", title="Alert", template="alert.html", regions={"one": one}, scope=METRICS),
 )

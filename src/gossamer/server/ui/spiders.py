@@ -116,7 +116,7 @@ VIEWS = (
         regions={"form": form, "result": result},
         query=TryFilters,
         scope=SCRAPE,
-        group="Look",
+        group="Inspect",
         live=_is_fetched,
     ),
 )

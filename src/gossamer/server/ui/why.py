@@ -148,7 +148,7 @@ VIEWS = (
         query=WhyFilters,
         scope=RECORDS,
         or_scope=JOBS,
-        group="Look",
+        group="Inspect",
     ),
     View(
         path="/ui/attempts",
@@ -158,7 +158,7 @@ VIEWS = (
         query=LogFilters,
         scope=RECORDS,
         or_scope=JOBS,
-        group="Look",
+        group="Inspect",
     ),
     View(
         path="/ui/attempts/page",
