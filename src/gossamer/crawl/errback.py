@@ -101,6 +101,7 @@ async def _keep(
     outcome: str,
     with_raw_page: bool = False,
 ) -> None:
+    """Store the attempt with the records of the errback, which count in the summary like any others."""
     began = context.clock.monotonic()
     changed = await log.keep(
         outcome=outcome,

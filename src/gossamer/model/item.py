@@ -265,7 +265,7 @@ def item_key(item: AnyItem) -> str:
         return content_hash(item_data(item)).hex()
     values = [getattr(item, name) for name in names]
     for name, value in zip(names, values, strict=True):
-        # Numbers that are none (NaN, infinities) are null in JSON: they would all be one thing.
+        # NaN and infinities are null in JSON: all such items would share one key.
         if value is None or value is UNSET or value == "" or (isinstance(value, float) and not isfinite(value)):
             raise ParseFailed(f"{type_name(item)}: {name} is empty, but it is the item's key. Fill it in.")
     if len(values) == 1:
@@ -284,7 +284,7 @@ def item_data(item: AnyItem) -> str:
 
 
 def _plain_text(value: Any) -> str:
-    """A text of a class of its own (what other HTML parsers give) as a plain one. Raises TypeError for other values."""
+    """A subclass of str, as other HTML parsers return, as a plain str. Raises TypeError for other values."""
     if isinstance(value, str):
         return str.__str__(value)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
