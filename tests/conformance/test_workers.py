@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gossamer.frontier.contract import DeadFilter, WorkerCard
+from gossamer.model.job import JobPace
 
 from .frontiers import Backends, candidate
 
@@ -24,8 +25,9 @@ def card(name: str, **fields: object) -> WorkerCard:
 
 async def test_a_card_comes_back_as_it_was_entered(lab):
     entered = card(
-        "here/7/1", job="books-1, news-2", state="draining", in_flight=3, done=40_000, cpu=0.75, memory=5_000_000_000
-    )
+        "here/7/1", job="books-1, news-2", state="draining", in_flight=3, done=40_000, cpu=0.75, memory=5_000_000_000,
+        paces={"books-1": JobPace(600, 412, 60.0), "nëws-2": JobPace(1, 0, 4.5)},
+    )  # fmt: skip
     await lab.workers.beat(entered)
 
     assert await lab.workers.workers() == [entered]

@@ -10,16 +10,18 @@ import os
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from gossamer.cli.progress import Warnings
 from gossamer.clock import VirtualClock
 from gossamer.model import events
 from gossamer.model.events import EventHub
-from gossamer.model.job import JobCounts
+from gossamer.model.job import JobCounts, JobPace
 from gossamer.monitor.counts import EventCounts
 from gossamer.monitor.logs import JsonLog
-from gossamer.monitor.progress import RateEstimator, describe, short_duration
+from gossamer.monitor.progress import RateEstimator, describe, is_discovering, short_duration, time_left
 from gossamer.parse.page_context import PageContext, working_on
 from gossamer.parse.spider import Spider
 
@@ -39,6 +41,57 @@ def test_old_speed_is_forgotten():
     speed.progress(JobCounts(queued=1000), 0.0)
     speed.progress(JobCounts(done=900, queued=100), 10.0)
     assert speed.progress(JobCounts(done=900, queued=100), 20.0).rate == 0
+
+
+def test_a_crawl_that_finds_a_page_for_each_that_it_fetches_tells_no_end():
+    """Sixty thousand pages in a chain: the queue is short all the time, and no share of it says anything."""
+    speed = RateEstimator()
+    for second in range(120):
+        done = 7 * second
+        progress = speed.progress(JobCounts(done=done, queued=40, leased=4, discovered=done + 44), float(second))
+    assert progress.eta is None
+    assert describe(progress).endswith("still discovering (+420 in the last minute)")
+    assert "833 pages  7.0/s" in describe(progress)
+
+
+def test_an_end_is_told_by_the_rate_at_which_the_queue_shrinks():
+    speed = RateEstimator()
+    for second in range(61):  # ten pages a second are fetched, four are found
+        progress = speed.progress(JobCounts(done=10 * second, queued=600 - 6 * second), float(second))
+    assert progress.found is None
+    assert progress.eta == timedelta(seconds=40)
+    assert progress.total == 840
+
+
+def test_no_end_comes_sooner_than_the_sites_allow():
+    speed = RateEstimator()
+    speed.progress(JobCounts(queued=100), 0.0)
+    progress = speed.progress(JobCounts(queued=50, done=50), 5.0, at_least=100.0)
+    assert progress.eta == timedelta(seconds=100)
+
+
+def test_a_limit_is_an_end_that_discovery_does_not_move():
+    speed = RateEstimator()
+    speed.progress(JobCounts(queued=100), 0.0, limit=100)
+    progress = speed.progress(JobCounts(queued=500, done=50), 5.0, limit=100)
+    assert (progress.eta, progress.found) == (timedelta(seconds=5), None)
+
+
+@given(
+    remaining=st.integers(1, 10**7),
+    pace=st.builds(JobPace, st.integers(0, 10**5), st.integers(0, 10**5), st.floats(0.1, 60)),
+    least=st.floats(0, 10**6),
+    limited=st.booleans(),
+)
+def test_a_time_that_is_told_empties_the_queue_at_the_rates_seen(remaining, pace, least, limited):
+    seconds = time_left(remaining, pace, limited=limited, at_least=least)
+    shrinks = pace.settled - (0 if limited else pace.found)
+    if shrinks <= 0 or is_discovering(pace, limited=limited):
+        assert seconds is None
+    else:
+        assert seconds is not None
+        assert seconds >= least
+        assert seconds * shrinks / pace.seconds >= remaining * 0.999
 
 
 def test_a_limit_bounds_what_is_still_to_do():

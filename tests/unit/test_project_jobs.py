@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import os
+import socket
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
 from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import WorkerCard
-from gossamer.model.job import Job, JobCounts, JobState
+from gossamer.model.job import Job, JobCounts, JobPace, JobState, JobTerms
+from gossamer.project.job_forecast import JobForecast, JobWait
 from gossamer.project.jobs import (
     ClosedSites,
     JobView,
@@ -25,6 +28,8 @@ from gossamer.project.open import open_project
 from gossamer.project.retention import PruneAges, count_prunable_jobs, prune
 from gossamer.project.status import job_status, project_status
 from gossamer.settings import load
+from tests.conformance.frontiers import candidate
+from tests.journey.crawling import settings_for
 from tests.unit.commandline import TOML
 from tests.unit.crawled import crawl_half
 
@@ -88,7 +93,7 @@ BOOKS = Job(id="books-1", name="books", state=JobState.RUNNING, created_at=1000.
 
 def view(counts: JobCounts, **fields) -> JobView:
     now = fields.pop("now", 1100.0)
-    known = {name: fields.pop(name) for name in ("sealed", "served", "closed", "lost") if name in fields}
+    known = {name: fields.pop(name) for name in ("sealed", "served", "closed", "lost", "forecast") if name in fields}
     return job_view(msgspec.structs.replace(BOOKS, **fields), counts, now, **known)
 
 
@@ -150,16 +155,52 @@ def test_a_job_is_served_when_a_worker_that_lives_says_so(cards, now, served):
     assert is_served(BOOKS, cards, now) is served
 
 
-def test_the_rest_takes_as_long_as_all_so_far_did():
-    half = view(HALF)
+def test_a_forecast_is_told_as_it_is():
+    assert view(HALF, forecast=JobForecast(seconds=100.0)).eta_seconds == 100.0
+    still = view(HALF, forecast=JobForecast(found=JobPace(60, 412, 60.0)))
+    assert (still.eta_seconds, still.found_last_minute, still.standing) == (None, 412, "running")
 
-    assert (half.total, half.pages_per_second, half.remaining, half.eta_seconds) == (100, 0.5, 50, 100.0)
+
+def test_a_job_whose_pages_all_wait_is_not_running():
+    wait = JobForecast(wait=JobWait("30 pages wait for credits", 1400.0))
+    idle = view(IDLE, forecast=wait)
+    assert (idle.standing, idle.waits_for, idle.waits_until) == (
+        "waiting", "30 pages wait for credits", "1970-01-01T00:23:20.000Z",
+    )  # fmt: skip
+    assert idle.in_words.startswith("waiting: 30 pages wait for credits; next try ")
+    assert view(IDLE, served=False, forecast=wait).standing == "unserved"
 
 
 def test_a_limit_shortens_the_rest():
     assert view(HALF, limit=60).remaining == 10
-    assert view(HALF, limit=60).eta_seconds == 20.0
     assert view(HALF, limit=50).remaining == 0
+
+
+async def test_a_running_job_says_what_its_pages_wait_for_and_how_fast_its_queue_shrinks(tmp_path):
+    async with open_project(settings_for(tmp_path)) as project:
+        state, now = project.state, project.clock.now()
+        job, _ = await state.jobs.open_job("wares", JobTerms(), fresh=False)
+        await state.frontier.add(job.id, [candidate(f"https://shop{n}.example/{n}") for n in range(40)])
+        await state.jobs.seal_seeds(job.id)
+        here = f"{socket.gethostname()}/{os.getpid()}/1"
+        card = WorkerCard(name=here, host="h", pid=os.getpid(), version="1", started_at=now, seen_at=now, job=job.id)
+        leases = (await state.frontier.lease(job.id, here, 10)).leases
+
+        await state.workers.beat(msgspec.structs.replace(card, paces={job.id: JobPace(120, 0, 60.0)}))
+        assert (await show_job(project, job.id)).eta_seconds == 20.0
+        await state.workers.beat(msgspec.structs.replace(card, paces={job.id: JobPace(120, 110, 60.0)}))
+        told = await show_job(project, job.id)
+        assert (told.eta_seconds, told.found_last_minute) == (None, 110)
+
+        for lease in (*leases, *(await state.frontier.lease(job.id, here, 40)).leases):
+            await state.frontier.release(lease, timedelta(hours=1), "budget")
+        told = await show_job(project, job.id)
+        assert (told.standing, told.eta_seconds) == ("waiting", None)
+        assert told.waits_for is not None
+        assert told.waits_for.startswith("40 pages wait for credits")
+        assert told.waits_until is not None
+        wait = datetime.fromisoformat(told.waits_until) - datetime.fromtimestamp(now, UTC)
+        assert timedelta(minutes=59) < wait < timedelta(minutes=90)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,7 @@ async def test_status_says_what_a_job_waits_for(tmp_path):
 
 async def test_a_crawl_says_again_and_again_what_it_waits_for(monkeypatch):
     monkeypatch.setattr(progress, "WAIT_TOLD_EVERY", timedelta(0))
+    monkeypatch.setattr(progress, "LOOK_EVERY", timedelta(0))
     monkeypatch.setattr(progress, "PLAIN_EVERY", timedelta(milliseconds=1))
     said = io.StringIO()
 

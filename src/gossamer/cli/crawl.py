@@ -25,9 +25,10 @@ from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
 from ..project.crawl_processes import Crew, crew_of
+from ..project.job_forecast import least_seconds_of, wait_of_job
 from ..project.spiders import crawl_target, written_arguments
 from ..project.spools import results_waiting
-from ..project.status import place_near, what_it_waits_for
+from ..project.status import place_near
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
@@ -177,9 +178,12 @@ def run_crawl(
             err.print("[dim]Schedules run with `gossamer up`.[/]")
         jobs, job = running.project.state.jobs, running.job
         storing = partial(results_waiting, running.project, job.id)
-        waits = partial(what_it_waits_for, running.project, job.id)
+        waits = partial(wait_of_job, running.project, job.id)
+        least = partial(least_seconds_of, running.project, job)
         draining = running.worker.draining.is_set
-        line = ProgressLine(jobs, storing, clock, err, job=job.id, limit=job.limit, waits=waits, draining=draining)
+        line = ProgressLine(
+            jobs, storing, clock, err, job=job.id, limit=job.limit, waits=waits, least=least, draining=draining
+        )
         await line.show()
 
     with log.hearing_spiders() if log is not None else nullcontext():

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..model.job import JobState
+from ..model.job import JobPace, JobState
+from ..monitor.progress import discovering
 from ..project.jobs import (
     NOT_RESPONDING,
     PAUSED,
@@ -347,9 +348,11 @@ def _time_to_go(job: JobView) -> str:
         return "it is paused"
     if job.standing != RUNNING:
         return ""
+    if job.found_last_minute is not None:
+        return f"unknown: it is {discovering(JobPace(found=job.found_last_minute, seconds=60.0))}"
     if job.eta_seconds is None:
-        return "unknown until the first page is done"
-    return f"about {span(job.eta_seconds)} for {many(job.remaining, 'page')}, at that rate and without new links"
+        return "unknown: no page was done in the last minute"
+    return f"about {span(job.eta_seconds)} for {many(job.remaining, 'page')}, by the rate at which the queue shrinks"
 
 
 @job_app.command("pause")

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import IO, Protocol
 
+import msgspec
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -26,6 +27,7 @@ NARROW = 72  # columns; on a narrower terminal the bar leaves no room for the te
 WAYS = ("proxy", "browser", "managed-api", "exits-rest")  # stages that report a different page on every line
 LONG_WAIT = timedelta(seconds=10)  # a shorter wait is not worth a line
 WAIT_TOLD_EVERY = timedelta(minutes=1)
+LOOK_EVERY = timedelta(seconds=5)  # at what the job waits for and what its sites allow, which costs queries
 MOST_LINES = 50  # per job; `gossamer status` and the logs have the rest
 MOST_JOBS = 1000  # jobs whose warnings are remembered
 
@@ -36,8 +38,8 @@ class CountedJobs(Protocol):
 
 class ProgressLine:
     """Shows the progress of a job until the task is cancelled. `storing` returns how many of its results wait to be
-    stored; `waits` returns why the job makes no progress, printed every minute; `draining` returns whether it is being
-    stopped, printed once."""
+    stored; `waits` returns why the job makes no progress, printed every minute; `least` returns the seconds that the
+    limits of its sites demand; `draining` returns whether it is being stopped, printed once."""
 
     def __init__(
         self,
@@ -49,9 +51,12 @@ class ProgressLine:
         job: str,
         limit: int | None,
         waits: Callable[[], Awaitable[str]] | None = None,
+        least: Callable[[], Awaitable[float]] | None = None,
         draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._waits = waits
+        self._least = least
+        self._wait_words, self._least_seconds, self._looked_at = "", 0.0, clock.monotonic()
         self._draining = draining
         self._told_stop = False
         self._told_at = clock.monotonic()
@@ -85,12 +90,16 @@ class ProgressLine:
             stream.write(f"{self._job}: {describe(await self._progress())}\n")
             stream.flush()
 
-    async def _tell_wait(self) -> None:
-        if self._waits is None or self._clock.monotonic() - self._told_at < WAIT_TOLD_EVERY.total_seconds():
-            return
-        self._told_at = self._clock.monotonic()
-        if words := await self._waits():
-            self._console.print(Text(f"Waiting: {visible(words)}", style="yellow"))
+    async def _look(self, counts: JobCounts) -> None:
+        now = self._clock.monotonic()
+        if now - self._looked_at >= LOOK_EVERY.total_seconds():
+            self._looked_at = now
+            idle = counts.open and not counts.leased
+            self._wait_words = await self._waits() if self._waits is not None and idle else ""
+            self._least_seconds = await self._least() if self._least is not None else 0.0
+        if self._wait_words and now - self._told_at >= WAIT_TOLD_EVERY.total_seconds():
+            self._told_at = now
+            self._console.print(Text(f"Waiting: {visible(self._wait_words)}", style="yellow"))
 
     def _tell_stop(self) -> None:
         if not self._told_stop and self._draining():
@@ -99,17 +108,23 @@ class ProgressLine:
 
     async def _progress(self) -> JobProgress:
         self._tell_stop()
-        await self._tell_wait()
         counts = await self._jobs.counts(self._job)
+        await self._look(counts)
         # Results on disks matter once the pages are done.
         storing = 0 if counts.open else await self._storing()
-        return self._speed.progress(counts, self._clock.monotonic(), self._limit, storing=storing)
+        progress = self._speed.progress(
+            counts, self._clock.monotonic(), self._limit, storing=storing, at_least=self._least_seconds
+        )
+        return msgspec.structs.replace(progress, eta=None) if self._wait_words else progress
 
     def _picture(self, progress: JobProgress) -> Table:
+        line = Table.grid(padding=(0, 1))
+        if progress.found:  # a share of what is known so far would say nothing
+            line.add_row(Text(describe(progress), no_wrap=True, overflow="ellipsis"))
+            return line
         share = (progress.done + progress.dead) / progress.total if progress.total else 0.0
         filled = int(share * BAR)
         bar = Text("━" * filled, style="cyan") + Text("━" * (BAR - filled), style="bright_black")
-        line = Table.grid(padding=(0, 1))
         share_and_words = (
             Text(f"{share:4.0%}", style="bold"),
             Text(describe(progress), no_wrap=True, overflow="ellipsis"),

@@ -184,8 +184,8 @@ def _print_jobs(view: TopView, console: Console, room: int) -> int:
          Column("DEAD", right=True), Column("PAGES/S", right=True), Column("LEFT", right=True),
          Column("NOW", fold=True, spare=1)),
         [
-            (job.id, *((_bar(job),) if bar else ()), f"{_settled(job):.0%}", f"{job.open:,}", f"{job.dead:,}",
-             f"{job.pages_per_second:.1f}", span(job.eta_seconds) if job.eta_seconds is not None else "", job.standing)
+            (job.id, *((_bar(job),) if bar else ()), _share(job), f"{job.open:,}", f"{job.dead:,}",
+             f"{job.pages_per_second:.1f}", _time_to_go(job), job.standing)
             for job in shown
         ],
         console=console,
@@ -195,6 +195,16 @@ def _print_jobs(view: TopView, console: Console, room: int) -> int:
 
 def _settled(job: JobView) -> float:
     return (job.total - job.open) / job.total if job.total else 0.0
+
+
+def _share(job: JobView) -> str:
+    return f"{_settled(job):.0%}" if job.found_last_minute is None else ""
+
+
+def _time_to_go(job: JobView) -> str:
+    if job.found_last_minute is not None:
+        return f"discovering, +{job.found_last_minute:,}/min"
+    return span(job.eta_seconds) if job.eta_seconds is not None else ""
 
 
 def _bar(job: JobView) -> str:

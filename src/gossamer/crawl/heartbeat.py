@@ -28,11 +28,13 @@ from ..clock import Clock
 from ..errors import BadState, GossamerError, Transient
 from ..frontier.contract import WorkerBook, WorkerCard
 from ..model import events
+from ..model.job import JobPace
 
 BEAT = timedelta(seconds=5)
 MISSING_AFTER = timedelta(seconds=20)  # a card this old belongs to a worker that died or was cut off
 FORGET_AFTER = timedelta(hours=1)
 PACE_OVER = 12  # beats (one minute) over which `pace` and `busy` on the card are measured
+MOST_JOBS = 100  # whose pages are counted apart
 FORGET_EVERY = 12  # beats: all cards are scanned once a minute
 SIGN_OFF_WITHIN = timedelta(seconds=2)
 
@@ -56,6 +58,7 @@ class _Look(NamedTuple):
     at: float  # on the monotonic clock
     cpu: float  # seconds used so far
     done: int  # pages so far
+    by_job: dict[str, tuple[int, int]]  # pages settled and found so far
     full: float  # share of its slots in use
 
 
@@ -83,7 +86,8 @@ class Heartbeat:
         self._trouble = ""  # the last error; reported once until a beat succeeds
         self._started_at = clock.now()
         self._done = 0
-        first = _Look(clock.monotonic(), time.process_time(), 0, 0.0)
+        self._by_job: dict[str, tuple[int, int]] = {}  # pages settled and found
+        first = _Look(clock.monotonic(), time.process_time(), 0, {}, 0.0)
         self._looks = deque([first], maxlen=PACE_OVER + 1)
         self._task: asyncio.Task[None] | None = None
 
@@ -105,6 +109,8 @@ class Heartbeat:
     def emit(self, event: events.Event) -> None:
         if isinstance(event, self.hears):
             self._done += 1
+            settled, found = self._by_job.get(event.job, (0, 0))
+            self._by_job[event.job] = settled + 1, found + (event.added if isinstance(event, events.Completed) else 0)
 
     async def _run(self) -> None:
         beats = 0
@@ -140,10 +146,13 @@ class Heartbeat:
         vitals = self._vitals()
         before = self._looks[-1]
         full = vitals.in_flight / vitals.slots if vitals.slots else 0.0
-        look = _Look(self._clock.monotonic(), time.process_time(), self._done, full)
+        look = _Look(self._clock.monotonic(), time.process_time(), self._done, dict(self._by_job), full)
         self._looks.append(look)
         oldest = self._looks[0]
         seconds = look.at - oldest.at
+        paces = {job: _pace(oldest.by_job.get(job, (0, 0)), now, seconds) for job, now in look.by_job.items()}
+        while len(self._by_job) > MOST_JOBS:
+            del self._by_job[next(iter(self._by_job))]
         cores = _share(look.cpu - oldest.cpu, seconds)
         return WorkerCard(
             name=self._name,
@@ -161,7 +170,13 @@ class Heartbeat:
             pace=_share(look.done - oldest.done, seconds),
             busy=max(cores, round(fmean(one.full for one in self._looks), 3)),
             serves=vitals.serves,
+            paces={job: pace for job, pace in paces.items() if pace.settled},
         )
+
+
+def _pace(before: tuple[int, int], now: tuple[int, int], seconds: float) -> JobPace:
+    # A job that was forgotten in between counts from nothing again.
+    return JobPace(max(0, now[0] - before[0]), max(0, now[1] - before[1]), round(seconds, 3))
 
 
 def _share(amount: float, seconds: float) -> float:

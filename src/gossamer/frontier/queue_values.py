@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..model.job import JobPace
 from ..model.task import UrlState
 from .learned_pace import LearnedPace
 
@@ -109,6 +110,7 @@ class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
     away_since: float | None = None  # since when the site has been unreachable
     rest_until: float = 0.0  # the part of `next_at` that the site itself asked for
     reason: str = ""  # why tasks of this job that are not due yet wait: the most frequent reason in a sample
+    due_at: float | None = None  # when the first of these tasks is due
     taken_by: str | None = None  # another job that has the site, while this one was refused
 
 
@@ -174,3 +176,4 @@ class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
     pace: float = 0.0
     busy: float = 0.0
     serves: str = ""  # the routes or kinds that it works on, separated by commas; "": all
+    paces: dict[str, JobPace] = {}  # what it did for each of its jobs in the last minute

@@ -176,6 +176,14 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
         return self.done + self.unchanged + self.dead
 
 
+class JobPace(msgspec.Struct, frozen=True, array_like=True):
+    """What became of a job in the last `seconds`: how many pages were settled, and how many entered its queue."""
+
+    settled: int = 0
+    found: int = 0
+    seconds: float = 0.0
+
+
 def stopped_terms(terms: JobTerms, used: int, reason: str) -> JobTerms:
     """The terms of a job that may hand out nothing beyond the `used` pages. The first reason is kept."""
     limit = used if terms.limit is None else min(terms.limit, used)

@@ -27,6 +27,7 @@ from ..schedule.sources import FeedSource, SitemapSource, SiteSource, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..units import many, moment
+from .job_forecast import JobForecast, JobWait, forecast_job
 from .open import Project
 from .spools import waiting_by_job
 
@@ -73,7 +74,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     stats: dict[str, int]  # the spider's own counters
     storing: int  # results that wait in spools and are not in the record store yet
     pages_per_second: float  # settled pages, on average over `seconds`
-    eta_seconds: float | None  # at the same speed and without new links; None: unknown
+    eta_seconds: float | None  # at the rate at which its queue shrinks; None: nothing useful can be said
+    found_last_minute: int | None  # pages found, while it still discovers about as many as it settles
+    waits_for: str | None  # in words, if none of its pages is in hand or may be handed out
+    waits_until: str | None  # when the first of these pages is tried again
 
     @property
     def fault(self) -> str:
@@ -165,6 +169,11 @@ async def counted_views(project: Project, jobs: Iterable[Job]) -> list[tuple[Job
         now = project.clock.now()
         served = is_served(job, cards, now) if is_running else True
         closed = await _closed_sites(project, job, sealed, now) if is_running and not counts.leased else None
+        lost = is_running and is_lost(job, cards, now)
+        forecast = None
+        if is_running and not job.paused and closed is None and _may_fetch(job, now):
+            alive = [card for card in cards if _is_alive(card, now)]
+            forecast = await forecast_job(project, job, counts, alive, sealed=sealed, now=now)
         view = job_view(
             job,
             counts,
@@ -173,7 +182,8 @@ async def counted_views(project: Project, jobs: Iterable[Job]) -> list[tuple[Job
             served=served,
             closed=closed,
             storing=storing[job.id],
-            lost=is_running and is_lost(job, cards, now),
+            lost=lost,
+            forecast=forecast,
         )
         views.append((view, counts))
     return views
@@ -189,20 +199,24 @@ def job_view(
     closed: ClosedSites | None = None,
     storing: int = 0,
     lost: bool = False,
+    forecast: JobForecast | None = None,
 ) -> JobView:
     """The view of a job with these counts at `now`. `sealed`: all its seeds are in. `served`: a worker reports that it
     works on the job, or may be about to. `storing`: how many results wait in spools. `lost`: its last workers are dead
-    or silent."""
+    or silent. `forecast`: what is known of its end, if it runs."""
     standing = _standing(job, counts, now, sealed, served, closed, lost)
+    known = forecast or JobForecast()
+    if known.wait is not None and standing == RUNNING:
+        standing = WAITING
     if storing and sealed and job.state is JobState.RUNNING and not counts.open:
         standing = STORING
     opens: float | None = None
-    if standing == WAITING:
+    if standing == WAITING and known.wait is None:
         its_own = not _may_fetch(job, now)
         opens = opens_at(parse_windows(job.windows), now) if its_own else closed.opens if closed is not None else None
     seconds = max(0.0, (job.finished_at if job.finished_at is not None else now) - job.created_at)
     rate = counts.settled / seconds if seconds > 0 else 0.0
-    view = JobView(
+    return JobView(
         id=job.id,
         name=job.name,
         spider=job.spider_name,
@@ -212,7 +226,7 @@ def job_view(
         state=job.state,
         paused=job.paused,
         standing=standing,
-        in_words=_in_words(standing, job, now, opens, closed, storing),
+        in_words=_in_words(standing, job, now, opens, closed, storing, known.wait),
         ending=job.ending or None,
         outcome=job.outcome.outcome if job.outcome is not None else None,
         reasons=job.outcome.reasons if job.outcome is not None else (),
@@ -233,11 +247,11 @@ def job_view(
         stats=counts.stats,
         storing=storing,
         pages_per_second=round(rate, 4),
-        eta_seconds=None,
+        eta_seconds=round(known.seconds, 3) if known.seconds is not None else None,
+        found_last_minute=known.found.found if known.found is not None else None,
+        waits_for=known.wait.words if known.wait is not None else None,
+        waits_until=_iso(known.wait.until) if known.wait is not None else None,
     )
-    if standing != RUNNING or not rate:
-        return view
-    return msgspec.structs.replace(view, eta_seconds=round(view.remaining / rate, 3))
 
 
 def _standing(
@@ -262,7 +276,13 @@ def _may_fetch(job: Job, now: float) -> bool:
 
 
 def _in_words(
-    standing: str, job: Job, now: float, opens: float | None, closed: ClosedSites | None, storing: int = 0
+    standing: str,
+    job: Job,
+    now: float,
+    opens: float | None,
+    closed: ClosedSites | None,
+    storing: int,
+    wait: JobWait | None,
 ) -> str:
     if standing == READING:
         return "reading its source"
@@ -276,6 +296,8 @@ def _in_words(
         return job.outcome.in_words
     if standing != WAITING:
         return standing
+    if wait is not None:
+        return f"waiting: {wait.in_words(now)}"
     if not _may_fetch(job, now) or closed is None:
         return f"waiting for its window, {opening_at(opens, now)}"
     site, *others = closed.sites

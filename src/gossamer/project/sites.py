@@ -25,9 +25,9 @@ from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings.effective import site_terms
 from ..store.contract import AttemptQuery
 from ..units import Rate, distance, moment, parse_duration, parse_rate, visible
+from .job_forecast import WAITED_FOR
 from .open import Project
 from .routes import BudgetView, SiteRoute, route_report
-from .status import WAITED_FOR
 from .story import ANOTHER_JOB
 from .story_text import learned_words, order_words
 

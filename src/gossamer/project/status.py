@@ -6,7 +6,6 @@ How fast a job is, and how to pause or end it, is in jobs.py.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,10 @@ from ..errors import BackendUnavailable
 from ..frontier.contract import DeadFilter, SiteLoad
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
-from ..model.task import UrlState
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.contract import RecordQuery
-from ..units import distance, many, moment
+from ..units import distance, moment
 from .alerts import AlertView, firing_alerts
 from .jobs import JobView, counted_views, find_job
 from .open import Project
@@ -141,38 +139,9 @@ async def job_status(project: Project, wanted: str) -> JobDetail:
         sites=[_site_status(project.settings, job, load, now) for load in loads],
         dead_reasons=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
         data={role: place_of(project.settings, role) for role in ROLES},
-        waits_for=await waits_for(project, job.id, counts) or None,
+        waits_for=f"{view.waits_for}; next try {moment(view.waits_until, now)}" if view.waits_until else view.waits_for,
         trouble=project.absent or (LOST if fields["records"] is None else None),
     )
-
-
-WAITED_FOR = {
-    "budget": "credits: a budget is spent (gossamer routes shows which). Raise it and start the command again",
-    "exits-rest": "an exit: all of its proxy pool rest (gossamer proxies says why)",
-    "proxy": "a proxy that answers (gossamer proxies)",
-    "browser": "a browser that can be started (gossamer doctor)",
-    "managed-api": "the managed API, which does not answer or refuses the key",
-    "site away": "a site that cannot be reached",
-    "window": "the window of its site",
-}
-WAITING_LOOKED_AT = 200
-
-
-async def waits_for(project: Project, job: str, counts: JobCounts) -> str:
-    """What the open pages of a job wait for, in words; "" if one of them is in hand or may be handed out."""
-    if counts.leased or counts.queued or not counts.waiting:
-        return ""
-    found: Counter[str] = Counter()
-    async for _, _, reason in project.state.queue.urls(job, UrlState.WAITING):
-        found[WAITED_FOR.get(reason) or f"the next try, after {reason or 'a failure'}"] += 1
-        if found.total() >= WAITING_LOOKED_AT:
-            break
-    return "; ".join(f"{many(count, 'page waits', 'pages wait')} for {what}" for what, count in found.most_common(3))
-
-
-async def what_it_waits_for(project: Project, job: str) -> str:
-    """As `waits_for`, with the current counts."""
-    return await waits_for(project, job, await project.state.jobs.counts(job))
 
 
 async def _fields(project: Project, view: JobView, counts: JobCounts) -> dict[str, Any]:

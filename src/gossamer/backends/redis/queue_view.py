@@ -64,6 +64,7 @@ class RedisQueueView(RedisDeadLetters):
         most = sorted(loads.items(), key=lambda entry: -sum(entry[1]))[:limit]
         sites = await self._site_rows([which for which, _ in most])
         reasons = await self._waiting_reasons(row) if any(load[1] for _, load in most) else {}
+        nothing: tuple[str, float | None] = ("", None)
         answer = []
         for which, (queued, waiting, leased) in most:
             found, name = sites[which]
@@ -77,7 +78,8 @@ class RedisQueueView(RedisDeadLetters):
                     next_at=max(found.next_at, found.rest_until),
                     away_since=found.away_since,
                     rest_until=found.rest_until,
-                    reason=reasons.get(which, ""),
+                    reason=reasons.get(which, nothing)[0],
+                    due_at=reasons.get(which, nothing)[1],
                     taken_by=names.get(found.latest) if taken else None,
                 )
             )
@@ -94,23 +96,27 @@ class RedisQueueView(RedisDeadLetters):
                 found |= {(shard, number): rows.read_site(one) for number, one in zip(part, packed, strict=True)}
         return found
 
-    async def _waiting_reasons(self, job: JobRow) -> dict[tuple[int, int], str]:
-        """Why tasks wait, by shard and site: the most frequent reason among those that are due first."""
+    async def _waiting_reasons(self, job: JobRow) -> dict[tuple[int, int], tuple[str, float | None]]:
+        """Why tasks wait, by shard and site: the most frequent reason among those that are due first, and when the
+        first is due."""
         found: dict[tuple[int, int], Counter[str]] = {}
+        due: dict[tuple[int, int], float] = {}
         for shard in range(self._keys.shards):
-            first = await self._server.call(
-                "ZRANGE", self._keys.in_shard(shard, f"{job.number}:waiting"), 0, WAITING_LOOKED_AT - 1
+            answer = await self._server.call(
+                "ZRANGE", self._keys.in_shard(shard, f"{job.number}:waiting"), 0, WAITING_LOOKED_AT - 1, "WITHSCORES"
             )
+            first, times = answer[::2], answer[1::2]
             packed = (
                 await self._server.call("HMGET", self._keys.in_shard(shard, f"{job.number}:urls"), *first)
                 if first
                 else []
             )
-            for name, text in zip(first, packed, strict=True):
+            for name, at, text in zip(first, times, packed, strict=True):
                 task = rows.read_row(name, text) if text else None
                 if task is not None:
                     found.setdefault((shard, task.site), Counter())[task.reason] += 1
-        return {which: counted.most_common(1)[0][0] for which, counted in found.items()}
+                    due.setdefault((shard, task.site), float(at))
+        return {which: (counted.most_common(1)[0][0], due[which]) for which, counted in found.items()}
 
     async def lanes(self, job: str) -> list[LaneLoad]:
         known = await self._jobs.find_row(job)

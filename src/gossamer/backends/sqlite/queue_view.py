@@ -85,6 +85,7 @@ SELECT sites.name, loads.queued, loads.waiting, loads.leased, max(sites.next_at,
     CASE WHEN sites.strikes > 0 THEN sites.away_since END, sites.rest_until,
     coalesce((SELECT reason FROM urls WHERE job = :job AND site = loads.site AND state = 'w'
         GROUP BY reason ORDER BY count(*) DESC LIMIT 1), ''),
+    (SELECT min(due_at) FROM urls WHERE job = :job AND site = loads.site AND state = 'w'),
     (SELECT other.id FROM jobs AS other WHERE other.number = sites.latest AND sites.latest <> :job
         AND sites.in_flight > 0 AND EXISTS (SELECT 1 FROM queues
             WHERE job = :job AND site = loads.site AND refused AND state <> 'empty'))
@@ -322,9 +323,9 @@ class SqliteQueueView:
         return [
             SiteLoad(
                 site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at, away_since=away_since,
-                rest_until=rest_until, reason=reason, taken_by=taken_by,
+                rest_until=rest_until, reason=reason, due_at=due_at, taken_by=taken_by,
             )
-            for name, queued, waiting, leased, next_at, away_since, rest_until, reason, taken_by
+            for name, queued, waiting, leased, next_at, away_since, rest_until, reason, due_at, taken_by
             in await self._database.read(read)
         ]  # fmt: skip
 

@@ -7,12 +7,16 @@ import sqlite3
 import msgspec
 
 from ...frontier.contract import WorkerCard
+from ...model.job import JobPace
 from .connection import Database
 
 _FIELDS = WorkerCard.__struct_fields__
 _BEAT = f"""
 INSERT INTO workers ({", ".join(_FIELDS)}) VALUES ({", ".join("?" * len(_FIELDS))})
 ON CONFLICT (name) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _FIELDS)} RETURNING drains"""  # noqa: S608
+
+
+_read_paces = msgspec.json.Decoder(dict[str, JobPace]).decode  # the last field of a card
 
 
 def _schema_of(connection: sqlite3.Connection) -> int:
@@ -28,7 +32,8 @@ class SqliteWorkers:
         await self.check_format()
 
         def write(connection: sqlite3.Connection) -> bool:
-            return bool(connection.execute(_BEAT, msgspec.structs.astuple(card)).fetchone()[0])
+            *plain, paces = msgspec.structs.astuple(card)
+            return bool(connection.execute(_BEAT, (*plain, msgspec.json.encode(paces).decode())).fetchone()[0])
 
         return await self._database.write(write)
 
@@ -45,7 +50,7 @@ class SqliteWorkers:
     async def workers(self) -> list[WorkerCard]:
         sql = f"SELECT {', '.join(_FIELDS)} FROM workers ORDER BY name"  # noqa: S608 - our own names
         rows = await self._database.read(lambda c: c.execute(sql).fetchall(), quick=True)
-        return [WorkerCard(**dict(zip(_FIELDS, row, strict=True))) for row in rows]
+        return [WorkerCard(**dict(zip(_FIELDS, row[:-1], strict=False)), paces=_read_paces(row[-1])) for row in rows]
 
     async def forget(self, before: float) -> int:
         return await self._database.write(

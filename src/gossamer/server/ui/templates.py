@@ -80,6 +80,7 @@ class Templates:
             chart=charts,
             counted=counted,
             job_meter=job_meter,
+            time_to_go=time_to_go,
         )
         self._parts: Any = self._env.get_template("parts.html").module  # its macros are attributes
         self._env.globals["ui"] = self._parts
@@ -192,6 +193,11 @@ def job_meter(job: JobView) -> Markup:
         ("open", job.open, "rest"),
     )
     return charts.meter("Pages", parts)
+
+
+def time_to_go(job: JobView) -> str:
+    """When a job may be done: `3 min`, `+412 a minute` while it still discovers pages, or a dash."""
+    return f"+{job.found_last_minute:,} a minute" if job.found_last_minute is not None else span(job.eta_seconds)
 
 
 def lines(text: str) -> Markup:
