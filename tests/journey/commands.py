@@ -51,7 +51,11 @@ class Said(msgspec.Struct, frozen=True):
 
 
 async def started(
-    folder: Path, *words: str, environ: dict[str, str] | None = None, before: Callable[[], None] | None = None
+    folder: Path,
+    *words: str,
+    environ: dict[str, str] | None = None,
+    before: Callable[[], None] | None = None,
+    stdin: int = asyncio.subprocess.DEVNULL,
 ) -> asyncio.subprocess.Process:
     """Start `gossamer words` in `folder`; `before` runs in the new process."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GOSSAMER_")}
@@ -59,18 +63,18 @@ async def started(
         *(sys.executable, "-m", "gossamer", *words),
         cwd=folder,
         env={**inherited, "COLUMNS": "100", **(environ or {})},
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=stdin,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         preexec_fn=before,
     )
 
 
-async def ended(process: asyncio.subprocess.Process) -> Said:
-    """Wait for the end. No command ever shows a traceback."""
+async def ended(process: asyncio.subprocess.Process, typed: bytes | None = None) -> Said:
+    """Wait for the end; `typed` goes to its standard input. No command ever shows a traceback."""
     try:
         async with asyncio.timeout(PATIENCE):
-            out, err = await process.communicate()
+            out, err = await process.communicate(typed)
     except TimeoutError:
         send(process, signal.SIGKILL)
         out, err = await process.communicate()

@@ -63,7 +63,7 @@ async def test_each_site_is_read_by_the_cheapest_route_that_lets_it_through(tmp_
 async def test_every_try_is_in_the_log_with_its_route_its_exit_and_its_price(tmp_path):
     with roads({"c.localhost": "datacenter-shy"}, "datacenter", "residential", pages=1) as way:
         read = way.settings(tmp_path)
-        await crawled(Offers(way.world.urls()), read)
+        after = await crawled(Offers(way.world.urls()), read)
         tries = sorted(await attempts_of(read, way.world.urls()), key=lambda one: one.at)
 
         assert [(one.route, one.outcome, one.cost) for one in tries] == [
@@ -71,6 +71,7 @@ async def test_every_try_is_in_the_log_with_its_route_its_exit_and_its_price(tmp
             ("datacenter", "blocked", 2.0),
             ("residential", "done", 3.0),
         ]
+        assert after.report.cost == 7.0  # and the summary says the same
         assert tries[0].proxy is None
         assert tries[1].proxy in {proxy.address for proxy in way.datacenter}
         assert all(one.reason.startswith("blocked-") and one.error for one in tries[:2])

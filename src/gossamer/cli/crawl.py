@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..clock import SystemClock
+from ..errors import Misconfigured
 from ..model.events import EventHub, EventSink
 from ..model.outcome import EXIT_CODES, Outcome
 from ..monitor.counts import EventCounts
@@ -26,7 +27,7 @@ from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
 from ..project.crawl_processes import Crew, crew_of
 from ..project.job_forecast import least_seconds_of, wait_of_job
-from ..project.spiders import crawl_target, written_arguments
+from ..project.spiders import crawl_list, crawl_target, written_arguments
 from ..project.spools import results_waiting
 from ..project.status import place_near
 from ..project.workers import lacks_scheduler
@@ -55,7 +56,12 @@ STOPPED = 130  # the exit code of a crawl that was stopped early and can be resu
 @app.command("crawl")
 def crawl_verb(
     target: Annotated[
-        str, typer.Argument(help="A spider's name, a file (spider.py, spider.py:Class, recipe.toml), or a URL.")
+        list[str],
+        typer.Argument(
+            metavar="TARGET...",
+            help="A spider's name, a file (spider.py, spider.py:Class, recipe.toml), one or more URLs, a list of URLs"
+            " (urls.txt, .csv, .jsonl), or - for a list on standard input.",
+        ),
     ],
     output: Annotated[
         list[str] | None,
@@ -98,7 +104,14 @@ def crawl_verb(
     }
     crew = crew_of(processes, replay=replay)
     settings = settings_with(**flags)
-    wanted = crawl_target(settings, target, Path.cwd())  # typing errors surface before the slow imports
+    # Typing errors surface before the slow imports.
+    if target == ["-"] and crew is not None:
+        raise Misconfigured("Several processes cannot read one standard input: write the list to a file.")
+    wanted = crawl_list(settings, target, Path.cwd(), follows=bool(depth))
+    if wanted is None:
+        wanted = crawl_target(settings, target[0], Path.cwd())
+    elif not (depth or quiet or wanted.urls or (crew is not None and crew.helps)):
+        err.print("[dim]Only the listed pages are crawled; --depth 1 also follows their links.[/]")
     if replay:
         from .spider_cases import run_replay
 
@@ -113,7 +126,7 @@ def crawl_verb(
         fresh=fresh,
         quiet=quiet,
         json_logs=json_logs,
-        command=shlex.join([*_CRAWL.split(), target, *(f"-a{one}" for one in argument or ())]),
+        command=shlex.join([*_CRAWL.split(), *target, *(f"-a{one}" for one in argument or ())]),
         crew=crew,
     )
     if crew is not None and crew.helps:
@@ -237,8 +250,8 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     if counts.stats:
         table.add_row("counted", visible(in_words(counts.stats)))
     table.add_row("retries", f"{counts.retries:,}")
-    if settings.routes:
-        table.add_row("cost", f"{tally.tokens:,.10g} credits")
+    if report.cost is not None:
+        table.add_row("cost", f"{report.cost:,.10g} credits")
     if tally.blocked:
         table.add_row("blocks", f"{tally.blocked:,}  [dim]responses in which a site refused a page[/]")
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))

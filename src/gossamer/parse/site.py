@@ -1,6 +1,6 @@
-"""`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page. `SitePartSpider`
-crawls the part of a site that a client requested over the HTTP API. `PageSpider` takes single pages and follows no
-links.
+"""`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page. `UrlListSpider`
+crawls the pages of a list that a person gave, `SitePartSpider` the part of a site that a client requested over the HTTP
+API. `PageSpider` takes single pages and follows no links.
 
 `SiteSpider` follows what a browser or a search engine would: links, redirects by <meta> and header, frames, <link> and
 Link headers to other pages, forms without input, and the site's sitemaps.
@@ -10,7 +10,7 @@ Pictures, scripts and other files are not pages.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +29,7 @@ from .spider import Spider
 HAND_ON = "hand_on"  # the kind of a page that gives no record
 PAGES = "gossamer:pages"  # spider name of jobs for `PageSpider`; no spider or recipe can have this name
 SITE_PART = "gossamer:site-part"  # the same for `SitePartSpider`
+URL_LIST = "gossamer:urls"  # the same for `UrlListSpider`
 MOST_LINKS = MAX_YIELDS - 1  # followed from one page, besides its record
 MATCHING = 2.0  # seconds for matching patterns against the links of one page
 
@@ -90,6 +91,33 @@ class SiteSpider(Spider):
         here = f"{origin_of(page.url)}/"  # a fast check: most links stay on the host
         for link in links[:MOST_LINKS]:
             if link.startswith(here) or site_of(link) in self._sites:
+                yield Request(url=link, kind=page.kind)
+
+
+class UrlListSpider(SiteSpider):
+    """Crawls the listed pages and, with `follows`, what they link to on their own sites. Only the command that was
+    given the list has it; other processes (`urls` None) work on the pages that it has queued."""
+
+    allowed_domains = "*"  # `parse` keeps to the site of each page: a worker does not know the sites of the list
+
+    def __init__(self, urls: Callable[[], Iterable[str]] | None, *, follows: bool) -> None:
+        self.start_urls = ()
+        self.sitemaps = follows
+        self._urls = urls
+        self._follows = follows
+        self._stored_as = URL_LIST, {"follows": follows}
+
+    def start(self) -> Iterator[Request]:
+        if self._urls is None:
+            raise Misconfigured("Its list of addresses was not read to the end. Run the command again that began it.")
+        return (Request(url=url) for url in self._urls())
+
+    def parse(self, page: Page) -> Iterator[Item | Request]:
+        links = page.document_links() if _is_html(page) else []
+        yield web_page(page, len(links))
+        site = site_of(page.url)
+        for link in links[:MOST_LINKS] if self._follows else ():
+            if site_of(link) == site:
                 yield Request(url=link, kind=page.kind)
 
 

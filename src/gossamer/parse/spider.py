@@ -103,6 +103,8 @@ class Spider:
     _start_requests: Sequence[Request] = ()  # replaces `start_urls` if a recipe configures the requests
     _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # computed once per class: every page needs it
     handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to callbacks
+    # How jobs name a spider that cannot be loaded by its name, and the arguments that make it again.
+    _stored_as: tuple[str, dict[str, Any]] | None = None
     _renders_anew: bool = False  # no conditional requests with a browser: the stored copy may not be rendered
     _makes_side_requests: bool = False  # its code may make side requests in callbacks (`page_context.ask_here`)
     _keeps_own_cookies: bool = False  # the cookies of a request stay with its session

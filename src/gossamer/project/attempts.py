@@ -12,6 +12,7 @@ import msgspec
 
 from ..clock import iso_time
 from ..errors import Misconfigured
+from ..model.job import Job
 from ..model.record import Attempt
 from ..store.contract import AttemptQuery
 from ..units import past_moment, visible
@@ -105,6 +106,17 @@ async def hard_pages(project: Project, job: str, *, limit: int = 10) -> HardPage
         looked_at=looked,
         all=cursor is None,
     )
+
+
+async def job_cost(project: Project, job: Job) -> float:
+    """What all attempts of a job cost, in credits: by every worker, with or without an answer."""
+    query, cost, before = AttemptQuery(job=job.id, since=job.created_at - 60.0), 0.0, None
+    while True:
+        found = await project.records.attempt_log(query, limit=AT_ONCE, before=before)
+        cost += sum(one.cost for one in found.attempts)
+        before = found.next
+        if before is None:
+            return cost
 
 
 def _hard_page(tries: list[Attempt]) -> HardPage:

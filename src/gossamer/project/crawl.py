@@ -28,6 +28,7 @@ from ..settings import Settings
 from ..settings.effective import job_terms, scope_of
 from ..store.contract import RecordQuery
 from ..store.sink import Sink
+from .attempts import job_cost
 from .job_end import close_when_stored
 from .open import Project, open_project
 from .spools import Storing
@@ -53,6 +54,7 @@ class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     failure: str = ""
     storing: Storing | None = None
+    cost: float | None = None  # credits, of all attempts by all workers; None without priced routes, or if not known
 
 
 Attend = Callable[["Running"], Coroutine[Any, Any, None]]
@@ -103,6 +105,9 @@ async def crawl(
         terms = job_terms(settings, spider)
         if checked:
             terms = msgspec.structs.replace(terms, spider=base, arguments=stored_arguments(checked))
+        elif spider._stored_as is not None:
+            stored_as, made_with = spider._stored_as
+            terms = msgspec.structs.replace(terms, spider=stored_as, arguments=stored_arguments(made_with))
         terms = sealed_terms(settings, title, terms)
         job, resumed = await _opened(project, title, terms, fresh=fresh, crew=crew)
         sites: set[str] = set()
@@ -142,10 +147,12 @@ async def crawl(
                         watching.cancel()
                         await asyncio.gather(watching, return_exceptions=True)
         records: int | None = None
+        cost: float | None = None
         try:
             if after is not None:
                 await after(project, job)
             records = await project.records.count(RecordQuery(job=job.id))
+            cost = await job_cost(project, job) if settings.routes else None
         except Transient as error:
             if drained and storing is None:
                 raise
@@ -164,6 +171,7 @@ async def crawl(
             seconds=clock.monotonic() - began,
             failure=outcome.reasons[0].message if outcome is not None and outcome.outcome is Outcome.FAILED else "",
             storing=storing,
+            cost=cost,
         )
 
 

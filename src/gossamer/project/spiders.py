@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO, cast
 
 import msgspec
 
-from ..errors import InvalidUrl, Misconfigured
+from ..errors import InvalidUrl, Misconfigured, SourceFailed
 from ..model.job import Job
 from ..model.url import parse_url
 from ..parse.arguments import declared_arguments, read_arguments, with_arguments
 from ..parse.arguments import written_arguments as written_arguments  # re-exported, for typed text
 from ..parse.discovery import is_file_ref, list_spiders, load_spider, made_spider, make_importable
-from ..parse.site import PAGES, SITE_PART, PageSpider, SiteSpider
+from ..parse.site import PAGES, SITE_PART, URL_LIST, PageSpider, SiteSpider, UrlListSpider
 from ..parse.spider import Spider
+from ..schedule.sources.url_lists import LARGEST_FILE, open_list, read_list
 from ..schedule.spider_loader import Spiders
 from ..settings import Settings
 from ..settings.effective import local_hosts, slower_rate
+from ..units import many
 from .reparse.archive_job import ReparseSpider, is_reparse_job, terms_of
 from .site_crawl import site_crawl_of
 
+URL_LISTS = (".txt", ".csv", ".jsonl")
+IN_MEMORY = 1 << 20  # bytes of a list on standard input; the rest is in a temporary file
 _NOT_CRAWLED = ("javascript", "data", "mailto", "file")  # the user means a URL, which is refused
 
 
@@ -109,6 +119,71 @@ def crawl_target(settings: Settings, target: str, folder: Path) -> CrawlTarget:
     return CrawlTarget(SiteSpider([url]), url, [url])
 
 
+def crawl_list(settings: Settings, targets: Sequence[str], folder: Path, *, follows: bool) -> CrawlTarget | None:
+    """What to crawl for a list of addresses: several URLs (their sites), a file of them, or `-` for standard input.
+    With `follows`, links of listed pages are followed. None if the targets are no list. Raises Misconfigured."""
+    if len(targets) > 1:
+        urls = [one for target in targets for one in crawl_target(settings, target, folder).urls if "://" in target]
+        if len(urls) < len(targets):
+            raise Misconfigured("Of several targets each must be a URL. Crawl spiders, recipes and lists one by one.")
+        digest = blake2b(" ".join(urls).encode(), digest_size=4).hexdigest()
+        name = f"{urls[0]} and {many(len(urls) - 1, 'more site')} ({digest})"
+        return CrawlTarget(UrlListSpider(lambda: urls, follows=True), name, urls)
+    (target,) = targets
+    if target == "-":
+        file: BinaryIO = _spooled(sys.stdin.buffer)
+        name = "standard input"
+    elif _is_url_list(target, folder):
+        file, name = _opened_list(folder / target), target
+    else:
+        return None
+    form = Path(target).suffix.lower().lstrip(".")
+    pages = partial(_listed_urls, file, name, form if form in ("csv", "jsonl") else "txt")
+    count, seen = 0, blake2b(digest_size=4)
+    for url in pages():  # a wrong line is said before the crawl
+        count += 1
+        seen.update(url.encode())
+    if not count:
+        raise Misconfigured(f"There is no address in {name}: one URL on each line.")
+    title = f"{name} {seen.hexdigest()}" if target == "-" else name
+    return CrawlTarget(UrlListSpider(pages, follows=follows), title, [])
+
+
+def _is_url_list(target: str, folder: Path) -> bool:
+    suffix = "".join(Path(target).suffixes[-2:]).lower().removesuffix(".gz")
+    return "://" not in target and not is_file_ref(target) and suffix.endswith(URL_LISTS) and (folder / target).exists()
+
+
+def _opened_list(path: Path) -> BinaryIO:
+    try:
+        return open_list(path)
+    except SourceFailed as error:
+        raise Misconfigured(str(error)) from error
+
+
+def _spooled(stream: BinaryIO) -> BinaryIO:
+    """The whole stream in a file, which can be read twice."""
+    file: BinaryIO = cast("BinaryIO", SpooledTemporaryFile(max_size=IN_MEMORY))  # noqa: SIM115 - as long as the crawl
+    while piece := stream.read(IN_MEMORY):
+        file.write(piece)
+        if file.tell() > LARGEST_FILE:
+            raise Misconfigured(f"Standard input is larger than {LARGEST_FILE >> 30} GiB. Split the list.")
+    return file
+
+
+def _listed_urls(file: BinaryIO, name: str, form: str) -> Iterator[str]:
+    """The URLs in a list, from its beginning. Raises Misconfigured for lines without one."""
+    file.seek(0)
+    try:
+        for batch in read_list(file, name, form=form, column="url"):
+            if batch.troubles:
+                more = f" ... and {many(batch.skipped, 'more line')} like that." if batch.skipped else ""
+                raise Misconfigured(f"{' '.join(batch.troubles)}{more} Correct or remove such lines.")
+            yield from (entry.url for entry in batch.listed)
+    except SourceFailed as error:
+        raise Misconfigured(str(error)) from error
+
+
 def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
     """The job's spider for a worker, and settings that allow its hosts. Raises Misconfigured.
 
@@ -123,6 +198,10 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
         return PageSpider(), settings
     if job.spider_name == SITE_PART:
         return site_crawl_of(job).spider(), settings
+    if job.spider_name == URL_LIST:
+        if not job.start:
+            raise Misconfigured("Its list of addresses is still being read by the command that began it.")
+        return UrlListSpider(None, follows=bool(read_arguments(job.arguments).get("follows"))), settings
     if "://" in job.spider_name:
         foreign = [] if settings.fetch.allow_private else _new_hosts(settings, [job.spider_name])
         if foreign:

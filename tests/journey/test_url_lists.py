@@ -1,0 +1,99 @@
+"""`gossamer crawl` of a list of addresses: several URLs, a file, standard input. The site's log is the witness."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.journey.commands import QUICK, ended, gossamer, started
+from tests.patience import PATIENCE
+from tests.sites.hostile import hostile_site
+
+LINKED = '<title>{n}</title><a href="/behind/{n}">behind</a>'
+
+
+@pytest.fixture
+async def site(tmp_path):
+    (tmp_path / "gossamer.toml").write_text(QUICK.replace("[fetch]", "[fetch]\nallow_private = true"))
+    async with hostile_site() as site:
+        for n in range(150):
+            site.show(f"/page/{n}", LINKED.format(n=n))
+            site.show(f"/behind/{n}", "<title>behind</title>")
+        yield site
+
+
+def asked(site) -> list[str]:
+    return sorted(path for path in (seen.path for seen in site.log) if path.startswith(("/page/", "/behind/")))
+
+
+async def test_a_list_in_a_file_is_crawled_page_by_page_and_no_further(tmp_path, site):
+    lines = [f"{site.url(f'/page/{n}')}  # number {n}" for n in range(150)]
+    (tmp_path / "urls.txt").write_text("\n".join(["# the pages", *lines, ""]))
+
+    said = await gossamer(tmp_path, "crawl", "urls.txt")
+
+    assert said.code == 0, said
+    assert "Only the listed pages are crawled" in said.err
+    assert asked(site) == sorted(f"/page/{n}" for n in range(150))
+
+
+async def test_the_links_of_listed_pages_are_followed_when_asked_for(tmp_path, site):
+    (tmp_path / "urls.csv").write_text(f"name,url\none,{site.url('/page/1')}\n")
+
+    assert (await gossamer(tmp_path, "crawl", "urls.csv", "--depth", "1", "--processes", "2")).code == 0
+
+    assert asked(site) == ["/behind/1", "/page/1"]
+
+
+async def test_a_list_comes_from_standard_input(tmp_path, site):
+    text = f"{site.url('/page/1')}\n{site.url('/page/2')}\n"
+    process = await started(tmp_path, "crawl", "-", stdin=asyncio.subprocess.PIPE)
+    said = await ended(process, text.encode())
+
+    assert said.code == 0, said
+    assert asked(site) == ["/page/1", "/page/2"]
+    other = await gossamer(tmp_path, "crawl", "-", "--processes", "2")
+    assert other.code == 1
+    assert "write the list to a file" in other.err
+
+
+async def test_several_urls_are_several_sites(tmp_path, site):
+    said = await gossamer(tmp_path, "crawl", site.url("/page/1"), site.url("/page/2"))
+
+    assert said.code == 0, said
+    assert asked(site) == ["/behind/1", "/behind/2", "/page/1", "/page/2"]
+    mixed = await gossamer(tmp_path, "crawl", site.url("/page/1"), "books")
+    assert "Of several targets each must be a URL" in mixed.one_line() or "no spider" in mixed.one_line()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "There is no address in urls.txt"),
+        ("http://127.0.0.1/ok\nnonsense\n", "urls.txt line 2: 'nonsense' is not a URL."),
+        ("mailto:you@shop.example\n", "urls.txt line 1"),
+    ],
+)
+async def test_a_list_with_a_wrong_line_is_refused_before_any_request(tmp_path, site, text, message):
+    (tmp_path / "urls.txt").write_text(text)
+
+    assert message in (await gossamer(tmp_path, "crawl", "urls.txt")).one_line()
+    assert asked(site) == []
+
+
+async def test_a_worker_goes_on_with_a_list_that_was_read(tmp_path, site):
+    (tmp_path / "urls.txt").write_text("".join(f"{site.url(f'/page/{n}')}\n" for n in range(150)))
+    crawl = await started(tmp_path, "crawl", "urls.txt", "--rate", "20/s")
+    async with asyncio.timeout(PATIENCE):
+        while len(asked(site)) < 5:
+            await asyncio.sleep(0.02)
+    crawl.terminate()
+    await ended(crawl)
+    assert len(asked(site)) < 150
+
+    said = await gossamer(tmp_path, "worker", "--until-idle")
+
+    assert said.code == 0, said
+    assert sorted(set(asked(site))) == sorted(f"/page/{n}" for n in range(150))
+    assert "going on with urls-txt-1, which was begun" in said.err
