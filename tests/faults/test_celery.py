@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from tests.docs.manual import ROOT, blocks_of
 from tests.faults.commands import Command, CommandProject, until
 from tests.services.rabbitmq import RabbitServer, running_rabbit
 from tests.services.valkey import ValkeyServer, running_valkey
@@ -39,7 +41,7 @@ app.conf.task_acks_late = True
 @app.task(name="note", acks_late=True)
 def note(job):
     with Path("notes.txt").open("a") as file:
-        file.write(f"{job['job_id']} {job['status']} {note.request.id}\\n")
+        file.write(f"{job['id']} {job['state']} {note.request.id}\\n")
 
 attach(app, slices={"http": 2}, seconds=6, every=1, tick_every=1, on_finished=note.s())
 """
@@ -120,7 +122,7 @@ def test_nothing_is_lost_or_double_when_workers_and_the_broker_die(tmp_path, kin
             third.signal(signal.SIGTERM)
             second.signal(signal.SIGTERM)
             assert (third.ended(), second.ended()) == (0, 0)
-            assert [line.split()[:2] for line in project.notes()] == [[jobs[0]["id"], "completed"]]
+            assert [line.split()[:2] for line in project.notes()] == [[jobs[0]["id"], "finished"]]
             (callback,) = project.json("callbacks", "list")
             assert (callback["state"], callback["tries"]) == ("delivered", 1)
 
@@ -136,5 +138,29 @@ def test_nothing_is_lost_or_double_when_workers_and_the_broker_die(tmp_path, kin
                 moments[hit.host].append(hit.at)
             gaps = [after - before for times in moments.values() for before, after in pairwise(sorted(times))]
             assert min(gaps) >= 1 / RATE - TOLERANCE
+        finally:
+            project.close()
+
+
+def test_the_example_of_the_manual_runs_as_it_is_written(tmp_path):
+    blocks = blocks_of(ROOT / "docs" / "celery.md")
+    tasks = next(block.code for block in blocks if block.title == "shop_tasks.py")
+    commands = next(block.code for block in blocks if block.language == "sh").splitlines()
+    calls = next(block.code for block in blocks if block.language == "python" and not block.title)
+    with running_valkey() as broker, park(pages=6, hosts=1, links=3) as site:
+        project = CommandProject(tmp_path, site.seeds(), "")
+        host = urlsplit(site.seeds()[0]).hostname
+        settings = (tmp_path / "gossamer.toml").read_text()
+        (tmp_path / "gossamer.toml").write_text(settings.replace("[fetch]", f'[fetch]\nallow_hosts = ["{host}"]'))
+        (tmp_path / "shop_tasks.py").write_text(tasks.replace("redis://127.0.0.1:6379/1", broker.address()))
+        calls = calls.replace('"lamps"', '"park"').replace("https://shop.example/", site.seeds()[0])
+        (tmp_path / "calls.py").write_text(f"{calls}\nprint('came', len(page['data']['markdown']))\n")
+        try:
+            words = [command.partition("#")[0].split()[1:] for command in commands if command]
+            crew = [project.run_under([], *each, module="celery") for each in words]
+            called = project.run_under([], module="calls")
+            assert called.ended() == 0, called.said()
+            assert "came " in called.said()
+            until(lambda: any("done" in one.said() and "park-" in one.said() for one in crew), *crew)
         finally:
             project.close()

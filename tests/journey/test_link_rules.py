@@ -210,3 +210,25 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_crawl(tmp_path: P
     spider.outputs = 5  # type: ignore[assignment]
     with pytest.raises(Misconfigured, match="must be a list of file names, not 5"):
         outputs_of(None, spider)
+
+
+class OwnHome(Spider):
+    """Its start page is also a page that a rule's callback wants, and links to itself."""
+
+    name = "own-home"
+    rules = (Rule(allow="/thing/|/$", callback="thing"),)
+
+    def thing(self, page: Page) -> Iterator[dict[str, Any]]:
+        yield {"url": page.url, "title": page.css("title::text").get()}
+
+
+async def test_a_start_page_that_links_to_itself_is_given_to_the_callback_of_its_rule(tmp_path: Path) -> None:
+    async with hostile_site() as site:
+        site.show("/", '<title>Home</title><a href="/">home</a><a href="/thing/1">1</a>')
+        site.show("/thing/1", '<title>One</title><a href="/">home</a>')
+        spider = OwnHome()
+        spider.start_urls = [site.url("/")]
+        after = await crawled(spider, settings_for(tmp_path, **{"fetch.allow_private": True}))
+
+        assert len(after.records) == 2, after.report
+        assert len(site.seen("/")) == 1  # by one request

@@ -13,6 +13,7 @@ from gossamer.project.spiders import crawl_target
 from tests.journey.commands import gossamer
 from tests.journey.crawling import Heard, crawled, look, settings_for
 from tests.sites.downloads import Content, download_site
+from tests.sites.hostile import hostile_site
 
 SPIDER = """
 from gossamer import Item, Page, Request, Spider
@@ -187,3 +188,38 @@ async def test_what_reads_a_page_without_a_crawl_has_the_jobs_arguments_and_the_
     assert [one["data"]["shelf"] for one in case] == ["top"]
     assert json.loads(checked.out)["records"][0]["data"]["shelf"] == "top"
     assert {one.headers.get("x-shelf") for one in site.asked("/")[before:]} == {"top"}
+
+
+async def test_a_case_notices_a_form_that_sends_something_else(tmp_path):
+    """Forty-nine requests to one address differ in their bodies alone."""
+    code = """
+from gossamer import Page, Request, Spider
+
+class Pager(Spider):
+    start_urls = ["{start}"]
+
+    def parse(self, page: Page):
+        for number in range(1, 50):
+            form = {{"page": number + {wrong}, "key": self.secret("KEY")}}
+            yield Request(url=page.url, method="POST", form=form, kind="rows")
+
+    def rows(self, page: Page):
+        pass
+"""
+    async with hostile_site() as site:
+        start = site.show("/list", "<title>List</title>")
+        (tmp_path / "gossamer.toml").write_text("[fetch]\nallow_private = true\n")
+        (tmp_path / "spiders").mkdir()
+        file = tmp_path / "spiders" / "pager.py"
+        file.write_text(code.format(start=start, wrong=0))
+        assert (await gossamer(tmp_path, "save", start, "--spider", "pager", "--name", "form")).code == 0
+        assert (await gossamer(tmp_path, "test")).code == 0
+        shown = await gossamer(tmp_path, "check", "pager", start)
+        assert "49 links to rows" in shown.out
+        assert "POST" in shown.out
+        assert "page=1&key=<secret KEY>" in shown.out
+
+        file.write_text(code.format(start=start, wrong=1))
+        said = await gossamer(tmp_path, "test")
+        assert said.code == 1, said
+        assert "page=1&key=<secret KEY>" in said.out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 from celery import Celery, chain
 
@@ -17,6 +18,7 @@ from gossamer.project.celery_terms import examine_app
 from gossamer.project.messages import DueMessage, Message, deliver_messages, enter_message
 from gossamer.project.open import open_project
 from gossamer.project.slices import enqueue, request_of
+from gossamer.project.status import job_status
 from gossamer.settings import load
 
 
@@ -138,7 +140,9 @@ async def test_a_job_that_ends_is_told_once_and_after_a_kill_under_the_same_id(t
         assert await deliver_messages(project, send) == 0
         assert len(sent) == 2
         assert sent[0] == sent[1]
-        assert sent[0].report["job_id"] == job.id
+        told = msgspec.to_builtins(await job_status(project, job.id))
+        assert sent[0].report == told
+        assert (told["id"], told["records"], told["outcome"]) == (job.id, 0, None)
         assert [one.state for one in await list_callbacks(project)] == ["delivered"]
 
 

@@ -8,6 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from gossamer.model.page import Headers, Snapshot
+from gossamer.parse.page import Page
+from gossamer.project.fetch import text_of
 from tests.services.threaded import in_thread
 from tests.unit.commandline import on_a_terminal
 from tests.unit.commandline import project as project
@@ -286,3 +289,15 @@ def test_a_request_can_be_made_at_the_prompt(project, site):
     said = project.run("shell", f"{site.url}/", stdin=code)
 
     assert said.out.splitlines()[-1] == repr('{"a":1}')
+
+
+def test_the_text_of_an_article_has_its_title_as_its_markdown_has():
+    prose = "".join(f"<p>{'The river rose again in the night and nobody slept. ' * 6}</p>" for _ in range(6))
+    body = f"<title>Floods</title><header>Menu</header><article><h1>Floods in the valley</h1>{prose}</article>".encode()
+    snapshot = Snapshot(
+        url="https://news.example/floods", requested_url="https://news.example/floods", status=200,
+        headers=Headers([("Content-Type", "text/html; charset=utf-8")]), body=body, fetched_at=0.0,
+    )  # fmt: skip
+    page = Page(snapshot)
+    assert text_of(page, markdown=True).startswith("# Floods in the valley\n")
+    assert text_of(page).startswith("Floods in the valley\n\nThe river rose")

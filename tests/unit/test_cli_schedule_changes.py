@@ -9,6 +9,10 @@ from datetime import timedelta
 import pytest
 
 from gossamer.model.events import Silence
+from gossamer.project import schedule_changes
+from gossamer.project.open import open_project
+from gossamer.settings import load
+from gossamer.settings.tables import ScheduleTable
 from tests.unit.commandline import project as project
 from tests.unit.schedulers import patient_scheduler
 
@@ -174,3 +178,28 @@ def test_what_is_in_force_is_shown_while_the_leading_scheduler_has_not_read_the_
     # but not when the file is as it was
     shop.write("gossamer.toml", DAILY)
     assert show(shop)["file_differs"] is False
+
+
+async def test_a_schedule_whose_first_run_begins_at_once_says_so(tmp_path, monkeypatch):
+    """A scheduler is quicker than the command that added the schedule."""
+    (tmp_path / "spiders").mkdir()
+    (tmp_path / "spiders" / "books.py").write_text(SPIDER)
+    (tmp_path / "gossamer.toml").write_text("")
+    settings = load(start=tmp_path)
+    async with open_project(settings) as opened:
+        running = schedule_changes._running
+
+        async def turn_first(project, name):
+            scheduler = patient_scheduler(project, Silence())
+            await scheduler.turn()
+            await scheduler.turn()
+            return await running(project, name)
+
+        monkeypatch.setattr(schedule_changes, "_running", turn_first)
+        new = schedule_changes.new_schedule(settings, "monthly", ScheduleTable(spider="books", every="30d"))
+        added = await schedule_changes.add_schedule(opened, new)
+        again = await schedule_changes.add_schedule(opened, new, replace=True)
+
+    assert added.first_run.startswith("its first run has begun (monthly-1), the next ")
+    assert "(in 30 d" in added.first_run
+    assert again.first_run.startswith("next run ")

@@ -53,6 +53,7 @@ class Voice:
 
     def __init__(self, *, quiet: bool, json_logs: bool, supervised: bool = False) -> None:
         self._clock = SystemClock()
+        self._began = self._clock.now()
         self._log = JsonLog(sys.stderr, self._clock) if json_logs else None
         self._hearing = ExitStack()
         self._shows = not quiet and not json_logs
@@ -81,7 +82,11 @@ class Voice:
     def emit(self, event: events.Event) -> None:
         match event:
             case events.JobBegun():
-                self._say(f"working on {event.job}")
+                if 0 < event.since < self._began:
+                    ends = f"gossamer job cancel {event.job} ends it"
+                    self._say(f"going on with {event.job}, which was begun {moment(event.since, event.at)}; {ends}")
+                else:
+                    self._say(f"working on {event.job}")
             case events.JobEnded():
                 self._say(f"{event.job} ended: {event.outcome or event.ending}")
             case events.JobLeft():

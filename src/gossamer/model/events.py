@@ -163,9 +163,10 @@ class Spooled(Event, frozen=True, kw_only=True, gc=False):
 
 
 class JobBegun(Event, frozen=True, kw_only=True, gc=False):
-    """This process works on the job from now on."""
+    """This process works on the job from now on. `since` is when the job was begun."""
 
     name: str
+    since: float = 0.0
 
 
 class JobEnded(Event, frozen=True, kw_only=True, gc=False):

@@ -18,7 +18,7 @@ import msgspec
 
 from ..errors import ParseFailed
 from ..model.item import AnyItem, Item, safe_text
-from ..model.task import Request, fault_of
+from ..model.task import DEFAULT_KIND, Request, fault_of
 from ..process.signals import is_cancellation
 from .failure import Failure
 from .link_rules import PREFER, are_followed, canonical_request, rule_requests
@@ -114,7 +114,13 @@ async def _by_rules(spider: Spider, kind: str, page: Page, basket: _Basket) -> N
             return
     await _collect(getattr(spider, kind)(page), basket)
     if are_followed(spider.rules, kind):
-        basket.add_all(rule_requests(spider.rules, page))
+        wanted = list(rule_requests(spider.rules, page))
+        basket.add_all(wanted)
+        if kind == DEFAULT_KIND:
+            # A page that links to itself is fetched once: the rule's callback gets it now, or never.
+            own = {page.url.partition("#")[0], page.requested_url.partition("#")[0]}
+            for other in dict.fromkeys(one.kind for one in wanted if one.kind != kind and one.url in own):
+                await _collect(spider._method(other)(page), basket)
 
 
 async def _collect(given: Any, basket: _Basket) -> None:

@@ -417,11 +417,12 @@ class Page(PageFiles):
 
         return sitemap_of(self)
 
-    def main_text(self) -> str:
-        """The text of the page's main content, without menus and sidebars; "" for a page without one."""
+    def main_text(self, *, titled: bool = False) -> str:
+        """The text of the page's main content, without menus and sidebars; "" for a page without one. The title of an
+        article is not part of its text, unless `titled`."""
         from . import article
 
-        return article.main_text(self)
+        return article.main_text(self, titled=titled)
 
     def markdown(self) -> str:
         """The main content as Markdown; the whole page if no part stands out."""

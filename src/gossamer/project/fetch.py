@@ -187,7 +187,7 @@ def file_page(file: Path, url: str | None = None) -> Page:
 def text_of(page: Page, *, markdown: bool = False) -> str:
     """The main content of a page as text or Markdown. Raises FetchRefused for a page without text."""
     if page.media is Media.HTML:
-        return page.markdown() if markdown else page.main_text() or page.selector.text
+        return page.markdown() if markdown else page.main_text(titled=True) or page.selector.text
     if b"\0" in page.body[:1024]:
         raise FetchRefused(f"{page.url} is {page.content_type or 'binary'}, which has no text. Use -o FILE.")
     return page.text

@@ -29,7 +29,7 @@ class JobReports:
         self._told[job.id] = {words: passes for words, passes in self._told.get(job.id, {}).items() if not passes}
         if job.id not in self._begun:
             self._begun.add(job.id)
-            self._events.emit(JobBegun(at=self._clock.now(), job=job.id, name=job.name))
+            self._events.emit(JobBegun(at=self._clock.now(), job=job.id, name=job.name, since=job.created_at))
 
     def trouble(self, job: str, stage: str, words: str, *, passes: bool = False) -> None:
         told = self._told.setdefault(job, {})

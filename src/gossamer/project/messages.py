@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from ..access.contract import RECEIVER, Callback, CallbackState
-from .api_views import job_report
 from .callbacks import MESSAGES, WAITING_LOOKED_AT, is_message
 from .keys import LOCAL
 from .open import Project
+from .status import job_status
 
 LEASE = "@@messages"  # its holder sends; no site has such a name
 LEASE_FOR = timedelta(seconds=60)
@@ -89,7 +89,7 @@ async def deliver_messages(project: Project, send: Send) -> int:
 async def _written(project: Project, one: Callback) -> Callback:
     """Its job has ended: write the report into the message, so that every try sends the same text."""
     job = await project.state.jobs.job(one.job)
-    report = msgspec.to_builtins(await job_report(project, job)) if job is not None else {"job_id": one.job}
+    report = msgspec.to_builtins(await job_status(project, job.id)) if job is not None else {"id": one.job}
     body = msgspec.json.encode({"text": one.body, "report": report}).decode()
     due = msgspec.structs.replace(one, body=body, state=CallbackState.DUE, next_at=project.clock.now())
     await project.state.callbacks.keep(due)

@@ -14,7 +14,7 @@ from itertools import islice, takewhile
 import msgspec
 
 from ..errors import GossamerError, Misconfigured, SpiderNotFound, Transient
-from ..model.job import JobTerms
+from ..model.job import Job, JobTerms
 from ..model.schedule import Schedule, ScheduleProgress
 from ..schedule.authority import demand_own_schedule, sealed_schedule
 from ..schedule.bad_schedule import BadSchedule as BadSchedule  # reworded by the CLI and the API
@@ -113,7 +113,10 @@ async def add_schedule(project: Project, new: NewSchedule, *, replace: bool = Fa
     `replace`."""
     schedule, name = new.schedule, new.schedule.name
     _demand_future(schedule, project.clock.now())
+    known = ""
     for one in await project.state.schedules.schedules():
+        if one.schedule.name == name:
+            known = one.last_job or ""
         if one.schedule.name == name and one.origin == FROM_FILE and one.withdrawn_at is None:
             raise Misconfigured(_in_file(project.settings, name, "change it"))
     if not await project.state.schedules.put(schedule, origin=ADDED, replace=replace):
@@ -128,7 +131,7 @@ async def add_schedule(project: Project, new: NewSchedule, *, replace: bool = Fa
     return ScheduleAdded(
         name=name,
         when=describe(trigger_of(schedule)),
-        first_run=_first_run(progress, now, leads=leads, last=None if last is None else last.due),
+        first_run=_first_run(progress, now, leads=leads, last=last, known=known),
         going=going,
         warnings=schedule_warnings(project.settings, progress, new.starts, now),
     )
@@ -176,11 +179,15 @@ def _demand_future(schedule: Schedule, now: float) -> None:
         )
 
 
-def _first_run(progress: ScheduleProgress, now: float, *, leads: bool, last: float | None) -> str:
-    """When it will run; `last` is the tick of its last run."""
+def _first_run(progress: ScheduleProgress, now: float, *, leads: bool, last: Job | None, known: str) -> str:
+    """When it will run. `last` is its last run, which a scheduler may have begun at once; `known` is the one before it
+    was added."""
     if progress.paused:
         return f"it is paused, and runs when it is resumed: gossamer schedule resume {progress.schedule.name}"
-    first, skipped = next_run(progress, now, last)
+    first, skipped = next_run(progress, now, None if last is None else last.due)
+    if last is not None and last.id != known:
+        then = f", the next {_at_its_place(progress, first, now)}" if first is not None else ""
+        return f"its first run has begun ({last.id}){then}"
     early = f"{many(skipped, 'tick')} before it, too early for a single fetch of the budget, will be skipped"
     if first is None:
         return "no tick to come gets a single fetch of the budget" if skipped else "it is never due again"

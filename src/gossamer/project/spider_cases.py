@@ -38,6 +38,7 @@ from ..settings import Settings
 from .extensions import around_parse_of
 from .fetch import fetch_one
 from .open import open_crawled
+from .spider_check import sent_with
 from .spiders import crawl_target, spiders_of
 
 FOLDER = "tests"
@@ -227,9 +228,12 @@ async def _outcome(settings: Settings, spider: Spider, saved: SavedPage, body: b
 
 
 def _link(request: Request) -> dict[str, Any]:
-    link: dict[str, Any] = {"url": request.address(), "callback": request.kind}
-    if request.method != "GET":
-        link["method"] = request.method
+    link: dict[str, Any] = {"url": request.address(), "callback": request.kind, **sent_with(request)}
+    link |= {
+        name: value for name in ("fetcher", "proxy_pool", "country", "session") if (value := getattr(request, name))
+    }
+    if request.force:
+        link["force"] = True
     if request.priority is not None:
         link["priority"] = request.priority
     if request.data:

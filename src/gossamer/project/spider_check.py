@@ -5,14 +5,16 @@ Every value has the shape that `--json` prints.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from ..errors import FetchRefused, InvalidUrl, Misconfigured, ParseFailed
 from ..frontier.admission import Scope
 from ..model.record import Record
+from ..model.secret_text import SecretRef
 from ..model.task import DEFAULT_KIND, Request
 from ..model.url import host_of, parse_url, site_of
 from ..parse.attributes import unread_attributes
@@ -147,21 +149,43 @@ def record_found(record: Record) -> RecordFound:
 def _links_given(requests: Sequence[Request], spider: Spider, page: Page) -> list[LinksGiven]:
     seeds = listed_seeds(spider)
     scope = Scope(sites=spider.allowed_sites(seeds or [page.url]))
-    kinds: dict[str, list[str]] = {}
+    kinds: dict[str, dict[str, str]] = {}  # URLs by what is shown of each request
     for request in requests:
-        kinds.setdefault(request.kind, []).append(request.url)
-    return [_links_to(kind, list(dict.fromkeys(urls)), scope) for kind, urls in kinds.items()]
+        sent = sent_with(request)
+        words = (sent.get("method"), request.address(), sent.get("body"))
+        kinds.setdefault(request.kind, {})[" ".join(filter(None, words))] = request.url
+    return [_links_to(kind, shown, scope) for kind, shown in kinds.items()]
 
 
-def _links_to(kind: str, urls: list[str], scope: Scope) -> LinksGiven:
+def sent_with(request: Request) -> dict[str, Any]:
+    """What a request sends besides a GET of its URL, for people and saved cases: the body as text where it is text,
+    secrets by their names, no password."""
+    if request.is_plain:
+        return {}
+    how = request.options()
+    plain = how.headers if how.body is None else [one for one in how.headers if one[0].lower() != "content-type"]
+    sent: dict[str, Any] = {"method": how.method} if how.method != "GET" else {}
+    sent |= {"headers": {name: _shown(text) for name, text in plain}} if plain else {}
+    sent |= {"cookies": {name: _shown(text) for name, text in how.cookies}} if how.cookies else {}
+    sent |= {"user": _shown(how.auth[0])} if how.auth is not None else {}
+    sent |= {"body": _shown(how.body.parts)} if how.body is not None else {}
+    sent |= {"handle_statuses": list(how.statuses)} if how.statuses else {}
+    return sent | ({"errback": how.errback} if how.errback else {})
+
+
+def _shown(text: str | Sequence[str | bytes | SecretRef]) -> str:
+    parts = [part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else part for part in text]
+    return "".join(f"<secret {part.secret}>" if isinstance(part, SecretRef) else part for part in parts)
+
+
+def _links_to(kind: str, shown: Mapping[str, str], scope: Scope) -> LinksGiven:
     elsewhere, invalid = 0, []
-    for url in urls:
+    for url in shown.values():
         try:
             href = parse_url(url)
         except InvalidUrl:
             invalid.append(url)
             continue
         elsewhere += scope.verdict(href, site_of(href), host_of(href), 0) is not None
-    return LinksGiven(
-        to=kind, count=len(urls), first=urls[:LINKS_TOLD], elsewhere=elsewhere, invalid=invalid[:LINKS_TOLD]
-    )
+    first = list(shown)[:LINKS_TOLD]
+    return LinksGiven(to=kind, count=len(shown), first=first, elsewhere=elsewhere, invalid=invalid[:LINKS_TOLD])

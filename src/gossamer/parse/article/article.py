@@ -92,12 +92,15 @@ def article_of(page: Page) -> Article | None:
     )
 
 
-def main_text(page: Page) -> str:
-    """The text of the page's main content, without menus and margins; "" for a page without prose."""
+def main_text(page: Page, *, titled: bool = False) -> str:
+    """The text of the page's main content, without menus and margins; "" for a page without prose. With `titled`, the
+    title stands before the text of an article too, as in Markdown."""
     content = _MainContent.in_page(page)
     text = content.text() if content is not None else ""
     if len(text) < _SHORT and (stated := _stated_body(text, page.metadata())):
-        return _from_json_ld(stated)[0]
+        text = _from_json_ld(stated)[0]
+    if titled and text and content is not None and content.heading and not content.titled:
+        return f"{content.heading}\n\n{text}"
     return text
 
 
