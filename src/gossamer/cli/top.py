@@ -86,7 +86,7 @@ def _picture(view: TopView | None, name: str, trouble: str) -> Text:
     """The output of `print_top` as one text for the terminal."""
     page = Output(
         file=io.StringIO(), force_terminal=True, width=out.width, soft_wrap=True,
-        color_system=out.color_system,  # type: ignore[arg-type]  # rich gives the name as a plain text
+        color_system=out.color_system,
     )  # fmt: skip
     if view is not None:
         print_top(view, name, page, lines=out.height - 1 - bool(trouble))

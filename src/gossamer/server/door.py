@@ -16,6 +16,7 @@ traceback goes to the log. How it recovers: the only state here are the token bu
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from hmac import compare_digest
@@ -26,6 +27,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..errors import GossamerError
+from ..model.url import origin_of
 from ..project import idempotency, keys
 from ..project.keys import Caller, Token
 from ..project.open import Project
@@ -35,6 +37,7 @@ from .endpoint import PUBLIC, Call, Endpoint, Reply
 from .request_body import parse_body, parse_query, read_body
 
 log = logging.getLogger("gossamer.server")
+_HOST = re.compile(r"(?:(?P<name>[\w.-]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::[0-9]{1,5})?", re.ASCII)
 NOBODY = Caller(id="", name="", scopes=frozenset())
 MOST_AT_ONCE = 250  # requests of one key that may be under way in this process
 MOST_BUCKETS = 10_000  # keys whose bucket is remembered; the oldest are forgotten
@@ -76,9 +79,7 @@ class Door:
         Raises ApiError, also for a cross-origin request from a browser.
         """
         self.check_host(request)
-        origin = request.headers.get("origin")
-        if origin is not None and not self._is_ours(origin.partition("://")[2]):
-            raise ApiError(403, "origin", "Cross-origin requests are not allowed here.")
+        self._check_origin(request)
         caller = await self._caller(request, key)
         self.count(request, caller)
         return caller
@@ -111,12 +112,22 @@ class Door:
         """Raises ApiError for a Host header that names another server, and for an unknown version of HTTP."""
         if request.scope.get("http_version", "1.1") not in ("1.0", "1.1"):  # h11 accepts any two digits
             raise ApiError(505, "http", "This server speaks HTTP/1.1.")
-        if not self._is_ours(request.headers.get("host", "")):
+        host = _HOST.fullmatch(request.headers.get("host", ""))
+        if host is None or (host["name"] or host["address"]).lower().rstrip(".") not in self._hosts:
             raise ApiError(421, "host", "This server does not answer to that name. Its owner can add it: server.hosts.")
 
-    def _is_ours(self, host: str) -> bool:
-        name = host.rpartition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
-        return name.lower().rstrip(".") in self._hosts
+    def _check_origin(self, request: HTTPConnection) -> None:
+        """A page of this machine, on another port, is another site. Raises ApiError."""
+        origin = request.headers.get("origin")
+        if origin is None:
+            return
+        own, public = request.headers.get("host", ""), self._project.settings.server.public_url
+        names = {f"http://{own}".lower(), f"https://{own}".lower(), *([origin_of(public).lower()] if public else [])}
+        if origin.lower() not in names:
+            words = (
+                "Cross-origin requests are not allowed here. Its owner can name the server's own: server.public_url."
+            )
+            raise ApiError(403, "origin", words)
 
     async def _caller(self, request: HTTPConnection, text: str = "") -> Caller:
         text = request.headers.get("x-api-key", "") or text

@@ -46,8 +46,8 @@ FactName = Literal[
 
 
 class Words(str):
-    """Words of our own, which an agent may take for what they are. Written as a literal: tests/attacks/test_site_text.py
-    reads the source code for it."""
+    """Words of our own, which an agent may take for what they are. Written as a literal; a test reads the source code
+    for it (tests/attacks/test_site_text.py)."""
 
     __slots__ = ()
 
@@ -109,7 +109,7 @@ def cut(answer: Answer, max_chars: int, offset: int) -> dict[str, Any]:
         words = Words("The text has {} characters: there is nothing at offset {}.")
         raise ToolFailed(words.with_numbers(total, offset))
     mark = secrets.token_hex(4)
-    facts = {name: _fact(value, mark) for name, value in answer.facts.items()}
+    facts: dict[str, Any] = {name: _fact(value, mark) for name, value in answer.facts.items()}
     around = len(encode(facts).decode()) + len(encode(answer.words).decode()) + FRAME
     room = max(SHORTEST_PIECE, max_chars - around)
     piece = answer.text[offset : offset + room]

@@ -2,7 +2,8 @@
 
 What it does: translates between the official `mcp` package and our tools. Over HTTP requests are stateless (any server
 behind a load balancer can answer them) and pass the same door as the API: Host, key, scope, rate, audit. If a browser
-sends an Origin, it must be the server's own. Over stdio the agent acts for the user who started the process.
+sends an Origin, it must be the server's own, with its port, or that of `server.public_url`. Over stdio the agent acts
+for the user who started the process.
 How it fails: a tool that fails answers with `isError` and the next step; an unexpected exception is logged, and the
 agent learns only that it happened.
 """
