@@ -19,14 +19,15 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from hmac import compare_digest
 
 import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import GossamerError
+from ..errors import GossamerError, Transient
 from ..model.url import origin_of
 from ..project import idempotency, keys
 from ..project.keys import Caller, Token
@@ -43,6 +44,8 @@ MOST_AT_ONCE = 250  # requests of one key that may be under way in this process
 MOST_BUCKETS = 10_000  # keys whose bucket is remembered; the oldest are forgotten
 BURST_SECONDS = 2.0  # seconds' worth of its rate that a key may use at once after a pause
 LONGEST_KEY = 255  # characters of an Idempotency-Key
+LOOK_AT_KEY = 1.0  # seconds of an answer after which its key is looked up again
+NO_KEY = "This key is wrong, expired or revoked. `gossamer keys add` makes one."
 NOT_KEPT = (401, 403, 409, 429)  # statuses that a retry may not get
 
 
@@ -142,7 +145,7 @@ class Door:
                 return self.token.caller
         caller = await keys.caller_of(self._project, text)
         if caller is None:
-            raise _unknown("This key is wrong, expired or revoked. `gossamer keys add` makes one.")
+            raise _unknown(NO_KEY)
         return caller
 
     def count(self, request: HTTPConnection, caller: Caller) -> None:
@@ -154,15 +157,39 @@ class Door:
                 429, "at_once", f"{MOST_AT_ONCE} requests of your key are under way.", headers={"retry-after": "1"}
             )
         self._under_way[caller.id] += 1
-        request.state.caller = caller.id
+        request.state.caller = caller
 
     def leave(self, request: HTTPConnection) -> None:
         """The request is over, however it ended."""
-        caller = getattr(request.state, "caller", None)
+        caller: Caller | None = getattr(request.state, "caller", None)
         if caller is not None:
-            self._under_way[caller] -= 1
-            if not self._under_way[caller]:
-                del self._under_way[caller]
+            self._under_way[caller.id] -= 1
+            if not self._under_way[caller.id]:
+                del self._under_way[caller.id]
+
+    async def answer(self, request: Request, send: Send, app: ASGIApp) -> None:
+        """Let `app` answer the request as long as its key is valid: one that is revoked meanwhile ends the answer, or
+        gets a 401 if it has not begun."""
+        clock, begun = self._project.clock, False
+        looked_at = clock.monotonic()
+
+        async def checked(message: Message) -> None:
+            nonlocal looked_at, begun
+            caller: Caller | None = getattr(request.state, "caller", None)
+            if caller is not None and clock.monotonic() - looked_at >= LOOK_AT_KEY:
+                looked_at = clock.monotonic()
+                with suppress(Transient):  # the key is looked up again with the next piece
+                    if not await keys.is_still_open_to(self._project, caller):
+                        raise AnswerCut("the key was revoked, or has expired")
+            begun = True
+            await send(message)
+
+        try:
+            await app(request.scope, request.receive, checked)
+        except AnswerCut as cut:
+            log.warning("%s %s: %s.", request.method, request.url.path, cut)
+            if not begun:
+                await _unknown(NO_KEY).answer()(request.scope, request.receive, send)
 
     def _take_token(self, caller: Caller) -> None:
         """Raises ApiError when the key exceeds its rate."""
@@ -296,11 +323,13 @@ class DoorApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        try:
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             response = await self._answer(request)
             await response(scope, receive, send)
-        except AnswerCut as cut:
-            log.warning("%s %s: %s.", request.method, request.url.path, cut)
+
+        try:
+            await self._door.answer(request, send, answer)
         finally:
             self._door.leave(request)
 

@@ -238,7 +238,8 @@ class McpApp:
         else:
             address = request.client.host if request.client is not None else ""
             agent = Agent(project=self._project, pages=self._pages, caller=caller, address=address)
-            await self.manager.handle_request({**scope, AGENT: agent}, receive, send)
+            scope[AGENT] = agent
+            await self._door.answer(request, send, self.manager.handle_request)
         finally:
             self._door.leave(request)
 
