@@ -115,7 +115,8 @@ class Connection(H11Protocol):
             transport.close()
         self._watch()
         if sum(map(len, self.idle.values())) > self.most_idle:
-            oldest = next(iter(max(self.idle.values(), key=len)))
+            crowd = max(self.idle.values(), key=len)
+            oldest = next(iter(crowd))
             oldest.transport.abort()
             oldest._count()
 
