@@ -6,7 +6,9 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+import logging
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,12 @@ import pytest
 from mcp import Client
 
 import gossamer
+from gossamer.cli.app import LogLines
 from gossamer.server import mcp_answers, mcp_app, mcp_tools
 from gossamer.server.mcp_answers import Answer, cut, identifier, time_words
 from gossamer.server.run import Server, _config
 from tests.journey.commands import QUICK
+from tests.journey.commands import gossamer as gossamer_command
 from tests.server.serving import listening, serving, settings_of
 from tests.server.test_mcp import agent_at, asked, finished
 from tests.sites.hostile import hostile_site
@@ -229,6 +233,43 @@ async def test_no_command_prints_orders_of_a_site(tmp_path: Path) -> None:
             heard += MARK in written
             is_harmless(written)
     assert heard > len(COMMANDS) / 2
+
+
+@pytest.mark.long
+async def test_no_line_of_the_log_is_forged(tmp_path: Path) -> None:
+    """A spider quotes what the site says in its log, with line breaks."""
+    async with hostile_site() as site:
+        inject(site)
+        (tmp_path / "gossamer.toml").write_text(QUICK, encoding="utf-8")
+        (tmp_path / "spiders").mkdir()
+        code = f"""
+import logging
+from gossamer import Spider
+
+class Things(Spider):
+    start_urls = ["{site.url("/page")}"]
+
+    def parse(self, page):
+        logging.getLogger("elsewhere").warning("title: %s", page.css("title::text").get())
+        yield {{"url": page.url}}
+"""
+        (tmp_path / "spiders" / "things.py").write_text(code, encoding="utf-8")
+        for words in (("crawl", "things"), ("crawl", "things", "--fresh", "--json-logs")):
+            said = (await gossamer_command(tmp_path, *words, environ={"GOSSAMER_FETCH__ALLOW_PRIVATE": "true"})).err
+            assert MARK in said
+            assert not UNSEEN.search(said), said
+            assert "\nforged" not in said, said
+
+
+def test_an_exception_forges_no_line_of_the_log() -> None:
+    try:
+        raise ValueError(ALL)
+    except ValueError:
+        record = logging.LogRecord("a", logging.ERROR, "a.py", 1, "%s", (ALL,), sys.exc_info())
+    first, *others = LogLines().format(record).split("\n")
+    assert MARK in first
+    assert all(line.startswith("  ") for line in others)
+    assert not UNSEEN.search("".join((first, *others)))
 
 
 def test_markup_is_read_in_our_own_literals_only() -> None:

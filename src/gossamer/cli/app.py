@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import logging
 import os
 import re
 import sys
@@ -101,6 +102,17 @@ out = Output()
 err = Output(stderr=True)
 
 
+class LogLines(logging.Formatter):
+    """One line for each record, without control characters: a path that a client asks for, or an error that quotes a
+    site, cannot forge another line. A traceback follows, indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        lines = [visible(record.getMessage())]
+        if record.exc_info:
+            lines += visible_lines(self.formatException(record.exc_info)).split("\n")
+        return "\n  ".join(lines)
+
+
 def print_version(wanted: bool) -> None:
     if wanted:
         from .. import __version__
@@ -122,6 +134,8 @@ def run() -> None:
     """Run the command. An error prints one line and exits with 1 (usage errors: 2), Ctrl-C exits with 130, and a closed
     pipe with 0. A bug in Gossamer prints one line as well; Python's development mode shows its traceback."""
     gc.set_threshold(1_000_000)  # imports create no garbage
+    if logging.lastResort is not None:  # what is logged by loggers that nobody has configured
+        logging.lastResort.setFormatter(LogLines())
     try:
         register(sys.argv[1:])
         sys.exit(only(app, sys.argv[1:])(prog_name="gossamer", standalone_mode=False))
