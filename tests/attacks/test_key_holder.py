@@ -21,6 +21,8 @@ from gossamer.project.keys import revoke_key
 from gossamer.server import door as door_module
 from gossamer.server import job_routes, record_routes
 from gossamer.server.firecrawl import documents, watch
+from gossamer.server.ui import live
+from gossamer.server.ui import site as site_module
 from tests.patience import PATIENCE
 from tests.server.receiver import Receiver
 from tests.server.receiver import receiver as receiver
@@ -233,3 +235,18 @@ def test_the_libraries_refuse_what_is_older_than_the_tolerance(age: timedelta, f
         return
     with pytest.raises(WebhookVerificationError):
         Webhook(secret).verify(body.decode(), headers)
+
+
+async def test_a_live_page_ends_with_its_key(door: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_module, "LOOK_AT_KEY", 0.0)
+    monkeypatch.setattr(live, "LOOK", 0.01)
+    key = await door.new_key("leaver", "jobs", "records")
+    entered = await door.http.post("/ui/sign-in", data={"key": key}, headers={"sec-fetch-site": "same-origin"})
+    assert entered.status_code == 303, entered.text
+    cookie = "; ".join(f"{name}={value}" for name, value in entered.cookies.items())
+    headers = [(b"host", b"127.0.0.1"), (b"cookie", cookie.encode()), (b"sec-fetch-site", b"same-origin")]
+
+    sent = await exchange(door, "/ui/live/jobs", "", revoking(door, "leaver", "http.response.body"), headers=headers)
+
+    assert sent[0]["status"] == 200, sent
+    assert sum(b"event: regions" in message.get("body", b"") for message in sent) <= 1
