@@ -5,6 +5,7 @@ Also here: making untrusted text safe to print (`visible`).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -138,8 +139,12 @@ def shortened(text: str) -> str:
 # One day after the first, and one day before the last, that datetime can represent.
 _EARLIEST, _LATEST = -62_135_510_400.0, 253_402_214_400.0
 
-# C0 and C1 controls, line separators, direction marks and lone surrogates.
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# C0 and C1 controls, line separators, direction marks, lone surrogates, and signs that hide text: interlinear notes and
+# the tags of Unicode, a second ASCII that no font shows.
+_UNSEEN = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f]"
+)
 
 
 def visible(text: str) -> str:
@@ -154,7 +159,7 @@ def visible_lines(text: str) -> str:
 
 def visible_json(text: str) -> str:
     """JSON on one line with the same characters as JSON escapes: the same value, safe to print."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] != "\x7f" else "\\u007f", text)
 
 
 def within_calendar(seconds: float) -> float:

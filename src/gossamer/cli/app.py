@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import logging
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import typer
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
+from rich.markup import escape
+from rich.segment import Segment
 from rich.text import Text
 
 from ..clock import SystemClock
 from ..errors import GossamerError, Misconfigured
 from ..settings import Settings, load
-from ..units import past_moment, visible
+from ..units import past_moment, visible, visible_lines
 from .verbs import ReaderLeft, VerbList, only, register
 
 if TYPE_CHECKING:
@@ -40,18 +43,35 @@ app = typer.Typer(
 )
 
 
+def styled(template: str, *values: object) -> Text:
+    """Words of ours in rich's markup, with values in place of `{}`. The template is a literal: only there is markup
+    read, never in a value or in any other string that is printed."""
+    return Text.from_markup(template.format(*(escape(str(value)) for value in values)))
+
+
 class Output(Console):
     """Standard output or standard error. On a terminal, lines are wrapped between words; text that is already laid out
-    is printed with `soft_wrap=True`."""
+    is printed with `soft_wrap=True`.
+
+    What is printed may come from a site. So no markup is read in strings (see `styled`), and control characters are
+    made visible in everything, however it was put together (ADR 0074).
+    """
+
+    def __init__(self, **options: Any) -> None:  # Any: as rich has it
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible_lines(text), style, control)
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:  # Any: as rich has it
         if soft_wrap is None and self.is_terminal:
-            objects = tuple(self._wrapped(one, options) for one in objects)
+            objects = tuple(map(self._wrapped, objects))
         super().print(*objects, soft_wrap=True, **options)
 
-    def _wrapped(self, words: Any, options: dict[str, Any]) -> Any:
+    def _wrapped(self, words: Any) -> Any:
         if isinstance(words, str):
-            words = Text.from_markup(words) if options.get("markup", True) else Text(words)
+            words = Text(words)
         if not isinstance(words, Text):
             return words
         lines = []
@@ -78,8 +98,19 @@ def word_breaks(text: str, width: int) -> list[int]:
     return offsets
 
 
-out = Output(highlight=False)
-err = Output(stderr=True, highlight=False)
+out = Output()
+err = Output(stderr=True)
+
+
+class LogLines(logging.Formatter):
+    """One line for each record, without control characters: a path that a client asks for, or an error that quotes a
+    site, cannot forge another line. A traceback follows, indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        lines = [visible(record.getMessage())]
+        if record.exc_info:
+            lines += visible_lines(self.formatException(record.exc_info)).split("\n")
+        return "\n  ".join(lines)
 
 
 def print_version(wanted: bool) -> None:
@@ -103,6 +134,8 @@ def run() -> None:
     """Run the command. An error prints one line and exits with 1 (usage errors: 2), Ctrl-C exits with 130, and a closed
     pipe with 0. A bug in Gossamer prints one line as well; Python's development mode shows its traceback."""
     gc.set_threshold(1_000_000)  # imports create no garbage
+    if logging.lastResort is not None:  # what is logged by loggers that nobody has configured
+        logging.lastResort.setFormatter(LogLines())
     try:
         register(sys.argv[1:])
         sys.exit(only(app, sys.argv[1:])(prog_name="gossamer", standalone_mode=False))
@@ -229,7 +262,8 @@ def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any], *, s
         return settings
     if says:
         named = ", ".join(hosts)
-        err.print(f"[dim]Private address: {named} is allowed because you named it; all others are refused.[/]")
+        words = "[dim]Private address: {} is allowed because you named it; all others are refused.[/]"
+        err.print(styled(words, named))
     return settings_with(**flags, **{"fetch.allow_hosts": [*settings.fetch.allow_hosts, *hosts]})
 
 

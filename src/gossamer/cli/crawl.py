@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -33,7 +32,7 @@ from ..project.status import place_near
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
-from .app import allow_local, app, err, fail, run_async, settings_with
+from .app import allow_local, app, err, fail, run_async, settings_with, styled
 from .layout import in_words, print_tips
 from .options import (
     ArgumentOption,
@@ -184,11 +183,10 @@ def run_crawl(
         for warning in running.project.warnings:
             err.print(Text(f"Warning: {warning}", style="yellow"))
         verb = "Going on with" if running.resumed else "Crawling"
-        err.print(
-            f"{verb} [bold]{running.job.name}[/] [dim](job {running.job.id}; Ctrl-C stops, the same command resumes)[/]"
-        )
+        words = "{} [bold]{}[/] [dim](job {}; Ctrl-C stops, the same command resumes)[/]"
+        err.print(styled(words, verb, running.job.name, running.job.id))
         if await lacks_scheduler(running.project):
-            err.print("[dim]Schedules run with `gossamer up`.[/]")
+            err.print(styled("[dim]Schedules run with `gossamer up`.[/]"))
         jobs, job = running.project.state.jobs, running.job
         storing = partial(results_waiting, running.project, job.id)
         waits = partial(wait_of_job, running.project, job.id)
@@ -236,54 +234,58 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     if speed and tally.pages < counts.settled:  # other workers or an earlier command did the rest
         speed = f"{tally.pages:,} by this command, {speed}"
     spent = f"{report.seconds:.1f} s" if report.seconds < 60 else short_duration(timedelta(seconds=report.seconds))
-    table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
+    table.add_row("pages", styled("[bold]{}[/] done{}  [dim]{}, {}[/]", f"{counts.done:,}", unchanged, spent, speed))
     records = f"{report.records:,}" if report.records is not None else "not known"
-    table.add_row("records", f"[bold]{records}[/]  [dim]{tally.changed:,} new or changed[/]")
+    table.add_row("records", styled("[bold]{}[/]  [dim]{} new or changed[/]", records, f"{tally.changed:,}"))
     if tally.item_drops:
         why = ", ".join(f"{count:,} {reason}" for reason, count in tally.item_drops.most_common(4))
-        table.add_row("items left out", f"{tally.item_drops.total():,}  [dim]{escape(visible(why))}[/]")
+        table.add_row("items left out", styled("{}  [dim]{}[/]", f"{tally.item_drops.total():,}", why))
     if tally.faults:
-        table.add_row("quality", f"{many(tally.faults, 'fault')} found  [dim]gossamer quality {report.job.name}[/]")
+        table.add_row(
+            "quality", styled("{} found  [dim]gossamer quality {}[/]", many(tally.faults, "fault"), report.job.name)
+        )
     if tally.gone:
         be = "is" if tally.gone == 1 else "are"
-        table.add_row("gone", f"{tally.gone:,} {be} gone  [dim]known before, not found now[/]")
+        table.add_row("gone", styled("{} {} gone  [dim]known before, not found now[/]", f"{tally.gone:,}", be))
     if counts.stats:
         table.add_row("counted", visible(in_words(counts.stats)))
     table.add_row("retries", f"{counts.retries:,}")
     if report.cost is not None:
         table.add_row("cost", f"{report.cost:,.10g} credits")
     if tally.blocked:
-        table.add_row("blocks", f"{tally.blocked:,}  [dim]responses in which a site refused a page[/]")
+        table.add_row("blocks", styled("{}  [dim]responses in which a site refused a page[/]", f"{tally.blocked:,}"))
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))
-    style = "red" if counts.dead else ""
-    table.add_row("dead letters", f"[{style}]{counts.dead:,}[/]  [dim]{reasons}[/]" if style else "0")
+    table.add_row("dead letters", styled("[red]{}[/]  [dim]{}[/]", f"{counts.dead:,}", reasons) if counts.dead else "0")
     left = counts.dropped + counts.duplicates
-    table.add_row("left out", f"{left:,}  [dim]{counts.duplicates:,} duplicates, {counts.dropped:,} by rule[/]")
+    table.add_row(
+        "left out",
+        styled("{}  [dim]{} duplicates, {} by rule[/]", f"{left:,}", f"{counts.duplicates:,}", f"{counts.dropped:,}"),
+    )
     records, archive = (place_near(settings, role, Path.cwd()) for role in ("records", "archive"))
-    table.add_row("data", f"{records}  [dim]raw pages in {archive}[/]")
+    table.add_row("data", styled("{}  [dim]raw pages in {}[/]", records, archive))
     if output is not None:
         table.add_row("output", f"{output}")
     err.print()
     err.print(_headline(report))
     err.print(table)
     if tally.last_trouble:
-        err.print(f"[yellow]There was trouble:[/] {tally.last_trouble}")
+        err.print(styled("[yellow]There was trouble:[/] {}", tally.last_trouble))
     _advise(report, output, command)
 
 
-def _headline(report: CrawlReport) -> str:
+def _headline(report: CrawlReport) -> Text:
     if report.storing is not None:
         waiting = many(report.storing.results, "result")
-        return f"[yellow]Not stored yet.[/] All pages are done, and {waiting} wait on disk: gossamer spool."
+        return styled("[yellow]Not stored yet.[/] All pages are done, and {} wait on disk: gossamer spool.", waiting)
     if not report.ended:
-        return "[yellow]Stopped.[/] Nothing is lost: run the same command again to resume."
+        return styled("[yellow]Stopped.[/] Nothing is lost: run the same command again to resume.")
     outcome = report.job.outcome
     if outcome is None or outcome.outcome is Outcome.DONE:
-        return "[green]Done.[/]"
+        return styled("[green]Done.[/]")
     style = "yellow" if outcome.outcome in (Outcome.WARNINGS, Outcome.INCOMPLETE) else "red"
     apart = report.job.ending == "limit" and not report.job.stopped and report.counts.settled > (report.job.limit or 0)
     reasons = "; ".join(reason.message for reason in outcome.reasons) + ("; redirects do not count" if apart else "")
-    return f"[{style}]{outcome.outcome.value.capitalize()}[/]: {escape(visible(reasons))}."
+    return Text.assemble((outcome.outcome.value.capitalize(), style), f": {visible(reasons)}.")
 
 
 def _advise(report: CrawlReport, output: str | None, command: str) -> None:

@@ -14,7 +14,7 @@ from ..demo.shop import USUAL_PORT, open_shop
 from ..demo.spider import DemoShop
 from ..model.outcome import Outcome
 from ..model.url import host_of
-from .app import app, err, settings_with
+from .app import app, err, settings_with, styled
 from .crawl import run_crawl
 
 DEMO_RATE = "60/s"
@@ -38,7 +38,7 @@ def demo_verb(
         settings = settings_with(**{"politeness.rate": rate, "fetch.allow_hosts": hosts})
         spider = DemoShop()
         spider.start_urls = [urls[0]]
-        err.print(f"The demo shop is open at [bold]{urls[0]}[/]")
+        err.print(styled("The demo shop is open at [bold]{}[/]", urls[0]))
         report = run_crawl(spider, settings, fresh=fresh, command="gossamer demo")
     if not report.ended:
         raise typer.Exit(130)
@@ -80,7 +80,7 @@ def shop_in_background(port: int, revision: int) -> Iterator[list[str]]:
 
 def _serve(port: int, revision: int) -> None:
     with shop_in_background(port, revision) as urls:
-        err.print(f"The demo shop is open at [bold]{urls[0]}[/] and {urls[1]}  [dim](Ctrl-C closes it)[/]")
+        err.print(styled("The demo shop is open at [bold]{}[/] and {}  [dim](Ctrl-C closes it)[/]", *urls[:2]))
         try:
             threading.Event().wait()
         except KeyboardInterrupt:

@@ -23,7 +23,7 @@ from ..project.export import (
 )
 from ..project.records import RecordFilter
 from ..units import many, visible
-from .app import app, err, open_crawled, run_async, settings_with, typed_moment
+from .app import app, err, open_crawled, run_async, settings_with, styled, typed_moment
 
 FORMS = ".jsonl, .csv or .parquet, the first two also with .gz or .zst"
 
@@ -91,13 +91,14 @@ def export_verb(
     with _busy(quiet=output == "-"):
         done = run_async(write())
     if since_cursor is not None and not done.whole:
-        err.print(
+        words = (
             "[yellow]The reader closed the pipe.[/] The cursor was not moved: the next export repeats these changes."
         )
+        err.print(styled(words))
     elif since_cursor is not None and not done.records:
         err.print("Nothing has changed: no file was written.")
     elif done.note:
-        err.print(f"[yellow]No record matches.[/] {done.note}")
+        err.print(styled("[yellow]No record matches.[/] {}", done.note))
     if done.records:
         where = f" written to {visible(done.place)}" if done.place is not None else ""
         err.print(f"{many(done.records, 'record')}{where}", markup=False)

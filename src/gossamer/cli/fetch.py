@@ -29,7 +29,7 @@ from ..project.fetch import Download, archived_page, fetch_one, file_page, is_ar
 from ..project.spiders import make_spiders_importable
 from ..settings import Settings
 from ..units import size, span, visible
-from .app import allow_local, app, err, open_crawled, run_async, settings_with
+from .app import allow_local, app, err, open_crawled, run_async, settings_with, styled
 from .layout import print_json, write_bytes
 from .request_flags import request_of
 
@@ -71,9 +71,8 @@ def fetch_verb(
         _print_headers(download)
     snapshot = download.snapshot
     if snapshot.cut:
-        err.print(
-            f"[yellow]The body was truncated[/] at {size(len(snapshot.body))} (fetch.max_body, or a broken transfer)."
-        )
+        words = "[yellow]The body was truncated[/] at {} (fetch.max_body, or a broken transfer)."
+        err.print(styled(words, size(len(snapshot.body))))
     page = Page(snapshot)
     if json_ld and output is None:
         print_json(page.structured()["json_ld"])
@@ -265,8 +264,10 @@ def _converse(bench: Bench) -> None:
     err.print(Text.assemble((visible(page.title or "(no title)"), "bold")))
     err.print(Text(f"{page.status}  {visible(page.url)}  {size(len(page.body))}  {visible(page.content_type)}", "dim"))
     err.print(
-        "[cyan]page[/], [cyan]css[/](...), [cyan]xpath[/](...), [cyan]view[/]() in a browser, "
-        "[cyan]fetch[/](url) another page, Tab completes, Ctrl-D leaves\n"
+        styled(
+            "[cyan]page[/], [cyan]css[/](...), [cyan]xpath[/](...), [cyan]view[/]() in a browser, "
+            "[cyan]fetch[/](url) another page, Tab completes, Ctrl-D leaves\n"
+        )
     )
     forget = _equip(bench.names)
     try:

@@ -21,7 +21,7 @@ from ..errors import Misconfigured
 from ..project.move import ROLES, MoveReport, Part, Watch, move
 from ..settings import FILE_NAME, Settings
 from ..units import many, size, visible
-from .app import app, err, out, run_async, settings_with
+from .app import app, err, out, run_async, settings_with, styled
 from .layout import Column, heading, number, print_table
 
 PLAIN_EVERY = 10.0  # seconds between two lines of progress in a pipe
@@ -110,7 +110,9 @@ def _settle(
     for role in addresses:
         origin = settings.origins.get(role, "")
         if origin.startswith("GOSSAMER_"):
-            err.print(f"[yellow]{origin} is set in the environment and overrides the file: change it there.[/]")
+            err.print(
+                styled("[yellow]{} is set in the environment and overrides the file: change it there.[/]", origin)
+            )
     out.print("The data at the old addresses was not changed; delete it when you no longer need it.")
 
 

@@ -132,9 +132,12 @@ def settings_verb(
     )
     if out.is_terminal and key is None:
         out.print(
-            f'\n[dim]Set them in {FILE_NAME} (\\[fetch] max_body = "5MB"), or as GOSSAMER_FETCH__MAX_BODY=5MB.[/]'
-            if settings.origins
-            else f"\n[dim]All defaults. Set them in a file {FILE_NAME}, or as GOSSAMER_FETCH__MAX_BODY=5MB.[/]"
+            Text(
+                f'\nSet them in {FILE_NAME} ([fetch] max_body = "5MB"), or as GOSSAMER_FETCH__MAX_BODY=5MB.'
+                if settings.origins
+                else f"\nAll defaults. Set them in a file {FILE_NAME}, or as GOSSAMER_FETCH__MAX_BODY=5MB.",
+                "dim",
+            )
         )
 
 

@@ -29,7 +29,7 @@ from ..project.records import (
 )
 from ..settings import Settings
 from ..units import many, moment, visible
-from .app import app, ask, err, open_crawled, out, run_async, settings_with
+from .app import app, ask, err, open_crawled, out, run_async, settings_with, styled
 from .layout import Column, advise, heading, print_json, print_table
 from .options import JsonOption
 
@@ -131,7 +131,7 @@ def diff_verb(
         out.print(lines.left_out)
     out.print(lines.summary())
     if lines.counts["gone"]:
-        out.print("[dim]Gone: the second job did not find it, for any reason; see gossamer export --gone.[/]")
+        out.print(styled("[dim]Gone: the second job did not find it, for any reason; see gossamer export --gone.[/]"))
     advise(("gossamer history KEY", "every version of one record"))
 
 

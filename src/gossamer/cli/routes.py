@@ -113,7 +113,7 @@ def _show_sites(found: RouteReport, now: float) -> None:
         ],
     )  # fmt: skip
     if found.more and out.is_terminal:
-        out.print("[dim]... and more sites; --limit shows them.[/]")
+        out.print(Text("... and more sites; --limit shows them.", "dim"))
     if not found.learn:
         out.print("router.learn is off: these routes were learned earlier and are not used.")
 
@@ -180,7 +180,7 @@ def _show_budgets(found: RouteReport) -> None:
         indent=2,
     )  # fmt: skip
     if hidden:
-        out.print(f"[dim]  ... and {hidden:,} more; --json has all of them.[/]")
+        out.print(Text(f"  ... and {hidden:,} more; --json has all of them.", "dim"))
 
 
 # -- proxies -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ..model.events import EventHub
 from ..monitor.counts import EventCounts
 from ..settings import Settings
 from ..units import many, visible
-from .app import allow_local, app, err, fail, out, run_async, settings_with
+from .app import allow_local, app, err, fail, out, run_async, settings_with, styled
 from .progress import Warnings
 
 if TYPE_CHECKING:
@@ -58,11 +58,13 @@ def save_verb(
     came = f"{many(saved.items, 'item')}, {many(saved.links, 'link')}"
     err.print(Text(f"{visible(saved.folder)}: {visible(saved.failure) if saved.failure else came}"))
     if saved.failure:
-        err.print("[yellow]The page yielded nothing.[/] The case expects that until you run `gossamer test --update`.")
+        words = "[yellow]The page yielded nothing.[/] The case expects that until you run `gossamer test --update`."
+        err.print(styled(words))
     elif not saved.items and not saved.links:
-        err.print(
+        words = (
             "[yellow]The page yielded nothing.[/] Is it for another callback? Try --callback NAME, or --from-archive."
         )
+        err.print(styled(words))
 
 
 @app.command("test")

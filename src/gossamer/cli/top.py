@@ -20,7 +20,7 @@ from ..project.jobs import JobView
 from ..project.open import Project, is_crawled, nothing_crawled
 from ..project.top import MINUTES, Pace, TopView, top_view
 from ..units import distance, many, seconds_of, size, span, visible
-from .app import app, open_crawled, out, run_async, settings_with
+from .app import Output, app, open_crawled, out, run_async, settings_with
 from .layout import Column, print_json, print_table
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -84,9 +84,9 @@ def _with_speed(view: TopView, looks: deque[tuple[float, int]]) -> TopView:
 
 def _picture(view: TopView | None, name: str, trouble: str) -> Text:
     """The output of `print_top` as one text for the terminal."""
-    page = Console(
-        file=io.StringIO(), force_terminal=True, width=out.width, highlight=False, soft_wrap=True,
-        color_system=out.color_system,  # type: ignore[arg-type]  # rich gives the name as a plain text
+    page = Output(
+        file=io.StringIO(), force_terminal=True, width=out.width, soft_wrap=True,
+        color_system=out.color_system,
     )  # fmt: skip
     if view is not None:
         print_top(view, name, page, lines=out.height - 1 - bool(trouble))

@@ -97,11 +97,11 @@ def _print_workers(workers: list[WorkerView], now: float) -> None:
     )  # fmt: skip
     missing = sum(worker.missing for worker in workers)
     if missing:
-        err.print(f"[yellow]{many(missing, 'worker')} sent no heartbeat for {MISSING_SECONDS:.0f} s.[/]")
+        err.print(Text(f"{many(missing, 'worker')} sent no heartbeat for {MISSING_SECONDS:.0f} s.", "yellow"))
     if any(worker.state == "spool full" and not worker.missing for worker in workers):
-        err.print("[yellow]A spool is full: that worker fetches nothing until its results can be stored.[/]")
+        err.print(Text("A spool is full: that worker fetches nothing until its results can be stored.", "yellow"))
     if any(worker.state == "archive full" and not worker.missing for worker in workers):
-        err.print(f"[yellow]{ARCHIVE_FULL}[/]")
+        err.print(Text(ARCHIVE_FULL, "yellow"))
 
 
 @app.command("scaling")

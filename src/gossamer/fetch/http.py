@@ -110,6 +110,7 @@ class AiohttpTransport:
         href, limits = request.url, request.limits
         if _UNSAFE_URL.search(href):
             raise FetchRefused(f"{shown(href)!a} holds characters that no request may carry.")
+        self._guard.check_port(href)
         started = time.perf_counter()
         answer: PeerResponse | Answer | None = None
         way: Leaving | None = None

@@ -23,7 +23,7 @@ from ..errors import FetchFailed, FetchRefused, Misconfigured, Permanent, Transi
 from ..fetch.addresses import AddressGuard
 from ..fetch.contract import Limits, TransportRequest
 from ..fetch.http import AiohttpTransport
-from ..model.url import host_of
+from ..model.url import authority_of, host_of
 from ..settings import Settings
 from ..settings.effective import secrets_of
 
@@ -152,7 +152,7 @@ def _limits(timeout: timedelta) -> Limits:
 
 async def _json(settings: Settings, request: TransportRequest, who: str) -> dict[str, Any]:
     """The answer of a service. Its host may be private, because the owner configured it; no other host may."""
-    allowed = frozenset({*settings.fetch.allow_hosts, host_of(request.url)})
+    allowed = frozenset({*settings.fetch.allow_hosts, host_of(request.url), authority_of(request.url)})
     headers = (("User-Agent", f"Gossamer/{__version__}"), ("Accept", "application/json"), *request.headers)
     request = msgspec.structs.replace(request, headers=headers)
     try:

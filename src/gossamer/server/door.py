@@ -16,16 +16,19 @@ traceback goes to the log. How it recovers: the only state here are the token bu
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from hmac import compare_digest
 
 import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import GossamerError
+from ..errors import GossamerError, Transient
+from ..model.url import origin_of
 from ..project import idempotency, keys
 from ..project.keys import Caller, Token
 from ..project.open import Project
@@ -35,11 +38,14 @@ from .endpoint import PUBLIC, Call, Endpoint, Reply
 from .request_body import parse_body, parse_query, read_body
 
 log = logging.getLogger("gossamer.server")
+_HOST = re.compile(r"(?:(?P<name>[\w.-]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::[0-9]{1,5})?", re.ASCII)
 NOBODY = Caller(id="", name="", scopes=frozenset())
 MOST_AT_ONCE = 250  # requests of one key that may be under way in this process
 MOST_BUCKETS = 10_000  # keys whose bucket is remembered; the oldest are forgotten
 BURST_SECONDS = 2.0  # seconds' worth of its rate that a key may use at once after a pause
 LONGEST_KEY = 255  # characters of an Idempotency-Key
+LOOK_AT_KEY = 1.0  # seconds of an answer after which its key is looked up again
+NO_KEY = "This key is wrong, expired or revoked. `gossamer keys add` makes one."
 NOT_KEPT = (401, 403, 409, 429)  # statuses that a retry may not get
 
 
@@ -76,9 +82,7 @@ class Door:
         Raises ApiError, also for a cross-origin request from a browser.
         """
         self.check_host(request)
-        origin = request.headers.get("origin")
-        if origin is not None and not self._is_ours(origin.partition("://")[2]):
-            raise ApiError(403, "origin", "Cross-origin requests are not allowed here.")
+        self._check_origin(request)
         caller = await self._caller(request, key)
         self.count(request, caller)
         return caller
@@ -111,12 +115,22 @@ class Door:
         """Raises ApiError for a Host header that names another server, and for an unknown version of HTTP."""
         if request.scope.get("http_version", "1.1") not in ("1.0", "1.1"):  # h11 accepts any two digits
             raise ApiError(505, "http", "This server speaks HTTP/1.1.")
-        if not self._is_ours(request.headers.get("host", "")):
+        host = _HOST.fullmatch(request.headers.get("host", ""))
+        if host is None or (host["name"] or host["address"]).lower().rstrip(".") not in self._hosts:
             raise ApiError(421, "host", "This server does not answer to that name. Its owner can add it: server.hosts.")
 
-    def _is_ours(self, host: str) -> bool:
-        name = host.rpartition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
-        return name.lower().rstrip(".") in self._hosts
+    def _check_origin(self, request: HTTPConnection) -> None:
+        """A page of this machine, on another port, is another site. Raises ApiError."""
+        origin = request.headers.get("origin")
+        if origin is None:
+            return
+        own, public = request.headers.get("host", ""), self._project.settings.server.public_url
+        names = {f"http://{own}".lower(), f"https://{own}".lower(), *([origin_of(public).lower()] if public else [])}
+        if origin.lower() not in names:
+            words = (
+                "Cross-origin requests are not allowed here. Its owner can name the server's own: server.public_url."
+            )
+            raise ApiError(403, "origin", words)
 
     async def _caller(self, request: HTTPConnection, text: str = "") -> Caller:
         text = request.headers.get("x-api-key", "") or text
@@ -131,7 +145,7 @@ class Door:
                 return self.token.caller
         caller = await keys.caller_of(self._project, text)
         if caller is None:
-            raise _unknown("This key is wrong, expired or revoked. `gossamer keys add` makes one.")
+            raise _unknown(NO_KEY)
         return caller
 
     def count(self, request: HTTPConnection, caller: Caller) -> None:
@@ -143,15 +157,39 @@ class Door:
                 429, "at_once", f"{MOST_AT_ONCE} requests of your key are under way.", headers={"retry-after": "1"}
             )
         self._under_way[caller.id] += 1
-        request.state.caller = caller.id
+        request.state.caller = caller
 
     def leave(self, request: HTTPConnection) -> None:
         """The request is over, however it ended."""
-        caller = getattr(request.state, "caller", None)
+        caller: Caller | None = getattr(request.state, "caller", None)
         if caller is not None:
-            self._under_way[caller] -= 1
-            if not self._under_way[caller]:
-                del self._under_way[caller]
+            self._under_way[caller.id] -= 1
+            if not self._under_way[caller.id]:
+                del self._under_way[caller.id]
+
+    async def answer(self, request: Request, send: Send, app: ASGIApp) -> None:
+        """Let `app` answer the request as long as its key is valid: one that is revoked meanwhile ends the answer, or
+        gets a 401 if it has not begun."""
+        clock, begun = self._project.clock, False
+        looked_at = clock.monotonic()
+
+        async def checked(message: Message) -> None:
+            nonlocal looked_at, begun
+            caller: Caller | None = getattr(request.state, "caller", None)
+            if caller is not None and clock.monotonic() - looked_at >= LOOK_AT_KEY:
+                looked_at = clock.monotonic()
+                with suppress(Transient):  # the key is looked up again with the next piece
+                    if not await keys.is_still_open_to(self._project, caller):
+                        raise AnswerCut("the key was revoked, or has expired")
+            begun = True
+            await send(message)
+
+        try:
+            await app(request.scope, request.receive, checked)
+        except AnswerCut as cut:
+            log.warning("%s %s: %s.", request.method, request.url.path, cut)
+            if not begun:
+                await _unknown(NO_KEY).answer()(request.scope, request.receive, send)
 
     def _take_token(self, caller: Caller) -> None:
         """Raises ApiError when the key exceeds its rate."""
@@ -285,11 +323,13 @@ class DoorApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        try:
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             response = await self._answer(request)
             await response(scope, receive, send)
-        except AnswerCut as cut:
-            log.warning("%s %s: %s.", request.method, request.url.path, cut)
+
+        try:
+            await self._door.answer(request, send, answer)
         finally:
             self._door.leave(request)
 

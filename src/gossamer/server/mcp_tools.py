@@ -1,7 +1,7 @@
 """What an agent can do with a project over MCP: ten tools, each a struct of arguments and a function.
 
 Instructions hidden in a page cannot do more than the key of the session allows: no tool changes settings, spiders, keys
-or routes. mcp_answers.py cuts and frames the answers.
+or routes. mcp_answers.py cuts the answers, and frames everything in them that is not a number or `Words`.
 How it fails: ToolFailed and the errors of project/, with messages that name the next step.
 """
 
@@ -34,13 +34,23 @@ from ..project.page_results import PageOutcome, PageReader
 from ..project.records import RecordFilter, query_of, schemas
 from ..project.site_map import map_site
 from ..project.workers import list_workers
-from .mcp_answers import Answer, Pieces, ToolFailed
+from .mcp_answers import Answer, FactName, Pieces, ToolFailed, Words, identifier, time_words, words_among
 
 READ_AGAIN = 3600.0  # seconds: the next piece of a page may come from a copy that old
 STARTING_LOOK = 0.1  # seconds between two checks for a worker that is starting
-NO_WORKER = (
+STORED = Words("stored records")
+NO_WORKER = Words(
     "No worker is running, so nothing is fetched. Ask the operator to run `gossamer up` or `gossamer worker`; "
     "what is stored can be read meanwhile: query_records, why."
+)
+
+STATUSES = (
+    Words("queued"),
+    Words("running"),
+    Words("paused"),
+    Words("completed"),
+    Words("failed"),
+    Words("cancelled"),
 )
 
 Id = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -142,7 +152,7 @@ async def scrape(agent: Agent, wanted: Scrape) -> Answer:
         return outcome
     if not outcome.success:
         said = outcome.error.message if outcome.error is not None else "no page came"
-        raise ToolFailed(f"{outcome.url} could not be fetched: {said} `why` has its whole story.")
+        raise ToolFailed(Words("The page could not be fetched; `why` has its whole story."), f"{outcome.url}: {said}")
     data = dict(outcome.data or {})
     picture = data.pop("screenshot", None) or ""
     text = data.get(wanted.format)
@@ -150,12 +160,12 @@ async def scrape(agent: Agent, wanted: Scrape) -> Answer:
         facts={
             "url": outcome.url,
             "status": outcome.status_code,
-            "fetched_at": outcome.meta.fetched_at,
+            "fetched_at": time_words(outcome.meta.fetched_at),
             "from_cache": outcome.meta.from_cache,
-            "job_id": outcome.meta.job_id,
+            "job_id": identifier(outcome.meta.job_id) if outcome.meta.job_id is not None else None,
         },
-        text=_text_of(text) or f"(the page has no {wanted.format})",
-        source=outcome.url,
+        words=Words("") if text else Words("The page has nothing in this format."),
+        text=_text_of(text),
         picture=picture,
     )
 
@@ -167,8 +177,8 @@ async def _fetched(agent: Agent, asked: ScrapeRequest) -> PageOutcome | Answer:
     job = await begin_scrape(who, asked, waits=True)
     wait = min(asked.timeout, project.settings.server.max_wait.total_seconds())
     if not await agent.pages.wait(job.id, wait):
-        words = f"It is still being fetched after {wait:g} s. Ask job_results for this job later."
-        return Answer(facts={"job_id": job.id, "status": "running"}, text=words)
+        words = Words("It is still being fetched after {} s. Ask job_results for this job later.").with_numbers(wait)
+        return Answer(facts={"job_id": identifier(job.id), "status": Words("running")}, words=words)
     job = await job_for(project, agent.caller, job.id) or job
     (outcome,) = await agent.pages.outcomes(job, await wanted_pages(project, job))
     return outcome
@@ -179,8 +189,13 @@ async def map_tool(agent: Agent, wanted: Map) -> Answer:
     found = await map_site(
         agent.project, agent.pages, agent.caller, wanted.url, search=wanted.search, limit=wanted.limit
     )
-    facts = {"url": found.url, "links": len(found.links), "more": found.more, "missing": found.missing[:10]}
-    return Answer(facts=facts, text="\n".join(found.links), source=found.url)
+    facts: dict[FactName, str | float | None] = {
+        "url": found.url,
+        "links": len(found.links),
+        "more": found.more,
+        "missing": "\n".join(found.missing[:10]) or None,
+    }
+    return Answer(facts=facts, text="\n".join(found.links), source=Words("a web site"))
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -191,15 +206,20 @@ async def crawl_start(agent: Agent, wanted: CrawlStart) -> Answer:
         spider=wanted.spider, url=wanted.url, arguments=wanted.arguments, limit=wanted.limit, depth=wanted.depth
     )
     job = await begin_crawl(agent.project, agent.caller, asked)
-    note = "" if await is_served(agent.project) else f" {NO_WORKER}"
-    words = f"The crawl is queued. Ask job_status, then job_results, with this id.{note}"
-    return Answer(facts={"job_id": job.id, "status": "queued"}, text=words)
+    words = Words("The crawl is queued. Ask job_status, then job_results, with this id.")
+    if not await is_served(agent.project):
+        words = NO_WORKER
+    return Answer(facts={"job_id": identifier(job.id), "status": Words("queued")}, words=words)
 
 
 async def job_status(agent: Agent, wanted: JobStatusQuery) -> Answer:
     if wanted.job_id is not None:
         report = await job_report(agent.project, await _job(agent, wanted.job_id))
-        return Answer(facts={"job_id": report.id, "status": report.status}, text=_lines([report]))
+        facts: dict[FactName, str | float | None] = {
+            "job_id": identifier(report.id),
+            "status": words_among(report.status, STATUSES),
+        }
+        return Answer(facts=facts, text=_lines([report]), source=Words("a report, which may quote web pages"))
     listed = await job_reports(agent.project, agent.caller, limit=wanted.limit, after=wanted.cursor)
     short = [
         {
@@ -208,41 +228,48 @@ async def job_status(agent: Agent, wanted: JobStatusQuery) -> Answer:
         }
         for job in listed.jobs
     ]
-    return Answer(facts={"jobs": len(short), "next_cursor": listed.next}, text=_lines(short) or "There are no jobs.")
+    return Answer(
+        facts={"jobs": len(short), "next_cursor": identifier(listed.next) if listed.next is not None else None},
+        words=Words("") if short else Words("There are no jobs."),
+        text=_lines(short),
+        source=Words("a list of jobs"),
+    )
 
 
 async def job_results(agent: Agent, wanted: JobResults) -> Answer:
     job = await _job(agent, wanted.job_id)
-    facts: dict[str, Any] = {"job_id": job.id, "ended": is_ended(job)}
+    facts: dict[FactName, str | float | None] = {"job_id": identifier(job.id), "ended": is_ended(job)}
     pages = await wanted_pages(agent.project, job)
     if pages:
         found = await agent.pages.outcomes(job, pages[wanted.cursor : wanted.cursor + wanted.limit])
         end = wanted.cursor + len(found)
         following, lines = end if end < len(pages) else None, _lines(found)
     elif not (agent.caller.may(RECORDS) or agent.caller.may(JOBS)):
-        raise ToolFailed(f"Job {job.id} is a crawl. Its records are for keys with the scope records or jobs.")
+        raise ToolFailed(Words("The job is a crawl. Its records are for keys with the scope records or jobs."))
     else:
         query = await query_of(agent.project, RecordFilter(job=job.id))
         page = await record_page(agent.project, agent.caller, query, limit=wanted.limit, after=wanted.cursor)
         following, lines = int(page.next) if page.next is not None else None, _lines(page.records)
     if not lines:
-        words = "Nothing is stored yet." if not is_ended(job) else "The job has given nothing: see job_status."
-        return Answer(facts=facts | {"next_cursor": None}, text=words)
-    return Answer(facts=facts | {"next_cursor": following}, text=lines, source=f"the pages of job {job.id}")
+        nothing, yet = Words("The job has given nothing: see job_status."), Words("Nothing is stored yet.")
+        return Answer(facts={**facts, "next_cursor": None}, words=nothing if is_ended(job) else yet)
+    return Answer(facts={**facts, "next_cursor": following}, text=lines, source=Words("the pages of a job"))
 
 
 async def job_cancel(agent: Agent, wanted: JobCancel) -> Answer:
     job = await _job(agent, wanted.job_id, to_change=True)
     if is_ended(job):
-        raise ToolFailed(f"Job {job.id} has ended already: there is nothing to cancel.")
+        raise ToolFailed(Words("The job has ended already: there is nothing to cancel."))
     await cancel_job(agent.project, job.id)
-    return Answer(facts={"job_id": job.id, "status": "cancelled"}, text="What it has stored stays.")
+    return Answer(
+        facts={"job_id": identifier(job.id), "status": Words("cancelled")}, words=Words("What it has stored stays.")
+    )
 
 
 async def _job(agent: Agent, id: str, *, to_change: bool = False) -> Job:
     found = await job_for(agent.project, agent.caller, id, to_change=to_change)
     if found is None:
-        raise ToolFailed(f"There is no job {id!r} that you may {'change' if to_change else 'see'}: see job_status.")
+        raise ToolFailed(Words("There is no job of this id for your key: see job_status."))
     return found
 
 
@@ -255,10 +282,13 @@ async def query_records(agent: Agent, wanted: QueryRecords) -> Answer:
     )
     query = await query_of(agent.project, chosen)
     page = await record_page(agent.project, agent.caller, query, limit=wanted.limit, after=wanted.cursor)
-    facts = {"records": len(page.records), "next_cursor": int(page.next) if page.next is not None else None}
+    facts: dict[FactName, str | float | None] = {
+        "records": len(page.records),
+        "next_cursor": int(page.next) if page.next is not None else None,
+    }
     if not page.records:
-        return Answer(facts=facts, text="No record fits. `stats` names the types that there are.")
-    return Answer(facts=facts, text=_lines(page.records), source="stored records")
+        return Answer(facts=facts, words=Words("No record fits. `stats` names the types that there are."))
+    return Answer(facts=facts, text=_lines(page.records), source=STORED)
 
 
 async def record_history(agent: Agent, wanted: RecordHistory) -> Answer:
@@ -266,14 +296,19 @@ async def record_history(agent: Agent, wanted: RecordHistory) -> Answer:
         agent.project, agent.caller, wanted.key, type=wanted.type, site=wanted.site, limit=wanted.limit
     )
     if not found:
-        raise ToolFailed(f"There is no record with the key or address {wanted.key!r}. query_records lists records.")
-    return Answer(facts={"records": len(found)}, text=_lines(found), source="stored records")
+        raise ToolFailed(Words("There is no record with this key or address. query_records lists records."))
+    return Answer(facts={"records": len(found)}, text=_lines(found), source=STORED)
 
 
 async def why(agent: Agent, wanted: Why) -> Answer:
     story = await seen_story(agent.project, agent.caller, wanted.url)
-    words = "" if story.known else "Nobody has asked for this address: it was no seed, and no spider found it.\n"
-    return Answer(facts={"url": story.url, "known": story.known}, text=words + _lines([story]), source=story.url)
+    unknown = Words("Nobody has asked for this address: it was no seed, and no spider found it.")
+    return Answer(
+        facts={"url": story.url, "known": story.known},
+        words=Words("") if story.known else unknown,
+        text=_lines([story]),
+        source=Words("the log of a URL, which quotes web pages"),
+    )
 
 
 async def stats(agent: Agent, wanted: Stats) -> Answer:
@@ -291,7 +326,7 @@ async def stats(agent: Agent, wanted: Stats) -> Answer:
         "record_types": sorted({shape.type for shape in await schemas(project)}),
         "spiders": [{"name": one.name, "summary": one.summary[:200]} for one in spiders],
     }
-    return Answer(text=_lines([value]))
+    return Answer(text=_lines([value]), source=Words("the project"))
 
 
 async def _check_served(agent: Agent) -> None:
@@ -431,4 +466,5 @@ def arguments_of(tool: Tool, arguments: dict[str, Any] | None) -> Any:  # Any: t
     try:
         return msgspec.convert(arguments or {}, tool.arguments, strict=True)
     except msgspec.ValidationError as error:
-        raise ToolFailed(f"{tool.name}: {error}. Its fields: {', '.join(tool.arguments.__struct_fields__)}.") from error
+        names = ", ".join(tool.arguments.__struct_fields__)
+        raise ToolFailed(Words("The arguments do not fit this tool."), f"{error}. Its fields: {names}.") from error

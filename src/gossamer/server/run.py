@@ -25,6 +25,7 @@ from ..project.open import Project
 from ..project.page_results import PageReader
 from ..project.retention import forget_owned_jobs
 from ..settings import Settings
+from ..settings.server_tables import Server as ServerSettings
 
 try:
     import uvicorn
@@ -44,7 +45,7 @@ GRACE_SECONDS = 5  # for requests under way when the server stops
 KEEP_ALIVE_SECONDS = 30
 MOST_MESSAGE = 4096  # bytes of a message from a WebSocket client, which has no reason to send any
 PING_SECONDS = 20.0  # after which a silent client counts as gone
-MOST_CONNECTIONS = 2000  # beyond these clients get a 503
+MOST_CONNECTIONS = ServerSettings().connections
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +99,8 @@ async def serve(
             deliverer = Deliverer(project, pages, transport, document=document_of)
             app = make_app(project, pages, hosts=(host, *settings.server.hosts), token=token)
             dashboards.append(app.state.dashboard)
-            server.append(Server(_config(app, settings.server.connections_per_address)))
+            limits = settings.server
+            server.append(Server(_config(app, limits.connections_per_address, limits.connections)))
             place = listener.getsockname()
             shown = f"[{place[0]}]" if ":" in place[0] else place[0]
             welcome(Listening(project=project, address=f"http://{shown}:{place[1]}", token=text))
@@ -156,7 +158,9 @@ def _stop(server: list[Server], dashboards: list[Dashboard]) -> None:
         dashboard.close()
 
 
-def _config(app: object, connections_per_address: int | None = None) -> uvicorn.Config:
+def _config(
+    app: object, connections_per_address: int | None = None, most_connections: int = MOST_CONNECTIONS
+) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_level="warning",
@@ -164,12 +168,12 @@ def _config(app: object, connections_per_address: int | None = None) -> uvicorn.
         server_header=False,
         proxy_headers=False,
         lifespan="auto",
-        http=connections(connections_per_address),
+        http=connections(connections_per_address, most_connections // 2),
         ws=SocketConnection,
         ws_max_size=MOST_MESSAGE,
         ws_ping_interval=PING_SECONDS,
         ws_ping_timeout=PING_SECONDS,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=most_connections,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )

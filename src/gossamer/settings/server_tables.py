@@ -20,6 +20,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     crawl_limit: int | None = 100_000  # pages of a crawl that a key starts
     max_body: Size = Size(1024 * 1024)
     max_stream: Size = Size(4 * 1024**3)  # of records in one response
+    connections: int = 2000  # open, of all clients; half of them may be idle
     connections_per_address: int | None = 200  # open, of one client; a proxy before the server is one client
     max_wait: timedelta = timedelta(seconds=120)  # how long a request may wait for its page
     keep_jobs: timedelta = timedelta(days=7)  # after their end

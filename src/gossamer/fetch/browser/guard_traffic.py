@@ -20,8 +20,9 @@ from ..contract import Gate
 from .guard_dialer import Line, refused_by
 
 _MAX_TROUBLES = 100  # remembered per pass
-# Limits for a page's traffic to any foreign site. Requests inside a tunnel cannot be counted; the bytes sent stand in
-# for them.
+# Limits for a page's traffic to any foreign site. What a tunnel carries is encrypted, but a request has a TLS record of
+# its own: Chromium writes the frames of HTTP/2 one by one. So there are never more requests than records; those that
+# are too short for a request are left out.
 MAX_TUNNELS_ABROAD = 32
 MAX_REQUESTS_ABROAD = 250
 MAX_SENT_ABROAD = 256 * 1024  # bytes: some hundreds of requests
@@ -227,6 +228,9 @@ _MAX_HEAD = 64 * 1024
 _APPLICATION_DATA = 23
 _TLS_RECORDS = (20, 21, 22, _APPLICATION_DATA)
 _LONGEST_FINISHED = 69  # bytes: the last handshake record of TLS 1.3 looks like application data, but is shorter
+# Bytes of a record with a frame of HTTP/2 that is no request: WINDOW_UPDATE, RST_STREAM, PING, PRIORITY_UPDATE, answers
+# to SETTINGS. A request repeated a thousand times, whose headers are all in the table of the other side, has 48.
+_LONGEST_CONTROL = 40
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 
 Pairs = list[tuple[str, str]]
@@ -308,18 +312,21 @@ def _length_of(headers: list[tuple[bytes, bytes]]) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-class FirstRequest:
-    """Finds the start of the first request in a client's side of a tunnel: after the TLS handshake, if there is one."""
+class TunnelRequests:
+    """Finds the requests in a client's side of a tunnel: after the TLS handshake, if there is one."""
 
     def __init__(self) -> None:
         self._head = b""  # the header of a TLS record, as far as received
         self._left = 0  # bytes of the record still to come
         self._finished = False  # the client has finished the handshake
+        self._begun = False  # the first request was found
+        self._plain = False  # this is not TLS
 
-    def begins_at(self, piece: bytes) -> int | None:
-        """The position in the next piece; None if the request does not begin there."""
-        at = 0
-        while at < len(piece):
+    def found(self, piece: bytes) -> tuple[int | None, int]:
+        """The position of the first request, if it begins in this piece, and the number of records that begin in the
+        piece and may be a request."""
+        at, first, count = 0, None, 0
+        while at < len(piece) and not self._plain:
             if self._left:
                 step = min(self._left, len(piece) - at)
                 at, self._left = at + step, self._left - step
@@ -327,15 +334,22 @@ class FirstRequest:
             more = piece[at : at + 5 - len(self._head)]
             self._head, at = self._head + more, at + len(more)
             if self._head[0] not in _TLS_RECORDS:
-                return 0
+                self._plain = True
+                first = None if self._begun else 0
+                break
             if len(self._head) < 5:
                 break
             kind, self._left, self._head = self._head[0], int.from_bytes(self._head[3:5], "big"), b""
-            if kind == _APPLICATION_DATA:
-                if self._finished or self._left > _LONGEST_FINISHED:
-                    return max(0, at - 5)
+            if kind != _APPLICATION_DATA:
+                continue
+            if not self._finished and self._left <= _LONGEST_FINISHED:
                 self._finished = True
-        return None
+                continue
+            self._finished = True
+            count += self._left > _LONGEST_CONTROL
+            if not self._begun:
+                self._begun, first = True, max(0, at - 5)
+        return first, count
 
 
 async def both_ways(
@@ -354,18 +368,19 @@ async def _carry_up(
     holder: Pass, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, abroad: ForeignSite | None
 ) -> None:
     """Forward what the browser sends. The handshake passes freely; the first request waits for its gate."""
-    first = FirstRequest()
+    requests = TunnelRequests()
     while piece := await reader.read(_CHUNK):
-        at = first.begins_at(piece)
+        at, count = requests.found(piece)
+        if abroad is not None:
+            abroad.requests += count
         holder.sending(len(piece), abroad)
         if at is not None:
             writer.write(piece[:at])
             await holder.first_leaves()
             writer.write(piece[at:])
-            break
-        writer.write(piece)
+        else:
+            writer.write(piece)
         await writer.drain()
-    await _carry(reader, writer, lambda size: holder.sending(size, abroad))
 
 
 async def _carry(

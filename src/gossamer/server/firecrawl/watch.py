@@ -95,23 +95,31 @@ class JobWatch:
             if found is None or not await is_still_open_to(project, caller):
                 return
             began = clock.monotonic()
-            await self._send_new(socket, found, sent)
+            if not await self._send_new(socket, caller, found, sent):
+                return
             if is_ended(found):
                 await self._send_end(socket, found)
                 return
             await clock.sleep(max(LOOK, LOOKS_SHARE * (clock.monotonic() - began)))
 
-    async def _send_new(self, socket: WebSocket, job: Job, sent: set[str]) -> None:
-        """Send every page that was not sent yet, each in its own message."""
+    async def _send_new(self, socket: WebSocket, caller: Caller, job: Job, sent: set[str]) -> bool:
+        """Send every page that was not sent yet, each in its own message. False if the key was revoked meanwhile."""
+        clock = self._project.clock
+        looked_at = clock.monotonic()
         async with aclosing(listed_pages(self._project, job)) as listed:
             async for page in listed:
                 name = page.id or page.request.url
                 if name in sent:
                     continue
+                if clock.monotonic() - looked_at >= LOOK:
+                    looked_at = clock.monotonic()
+                    if not await is_still_open_to(self._project, caller):
+                        return False
                 outcome = await self._pages.outcome(job, page)
                 if outcome.data is not None:
                     await _send(socket, {"type": "document", "data": document_of(outcome, name)})
                     sent.add(name)
+        return True
 
     async def _send_end(self, socket: WebSocket, job: Job) -> None:
         report = await job_report(self._project, job)
