@@ -1,5 +1,5 @@
-"""A key holder, or someone who can write to the queue, sends text that is compiled or expanded: patterns, selectors, cron,
-ranges, schemas. Each has a bound in size that holds before anything is compiled; docs/security.md lists them."""
+"""A key holder, or someone who can write to the queue, sends text that is compiled or expanded: patterns, selectors,
+cron, ranges, schemas. Each has a bound in size that holds before anything is compiled; docs/security.md lists them."""
 
 from __future__ import annotations
 

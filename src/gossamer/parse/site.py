@@ -52,6 +52,21 @@ def _is_html(page: Page) -> bool:
     return page.tree is not None and page.media is Media.HTML
 
 
+class Description(msgspec.Struct, frozen=True):
+    """The record of a page, and its links."""
+
+    record: WebPage
+    links: list[str]
+
+
+def description_of(page: Page) -> Description:
+    """Read the page; if another process has done so (`Page._description`), take what it found."""
+    if isinstance(page._description, Description):
+        return page._description
+    links = page.document_links() if _is_html(page) else []
+    return Description(web_page(page, len(links)), links)
+
+
 def web_page(page: Page, links: int) -> WebPage:
     """The record of a page with that number of links."""
     if not _is_html(page):
@@ -85,18 +100,18 @@ class SiteSpider(Spider):
         self._sites = frozenset(site_of(url) for url in self.start_urls)
 
     def parse(self, page: Page) -> Iterator[Item | Request]:
-        links = page.document_links() if _is_html(page) else []
-        yield web_page(page, len(links))
+        found = description_of(page)
+        yield found.record
         here = f"{origin_of(page.url)}/"  # a fast check: most links stay on the host
-        for link in links[:MOST_LINKS]:
+        for link in found.links[:MOST_LINKS]:
             if link.startswith(here) or site_of(link) in self._sites:
                 yield Request(url=link, kind=page.kind)
 
 
 class SitePartSpider(Spider):
     """Crawls a part of a site. `request` is the template for each page's request. The links of the first page are read
-    even if the patterns exclude it. Links are followed unless `follows` is False. Raises Misconfigured for patterns that
-    cannot be used: they may come out of the queue."""
+    even if the patterns exclude it. Links are followed unless `follows` is False. Raises Misconfigured for a pattern
+    that cannot be used: it may come out of the queue."""
 
     name = "site-part"
     _renders_anew = True
@@ -114,11 +129,11 @@ class SitePartSpider(Spider):
         self._follows = follows
 
     def parse(self, page: Page) -> Iterator[Item | Request]:
-        links = page.document_links() if _is_html(page) else []
+        found = description_of(page)
         if self._part.has(page.requested_url):
             # Under the requested address, by which clients find the raw page.
-            yield msgspec.structs.replace(web_page(page, len(links)), url=page.requested_url)
-        for link in self._wanted(links[:MOST_LINKS]) if self._follows else ():
+            yield msgspec.structs.replace(found.record, url=page.requested_url)
+        for link in self._wanted(found.links[:MOST_LINKS]) if self._follows else ():
             yield msgspec.structs.replace(self._request, url=link)
 
     def _wanted(self, links: list[str]) -> Iterator[str]:
