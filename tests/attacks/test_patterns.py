@@ -139,6 +139,15 @@ async def test_selectors_that_could_cost_much_are_refused_before_a_page_is_fetch
             assert answer.status_code in (400, 422) or selector == "* * * * *", (selector[:50], answer.text)
 
 
+async def test_selectors_and_texts_for_a_browser_have_a_length(door: Served) -> None:
+    for action in ({"do": "click", "selector": "a" * 501}, {"do": "type", "selector": "a", "text": "b" * 5001}):
+        answer = await door.post("/api/v1/scrape/async", {"url": SITE, "actions": [action]})
+        assert answer.status_code == 422
+        assert "characters" in answer.text
+    waits = await door.post("/api/v1/scrape/async", {"url": SITE, "wait_for": "a" * 501})
+    assert waits.status_code == 422
+
+
 async def test_rules_are_compiled_in_a_child_and_never_here(door: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extraction, "LIMIT", 0.5)
     monkeypatch.setattr(page_children, "GRACE", 0.5)
