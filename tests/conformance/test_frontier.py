@@ -626,6 +626,8 @@ async def test_dead_letters_are_listed_replayed_and_purged_by_reason_and_site(la
         "https://a.test/1"
     ]
     assert len(await lab.queue.dead(DeadFilter(reason="http"))) == 2
+    for pattern in ("%", "_ttp", "%" * 5000, "htt", "http-", "*"):  # a filter is a text, not a pattern
+        assert await lab.queue.dead(DeadFilter(reason=pattern)) == []
     assert await lab.queue.dead_sites(DeadFilter(), 10) == {"a.test": 2, "b.test": 2}
     assert await lab.queue.dead_sites(DeadFilter(), 1) == {"a.test": 2}
     assert await lab.queue.dead_sites(DeadFilter(reason="parse", site="a.test"), 10) == {"a.test": 1}

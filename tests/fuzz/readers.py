@@ -20,14 +20,18 @@ from gossamer.fetch.body import BodyDecoder, layers_of
 from gossamer.fetch.cookies import CookieJar
 from gossamer.fetch.retry_after import parse_retry_after
 from gossamer.fetch.robots_rules import read_robots
+from gossamer.model.file import file_name
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageFacts
+from gossamer.model.site_part import SitePart
+from gossamer.model.task import Request
 from gossamer.model.url import UrlRules, bad_port_of, looks_endless, parse_url, shape_of, site_of, without_user
 from gossamer.parse.encoding import decode
 from gossamer.parse.feeds import parse_feed
 from gossamer.parse.links import LinkBase
 from gossamer.parse.page import Page
 from gossamer.parse.recipe.reader import read_recipe
+from gossamer.parse.site import SitePartSpider
 from gossamer.parse.sitemaps import SitemapReader
 from gossamer.schedule.sources.sitemap_walk import sitemaps_in
 from gossamer.settings import load
@@ -142,6 +146,16 @@ def forms(data: bytes) -> None:
         form.submission(), form.brief(), form.fields
 
 
+def pattern(data: bytes) -> None:
+    include, _, exclude = text(data).partition("\n")
+    part = SitePart(url=URL, include=(include,), exclude=(exclude,), whole_host=True)
+    SitePartSpider(part, Request(url=URL)).from_source(Request(url=f"{URL}{'ab' * 500}"))
+
+
+def disposition(data: bytes) -> None:
+    assert "/" not in file_name(URL, text(data))
+
+
 _HTML = (
     "<script type='application/ld+json'>", "</script>", '{"@type":"Product","offers":', '"price":', "[", "]", "}", ",",
     "<div itemscope itemtype='https://schema.org/Product'>", "<span itemprop=price content='", "'>", "<a href='",
@@ -176,6 +190,23 @@ _SETTINGS = (
     "[fetch]\n", "[domains.'x']\n", "rate = ", "'5/s'", "deny = ['", "']\n", "9" * 400, "[schedules.a]\n", "every = ",
     "state = '", "'\n", "1e999", "none", "=",
 )  # fmt: skip
+_PATTERN = (
+    "a{999}", "{1000}", "(?:", ")", "(?!", "(?P<n>", "\\1", "\\pL", "[^/]", "*", "+?", "|", "^", "$", ".*", "\n",
+    "(?i)", "\\Q", "\\x{10ffff}",
+)  # fmt: skip
+_DISPOSITION = (
+    "attachment;",
+    "filename*=",
+    "filename=",
+    "utf-8''",
+    "undefined''",
+    "idna''",
+    "%FF",
+    "../",
+    '"',
+    "\\",
+    "\x00",
+)
 READERS = {
     "url": Reader(url, _URL),
     "robots": Reader(robots, _ROBOTS),
@@ -188,5 +219,7 @@ READERS = {
     "recipe": Reader(recipe, _RECIPE),
     "settings": Reader(settings, _SETTINGS),
     "forms": Reader(forms, _FORMS),
+    "pattern": Reader(pattern, _PATTERN),
+    "disposition": Reader(disposition, _DISPOSITION),
     "structured data": Reader(structured, _HTML),
 }

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from gossamer.client import ServerError
 from gossamer.clock import SystemClock
-from gossamer.project import extraction
+from gossamer.project import extraction, page_children
 from tests.faults.commands import children_of
 from tests.patience import PATIENCE
 
@@ -166,7 +166,7 @@ async def test_a_child_that_says_nothing_is_killed_and_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extraction, "LIMIT", 0.5)
-    monkeypatch.setattr(extraction, "GRACE", 0.5)
+    monkeypatch.setattr(page_children, "GRACE", 0.5)
     deep = "//*[" * 40 + "1" + "]" * 40  # each level takes several times as long, in code that looks at no signal
     async with serving(settings_of(tmp_path), worker=False) as door:
         before = set(children_of(os.getpid()))
@@ -183,20 +183,21 @@ async def test_a_child_that_says_nothing_is_killed_and_replaced(
 async def test_rules_of_one_key_do_not_hold_up_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     given_back, asked = asyncio.Event(), []
 
-    async def ask(child: object, order: bytes) -> bytes:
+    async def send(child: object, order: bytes, seconds: float) -> bytes:
         asked.append(b"slow" in order)
         if b"slow" in order:
             await given_back.wait()
         return msgspec.msgpack.encode({})
 
-    monkeypatch.setattr(extraction._Child, "ask", ask)
-    async with extraction.Extraction(SystemClock()) as children, asyncio.timeout(PATIENCE):
+    monkeypatch.setattr(page_children.PageChild, "send", send)
+    async with page_children.PageChildren() as opened, asyncio.timeout(PATIENCE):
+        children = extraction.Extraction(SystemClock(), opened)
         slow = [asyncio.create_task(children.check({f"slow{n}": "a"}, "greedy")) for n in range(20)]
-        while len(asked) < extraction.EACH:
+        while len(asked) < page_children.EACH:
             await asyncio.sleep(0)
         for n in range(3):
             await children.check({f"quick{n}": "a"}, "modest")
-        assert asked == [True] * extraction.EACH + [False] * 3
+        assert asked == [True] * page_children.EACH + [False] * 3
         given_back.set()
         await asyncio.gather(*slow)
     assert len(asked) == 23

@@ -140,7 +140,7 @@ async def test_a_job_that_ends_is_told_once_and_after_a_kill_under_the_same_id(t
         assert await deliver_messages(project, send) == 0
         assert len(sent) == 2
         assert sent[0] == sent[1]
-        told = msgspec.to_builtins(await job_status(project, job.id))
+        told = msgspec.json.decode(msgspec.json.encode(await job_status(project, job.id)))
         assert sent[0].report == told
         assert (told["id"], told["records"], told["outcome"]) == (job.id, 0, None)
         assert [one.state for one in await list_callbacks(project)] == ["delivered"]

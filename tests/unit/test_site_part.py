@@ -7,7 +7,7 @@ import pytest
 from gossamer.errors import Misconfigured, ParseFailed
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.page_content import PageContent
-from gossamer.model.site_part import BadPattern, SitePart
+from gossamer.model.site_part import LARGEST_PART, BadPattern, SitePart
 from gossamer.model.task import Request
 from gossamer.parse import site
 from gossamer.parse.content import html_of, markdown_of, pictures_of
@@ -16,8 +16,6 @@ from gossamer.parse.schema_values import values_by_schema
 from gossamer.parse.site import SitePartSpider, WebPage
 
 DOCS = "https://shop.example/docs/"
-SLOW = "(a|aa)+$"
-HOSTILE = f"https://shop.example/docs/{'a' * 80}b"
 
 
 def page_of(body: str, url: str = DOCS) -> Page:
@@ -55,24 +53,33 @@ def test_addresses_that_differ_in_their_query_can_be_one() -> None:
     assert SitePart(url=DOCS, drop_query=True).page(f"{DOCS}a?page=2#top") == f"{DOCS}a"
 
 
-@pytest.mark.parametrize("pattern", ["(", "x" * 1000, "[z-a]"])
+@pytest.mark.parametrize(
+    "pattern", ["(", "x" * 1000, "[z-a]", "/größe", "\ud800", "(?=a)", r"(a)\1", r"a{1001}", "a++"]
+)
 def test_what_is_no_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(BadPattern):
         SitePart(url=DOCS, include=(pattern,)).check()
 
 
-def test_a_pattern_that_takes_for_ever_ends_the_page_and_not_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    spider = SitePartSpider(SitePart(url=DOCS, exclude=(SLOW,)), Request(url=DOCS))
-    with pytest.raises(ParseFailed, match="Make it simpler"):
-        list(spider.parse(page_of(f"<a href='{HOSTILE}'>x</a>")))
-    with pytest.raises(Misconfigured, match="Make it simpler"):
-        spider.from_source(Request(url=HOSTILE))
+def test_patterns_that_are_too_large_together_are_refused_where_the_crawl_begins_and_where_it_is_read() -> None:
+    part = SitePart(url=DOCS, exclude=tuple(f"{n}(?:[ab]?){{200}}$" for n in range(20)))
+    with pytest.raises(BadPattern, match="too large together"):
+        part.check()
+    with pytest.raises(Misconfigured, match="too large together"):  # a row of the queue
+        SitePartSpider(part, Request(url=DOCS))
+    SitePart(url=DOCS, include=tuple(f"^/docs/[a-z]+/{n}/.*[.]html$" for n in range(50))).check()
+    assert LARGEST_PART >= 50 * 100
 
-    # and many that take a little
+
+def test_many_patterns_that_take_a_little_end_the_page_and_not_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "MATCHING", -1.0)
     quick = SitePartSpider(SitePart(url=DOCS, include=("a",)), Request(url=DOCS))
     with pytest.raises(ParseFailed, match="one page"):
         list(quick.parse(page_of("<a href='/docs/a'>x</a>")))
+
+
+def test_an_address_of_any_length_is_left_out_and_not_matched() -> None:
+    assert SitePart(url=DOCS, exclude=("zzz",)).page(f"{DOCS}{'a' * 3000}") is None
 
 
 def test_the_spider_keeps_to_its_part_and_asks_as_it_was_told() -> None:

@@ -25,7 +25,7 @@ from ..trace import Tracer
 from .freshness import Freshness
 from .pacer import Pacer
 from .page_request import PageRequests, archive_long_bodies
-from .parse_page import AroundParse
+from .parse_page import AroundParse, Describe
 from .sessions import Sessions
 from .unleased_turn import UnleasedTurns
 from .windows import JobWindows
@@ -89,6 +89,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     watched: bool = False  # whether to record how often pages change, and failed fetches
     conditional: bool = True  # send conditional requests for known pages
     around_parse: AroundParse | None = None  # None without extensions
+    describe: Describe | None = None  # reads pages in another process, for jobs of keys
     tracer: Tracer | None = None
     files: object | None = None  # FileTerms (file_journey.py), where files can be stored
     requests: PageRequests = PageRequests(lambda site: (), secret_of_environment, None)

@@ -361,6 +361,7 @@ class Journey:
                 context.time_limit,
                 new=new,
                 around=context.around_parse,
+                describe=context.describe,
             )
         if isinstance(parsing, ParseFailed):
             self._log.quality = context.pipeline.refused(parsing, snapshot.fetched_at)

@@ -19,6 +19,7 @@ from ..pipeline.steps import Piped, Pipeline
 
 LONGEST_TRACEBACK = 20_000
 
+Describe: TypeAlias = Callable[[Snapshot], Awaitable[object]]
 AroundParse: TypeAlias = Callable[[Page, Callable[[Page], Awaitable[ParsedPage]]], Coroutine[Any, Any, ParsedPage]]
 
 
@@ -31,13 +32,21 @@ async def parse_page(
     *,
     new: bool = False,
     around: AroundParse | None = None,
+    describe: Describe | None = None,
 ) -> tuple[ParsedPage, Piped] | ParseFailed:
-    """Parse a page and pass its items through the pipeline. A `new` page was never fetched before.
+    """Parse a page and pass its items through the pipeline. A `new` page was never fetched before. `describe` reads the
+    page in another process before the spider's code gets it; the time limit does not count what that waits for.
 
     The page's tree is many times the size of its body, and is freed here: storing may have to wait, and the trees of
     all waiting pages would fill the memory. So would an exception that keeps its frames alive.
     """
-    page = Page(snapshot, depth=task.depth, spider=spider)
+    description = None
+    if describe is not None:
+        try:
+            description = await describe(snapshot)
+        except ParseFailed as failure:
+            return failure.with_traceback(None)
+    page = Page(snapshot, depth=task.depth, spider=spider, description=description)
     callback = partial(run_callback, spider, task.kind)
     code = callback(page) if around is None else around(page, callback)
     return await parse_and_pipe(page, code, task, spider, pipeline, limit, new=new)

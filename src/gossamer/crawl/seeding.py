@@ -426,6 +426,8 @@ class Seeder:
                 )
                 if request is not None:
                     yield request
+                else:  # a million refused URLs must not keep the loop from the pages in flight
+                    await asyncio.sleep(0)
 
     def _report(self, message: str) -> None:
         self._fault = self._fault or message

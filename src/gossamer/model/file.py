@@ -115,7 +115,7 @@ def _of_disposition(value: str) -> str:
     if starred:
         try:
             return unquote(starred[2], encoding=starred[1] or "utf-8", errors="replace")
-        except LookupError:  # an unknown charset
+        except (LookupError, UnicodeError):  # an unknown charset, or one of Python's that never decodes
             return unquote(starred[2], errors="replace")
     plain = _QUOTED.search(value)
     return re.sub(r"\\(.)", r"\1", plain[1]) if plain and plain[1] is not None else plain[2] if plain else ""

@@ -9,7 +9,8 @@ import msgspec
 MOST_SELECTORS = 50
 # One element, or one inside another: selectors come from strangers, and must not cost more than one check per element.
 _ONE = r"(?:[A-Za-z][\w-]*|\*)?(?:[.#][A-Za-z_][\w-]*|\[[\w-]+(?:[~|^$*]?=\"?[\w\s./:-]*\"?)?\])*"
-_SELECTOR = re.compile(rf"(?=\S){_ONE}(?:\s*[ >]\s*(?=\S){_ONE}){{0,3}}")
+# Possessive: a run of blanks can be read in one way only, or refusing the selector would take cubic time.
+_SELECTOR = re.compile(rf"(?=\S){_ONE}(?:(?:\s*+>\s*+|\s++)(?=\S){_ONE}){{0,3}}")
 _LONGEST = 200
 
 

@@ -1,7 +1,9 @@
 """`SitePart`: which URLs of a site a crawl covers. Pure.
 
-Patterns come from strangers and may backtrack for ever: each match has a time limit.
-How it fails: BadPattern for an invalid pattern, PatternTooSlow.
+Patterns come from strangers, over the HTTP API and out of the queue. RE2 compiles them within LARGEST_PROGRAM bytes and
+matches in time that is linear in the length of the URL, so that no pattern backtracks (docs/adr/0070). The size of all
+patterns of a part together, LARGEST_PART, bounds the time for one URL.
+How it fails: BadPattern for a pattern that RE2 refuses, or for too many of them.
 """
 
 from __future__ import annotations
@@ -15,15 +17,18 @@ from .url import host_of, parse_url, site_of
 
 MOST_PATTERNS = 50
 LONGEST_PATTERN = 300  # characters
-PATIENCE = 0.1  # seconds for one pattern and one URL
+LARGEST_PROGRAM = 64 * 1024  # bytes of memory for one compiled pattern
+LARGEST_PART = 5_000  # instructions of all compiled patterns of a part: at most some 35 ms for one URL
+KEPT_PROGRAMS = 256  # compiled patterns in memory: 16 MiB
+LONGEST_ADDRESS = 2_083  # characters; longer ones are left out
+_SYNTAX = (
+    "There is no look-around, no back reference and no repetition above 1000 (the syntax is that of RE2). To leave out "
+    "addresses, exclude them."
+)
 
 
 class BadPattern(ValueError):
-    """It is not a regular expression, or too long."""
-
-
-class PatternTooSlow(Exception):
-    """A pattern took longer than PATIENCE for one URL."""
+    """It is not a regular expression, or too long, or too large when compiled."""
 
 
 class SitePart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,28 +49,23 @@ class SitePart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         patterns = (*self.include, *self.exclude)
         if len(patterns) > MOST_PATTERNS:
             raise BadPattern(f"At most {MOST_PATTERNS} patterns are allowed, not {len(patterns)}.")
-        if patterns:
-            import regex  # few crawls have patterns, and the import is slow
-        for text in patterns:
-            if len(text) > LONGEST_PATTERN:
-                raise BadPattern(f"A pattern may have {LONGEST_PATTERN} characters, not {len(text)}.")
-            try:
-                _compiled(text)
-            except regex.error as error:
-                raise BadPattern(f"{text[:80]!r} is not a regular expression: {error}.") from error
+        if sum(_compiled(text).programsize for text in patterns) > LARGEST_PART:
+            raise BadPattern("The patterns are too large together. Use fewer of them, or fewer repetitions like {100}.")
 
     def page(self, href: str) -> str | None:
-        """The URL as the crawl requests it; None if it is left out. Raises PatternTooSlow."""
+        """The URL as the crawl requests it; None if it is left out."""
         if self.drop_query:
             href = href.partition("#")[0].partition("?")[0]
         return href if self._is_near(href) and self.has(href) else None
 
     def has(self, href: str) -> bool:
-        """Do the patterns accept it? Raises PatternTooSlow."""
-        text = href if self.match_address else _path(href)
-        if any(_matches(pattern, text) for pattern in self.exclude):
+        """Do the patterns accept it?"""
+        if not (self.include or self.exclude):
+            return True
+        text = (parse_url(href) if self.match_address else _path(href)).encode()
+        if len(text) > LONGEST_ADDRESS or any(_compiled(pattern).search(text) for pattern in self.exclude):
             return False
-        return not self.include or any(_matches(pattern, text) for pattern in self.include)
+        return not self.include or any(_compiled(pattern).search(text) for pattern in self.include)
 
     def _is_near(self, href: str) -> bool:
         if site_of(href) != site_of(self.url):
@@ -84,15 +84,22 @@ def _path(href: str) -> str:
     return f"/{rest.partition('/')[2]}"
 
 
-@lru_cache(maxsize=500)
+@lru_cache(maxsize=KEPT_PROGRAMS)
 def _compiled(pattern: str) -> Any:  # Any: the library has no types
-    import regex
+    """Raises BadPattern."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise BadPattern(f"A pattern may have {LONGEST_PATTERN} characters, not {len(pattern)}.")
+    if not pattern.isascii():
+        raise BadPattern(f"{pattern[:80]!r} never matches: write %C3%BC for ü, as addresses do.")
+    import re2  # few crawls have patterns
 
-    return regex.compile(pattern)
-
-
-def _matches(pattern: str, text: str) -> bool:
+    options = re2.Options()
+    options.max_mem = LARGEST_PROGRAM
+    options.encoding = re2.Options.Encoding.LATIN1  # addresses are ASCII; `.` is one byte
+    options.never_capture = True
+    options.log_errors = False
     try:
-        return _compiled(pattern).search(text, timeout=PATIENCE) is not None
-    except TimeoutError as error:
-        raise PatternTooSlow(f"The pattern {pattern[:80]!r} takes too long. Make it simpler.") from error
+        return re2.compile(pattern.encode(), options)
+    except re2.error as error:
+        reason = error.args[0].decode(errors="replace")[:100]
+        raise BadPattern(f"{pattern[:80]!r} cannot be used as a regular expression ({reason}). {_SYNTAX}") from error

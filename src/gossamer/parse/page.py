@@ -78,6 +78,7 @@ class Page(PageFiles):
     __slots__ = (
         "_base",
         "_data",
+        "_description",
         "_files",
         "_made",
         "_metadata",
@@ -90,8 +91,11 @@ class Page(PageFiles):
         "spider",
     )
 
-    def __init__(self, snapshot: Snapshot, *, depth: int = 0, spider: object | None = None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, *, depth: int = 0, spider: object | None = None, description: object | None = None
+    ) -> None:
         self._snapshot = snapshot
+        self._description = description  # what another process has read of the page already (site.py)
         self.depth = depth
         self.spider = spider
         self._unread: dict[str, list[str]] = {}  # by item key: values that a recipe found but could not convert

@@ -18,7 +18,7 @@ import msgspec
 
 from ..errors import Misconfigured, ParseFailed
 from ..model.item import Item
-from ..model.site_part import PatternTooSlow, SitePart
+from ..model.site_part import BadPattern, SitePart
 from ..model.task import Request
 from ..model.url import origin_of, site_of
 from .callbacks import MAX_YIELDS
@@ -51,6 +51,21 @@ class WebPage(Item, key="url"):
 
 def _is_html(page: Page) -> bool:
     return page.tree is not None and page.media is Media.HTML
+
+
+class Description(msgspec.Struct, frozen=True):
+    """The record of a page, and its links."""
+
+    record: WebPage
+    links: list[str]
+
+
+def description_of(page: Page) -> Description:
+    """Read the page; if another process has done so (`Page._description`), take what it found."""
+    if isinstance(page._description, Description):
+        return page._description
+    links = page.document_links() if _is_html(page) else []
+    return Description(web_page(page, len(links)), links)
 
 
 def web_page(page: Page, links: int) -> WebPage:
@@ -86,10 +101,10 @@ class SiteSpider(Spider):
         self._sites = frozenset(site_of(url) for url in self.start_urls)
 
     def parse(self, page: Page) -> Iterator[Item | Request]:
-        links = page.document_links() if _is_html(page) else []
-        yield web_page(page, len(links))
+        found = description_of(page)
+        yield found.record
         here = f"{origin_of(page.url)}/"  # a fast check: most links stay on the host
-        for link in links[:MOST_LINKS]:
+        for link in found.links[:MOST_LINKS]:
             if link.startswith(here) or site_of(link) in self._sites:
                 yield Request(url=link, kind=page.kind)
 
@@ -123,12 +138,17 @@ class UrlListSpider(SiteSpider):
 
 class SitePartSpider(Spider):
     """Crawls a part of a site. `request` is the template for each page's request. The links of the first page are read
-    even if the patterns exclude it. Links are followed unless `follows` is False."""
+    even if the patterns exclude it. Links are followed unless `follows` is False. Raises Misconfigured for a pattern
+    that cannot be used: it may come out of the queue."""
 
     name = "site-part"
     _renders_anew = True
 
     def __init__(self, part: SitePart, request: Request, *, follows: bool = True, rate: str | None = None) -> None:
+        try:
+            part.check()
+        except BadPattern as error:
+            raise Misconfigured(f"The crawl of {part.url} has a pattern that cannot be used. {error}") from error
         self.start_urls = (part.url,)
         self.allowed_domains = "*" if part.other_sites else None
         self.rate = rate
@@ -137,18 +157,15 @@ class SitePartSpider(Spider):
         self._follows = follows
 
     def parse(self, page: Page) -> Iterator[Item | Request]:
-        links = page.document_links() if _is_html(page) else []
-        try:
-            if self._part.has(page.requested_url):
-                # Under the requested address, by which clients find the raw page.
-                yield msgspec.structs.replace(web_page(page, len(links)), url=page.requested_url)
-            for link in self._wanted(links[:MOST_LINKS]) if self._follows else ():
-                yield msgspec.structs.replace(self._request, url=link)
-        except PatternTooSlow as error:
-            raise ParseFailed(str(error)) from error
+        found = description_of(page)
+        if self._part.has(page.requested_url):
+            # Under the requested address, by which clients find the raw page.
+            yield msgspec.structs.replace(found.record, url=page.requested_url)
+        for link in self._wanted(found.links[:MOST_LINKS]) if self._follows else ():
+            yield msgspec.structs.replace(self._request, url=link)
 
     def _wanted(self, links: list[str]) -> Iterator[str]:
-        """The links that belong to the part, without duplicates. Raises PatternTooSlow."""
+        """The links that belong to the part, without duplicates. Raises ParseFailed."""
         began, known = time.monotonic(), set[str]()
         has_patterns = bool(self._part.include or self._part.exclude)
         for link in links:
@@ -157,13 +174,10 @@ class SitePartSpider(Spider):
                 known.add(found)
                 yield found
             if has_patterns and time.monotonic() - began > MATCHING:
-                raise PatternTooSlow("The patterns of the crawl take too long for one page. Make them simpler.")
+                raise ParseFailed("The patterns of the crawl take too long for one page. Make them simpler.")
 
     def from_source(self, request: Request) -> Request | None:
-        try:
-            found = self._part.page(request.url) if request.url != self._part.url else request.url
-        except PatternTooSlow as error:
-            raise Misconfigured(str(error)) from error
+        found = self._part.page(request.url) if request.url != self._part.url else request.url
         return msgspec.structs.replace(self._request, url=found, lastmod=request.lastmod) if found is not None else None
 
 

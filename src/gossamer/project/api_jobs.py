@@ -44,6 +44,8 @@ from .keys import Caller
 from .open import Project
 
 MOST_PAGES = 100  # of one batch
+LONGEST_SCHEMA = 64 * 1024  # bytes of JSON
+LONGEST_SELECTOR, LONGEST_TYPED = 500, 5000  # characters of an action's selector and text
 NO_WORKER = "No worker is running: start one with `gossamer up`, or `gossamer worker`."
 NAMES = "GET /api/v1/spiders lists the names of spiders and recipes."
 WAITED_FOR, ASKED_FOR = 1_000_000, 1_000  # priorities of a page whose client waits, and of one whose client does not
@@ -202,6 +204,12 @@ async def _check(asked: Asked, wanted: RequestedPage, spider: str | None) -> Non
         )
     if (wanted.schema is not None) != ("json" in wanted.formats):
         raise BadRequest("The format json needs a schema, and a schema needs the format json.")
+    if wanted.schema is not None and len(msgspec.json.encode(wanted.schema)) > LONGEST_SCHEMA:
+        raise BadRequest(f"A schema may have {LONGEST_SCHEMA:,} bytes of JSON. Ask for fewer properties.")
+    if any(len(one.selector) > LONGEST_SELECTOR or len(one.text) > LONGEST_TYPED for one in wanted.actions):
+        raise BadRequest(
+            f"The selector of an action may have {LONGEST_SELECTOR:,} characters, its text {LONGEST_TYPED:,}."
+        )
     if wanted.content is not None and (fault := wanted.content.fault()):
         raise BadRequest(fault)
     if wanted.extract is not None:

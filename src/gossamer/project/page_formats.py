@@ -1,25 +1,33 @@
-"""A page in the formats that a client requested over HTTP, as JSON values."""
+"""A page in the formats that a client requested over HTTP, as JSON values. Pure; run in a child process."""
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import Any
 
 import msgspec
 
-from ..model.page import Snapshot
-from ..model.page_content import WHOLE
+from ..errors import Permanent
+from ..model.page_content import WHOLE, PageContent
 from ..parse.content import html_of, markdown_of, pictures_of
 from ..parse.media import Media
 from ..parse.page import Page
 from ..parse.schema_values import values_by_schema
-from ..schedule.sources import WantedPage
-from .api_requests import RequestedPage
 
 
-def formatted(snapshot: Snapshot, wanted: RequestedPage | WantedPage) -> dict[str, Any]:
-    """The page in each of the formats, as JSON values; None if the page has nothing of the kind."""
-    page, content = Page(snapshot), wanted.content or WHOLE
+class WantedFormats(msgspec.Struct, frozen=True, kw_only=True):
+    """`content` is the part of the page for clean_html and markdown, `schema` the JSON Schema of json."""
+
+    formats: tuple[str, ...]
+    content: PageContent | None = None
+    schema: dict[str, Any] | None = None
+
+
+def formatted(page: Page, wanted: WantedFormats) -> dict[str, Any]:
+    """The page in each of the formats, as JSON values; None if the page has nothing of the kind. Raises Permanent for a
+    part of the page that cannot be chosen so: it may come out of the queue."""
+    content = wanted.content or WHOLE
+    if fault := content.fault():
+        raise Permanent(fault)
     is_html = page.media is Media.HTML and page.tree is not None
     data: dict[str, Any] = {}
     for name in wanted.formats:
@@ -46,8 +54,6 @@ def formatted(snapshot: Snapshot, wanted: RequestedPage | WantedPage) -> dict[st
                 data[name] = _plain(page.product()) if is_html else None
             case "article":
                 data[name] = _plain(page.article()) if is_html else None
-            case "screenshot":
-                data[name] = b64encode(snapshot.screenshot).decode() if snapshot.screenshot else None
     return data
 
 

@@ -1,15 +1,16 @@
 """The results of pages that were requested over HTTP: read from the queue, the audit log and the archive.
 
 What it does: follows redirects inside the job to the page that answered, and converts it to the requested formats.
-Pages are parsed in separate threads, because a hostile page may take long; the event loop stays free.
-How it fails: a page that could not be fetched is a result with `error`; BackendUnavailable is raised.
+Pages are read in child processes, in turns per key (page_children.py): heavy pages of one key delay no other key.
+How it fails: a page that could not be fetched is a result with `error`; BackendUnavailable, KeyBusy and ServerBusy are
+raised.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Self
 
@@ -43,19 +44,23 @@ from .api_jobs import (
 from .api_requests import NoWorker, RequestedPage, ScrapeRequest
 from .external_services import LanguageModel
 from .extraction import Extraction
+from .key_turns import KeyBusy, ServerBusy
 from .keys import Caller
 from .open import Project
 from .outcome_cache import OutcomeCache
-from .page_formats import formatted
+from .page_child import FormatPage, ListLinks
+from .page_children import PageChild, PageChildren
+from .page_formats import WantedFormats
+from .page_links import FoundLinks, WantedLinks
 from .story_text import DROPPED
 
-THREADS = 4
 PLAIN = FetchOptions()  # a plain GET
 LOOK = timedelta(milliseconds=100)  # how often to check which jobs still run
 MOST_REDIRECTS = 50
 MOST_RECORDS = 1000  # of one page
 FIRST_RESULTS = 100  # shown with a batch's job: all of them, unless they are too big
 MOST_OF_A_PAGE = 64 * 1024 * 1024  # bytes, over all requested formats
+_NOT_READ = ("screenshot", "records")  # formats that are not made from the body of the page
 
 
 class PageMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,18 +148,18 @@ async def scraped(
 
 
 class PageReader:
-    """Waits for results and reads them. Open inside `async with`: it owns threads, child processes that apply the rules
-    of clients, and a task that polls for all waiting clients.
+    """Waits for results and reads them. Open inside `async with`: it owns the child processes that read pages, and a
+    task that polls for all waiting clients.
 
     However many clients wait, one query serves all of them, ten times a second.
     """
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="page-results")
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}  # by job
         self._wanted = asyncio.Event()
-        self.extraction = Extraction(project.clock)
+        self._children = PageChildren()
+        self.extraction = Extraction(project.clock, self._children)
         self.model = LanguageModel(project.settings)
         self._cache = OutcomeCache(project.clock)
 
@@ -165,8 +170,7 @@ class PageReader:
     async def __aexit__(self, *exc: object) -> None:
         self._looking.cancel()
         await asyncio.gather(self._looking, return_exceptions=True)
-        await self.extraction.__aexit__(*exc)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        await self._children.__aexit__(*exc)
 
     async def wait(self, job: str, seconds: float) -> bool:
         """Wait until the job has ended; False if `seconds` passed first. Raises BackendUnavailable."""
@@ -223,17 +227,18 @@ class PageReader:
         good = [one for one in recent if await self._may_read(caller, one.job)]
         if not good:
             return None
-        try:
-            snapshot = await project.archive.get(good[-1].archive_ref)
-        except Permanent:
-            return None  # pruned
-        if "screenshot" in wanted.formats and not snapshot.screenshot:
-            return None
         error = None
-        try:
-            data = await self._data(snapshot, wanted, None, caller.id)
-        except _NotExtracted as failure:
-            data, error = failure.data, PageError(code="extract", message=str(failure))
+        async with self._children.turn(caller.id) as child:
+            try:
+                snapshot = await project.archive.get(good[-1].archive_ref)
+            except Permanent:
+                return None  # pruned
+            if "screenshot" in wanted.formats and not snapshot.screenshot:
+                return None
+            try:
+                data = await self._data(child, snapshot, wanted, None)
+            except _NotExtracted as failure:
+                data, error = failure.data, PageError(code="extract", message=str(failure))
         return PageOutcome(
             success=error is None,
             id=wanted.id,
@@ -315,13 +320,14 @@ class PageReader:
         status = last.status if last is not None else None
         if error is None or state is UrlState.DEAD:  # a page with an error status is returned, too
             try:
-                snapshot = await self._snapshot(job, fingerprint, earlier=error is None)
-                status = snapshot.status  # not 304, if the earlier copy is still good
-                meta = msgspec.structs.replace(meta, content_type=snapshot.headers.get("content-type") or None)
-                data = await self._data(snapshot, page, job, job.owner)
+                async with self._children.turn(job.owner) as child:
+                    snapshot = await self._snapshot(job, fingerprint, earlier=error is None)
+                    status = snapshot.status  # not 304, if the earlier copy is still good
+                    meta = msgspec.structs.replace(meta, content_type=snapshot.headers.get("content-type") or None)
+                    data = await self._data(child, snapshot, page, job)
             except _NotExtracted as failure:
                 data, error = failure.data, error or PageError(code="extract", message=str(failure))
-            except BackendUnavailable:
+            except (BackendUnavailable, KeyBusy, ServerBusy):
                 raise
             except GossamerError as failure:
                 error = error or PageError(code=failure.reason, message=str(failure))
@@ -339,25 +345,34 @@ class PageReader:
     async def _fate(self, job: Job, url: str, how: FetchOptions) -> UrlFate | None:
         return await self._project.state.queue.fate(job.id, site_of(url), self._project.rules.fingerprint(url, how))
 
-    async def snapshots(self, job: Job, urls: Sequence[str]) -> list[Snapshot | str]:
-        """The raw pages that an ended job fetched for these addresses, after redirects; or why there is none."""
-        found: list[Snapshot | str] = []
-        for url in urls:
-            fate = await self._fate(job, url, PLAIN)
-            for _ in range(MOST_REDIRECTS):
-                if fate is None or not is_redirect(fate.reason):
-                    break
-                fate = await self._fate(job, fate.reason.rpartition(" ")[2], PLAIN)
-            state, reason, message = (fate.state, fate.reason, fate.message) if fate is not None else (None, "", "")
-            if (error := _error_of(state, reason, message, job)) is not None:
-                found.append(error.message)
-                continue
-            try:
-                fingerprint = self._project.rules.fingerprint(fate.url if fate is not None else url)
-                found.append(await self._snapshot(job, fingerprint, earlier=True))
-            except Permanent as failure:
-                found.append(str(failure))
-        return found
+    async def links(self, job: Job, url: str, wanted: WantedLinks) -> FoundLinks:
+        """The addresses in the raw page that an ended job fetched for this address, after redirects. Raises KeyBusy,
+        ServerBusy."""
+        fate = await self._fate(job, url, PLAIN)
+        for _ in range(MOST_REDIRECTS):
+            if fate is None or not is_redirect(fate.reason):
+                break
+            fate = await self._fate(job, fate.reason.rpartition(" ")[2], PLAIN)
+        state, reason, message = (fate.state, fate.reason, fate.message) if fate is not None else (None, "", "")
+        if (error := _error_of(state, reason, message, job)) is not None:
+            return FoundLinks(trouble=error.message)
+        fingerprint = self._project.rules.fingerprint(fate.url if fate is not None else url)
+        try:
+            async with self._children.turn(job.owner) as child:
+                snapshot = await self._snapshot(job, fingerprint, earlier=True)
+                answer = await child.ask(ListLinks(wanted), snapshot, self._seconds)
+        except Permanent as failure:
+            return FoundLinks(trouble=str(failure))
+        if answer is None or answer.failure:
+            return FoundLinks(trouble=answer.failure if answer is not None else self._too_slow(url))
+        return msgspec.convert(answer.content, FoundLinks)
+
+    @property
+    def _seconds(self) -> float:
+        return self._project.settings.crawl.parse_timeout.total_seconds()
+
+    def _too_slow(self, url: str) -> str:
+        return f"{url} takes longer to read than {self._seconds:g} s, or too much memory."
 
     async def _snapshot(self, job: Job, fingerprint: bytes, *, earlier: bool) -> Snapshot:
         """The raw page that the job fetched; with `earlier`, otherwise the previous copy that the server confirmed by
@@ -370,21 +385,23 @@ class PageReader:
         return await self._project.archive.get(found[-1].archive_ref)
 
     async def _data(
-        self, snapshot: Snapshot, wanted: RequestedPage | WantedPage, job: Job | None, key: str
+        self, child: PageChild, snapshot: Snapshot, wanted: RequestedPage | WantedPage, job: Job | None
     ) -> dict[str, Any]:
         formats, rules = wanted.formats, wanted.extract
-        loop, limit = asyncio.get_running_loop(), self._project.settings.crawl.parse_timeout
-        reading = loop.run_in_executor(self._threads, formatted, snapshot, wanted)
-        try:
-            async with asyncio.timeout(limit.total_seconds()):
-                data = await reading
-        except TimeoutError:
-            raise Permanent(f"{snapshot.url} takes longer to read than {limit.total_seconds():g} s.") from None
+        data: dict[str, Any] = {}
+        if any(name not in _NOT_READ for name in formats):
+            work = FormatPage(WantedFormats(formats=formats, content=wanted.content, schema=wanted.schema))
+            answer = await child.ask(work, snapshot, self._seconds)
+            if answer is None or answer.failure:
+                raise Permanent(answer.failure if answer is not None else self._too_slow(snapshot.url))
+            data = answer.content
+        if "screenshot" in formats:
+            data["screenshot"] = b64encode(snapshot.screenshot).decode() if snapshot.screenshot else None
         if "records" in formats and job is not None:
             data["records"] = await self._records(RecordQuery(job=job.id, url=snapshot.url))
         if rules is not None:
             try:
-                data["extract"] = await self.extraction.extract(rules, snapshot, key)
+                data["extract"] = await self.extraction.extract(rules, snapshot, child)
             except (Misconfigured, ParseFailed) as error:
                 data["extract"] = None
                 raise _NotExtracted(data, str(error)) from error

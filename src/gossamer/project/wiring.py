@@ -19,6 +19,7 @@ from ..crawl.file_journey import FileTerms
 from ..crawl.freshness import freshness_of
 from ..crawl.pacer import AddressPace, Pacer
 from ..crawl.page_request import PageRequests
+from ..crawl.parse_page import Describe
 from ..crawl.seed_context import SOURCE_PAUSES, Candidates, SeedContext
 from ..crawl.sessions import Sessions, SessionTerms
 from ..crawl.source_files import ClosedFor, SourceFiles
@@ -161,17 +162,28 @@ async def open_worker(
     transports: Transports | None = None,
     journey: MakeJourney | None = None,
     shared: SharedTransports | None = None,
+    describe: Describe | None = None,
 ) -> AsyncIterator[Worker]:
     """Open a worker of this process for one job, ready to run.
 
     `sink` is shared by the process, `terms` belong to the job. `serves` are the routes that the worker serves (None:
     all). `look` is the pause between two looks at a job whose window is closed. `transports` replace those of the
     settings, for a replay; `journey` replaces the fetching of pages; `shared` are the transports that the jobs of this
-    process share.
+    process share; `describe` reads pages in another process.
     """
     settings, routing = project.settings, routing_of(project.settings)
     async with open_context(
-        project, spider, job, scope, sink, events, terms=terms, serves=serves, transports=transports, shared=shared
+        project,
+        spider,
+        job,
+        scope,
+        sink,
+        events,
+        terms=terms,
+        serves=serves,
+        transports=transports,
+        shared=shared,
+        describe=describe,
     ) as context:
         try:
             if transports is None:  # not in a replay, which stores nothing
@@ -221,6 +233,7 @@ async def open_context(
     serves: frozenset[str] | None = None,
     transports: Transports | None = None,
     shared: SharedTransports | None = None,
+    describe: Describe | None = None,
 ) -> AsyncIterator[JobContext]:
     """What the journeys of a job share, with its transports open. The parameters are those of `open_worker`."""
     settings, clock = project.settings, project.clock
@@ -315,6 +328,7 @@ async def open_context(
             events=listener,
             time_limit=limit,
             around_parse=extensions.around_parse,
+            describe=describe,
             tracer=project.tracer,
             buries_unpaid=settings.router.when_spent == "bury",
             detects_blocks=routing.detects_blocks,

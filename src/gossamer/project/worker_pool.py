@@ -33,6 +33,7 @@ from .job_end import close_drained
 from .job_reports import JobReports
 from .job_slots import USUAL_TERMS, JobSlot, Obstacles, PoolTerms, WaitingJob, moment
 from .open import Project, open_beside
+from .page_children import PageChildren, describer_of
 from .reparse.archive_job import entering, is_reparse_job, terms_of
 from .reparse.archive_journey import open_archive_worker
 from .spiders import spider_of_job
@@ -41,6 +42,8 @@ from .start_check import check_start
 from .transports import SharedTransports
 from .wiring import is_over, open_worker, seed_context, sink_of
 from .worker_health import Health
+
+READERS, READERS_EACH = 2, 1  # child processes that read large pages of keys; of them for one key
 
 
 class Respite(msgspec.Struct, frozen=True):
@@ -86,6 +89,7 @@ class WorkerPool:
         self._reports = JobReports(self._events, project.clock)
         self._sink = sink_of(project, self._events)
         self._transports = SharedTransports(project.clock)
+        self._children = PageChildren(READERS, READERS_EACH, refuses=False)  # pages in flight bound the line
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by job
         self._slots: dict[str, JobSlot] = {}  # of the same jobs
         self._running: dict[str, Job] = {}  # at the last look
@@ -123,7 +127,7 @@ class WorkerPool:
 
     async def run(self) -> None:
         """Serve. If the state does not answer, wait for it. Faults of a job are reported, not raised."""
-        async with self._heartbeat, self._sink, self._transports:
+        async with self._heartbeat, self._sink, self._transports, self._children:
             try:
                 while not self._draining and not await self._look():
                     await self._rest()
@@ -302,7 +306,17 @@ class WorkerPool:
         sink, heard, serves, look = self._sink, self._events, self._serves, self._terms.look
         shared = self._transports
         opened = open_worker(
-            project, spider, job.id, scope, sink, heard, terms=terms, serves=serves, look=look, shared=shared
+            project,
+            spider,
+            job.id,
+            scope,
+            sink,
+            heard,
+            terms=terms,
+            serves=serves,
+            look=look,
+            shared=shared,
+            describe=describer_of(self._children, job, spider, project.settings),
         )
         if is_reparse_job(job):
             candidates = partial(entering, project, terms_of(project.settings, job))

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from ..errors import BackendUnavailable, GossamerError, InvalidUrl, Misconfigured, Permanent, Transient
 from ..project.api_requests import BadRequest, TooMuchAtOnce
 from ..project.api_views import encode as encode
+from ..project.key_turns import KeyBusy
 
 JSON = "application/json"
 
@@ -68,6 +69,8 @@ def answer_of(value: Any, status: int = 200, headers: dict[str, str] | None = No
 def error_of(error: GossamerError) -> ApiError:
     """The response to one of our errors. For a fault on our side it says no more than the client needs to know."""
     match error:
+        case KeyBusy():
+            return ApiError(429, "at_once", str(error), headers={"retry-after": "1"})
         case TooMuchAtOnce():
             return ApiError(429, "too_many_jobs", str(error), headers={"retry-after": "5"})
         case BadRequest() | InvalidUrl():

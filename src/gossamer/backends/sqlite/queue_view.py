@@ -426,7 +426,7 @@ def _where(which: DeadFilter) -> tuple[str, Values]:
         ("urls.number = ?", which.id),
         ("jobs.id = ?", which.job),
         (f"{URL} = ?", which.url),
-        ("(urls.reason = ? OR urls.reason LIKE ? || '-%')", which.reason),
+        ("(urls.reason = ? OR substr(urls.reason, 1, length(?) + 1) = ? || '-')", which.reason),  # no wildcards
         ("sites.name = ?", which.site),
         ("urls.fingerprint = ?", which.fingerprint),
     )

@@ -122,7 +122,7 @@ async def map_pages(call: Call, *, plain: bool) -> Reply:
         page_links=not only,
         seconds=seconds,
     )
-    late = [line for line in found.missing if "did not come within" in line]
+    late = [line for line in found.missing if "did not arrive within" in line]
     if late and not found.links:
         raise ApiError(408, "MAP_TIMEOUT", f"The site did not answer within {seconds:g} s. Ask again later.")
     links = found.links
