@@ -36,7 +36,7 @@ from ..model.record import PageFacts
 from ..units import within_calendar
 from .contract import Archive
 from .export.destination import ByteStream, Destination, export_error
-from .page_format import head_of
+from .page_format import head_of, read_visit
 
 VERSION = "WARC/1.1"
 CONFORMS = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
@@ -80,7 +80,7 @@ async def export_warc(
             await asyncio.to_thread(out.info, place.name, program)
             async for facts in visits:
                 try:
-                    snapshot = await archive.get(facts.archive_ref)
+                    snapshot = await read_visit(archive, facts)
                 except Permanent as loss:
                     lost, first_loss = lost + 1, first_loss or str(loss)
                     continue
