@@ -8,8 +8,8 @@ Tried:
 - frames that claim, or hold, more than fits into memory: zstd, and gzip inside it
 - another content under the hash of a file; a symbolic link in its place
 
-Not prevented: pages can be removed, and status, headers and the path of a page's URL can be changed, because the records
-have a hash of the body alone. The body of a request that was too long for the queue is taken as the archive has it.
+Not prevented: pages can be removed, and status, headers and the path of a page's URL can be changed, because the
+records have a hash of the body alone. The body of a request that was too long for the queue is taken as it is there.
 """
 
 from __future__ import annotations

@@ -77,9 +77,7 @@ class ObjectFiles:
                 ) from error
             raise unavailable(error, self._place) from error
         if digest.hexdigest() != sha256:
-            raise Permanent(
-                f"The file {sha256} in {self._place} is not what its name says: the archive was changed."
-            )
+            raise Permanent(f"The file {sha256} in {self._place} is not what its name says: the archive was changed.")
 
     async def files(self) -> AsyncIterator[Segment]:
         try:
