@@ -25,7 +25,7 @@ else:  # the same, and more than twice as fast; its types differ
     from zlib_ng import zlib_ng as zlib
 
 MAX_PAGE_BYTES = 512 * 1024 * 1024  # a frame that claims to decompress to more is not ours
-MAX_HEAD_BYTES = 16 * 1024 * 1024  # of the line of JSON
+MAX_HEAD_BYTES = 64 * 1024 * 1024  # of the line of JSON
 GZIP = "gzip"
 _GZIP_MEMBER = b"\x1f\x8b"  # magic number of each member
 _GZIP_END = struct.Struct("<II")
