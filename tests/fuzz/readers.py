@@ -242,15 +242,16 @@ _ARCHIVED = (
 )  # fmt: skip
 _BACKUP = (
     "purse\n", "url\n", "job\n", "segment\n", "key\n", "trailer\n", "header\n", "\x91", "\x81", "\x82", "\xa4name",
-    "\xa1a", "\xa5spent", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", "\xdd\x7f\xff\xff\xff", "\xcb\x7f\xf0", "\xc0", "\x90",
+    "\xa1a", "\xa5spent", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", "\xdd\x7f\xff\xff\xff", "\xcb\x7f\xf0", "\xc0",
+    "\x90",
 )  # fmt: skip
 _VENDOR = (
     "200\n", "429\n", "302\n", "{", "}", '"body":', '"content":', '"data":{', '"headers":{', '"cost":', '"credits":',
     "1e308", '"x\\r\\ny"', ":", ",", "[", "]", '"\\ud800"', "-1", "NaN", '"status":', '"error":',
 )  # fmt: skip
 _MESSAGE = (
-    '{"url":"https://shop.example/"', ',"spider":"x"', ',"arguments":', ',"limit":', "}", "9" * 30, "-1", "null", "[", "]",
-    "{", '"../x.py"', ',"timeout":', "1e999", ',"formats":["html"]', ',"extract":', '"\\ud800"',
+    '{"url":"https://shop.example/"', ',"spider":"x"', ',"arguments":', ',"limit":', "}", "9" * 30, "-1", "null", "[",
+    "]", "{", '"../x.py"', ',"timeout":', "1e999", ',"formats":["html"]', ',"extract":', '"\\ud800"',
 )  # fmt: skip
 _RECIPE = (
     'start = ["', '"]\n', "[pages.", "]\n", "fields.", "select = ", "regex = '(a+)+$'", "&a ", "*a", "- ", ": ", "{",
