@@ -11,9 +11,9 @@ Tried elsewhere: bombs, endless and lying servers (tests/conformance/test_transp
 tests/unit/test_fetch_body.py), robots.txt, sitemaps and feeds (tests/unit/test_fetch_robots.py,
 test_sources_sitemaps.py, test_sitemaps.py, test_feeds.py), private addresses in every notation (tests/unit/
 test_fetch_addresses.py, tests/conformance/test_transport_targets.py), logins that are written into addresses
-(tests/journey/test_sent_elsewhere.py), pages that never end a parser (tests/unit/test_*_hostile.py, tests/fuzz), text
+(test_site_addresses.py), pages that never end a parser (tests/unit/test_*_hostile.py, tests/fuzz), text
 on a terminal and in the dashboard (tests/unit/test_terminal_escapes.py, tests/server/ui/test_hostile_text.py), caches
-that it fills (tests/unit/test_site_filled_caches.py), memory in all (tests/journey/test_memory.py).
+that it fills (test_site_caches.py), memory in all (tests/journey/test_memory.py).
 """
 
 from __future__ import annotations
