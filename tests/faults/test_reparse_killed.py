@@ -82,7 +82,7 @@ class Archived:
                     ),
                     page=PageFacts(
                         fingerprint=fingerprint(url), url=url, job="shop-1", fetched_at=now, status=200,
-                        archive_ref=ref, body_hash=fingerprint(ref), spider="shop",
+                        archive_ref=ref, spider="shop",
                     ),
                 )
                 for url, ref in zip(urls, refs, strict=True)

@@ -6,6 +6,7 @@ A reader may raise GossamerError and nothing else.
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
@@ -13,11 +14,17 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import NamedTuple
 
+import msgspec
+import zstandard
 from warcio.archiveiterator import ArchiveIterator
 
+from gossamer.backends.folder.archive import FolderArchive
 from gossamer.clock import VirtualClock
 from gossamer.fetch.body import BodyDecoder, layers_of
+from gossamer.fetch.contract import Limits, TransportRequest
 from gossamer.fetch.cookies import CookieJar
+from gossamer.fetch.managed import Vendor, describe
+from gossamer.fetch.managed.answers import MOST_COST, VendorAnswer, failure_of, page_of, tree_of
 from gossamer.fetch.retry_after import parse_retry_after
 from gossamer.fetch.robots_rules import read_robots
 from gossamer.model.file import file_name
@@ -33,9 +40,14 @@ from gossamer.parse.page import Page
 from gossamer.parse.recipe.reader import read_recipe
 from gossamer.parse.site import SitePartSpider
 from gossamer.parse.sitemaps import SitemapReader
+from gossamer.project.api_requests import CrawlRequest, ScrapeRequest
+from gossamer.project.move.backup_file import BackupHeader, _checked, new_backup
+from gossamer.project.slices import request_of
 from gossamer.schedule.sources.sitemap_walk import sitemaps_in
 from gossamer.settings import load
+from gossamer.settings.tables import Managed
 from gossamer.store.warc import WarcWriter
+from gossamer.units import Secret
 
 URL = "https://shop.example/a/b?c=d"
 MOST = 1_000_000  # bytes that one body may have, once unpacked
@@ -117,6 +129,61 @@ def recipe(data: bytes) -> None:
     read_recipe(data, "fuzzed.yaml")
 
 
+def archived(data: bytes) -> None:
+    """A page of the archive whose frame a stranger wrote, then the same page in a WARC file."""
+    page_file = _folder() / "2027-01-15" / "host-1.zst"
+    page_file.parent.mkdir(exist_ok=True)
+    frame = zstandard.compress(data)
+    page_file.write_bytes(frame)
+    archive = FolderArchive(_folder(), level=1, writer="fuzz")
+    found = archive._get(f"2027-01-15/host-1.zst#0+{len(frame)}")
+    facts = PageFacts(fingerprint=b"x" * 16, url=found.url, job="j", fetched_at=0.0, status=200)
+    WarcWriter(io.BytesIO(), compressed=False).page(found, facts)
+
+
+def backup(data: bytes) -> None:
+    """A file whose checksum is right, with a row of that kind."""
+    kind, _, words = data.partition(b"\n")
+    rows = words.decode("utf-8", "ignore").encode("latin-1", "ignore")  # a word stands for the bytes of its characters
+    path = _folder() / "fuzzed.backup"
+    path.unlink(missing_ok=True)
+    header = BackupHeader(format=1, version="9", project="", fingerprints=1, made_at=0.0, counts={})
+    with new_backup(path, header) as writer:
+        frame = msgspec.msgpack.encode((kind.decode("utf-8", "replace"), zstandard.compress(rows)))
+        writer._put(len(frame).to_bytes(4, "big") + frame)
+    _checked(path).close()
+
+
+@cache
+def _vendor() -> Vendor:
+    table = Managed(preset="finedata", url="https://api.example.com", key=Secret("k3y"), headers_at="headers")
+    return describe("acme", table, environ={})
+
+
+def vendor(data: bytes) -> None:
+    status, _, content = data.partition(b"\n")
+    code = int(status) if status.isdigit() and len(status) == 3 else 200
+    answer = VendorAnswer(status=code, headers=Headers([("Retry-After", text(status)[:99])]), body=content)
+    failure = failure_of(_vendor(), answer, 0.0)
+    if failure is not None:
+        raise failure
+    tree = tree_of(_vendor(), answer)
+    found = page_of(_vendor(), answer, tree, TransportRequest(url=URL, limits=Limits(max_body=MOST)))
+    assert found.cost is None or 0 <= found.cost <= MOST_COST
+    warc(found.body)
+
+
+def message(data: bytes) -> None:
+    """Arguments of a Celery task, as the broker's JSON has them."""
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        return  # Celery refuses it itself
+    for kind in (CrawlRequest, ScrapeRequest):
+        if isinstance(fields, dict):
+            request_of(fields, kind)
+
+
 @cache
 def _folder() -> Path:
     return Path(mkdtemp(prefix="gossamer-fuzz-"))
@@ -182,6 +249,24 @@ _CHARSET = ("utf-16", "iso-2022-jp", "x-user-defined", "\n", "<meta charset=", "
 _COOKIE = ("a=b", ";", "Domain=", ".example", "Path=/", "Expires=", "Max-Age=", "-9" * 30, "\n", "Secure")
 _BODY = ("gzip", "br", "zstd", "deflate", ",", "\n", "\x1f", "\x28", "identity")
 _WARC = ("Content-Length", ":", "\n", "\r\n", "WARC/1.1", "\r\nWARC-Type: x", "chunked", "\x00")
+_ARCHIVED = (
+    '{"url":"https://shop.example/","requested_url":"https://shop.example/","status":200,"headers":[["a","b"]],',
+    '"fetched_at":0.0,', '"length":', '"packed":"gzip","packed_length":', '"screenshot":', "0", "-1", "9" * 30, "}\n",
+    "\n", "[", '{"a":', "null", "NaN", '"\\ud800"', "1e999",
+)  # fmt: skip
+_BACKUP = (
+    "purse\n", "url\n", "job\n", "segment\n", "key\n", "trailer\n", "header\n", "\x91", "\x81", "\x82", "\xa4name",
+    "\xa1a", "\xa5spent", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", "\xdd\x7f\xff\xff\xff", "\xcb\x7f\xf0", "\xc0",
+    "\x90",
+)  # fmt: skip
+_VENDOR = (
+    "200\n", "429\n", "302\n", "{", "}", '"body":', '"content":', '"data":{', '"headers":{', '"cost":', '"credits":',
+    "1e308", '"x\\r\\ny"', ":", ",", "[", "]", '"\\ud800"', "-1", "NaN", '"status":', '"error":',
+)  # fmt: skip
+_MESSAGE = (
+    '{"url":"https://shop.example/"', ',"spider":"x"', ',"arguments":', ',"limit":', "}", "9" * 30, "-1", "null", "[",
+    "]", "{", '"../x.py"', ',"timeout":', "1e999", ',"formats":["html"]', ',"extract":', '"\\ud800"',
+)  # fmt: skip
 _RECIPE = (
     'start = ["', '"]\n', "[pages.", "]\n", "fields.", "select = ", "regex = '(a+)+$'", "&a ", "*a", "- ", ": ", "{",
     "\n",
@@ -216,6 +301,10 @@ READERS = {
     "cookie": Reader(cookie, _COOKIE),
     "body": Reader(body, _BODY),
     "warc": Reader(warc, _WARC),
+    "archived page": Reader(archived, _ARCHIVED),
+    "backup": Reader(backup, _BACKUP),
+    "vendor": Reader(vendor, _VENDOR),
+    "message": Reader(message, _MESSAGE),
     "recipe": Reader(recipe, _RECIPE),
     "settings": Reader(settings, _SETTINGS),
     "forms": Reader(forms, _FORMS),

@@ -186,7 +186,8 @@ async def test_parameters_and_paths_that_are_wrong_are_refused(door: Served) -> 
         "/api/v1/jobs?unknown=1", "/api/v1/jobs?status=odd", "/api/v1/jobs?status=failed%0a",
         "/api/v1/records?format=exe", "/api/v1/records?after=-1",
         "/api/v1/records?since=yesterday", "/api/v1/records/changes?after=nonsense", "/api/v1/records/history",
-        "/api/v1/why", "/api/v1/why?url=", "/api/v1/why?url=javascript:1", "/api/v1/audit?limit=99999",
+        "/api/v1/why", "/api/v1/why?url=", "/api/v1/why?url=javascript:1",
+        f"/api/v1/why?url=https://a.example/&json={'[' * 3000}", "/api/v1/audit?limit=99999",
     ):  # fmt: skip
         refused(await door.call("GET", path), 422)
     for path in (

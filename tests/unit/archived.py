@@ -10,6 +10,7 @@ from gossamer.model.record import Attempt, PageFacts, PageResult
 from gossamer.model.task import Lease
 from gossamer.model.url import fingerprint, site_of
 from gossamer.project.open import Project
+from gossamer.store.page_format import hash_of_body
 from tests.unit.commandline import candidate
 
 SHOP = "https://shop.example"
@@ -60,6 +61,6 @@ async def archived_visit(
     )  # fmt: skip
     facts = PageFacts(
         fingerprint=fingerprint(url), url=url, job=job, fetched_at=now, status=200, archive_ref=ref,
-        body_hash=fingerprint(ref), spider=spider, failure=failure,
+        body_hash=hash_of_body(snapshot.body), spider=spider, failure=failure,
     )  # fmt: skip
     return PageResult(attempt=attempt, page=facts)

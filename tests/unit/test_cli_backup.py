@@ -13,7 +13,6 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-import zstandard
 
 from gossamer.backends.sqlite.record_stream import SqliteRecordStream
 from gossamer.backends.sqlite.snapshot import copy_as_of_now
@@ -28,7 +27,6 @@ from gossamer.model.task import UrlState
 from gossamer.project.move import backup_file
 from gossamer.project.move.backup_file import MAGIC, BackupHeader, BackupWriter, new_backup
 from gossamer.project.open import Project
-from gossamer.schedule.sources.kinds import CommandSource
 from gossamer.store.contract import RecordQuery
 from gossamer.store.record_rows import RecordRow
 
@@ -273,50 +271,6 @@ def test_a_damaged_file_is_refused_before_anything_is_touched(project: ProjectFo
     assert not (project.folder / "new").exists()
 
 
-def forged(project: ProjectFolder, kind: str, body: bytes, counts: dict[str, dict[str, int]]) -> Path:
-    """A file with one frame besides header and trailer, and a checksum that is right."""
-    header = BackupHeader(format=1, version="9.9", project="", fingerprints=1, made_at=NOW, counts=counts)
-    path = project.folder / "forged.backup"
-    with new_backup(path, header) as writer:
-        frame = msgspec.msgpack.encode((kind, body))
-        writer._put(len(frame).to_bytes(4, "big") + frame)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("kind", "body"),
-    [
-        ("purse", zstandard.compress(msgspec.msgpack.encode([{"name": 1, "spent": "much"}]))),
-        ("purse", zstandard.compress(b"\xc1")),
-        ("purse", zstandard.compress(msgspec.msgpack.encode([]))),
-        ("purse", b"not compressed"),
-        ("purse", b"\x28\xb5\x2f\xfd\xc0\x00" + (2**40).to_bytes(8, "little") + b"\x01\x00\x00"),  # 1 TiB, it says
-        ("header", zstandard.compress(msgspec.msgpack.encode([]))),
-        ("unknown", zstandard.compress(msgspec.msgpack.encode([]))),
-    ],
-)
-def test_a_forged_file_is_refused_before_anything_is_touched(project: ProjectFolder, kind: str, body: bytes) -> None:
-    forged(project, kind, body, {"state": {"purses": 1}})
-    project.write("gossamer.toml", ELSEWHERE + TOML)
-
-    said = project.run("restore", "forged.backup")
-
-    assert (said.code, said.out) == (1, "")
-    assert "is not a whole backup" in said.err
-    assert not (project.folder / "new").exists()
-
-
-def test_a_backup_of_other_stores_than_there_are_is_refused(project: ProjectFolder) -> None:
-    forged(project, "purse", zstandard.compress(msgspec.msgpack.encode([])), {"wishes": {}})
-    assert "is not a whole backup" in project.run("restore", "forged.backup").err
-
-
-def test_a_frame_that_claims_to_be_longer_than_the_file_is_not_read(project: ProjectFolder) -> None:
-    file = backed_up(project)
-    file.write_bytes(MAGIC + (2**30).to_bytes(4, "big") + b"x")
-    assert "is not a whole backup" in project.run("restore", "books.backup").err
-
-
 def test_rows_are_spread_over_frames_and_a_row_that_none_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backup_file, "FULL_FRAME", 100)
     rows = [DumpedSpending(name=f"day/{n}", spent=n) for n in range(20)]
@@ -429,29 +383,3 @@ def test_a_backup_says_that_results_wait_in_the_spool(project: ProjectFolder) ->
     said = project.run("backup", "books.backup")
     assert said.code == 0
     assert "they are not in this backup" in said.err
-
-
-def test_a_restore_names_the_programs_that_the_file_brings(project: ProjectFolder) -> None:
-    source = msgspec.json.encode(CommandSource(argv=("curl", "--user", "me:secret"))).decode()
-
-    async def plan(system: Project) -> None:
-        await system.state.schedules.put(
-            Schedule(name="lists", spider="books", trigger="every 1h", source=source), origin="added"
-        )
-        await system.state.jobs.open_job("running", JobTerms(source=source), fresh=False)
-        ended, _ = await system.state.jobs.open_job("ended", JobTerms(source=source), fresh=False)
-        await system.state.control.cancel_job(ended.id)
-
-    project.fill(crawl_a_little)
-    project.fill(plan)
-    assert project.run("backup", "books.backup").err == ""
-    project.write("gossamer.toml", ELSEWHERE + TOML)
-
-    said = project.run("restore", "books.backup")
-
-    assert said.code == 0, said.err
-    (line,) = said.err.splitlines()
-    assert "schedule lists (curl)" in line
-    assert "job running-2 (curl)" in line
-    assert "ended" not in line
-    assert "secret" not in said.err

@@ -58,7 +58,7 @@ PAGES = [
         headers=Headers(
             [("Content-Encoding", "gzip"), ("Transfer-Encoding", "chunked"), ("Set-Cookie", "a=1"),
              ("Set-Cookie", "b=2"), ("content-length", "7"), ("X-Odd", "caf\udce9 \u00e9"),
-             ("X-Lines", "a\r\nX-Injected: b"), ("bad name", "x")]
+             ("X-Lines", "a\r\nX-Injected: b"), ("X-Half", "\ud800"), ("bad name", "x")]
         ),
     ),
     page("/strange?q=%C3%A9&x=y", bytes(range(256)) * 20, status=599, cut=True, fetched_at=NOW + 0.123456),
@@ -122,7 +122,7 @@ async def test_another_reader_finds_every_page(project: Project, tmp_path: Path,
         ("X-Archive-Orig-Content-Encoding", "gzip"), ("X-Archive-Orig-Transfer-Encoding", "chunked"),
         ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("X-Archive-Orig-content-length", "7"),
         ("X-Odd", "café Ã©"),  # the bytes as they came: no UTF-8, so this reader takes them for Latin-1
-        ("X-Lines", "a X-Injected: b"), ("Content-Length", "20"),
+        ("X-Lines", "a X-Injected: b"), ("X-Half", "?"), ("Content-Length", "20"),
     ]  # fmt: skip
 
 

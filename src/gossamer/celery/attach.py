@@ -30,7 +30,7 @@ from ..model.events import Event, JobEnded, Trouble
 from ..project.api_requests import CrawlRequest, ScrapeRequest
 from ..project.celery_terms import CeleryTerms
 from ..project.idempotency import StillWorking
-from ..project.messages import MOST_TEXT, DueMessage, Message
+from ..project.messages import MOST_TEXT, DueMessage, Message, require_sendable
 from ..project.service import served_routes
 from ..project.slices import enqueue, request_of, scrape_page, tick, work_slice
 from ..settings import Settings, load
@@ -173,8 +173,9 @@ def _tasks(app: Celery, terms: CeleryTerms, finished: tuple[Message, ...]) -> At
         """Begin a crawl of a spider, a recipe or a site; `on_finished` is sent once when it has ended."""
         fields = {"spider": spider, "recipe": recipe, "url": url, "arguments": arguments}
         wanted = request_of({**fields, "limit": limit, "depth": depth}, CrawlRequest)
-        own = (_message(app.signature(on_finished)),) if on_finished is not None else ()
-        return _run(lambda: enqueue(settings(), wanted, once=self.request.id or "", messages=(*finished, *own)))
+        known = settings()
+        own = (_named(app, known, on_finished, finished),) if on_finished is not None else ()
+        return _run(lambda: enqueue(known, wanted, once=self.request.id or "", messages=(*finished, *own)))
 
     def scrape(url: str, **options: Any) -> dict[str, Any]:
         """Fetch one page and return it, as POST /api/v1/scrape does."""
@@ -222,6 +223,16 @@ def _message(signature: Signature) -> Message:
     if len(text) > MOST_TEXT:
         raise Misconfigured(f"on_finished of {signature.task} is longer than {MOST_TEXT:,} characters.")
     return Message(to=signature.task, text=text)
+
+
+def _named(app: Celery, settings: Settings, told: dict[str, Any], finished: tuple[Message, ...]) -> Message:
+    """The message for a signature in the message of a stranger or of our own program: they look alike. Raises
+    Misconfigured, also if it could not be sent later."""
+    if not isinstance(told, dict) or not isinstance(told.get("task"), str) or told.get("subtask_type"):
+        raise Misconfigured("on_finished must be the signature of one task.")
+    message = _message(app.signature(told))
+    require_sendable(settings, message, finished)
+    return message
 
 
 def _send(app: Celery, due: DueMessage) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from ..project.move import backup, restore
-from ..units import size, visible
+from ..units import size, visible, within_calendar
 from .app import app, err, out, run_async, settings_with
 from .layout import Column, heading, number, print_table
 from .move import complain, progress, show
@@ -47,7 +47,7 @@ def restore_verb(file: Annotated[Path, typer.Argument(help="A file that `gossame
     if report.problems:
         complain(report, "The stores refuse to be used until the restore is complete. Run the same command again.")
         raise typer.Exit(1)
-    made = datetime.fromtimestamp(header.made_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    made = datetime.fromtimestamp(within_calendar(header.made_at), UTC).strftime("%Y-%m-%d %H:%M UTC")
     out.print(f"\nThe backup of {made} is restored: every count is the same.", markup=False)
     _warn(report.warnings)
 

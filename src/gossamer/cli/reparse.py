@@ -150,7 +150,7 @@ def _tell(report: Report, seconds: float, lines: DifferenceLines, *, dry_run: bo
             ("records", f"{report.records:,}, of which {report.changed:,} {would}new or changed"),
             ("gone", f"{report.gone:,} {would}marked as gone" if report.gone else ""),
             ("failed", f"{report.failed:,} could not be parsed" if report.failed else ""),
-            ("raw page lost", f"{report.lost:,}: pruned, or the archive was moved" if report.lost else ""),
+            ("raw page lost", f"{report.lost:,}: pruned, or the archive was moved or changed" if report.lost else ""),
             *(("" if place else "job", one.id) for place, one in enumerate(report.jobs)),
         ],
         indent=0,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 
 import msgspec
 import zstandard
@@ -18,6 +18,7 @@ from ..model.page import Snapshot
 from ..model.record import NO_BODY, PageFacts, Record
 from ..model.task import Request, Task
 from ..schedule.change_rate import Rhythm, announced_since, seen
+from ..store.page_format import hash_of_body
 
 _decode = msgspec.json.Decoder(Rhythm).decode
 _PACKED = b"\x28\xb5\x2f\xfd"  # magic number of zstd; rows of earlier versions hold plain JSON
@@ -65,7 +66,7 @@ def facts_of(
         status=snapshot.status,
         etag=etag,
         last_modified=last_modified,
-        body_hash=sha256(snapshot.body).digest()[:16],
+        body_hash=hash_of_body(snapshot.body),
         parser=parser_version,
         links=stored_links(requests, links_only) if (etag or last_modified) and requests else b"",
         spider=spider,

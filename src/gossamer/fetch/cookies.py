@@ -147,11 +147,12 @@ class CookieJar:
         return old is None or old.value != cookie.value
 
     def replace(self, cookies: Iterable[Cookie]) -> None:
-        """Hold these cookies, plus the changes made here since the last `take_changes`."""
+        """Hold these cookies, plus the changes made here since the last `take_changes`. What no site can have set is
+        left out: the state that has them may have been written by others."""
         self._sites.clear()
         self._total = self._bytes = 0
         waiting, self._changes = self._changes, None
-        for cookie in cookies:
+        for cookie in filter(_fits, cookies):
             self.keep(cookie)
         for key, change in (waiting or {}).items():
             if change is not None:

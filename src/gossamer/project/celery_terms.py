@@ -13,6 +13,7 @@ import msgspec
 from ..settings import Settings
 from .health_values import Finding, Level
 
+_RUNS_CODE = frozenset({"pickle", "application/x-python-serialize"})
 DEFAULT_VISIBILITY = 3600.0  # seconds, of a broker on Redis
 
 
@@ -37,6 +38,13 @@ def findings(terms: CeleryTerms, conf: Any, driver: str) -> Iterator[Finding]:
             f"visibility_timeout is {visible:g} s, shorter than two slices of {terms.seconds:g} s: the broker gives a "
             "slice to a second worker while the first is at it.",
             f'Set broker_transport_options = {{"visibility_timeout": {max(needed, DEFAULT_VISIBILITY):g}}}.',
+        )
+    if code := sorted(_RUNS_CODE & set(conf.accept_content or ())):
+        yield Finding(
+            Level.WARN,
+            "celery",
+            f"accept_content allows {', '.join(code)}: who can write to the broker runs programs on your workers.",
+            'Set accept_content = ["json"].',
         )
     if conf.worker_prefetch_multiplier != 1:
         yield Finding(

@@ -9,7 +9,7 @@ is sent again with the same id, by which the receiver recognises it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from hashlib import blake2b
 from math import inf
@@ -18,6 +18,9 @@ from typing import Any
 import msgspec
 
 from ..access.contract import RECEIVER, Callback, CallbackState
+from ..errors import Misconfigured
+from ..schedule.authority import demand_own_message, sealed_message
+from ..settings import Settings
 from .callbacks import MESSAGES, WAITING_LOOKED_AT, is_message
 from .keys import LOCAL
 from .open import Project
@@ -44,27 +47,44 @@ class DueMessage(msgspec.Struct, frozen=True, kw_only=True):
     report: dict[str, Any]
 
 
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as the state has it; `report` is added when its job has ended."""
+
+    text: str
+    seal: str = ""
+    report: dict[str, Any] = {}
+
+
 Send = Callable[[DueMessage], None]  # returns when the receiver's side has accepted it; it may block
+
+
+def require_sendable(settings: Settings, message: Message, own: Iterable[Message]) -> None:
+    """Raise Misconfigured if the message would not be sent when its job has ended."""
+    seal = sealed_message(settings, "a job", message.text)
+    demand_own_message(settings, "a job", message.to, message.text, seal, [one.text for one in own])
 
 
 async def enter_message(project: Project, job: str, message: Message) -> bool:
     """Enter a message for a job. False if the job has it already. Raises BackendUnavailable."""
     digest = blake2b(f"{job}\0{message.to}\0{message.text}".encode(), digest_size=12).hexdigest()
     host = blake2b(message.to.encode(), digest_size=4).hexdigest()
+    entry = _Entry(text=message.text, seal=sealed_message(project.settings, job, message.text))
     callback = Callback(
         id=f"msg_{host}"[:RECEIVER] + digest,
         owner=LOCAL,
         url=f"{MESSAGES}{message.to}",
         job=job,
         made_at=project.clock.now(),
-        body=message.text,
+        body=msgspec.json.encode(entry).decode(),
     )
     return await project.state.callbacks.enter(callback)
 
 
-async def deliver_messages(project: Project, send: Send) -> int:
-    """Send the due messages; return how many were sent. Does nothing while another process sends. Raises
-    BackendUnavailable."""
+async def deliver_messages(project: Project, send: Send, own: Iterable[Message] = ()) -> int:
+    """Send the due messages; return how many were sent. `own` are those that the caller's program names itself; for
+    others the project must vouch (schedule/authority.py), or they fail. Does nothing while another process sends.
+    Raises BackendUnavailable."""
+    known_texts = frozenset(one.text for one in own)
     book, seeds = project.state.callbacks, project.state.seeds
     waiting = [one for one in await book.waiting(WAITING_LOOKED_AT) if is_message(one)]
     due = [one for one in await book.due(inf, WAITING_LOOKED_AT) if is_message(one)]
@@ -80,7 +100,7 @@ async def deliver_messages(project: Project, send: Send) -> int:
             # Read under the lease: the previous holder may have sent it since.
             known = await book.callback(one.id)
             if known is not None and known.state is CallbackState.DUE:
-                sent += await _sent(project, known, send)
+                sent += await _sent(project, known, send, known_texts)
     finally:
         await seeds.release(LEASE, project.worker)
     return sent
@@ -90,16 +110,25 @@ async def _written(project: Project, one: Callback) -> Callback:
     """Its job has ended: write the report into the message, so that every try sends the same text."""
     job = await project.state.jobs.job(one.job)
     report = msgspec.to_builtins(await job_status(project, job.id)) if job is not None else {"id": one.job}
-    body = msgspec.json.encode({"text": one.body, "report": report}).decode()
+    try:
+        entry = msgspec.json.decode(one.body, type=_Entry)
+    except msgspec.MsgspecError:
+        entry = _Entry(text="")  # nobody vouches for it
+    body = msgspec.json.encode(msgspec.structs.replace(entry, report=report)).decode()
     due = msgspec.structs.replace(one, body=body, state=CallbackState.DUE, next_at=project.clock.now())
     await project.state.callbacks.keep(due)
     return due
 
 
-async def _sent(project: Project, one: Callback, send: Send) -> bool:
-    content = msgspec.json.decode(one.body)
+async def _sent(project: Project, one: Callback, send: Send, own: Collection[str]) -> bool:
     try:
-        send(DueMessage(id=one.id, text=content["text"], report=content["report"]))
+        entry = msgspec.json.decode(one.body, type=_Entry)
+        demand_own_message(project.settings, one.job, one.url.removeprefix(MESSAGES), entry.text, entry.seal, own)
+        send(DueMessage(id=one.id, text=entry.text, report=entry.report))
+    except (Misconfigured, msgspec.MsgspecError) as error:
+        after = msgspec.structs.replace(
+            one, tries=one.tries + 1, state=CallbackState.FAILED, ended_at=project.clock.now(), message=str(error)[:500]
+        )
     except Exception as error:  # anything that the broker's client raises; the message stays due
         words = f"{type(error).__name__}: {error}"[:500]
         after = msgspec.structs.replace(one, tries=one.tries + 1, message=words)

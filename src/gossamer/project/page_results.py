@@ -29,6 +29,7 @@ from ..model.task import UrlState
 from ..model.url import site_of
 from ..schedule.sources import WantedPage
 from ..store.contract import RecordQuery
+from ..store.page_format import read_visit
 from . import api_views
 from .api_jobs import (
     NO_WORKER,
@@ -230,7 +231,7 @@ class PageReader:
         error = None
         async with self._children.turn(caller.id) as child:
             try:
-                snapshot = await project.archive.get(good[-1].archive_ref)
+                snapshot = await read_visit(project.archive, good[-1])
             except Permanent:
                 return None  # pruned
             if "screenshot" in wanted.formats and not snapshot.screenshot:
@@ -382,7 +383,7 @@ class PageReader:
         found = own or (visits if earlier else [])
         if not found:
             raise Permanent("The raw page is not stored yet, or was pruned. Request the job again, or the page.")
-        return await self._project.archive.get(found[-1].archive_ref)
+        return await read_visit(self._project.archive, found[-1])
 
     async def _data(
         self, child: PageChild, snapshot: Snapshot, wanted: RequestedPage | WantedPage, job: Job | None

@@ -28,6 +28,7 @@ from ..model.route import TRANSPORTS, FetchOptions
 from ..parse.spider import Spider
 from ..settings import COMMAND_LINE, Settings
 from ..settings.tables import RouterTable
+from ..store.page_format import read_visit
 from ..units import Rate
 from .crawl import CrawlReport, crawl
 from .export import outputs_of, write_outputs
@@ -75,7 +76,7 @@ class ArchiveTransport:
         for visit in reversed(await records.visits(fingerprint)):
             if visit.archive_ref:
                 try:
-                    copy = await self._project.archive.get(visit.archive_ref)
+                    copy = await read_visit(self._project.archive, visit)
                 except Permanent as error:
                     raise NotArchived(f"{request.url} no longer has a raw copy: {error}") from error
                 return Response(url=copy.url, status=copy.status, headers=copy.headers, body=copy.body, cut=copy.cut)

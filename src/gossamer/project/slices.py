@@ -156,7 +156,7 @@ async def tick(
         if wanted:
             running = {job.id for job in await project.state.jobs.running_jobs()}
             await _enter_for(project, running | set(watch.begun), wanted)
-        sent = await deliver_messages(project, send)
+        sent = await deliver_messages(project, send, wanted)
     return TickReport(led=led, begun=tuple(watch.begun), messages=sent)
 
 

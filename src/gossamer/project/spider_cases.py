@@ -35,6 +35,7 @@ from ..parse.spider import Spider, callback_names
 from ..parse.timelimit import TimeLimit
 from ..pipeline.steps import Pipeline
 from ..settings import Settings
+from ..store.page_format import read_visit
 from .extensions import around_parse_of
 from .fetch import fetch_one
 from .open import open_crawled
@@ -246,7 +247,7 @@ async def _archived(settings: Settings, url: str) -> tuple[Snapshot, str]:
         visits = await project.records.visits(project.rules.fingerprint(url))
         for visit in reversed(visits):
             if visit.archive_ref:
-                return await project.archive.get(visit.archive_ref), visit.spider
+                return await read_visit(project.archive, visit), visit.spider
     raise Misconfigured(f"{url} is not in the archive. `gossamer save {shlex.quote(url)}` fetches it.")
 
 

@@ -11,6 +11,7 @@ How it fails: Misconfigured, before anything is run. How it recovers: the job wa
 from __future__ import annotations
 
 import hmac
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,26 @@ def demand_own_spider(settings: Settings, file: str, ref: str) -> None:
         raise Misconfigured(
             f"The spider {ref} is a file outside {settings.root}. A state on a server may name files inside it "
             f"only: move it there, or write the schedule into {FILE_NAME}."
+        )
+
+
+def sealed_message(settings: Settings, job: str, text: str) -> str:
+    """The seal of a message about the end of that job (project/messages.py), if there is a key."""
+    return _seal(settings, "message", [job, text])
+
+
+def demand_own_message(settings: Settings, job: str, to: str, text: str, seal: str, own: Collection[str]) -> None:
+    """Raise Misconfigured unless the program that sends the message (`own` are its texts), the project's key or a state
+    of our own vouches for it: its receiver is a task of the program, with arguments of the sender's choice."""
+    if text in own:
+        return
+    if settings.fleet.key:
+        _demand_seal(f"The message of {job} to {to}", seal, sealed_message(settings, job, text))
+    elif settings.shares_state and not settings.fleet.allow_commands:
+        raise Misconfigured(
+            f"The message of {job} is for a task ({to}) that only the state names. Name it in attach(on_finished=...), "
+            "or set fleet.key on all machines; if everyone who can write to the state is trusted, you can set "
+            "fleet.allow_commands = true instead."
         )
 
 

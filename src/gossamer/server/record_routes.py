@@ -173,7 +173,7 @@ def _request(asked: WhyQuery) -> Request | None:
         return None
     try:
         json = msgspec.json.decode(asked.json) if asked.json is not None else None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Misconfigured(f"The parameter json is no JSON: {error}.") from error
     return Request(
         url=typed_url(asked.url),

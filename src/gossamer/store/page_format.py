@@ -5,13 +5,19 @@ storage of a page, and saves nothing."""
 from __future__ import annotations
 
 import json
+import math
 import struct
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import zstandard
 
+from ..errors import Permanent
 from ..model.page import Headers, Snapshot
+from ..model.record import PageFacts
+from ..model.url import site_of
+from .contract import Archive
 
 if TYPE_CHECKING:
     import zlib
@@ -19,6 +25,7 @@ else:  # the same, and more than twice as fast; its types differ
     from zlib_ng import zlib_ng as zlib
 
 MAX_PAGE_BYTES = 512 * 1024 * 1024  # a frame that claims to decompress to more is not ours
+MAX_HEAD_BYTES = 64 * 1024 * 1024  # of the line of JSON
 GZIP = "gzip"
 _GZIP_MEMBER = b"\x1f\x8b"  # magic number of each member
 _GZIP_END = struct.Struct("<II")
@@ -80,6 +87,25 @@ def _is_packed(body: bytes, packed: bytes) -> bool:
     return packed[-8:] == _GZIP_END.pack(zlib.crc32(body), len(body) & 0xFFFF_FFFF)
 
 
+class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The line of JSON before the body. Who can write to the archive may have written anything there."""
+
+    url: str
+    requested_url: str
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    fetched_at: float
+    length: int
+    cut: bool = False
+    kind: str = "parse"
+    job: str = ""
+    data: str = ""
+    depth: int = 0
+    screenshot: int = 0
+    packed: str = ""
+    packed_length: int | None = None
+
+
 def unpack_page(frame: bytes) -> Snapshot:
     """The page in one zstd frame. Raises ValueError, zstandard.ZstdError or msgspec.DecodeError for a damaged one."""
     # The frame's header states the size; check it before that much memory is allocated.
@@ -88,22 +114,43 @@ def unpack_page(frame: bytes) -> Snapshot:
         raise ValueError(f"it claims to unpack to {size} bytes")
     content = zstandard.ZstdDecompressor().decompress(frame, max_output_size=MAX_PAGE_BYTES, allow_extra_data=False)
     end = content.index(b"\n")
-    line = content[:end]
-    try:
-        head: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
-    except msgspec.DecodeError:
-        head = json.loads(line)
-    length = head.pop("length")
-    packing, packed_length = head.pop("packed", ""), head.pop("packed_length", length)
-    pictured = head.pop("screenshot", 0)
+    head = _read_head(content[:end])
+    packed_length = head.length if head.packed_length is None else head.packed_length
     body_end = end + 1 + packed_length
-    if len(content) != body_end + pictured + 1:
+    if min(head.length, packed_length, head.screenshot) < 0 or len(content) != body_end + head.screenshot + 1:
         raise ValueError(f"its body should have {packed_length} bytes")
-    body, screenshot = content[end + 1 : body_end], content[body_end : body_end + pictured]
-    if packing:
-        body = _unpacked(body, packing, length)
-    headers = Headers((name, value) for name, value in head.pop("headers"))
-    return Snapshot(headers=headers, body=body, screenshot=screenshot, **head)
+    body = content[end + 1 : body_end]
+    return Snapshot(
+        url=head.url,
+        requested_url=head.requested_url,
+        status=head.status,
+        headers=Headers(head.headers),
+        body=_unpacked(body, head.packed, head.length) if head.packed else body,
+        fetched_at=head.fetched_at,
+        cut=head.cut,
+        kind=head.kind,
+        job=head.job,
+        data=head.data,
+        screenshot=content[body_end : body_end + head.screenshot],
+        depth=head.depth,
+    )
+
+
+def _read_head(line: bytes) -> _Head:
+    if len(line) > MAX_HEAD_BYTES:
+        raise ValueError(f"its head has {len(line)} bytes")
+    try:
+        try:
+            head = msgspec.json.decode(line, type=_Head)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:  # lone surrogates
+            head = msgspec.convert(json.loads(line), _Head)
+    except RecursionError:
+        raise ValueError("its head is nested too deeply") from None
+    if not math.isfinite(head.fetched_at):
+        raise ValueError("its time is not a number")
+    return head
 
 
 def _unpacked(body: bytes, packing: str, length: int) -> bytes:
@@ -125,3 +172,30 @@ def _unpacked(body: bytes, packing: str, length: int) -> bytes:
     if len(inflated) != length:
         raise ValueError(f"its body should have {length} bytes when unpacked")
     return bytes(inflated)
+
+
+# -- a page and what the records say about it ------------------------------------------------------------------------
+
+
+def hash_of_body(body: bytes) -> bytes:
+    """The hash of a body in the records, `PageFacts.body_hash`."""
+    return sha256(body).digest()[:16]
+
+
+async def read_visit(archive: Archive, visit: PageFacts) -> Snapshot:
+    """The raw page of a visit. Raises Permanent if it was pruned, is damaged, or is not the page that was fetched."""
+    page = await archive.get(visit.archive_ref)
+    require_same(page, visit.archive_ref, visit.url, visit.body_hash)
+    return page
+
+
+def require_same(page: Snapshot, ref: str, url: str, body_hash: bytes) -> None:
+    """Raise Permanent unless the archive holds the body that the records name, from the site that they name: who can
+    write to the archive alone cannot make records of another page. Without a hash the body is not compared."""
+    # Not the whole URL: a page may have moved within its site, and several spellings have one fingerprint.
+    same = site_of(page.url) == site_of(page.requested_url) == site_of(url)
+    if not same or (body_hash and hash_of_body(page.body) != body_hash):
+        raise Permanent(
+            f"The archived page {ref} is not the page that was fetched from {url}: the archive was changed. Fetch the "
+            f"page again to have a new copy."
+        )

@@ -36,7 +36,7 @@ from ..model.record import PageFacts
 from ..units import within_calendar
 from .contract import Archive
 from .export.destination import ByteStream, Destination, export_error
-from .page_format import head_of
+from .page_format import head_of, read_visit
 
 VERSION = "WARC/1.1"
 CONFORMS = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
@@ -80,7 +80,7 @@ async def export_warc(
             await asyncio.to_thread(out.info, place.name, program)
             async for facts in visits:
                 try:
-                    snapshot = await archive.get(facts.archive_ref)
+                    snapshot = await read_visit(archive, facts)
                 except Permanent as loss:
                     lost, first_loss = lost + 1, first_loss or str(loss)
                     continue
@@ -113,7 +113,9 @@ class WarcWriter:
         self._info = _new_id()
         fields = f"software: {program}\r\nformat: WARC File Format 1.1\r\nconformsTo: {CONFORMS}\r\n".encode()
         now = datetime.now(UTC).timestamp()
-        self._record("warcinfo", self._info, now, "application/warc-fields", fields, [("WARC-Filename", filename)])
+        self._record(
+            "warcinfo", self._info, now, "application/warc-fields", fields, [("WARC-Filename", _one_line(filename))]
+        )
 
     def page(self, snapshot: Snapshot, facts: PageFacts) -> None:
         """A page with all that belongs to it."""
@@ -161,8 +163,16 @@ def _http_head(snapshot: Snapshot) -> bytes:
         if _TOKEN.fullmatch(name):
             lines.append(f"{ORIGINAL if name.lower() in _UNTRUE else ''}{name}: {_one_line(value)}")
     lines.append(f"Content-Length: {len(snapshot.body)}")
-    # Header bytes that are not UTF-8 are held as lone surrogates, and become the original bytes.
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+    return b"".join(_bytes_of(line) + b"\r\n" for line in (*lines, ""))
+
+
+def _bytes_of(line: str) -> bytes:
+    """Header bytes that are not UTF-8 are held as lone surrogates, and become the original bytes; other halves of
+    characters, which no server can have sent, become question marks."""
+    try:
+        return line.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return line.encode("utf-8", "replace")
 
 
 def _ours(snapshot: Snapshot, facts: PageFacts) -> bytes:

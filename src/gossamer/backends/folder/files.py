@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import os
 import re
 import shutil
@@ -48,12 +49,16 @@ class FolderFiles:
     async def read_file(self, sha256: str) -> AsyncIterator[bytes]:
         try:
             with await asyncio.to_thread(open, self._place(sha256), "rb") as file:
+                digest = hashlib.sha256()
                 while piece := await asyncio.to_thread(file.read, PIECE):
+                    digest.update(piece)
                     yield piece
         except FileNotFoundError:
             raise missing_file(sha256, self._root) from None
         except OSError as error:
             raise translate(error, self._root) from error
+        if digest.hexdigest() != sha256:
+            raise changed_file(sha256, self._root)
 
     async def files(self) -> AsyncIterator[Segment]:
         for folder in await asyncio.to_thread(self._file_folders):
@@ -104,6 +109,12 @@ def _files_in(folder: Path) -> list[tuple[str, int]]:
 
 def missing_file(sha256: str, place: object) -> Permanent:
     return Permanent(f"There is no file {sha256} in {place}: it was pruned, or the archive was moved.")
+
+
+def changed_file(sha256: str, place: object) -> Permanent:
+    return Permanent(
+        f"The file {sha256} in {place} is not what its name says: the archive was changed, or the disk is failing."
+    )
 
 
 def translate(error: OSError, root: Path) -> GossamerError:

@@ -7,6 +7,7 @@ after more than a day is copied onto itself through a second name, which renews 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -65,7 +66,9 @@ class ObjectFiles:
         key = _key(sha256)
         try:
             answer = await self._store.get_async(key)
+            digest = hashlib.sha256()
             async for piece in answer.stream(min_chunk_size=1024 * 1024):
+                digest.update(piece)
                 yield bytes(piece)
         except Exception as error:
             if missing(error):
@@ -73,6 +76,8 @@ class ObjectFiles:
                     f"There is no file {sha256} in {self._place}: it was pruned, or the archive was moved."
                 ) from error
             raise unavailable(error, self._place) from error
+        if digest.hexdigest() != sha256:
+            raise Permanent(f"The file {sha256} in {self._place} is not what its name says: the archive was changed.")
 
     async def files(self) -> AsyncIterator[Segment]:
         try:

@@ -8,6 +8,7 @@ import base64
 import binascii
 import json
 import math
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +22,9 @@ from ..retry_after import parse_retry_after
 from .vendor import BODY, HEADER, HEADERS, JSON, STATUS, Vendor, Where
 
 Tree = Any  # any JSON value
+
+# A name and a value as HTTP has them: a token, and a line without control characters or halves of characters.
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\n[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")
 
 _LONG = 1024 * 1024  # bytes; a longer response is decoded in parts, and is not an error message
 
@@ -86,6 +90,9 @@ BUSY_WAIT = timedelta(seconds=30)
 DOWN_WAIT = timedelta(seconds=15)
 ODD_WAIT = timedelta(minutes=1)  # garbage, or a job that never ends: each attempt may cost money
 LONGEST_WAIT = timedelta(days=1)
+
+MOST_COST = 1e9  # credits for one page; beyond that, sums of what vendors say could leave the range of numbers
+MOST_HEADERS = 64 * 1024  # characters of the headers of a page in JSON; those on the wire are bounded by the client
 
 _ACCOUNT = frozenset({401, 402, 403, 407, 429})
 _REFUSED_PAGE = frozenset({400, 413, 414, 422})
@@ -333,7 +340,15 @@ def _told_headers(found: Tree) -> list[tuple[str, str]]:
         listed = [(pair[0], pair[1]) for pair in found if isinstance(pair, list) and len(pair) == 2]
     else:
         return []
-    return [(name, value) for name, value in listed[:128] if isinstance(name, str) and isinstance(value, str)]
+    pairs, size = [], 0
+    for name, value in listed[:128]:
+        if not isinstance(name, str) or not isinstance(value, str) or not _HEADER.fullmatch(f"{name}\n{value}"):
+            continue  # no server could have sent it
+        size += len(name) + len(value)
+        if size > MOST_HEADERS:
+            break
+        pairs.append((name, value))
+    return pairs
 
 
 def _as_utf8(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -350,7 +365,7 @@ def _cost_of(vendor: Vendor, answer: VendorAnswer | None, tree: Tree, around: Tr
         cost = float(found) if found is not None and len(found) < 40 else math.nan
     except ValueError:
         return None
-    return cost if math.isfinite(cost) and cost >= 0 else None
+    return cost if 0 <= cost <= MOST_COST else None  # false for NaN, too
 
 
 def _at(where: Where | None, answer: VendorAnswer | None, tree: Tree) -> Tree:

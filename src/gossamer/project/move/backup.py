@@ -13,8 +13,8 @@ refuse every other command. How it recovers: run the same command again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, closing, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
@@ -27,15 +27,16 @@ from ...backends.open import old_copy
 from ...backends.sqlite.snapshot import copy_as_of_now
 from ...clock import Clock, SystemClock
 from ...errors import BadState, Misconfigured
-from ...frontier.state_rows import DumpedJob, DumpedSchedule, StateRow
+from ...frontier.state_rows import DumpedCallback, DumpedJob, DumpedKey, DumpedSchedule, StateRow
 from ...model.stream import MoveMark, MoveStatus
-from ...model.url import FINGERPRINT_VERSION
+from ...model.url import FINGERPRINT_VERSION, host_of
 from ...schedule.sources.kinds import CommandSource, program, source_of
 from ...settings import Settings
 from ...store.contract import Segment, WholeArchive
 from ...store.record_rows import RecordRow
 from ...store.spool_homes import something_waits
 from ...units import moment
+from ..callbacks import is_message
 from ..spools import waiting_by_job
 from .backup_file import FORMAT, BackupHeader, BackupReader, BackupWriter, SegmentFile, new_backup, open_backup
 from .move import MoveReport, Watch, in_time_of, load_all, records_progress, state_progress
@@ -186,13 +187,14 @@ async def restore(settings: Settings, file: Path, *, watch: Watch | None = None)
         for role in marked:
             mark = MoveMark(status=MoveStatus.RESTORING, place=reader.place, at=clock.now())
             await target.set_mark(role, mark)
-        programs = _Programs()
-        parts = await _load(reader, target, watch, str(file), programs)
+        brought = _Brought()
+        with _fitting(str(file)):
+            parts = await _load(reader, target, watch, str(file), brought)
         problems = [text for part in parts for text in differing_counts(part.role, part.here, part.there)]
         if not problems:
             for role in marked:
                 await target.set_mark(role, None)
-        return header, MoveReport(parts=tuple(parts), problems=tuple(problems), warnings=programs.warnings())
+        return header, MoveReport(parts=tuple(parts), problems=tuple(problems), warnings=brought.warnings())
 
 
 async def _began(target: Stores, roles: Sequence[str], place: str) -> bool:
@@ -220,42 +222,75 @@ async def _require_empty(target: Stores, role: str, loaded: Counts) -> None:
         raise occupied(target, role, held)
 
 
-class _Programs:
-    """The restored schedules and unfinished jobs whose addresses a program prints: the author of the file chose the
-    program."""
+class _Brought:
+    """What of a backup acts by itself once it is restored, for a user who may not have made the file: programs that
+    print the addresses of schedules and unfinished jobs, keys that open the HTTP API, callbacks that are still to be
+    sent."""
 
     def __init__(self) -> None:
-        self._found: dict[str, str] = {}
+        self._programs: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
+        self._receivers: dict[str, str] = {}
 
     def offer(self, batch: Sequence[StateRow]) -> None:
         for row in batch:
-            if isinstance(row, DumpedSchedule):
-                self._look(f"schedule {row.standing.schedule.name}", row.standing.schedule.source)
-            elif isinstance(row, DumpedJob) and row.finished_at is None:
-                self._look(f"job {row.id}", row.terms.source)
+            match row:
+                case DumpedSchedule():
+                    self._look(f"schedule {row.standing.schedule.name}", row.standing.schedule.source)
+                case DumpedJob() if row.finished_at is None:
+                    self._look(f"job {row.id}", row.terms.source)
+                case DumpedKey() if row.key.revoked_at is None:
+                    self._keys[row.key.name or row.key.id] = " ".join(row.key.scopes)
+                case DumpedCallback() if row.callback.state.open:
+                    url = row.callback.url
+                    self._receivers[url if is_message(row.callback) else host_of(url)] = row.callback.job
 
     def _look(self, name: str, text: str) -> None:
         with suppress(msgspec.MsgspecError):  # a source that cannot be decoded is not run either
             if isinstance(source := source_of(text), CommandSource):
-                self._found[name] = program(source.argv)
+                self._programs[name] = program(source.argv)
 
     def warnings(self) -> tuple[str, ...]:
-        if not self._found:
-            return ()
-        names = ", ".join(f"{name} ({runs})" for name, runs in list(self._found.items())[:3])
-        more = ", ..." if len(self._found) > 3 else ""
-        return (
-            f"Programs of this backup run on this machine when you start a worker: {names}{more}. If the file is not "
-            f"yours, look at `gossamer schedule list` and `gossamer job list` first.",
+        found = (
+            (self._programs, "Programs of this backup run on this machine when you start a worker", _PROGRAMS),
+            (self._keys, "Keys of this backup open the HTTP API of this project", _KEYS),
+            (self._receivers, "Callbacks of this backup are sent when you start a worker", _CALLBACKS),
+        )
+        return tuple(
+            f"{words}: {_list(names)}. If the file is not yours, look at {where} first."
+            for names, words, where in found
+            if names
         )
 
 
-async def _load(reader: BackupReader, target: Stores, watch: Watch, file: str, programs: _Programs) -> list[Part]:
+_PROGRAMS = "`gossamer schedule list` and `gossamer job list`"
+_KEYS = "`gossamer key list`"
+_CALLBACKS = "`gossamer callbacks list`"
+
+
+def _list(names: dict[str, str]) -> str:
+    return ", ".join(f"{name} ({about})" for name, about in list(names.items())[:3]) + (", ..." * (len(names) > 3))
+
+
+@contextmanager
+def _fitting(file: str) -> Iterator[None]:
+    """Rows that the schema allows and a store cannot hold, such as a number of a hundred digits. The stores keep their
+    marks, and refuse every other command."""
+    try:
+        yield
+    except (OverflowError, ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError) as error:
+        raise Misconfigured(
+            f"{file} holds a row that cannot be stored ({error}): no Gossamer has written it. What was loaded is not "
+            f"complete: delete it, or name another address."
+        ) from error
+
+
+async def _load(reader: BackupReader, target: Stores, watch: Watch, file: str, brought: _Brought) -> list[Part]:
     counts = reader.header.counts
     there: dict[str, Counts] = {}
     if target.state is not None:
         rows = in_time_of(target.state, reader.batches("state"), target.settings, 0.0)
-        await load_all(rows, target.state.stream, state_progress(counts["state"], watch), programs.offer)
+        await load_all(rows, target.state.stream, state_progress(counts["state"], watch), brought.offer)
         there["state"] = await target.counts("state")
     if target.records is not None:
         records: AsyncIterator[Sequence[RecordRow]] = reader.batches("records")

@@ -59,6 +59,7 @@ MAGIC = b"gossamer backup\n"
 MAX_FRAME = 2**30  # bytes, compressed or not; a longer frame is damage, not data
 FULL_FRAME = 2**26  # bytes, uncompressed; further rows go into the next frame
 LEVEL = 3
+_ONE_ROW = b"\x91"  # the beginning of a list of one, in MessagePack
 
 
 class BackupHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,8 +163,9 @@ def new_backup(path: Path, header: BackupHeader) -> Iterator[BackupWriter]:
         raise Misconfigured(f"There is a file {path} already. Name another one, or delete it.")
     part = path.with_name(f"{path.name}.part")
     try:
+        part.unlink(missing_ok=True)  # of a backup that was killed, or a link that somebody has put there
         # Seeds and pages may hold secrets: only the user may read the file.
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise Misconfigured(f"{part} cannot be written ({error.strerror}). Name another place.") from error
     try:
@@ -255,7 +257,7 @@ def _batches(path: Path) -> Generator[tuple[str, list[Any]]]:  # Any: rows of th
             data = file.read(size)
             try:
                 kind, rows = _decoded(data)
-            except (msgspec.MsgspecError, zstandard.ZstdError, KeyError, ValueError):
+            except (msgspec.MsgspecError, zstandard.ZstdError, KeyError, ValueError, RecursionError):
                 raise _torn(path) from None
             if (kind == "header") is not first or not rows:
                 raise _torn(path)
@@ -274,9 +276,13 @@ def _decoded(frame: bytes) -> tuple[str, list[Any]]:  # Any: rows of that kind
     """The kind and the rows of a frame. Raises MsgspecError, ZstdError, KeyError, ValueError."""
     kind, body = msgspec.structs.astuple(msgspec.msgpack.decode(frame, type=_Frame))
     # The size that the frame claims would be allocated before a single byte is decompressed.
-    if zstandard.get_frame_parameters(body).content_size > MAX_FRAME:
+    size = zstandard.get_frame_parameters(body).content_size
+    if size > MAX_FRAME:
         raise ValueError("the frame is too large")
-    return kind, _DECODERS[kind].decode(zstandard.ZstdDecompressor().decompress(body))
+    content = zstandard.ZstdDecompressor().decompress(body)
+    if size > FULL_FRAME and content[:1] != _ONE_ROW:  # a row of few bytes takes many times as much as an object
+        raise ValueError("the frame has too many rows")
+    return kind, _DECODERS[kind].decode(content)
 
 
 def _check_format(path: Path, header: BackupHeader) -> None:

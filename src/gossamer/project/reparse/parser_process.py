@@ -36,6 +36,7 @@ from ...settings import Settings
 from ...settings import load as load_settings
 from ...settings.effective import minimum_quality
 from ...store.contract import Archive
+from ...store.page_format import require_same
 from ..extensions import around_parse_of
 from ..pipelines import pipeline_of
 from .messages import HEAD, Order, Outcome, PageOrder, ParserAnswer, frame, read_order
@@ -96,8 +97,12 @@ class ArchiveParser:
         return asyncio.create_task(self._archive.get_many([page.ref for page in pages]), name="read ahead")
 
     async def _parse(self, order: Order, wanted: PageOrder, snapshot: Snapshot | Permanent) -> Outcome:
-        if isinstance(snapshot, Permanent):
-            return Outcome(wanted=wanted, failure="lost", message=str(snapshot))
+        try:
+            if isinstance(snapshot, Permanent):
+                raise snapshot
+            require_same(snapshot, wanted.ref, wanted.url, wanted.body_hash)
+        except Permanent as lost:
+            return Outcome(wanted=wanted, failure="lost", message=str(lost))
         parts = await self._parts_of(wanted, order)
         if isinstance(parts, str):
             return Outcome(wanted=wanted, failure=ParseFailed.reason, message=parts)

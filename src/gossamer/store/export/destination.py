@@ -289,7 +289,7 @@ def named(target: str, *, now: float, **given: str | None) -> str:
         value = words[word]
         if value is None:
             raise Misconfigured(f"{target!r} holds {match[0]}, but no {word} is named. Add --{word}, or leave it out.")
-        return re.sub(r"[^A-Za-z0-9._-]+", "-", value)
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", value).lstrip(".") or "-"  # `..` would lead out of the folder
 
     return _PLACEHOLDER.sub(fill, target)
 

@@ -1,5 +1,8 @@
-"""A site writes addresses that lead elsewhere, with logins of its choice in them. The log of the
-server is the witness."""
+"""A site writes addresses that lead elsewhere, with logins of its choice in them. The log of the server is the witness.
+
+Tried: sitemaps, feeds, links, redirects and forms with logins in their addresses; sitemaps of other sites; ports that
+browsers refuse.
+"""
 
 from __future__ import annotations
 

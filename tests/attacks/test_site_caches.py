@@ -1,4 +1,7 @@
-"""What a hostile site can put into the caches of a worker is bounded by size, not only by count."""
+"""What a hostile site can put into the caches of a worker is bounded by size, not only by count.
+
+Tried: links, hosts, names and texts of a hundred thousand characters, each another.
+"""
 
 from __future__ import annotations
 
