@@ -70,7 +70,7 @@ async def test_urls_come_in_their_order(indoors: Indoors) -> None:
 
 async def test_password_of_an_address_is_in_no_report_and_in_no_error(indoors: Indoors) -> None:
     (indoors.root / "a.txt").write_text("http://user:hunter2@ex ample/\nhttp://key@ex ample/\n")
-    with pytest.raises(SourceFailed, match="a.txt line 1: it is not an http or https URL") as failure:
+    with pytest.raises(SourceFailed, match=r"a\.txt line 1: it is not an http or https URL") as failure:
         await urls_of(FileSource(path="a.txt"), indoors)
     await urls_of(UrlsSource(urls=("https://user:hunter2@{ok,not ok}.example/",)), indoors)
     words = " ".join([str(failure.value), *indoors.reports])

@@ -11,7 +11,8 @@ from ..model.job import Job
 from ..model.url import parse_url
 from ..parse.arguments import declared_arguments, read_arguments, with_arguments
 from ..parse.arguments import written_arguments as written_arguments  # re-exported, for typed text
-from ..parse.discovery import is_file_ref, list_spiders, load_spider, made_spider, make_importable
+from ..parse.discovery import is_file_ref, list_spiders, load_spider, made_spider
+from ..parse.project_imports import make_importable
 from ..parse.site import PAGES, SITE_PART, PageSpider, SiteSpider
 from ..parse.spider import Spider
 from ..schedule.spider_loader import Spiders

@@ -9,7 +9,8 @@ a state in a file, which no other user can write (settings/trust.py); or `fleet.
 must carry its seal, which binds the job's name to its spider, its source and the other terms of its schedule. A
 schedule added by `gossamer schedule add` carries one as well; those of gossamer.toml need none. The settings, secrets
 and databases of the project are no lists of URLs, whoever vouches.
-How it fails: Misconfigured, before anything is run or read. How it recovers: the job waits for a worker that may run it.
+How it fails: Misconfigured, before anything is run or read. How it recovers: the job waits for a worker that may run
+it.
 """
 
 from __future__ import annotations
@@ -114,9 +115,8 @@ def _is_list(settings: Settings, path: str) -> bool:
 def _is_private(settings: Settings, path: str) -> bool:
     """Is it one of the files in which the project keeps its settings, secrets and data?"""
     file = (settings.root / path).resolve()
-    local = [
-        one for one in (settings.state, settings.records, settings.archive) if one.startswith(("sqlite:", "folder:"))
-    ]
+    stores = (settings.state, settings.records, settings.archive)
+    local = [address for address in stores if address.startswith(("sqlite:", "folder:"))]
     names = [
         FILE_NAME,
         settings.secrets,
