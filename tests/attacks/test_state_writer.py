@@ -6,21 +6,27 @@ is not enough to load a file, wherever it is: only the project's spiders folder 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from gossamer import Page, Request, Spider
 from gossamer.errors import Misconfigured
 from gossamer.model.job import JobState, JobTerms
+from gossamer.project.export import export_records
 from gossamer.project.open import Project, open_project
+from gossamer.project.records import RecordFilter
 from gossamer.project.reparse.archive_job import REPARSE, ReparseTerms
 from gossamer.project.schedule_changes import ADDED, new_schedule, run_schedule
 from gossamer.schedule.authority import sealed_schedule
 from gossamer.settings import ScheduleTable, Settings, load
+from tests.journey.crawling import crawled, look
+from tests.journey.test_files import for_files
 from tests.journey.test_foreign_state import KEY, SPIDER, plant, serve, settings_in, source
 from tests.services.valkey import ValkeyServer
+from tests.sites.downloads import Content, download_site
 
 RECIPE = 'start = ["http://127.0.0.1/"]\n\n[pages.parse]\nfields = { title = "h1::text" }\n'
 
@@ -205,6 +211,57 @@ async def test_a_list_of_the_project_is_still_read(tmp_path: Path, valkey: Valke
         job = await plant(project, source=source(file="lists/urls.txt"))
         await serve(project)
         assert (await project.state.jobs.counts(job)).discovered == 2
+
+
+# -- what sites put into the folder ----------------------------------------------------------------------------------
+
+SENT = (
+    "x.py",
+    "x.PY",
+    "x.pyc",
+    "x.so",
+    "x.sh",
+    "x.exe",
+    "x.js",
+    "x.html",
+    "x.svg",
+    "x.toml",
+    "x.py.",
+    "a.txt.py",
+    "x.pth",
+)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+async def test_an_export_writes_no_file_that_something_runs_unless_told_to(tmp_path: Path, keep: bool) -> None:
+    async with download_site() as site:
+        for name in (*SENT, "fine.png"):
+            site.shown[f"/{name}"] = Content(body=name.encode(), type="application/octet-stream", etag="")
+        url = site.show("/", "".join(f'<img src="/{name}">' for name in (*SENT, "fine.png")))
+        read = for_files(tmp_path)
+        await crawled(Pictures(url), read)
+    folder = tmp_path / "pictures"
+
+    async def question(project: Project) -> None:
+        output = str(tmp_path / "all.jsonl")
+        await export_records(project, RecordFilter(), output, files=folder, keep_endings=keep)
+
+    await look(read, question)
+    endings = {path.suffix.lower() for path in folder.iterdir()}
+    assert endings == (
+        {".png", ".py", ".pyc", ".so", ".sh", ".exe", ".js", ".html", ".svg", ".toml", ".pth"}
+        if keep
+        else {".png", ".bin"}
+    )
+    assert len(list(folder.iterdir())) == len(SENT) + 1
+
+
+class Pictures(Spider):
+    def __init__(self, url: str) -> None:
+        self.start_urls = [url]
+
+    def parse(self, page: Page) -> Iterator[Request]:
+        yield from (page.download(image) for image in page.css("img"))
 
 
 def test_terms_that_decide_what_runs_are_under_the_seal() -> None:
