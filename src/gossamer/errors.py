@@ -49,11 +49,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from .units import discreet
+
 
 class GossamerError(Exception):
-    """Root of the tree. `str(error)` is one line that tells a person what to do next."""
+    """Root of the tree. `str(error)` is one line that tells a person what to do next. It never shows the password in a
+    URL."""
 
     reason: str = "error"
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(discreet(one) if isinstance(one, str) else one for one in words))
 
 
 class Misconfigured(GossamerError):
@@ -297,6 +303,6 @@ class ParseFailed(Permanent):
 
     def __init__(self, message: str, *, detail: str = "", type: str = "", fields: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.detail = detail
+        self.detail = discreet(detail)
         self.type = type
         self.fields = tuple(fields)

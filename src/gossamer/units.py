@@ -147,6 +147,19 @@ _UNSEEN = re.compile(
 )
 
 
+HIDDEN = "***"
+_LOGIN = re.compile(r"(//|\bhttps?:[/\\]*)([^/?#\s:@]*+)(:?+)([^/?#\s]*)@", re.IGNORECASE)
+
+
+def discreet(text: str) -> str:
+    """The text with `user:***@` for the credentials of every URL in it. A name alone is hidden too: it may be a key."""
+    return _LOGIN.sub(_hidden, text) if "@" in text else text
+
+
+def _hidden(found: re.Match[str]) -> str:
+    return f"{found[1]}{found[2]}:{HIDDEN}@" if found[3] and found[4] else f"{found[1]}{HIDDEN}@"
+
+
 def visible(text: str) -> str:
     """The text on one line, with control characters written as escapes."""
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)

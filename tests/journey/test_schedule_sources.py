@@ -196,7 +196,7 @@ async def test_what_was_wrong_with_a_source_is_noted_with_its_job(tmp_path: Path
         (tmp_path / "list.txt").write_text(f"{shop.url}p/1\nno address\n", encoding="utf-8")
         job, _ = await ran(settings, "faulty", source=source(file="list.txt"))
         async with open_project(settings) as system:
-            assert "no address" in (await system.state.seeds.findings(job.id)).trouble
+            assert "list.txt line 2" in (await system.state.seeds.findings(job.id)).trouble
         assert (job.ending, pages(shop)) == ("done", {"/p/1": 1})
 
 
@@ -205,7 +205,7 @@ async def test_a_list_without_one_address_that_can_be_used_has_failed(tmp_path: 
     (tmp_path / "list.txt").write_text(text, encoding="utf-8")
     job, _ = await ran(settings_in(tmp_path), "faulty", source_pauses=(), source=source(file="list.txt"))
     assert job.ending.startswith("source failed: ")
-    assert "no address" in job.ending
+    assert "list.txt line 1" in job.ending
 
 
 async def test_a_list_that_is_empty_is_told(tmp_path: Path) -> None:

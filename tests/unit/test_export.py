@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import unicodedata
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -127,9 +128,22 @@ async def test_a_spreadsheet_finds_no_formula(store: SqliteRecords, folder: Path
         "－1+2",
         "＠A1",
         "+1-800",
+        "\ufeff=1+1",
+        ";=1+1",
+        ",=1",
+        "|=1",
+        " =1",
+        "\xa0=1",
+        "\u3000＝1",
+        "\u200b\u200d\u2060=1",
+        "\x00=1",
+        "\x1b=1",
+        "\u202e=1",
+        "﹦1",
+        "\ufeff;\u200b=1",
     ]
-    guarded_before = ["'=1", "''-2+3", "'-5"]
-    harmless = ["-5", "+3.25", "-1e5", "-1,5", "a=b", "'quoted", "''", "", " =1"]
+    guarded_before = ["'=1", "''-2+3", "'-5", "';=1", "'\ufeff=1"]
+    harmless = ["-5", "+3.25", "-1e5", "-1,5", "a=b", "'quoted", "''", "", "\ufeffa"]
     await fill(store, {"=name": "x"}, *({"cell": text} for text in hostile + guarded_before + harmless), {"cell": -7.5})
     await export(store, ALL, folder / "x.csv")
     rows = table_of(folder / "x.csv")
@@ -154,7 +168,7 @@ async def test_a_cell_stays_one_cell_for_a_spreadsheet_that_separates_otherwise(
 
 
 @settings(max_examples=200, deadline=None)
-@given(text=st.text(st.sampled_from("'=+-@\t\r\n＝＋－＠ 1.5e,a\""), max_size=6))
+@given(text=st.text(st.sampled_from("'=+-@\t\r\n＝＋－＠ 1.5e,a\";\ufeff\u200b\xa0"), max_size=6))
 def test_every_text_can_be_read_back_from_its_cell(text: str) -> None:
     cell = cell_of(text)
     assert read_cell(cell) == text
@@ -449,3 +463,19 @@ def test_what_comes_out_is_what_went_in(made: list[dict[str, Any]]) -> None:
                 assert float(cell) == float(value)
             else:
                 assert json.loads(cell) == value
+
+
+def test_no_character_that_is_not_shown_hides_a_formula() -> None:
+    """Whatever Unicode calls a blank, a control or a format character, alone and twice."""
+    hidden = [
+        char
+        for number in range(sys.maxunicode + 1)
+        if unicodedata.category(char := chr(number)) in ("Zs", "Zl", "Zp", "Cc", "Cf") and char not in NOT_HIDDEN
+    ]
+    assert [f"U+{ord(char):04X}" for char in hidden if not cell_of(f"{char}{char}=1").startswith("'")] == []
+
+
+# Format characters that are drawn: signs of number and end in Arabic, Syriac, Kaithi; musical and Egyptian notation.
+NOT_HIDDEN = frozenset(
+    map(chr, (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD))
+) | frozenset(map(chr, (*range(0x13430, 0x13440), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B))))

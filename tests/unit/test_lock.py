@@ -16,6 +16,8 @@ from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 LOCK = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+TOOLS = (ROOT / "requirements-tools.lock").read_text(encoding="utf-8")
+TOOLS_WANTED = (ROOT / "requirements-tools.in").read_text(encoding="utf-8")
 TO_RUN = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -51,11 +53,21 @@ def _blocks(lock: str) -> list[str]:
     return re.split(r"\n(?=\w)", lock.strip())
 
 
-def test_every_package_of_the_lock_is_known_by_its_hashes():
-    packages = _blocks(LOCK)
+@pytest.mark.parametrize("lock", [LOCK, TOOLS], ids=["dev", "tools"])
+def test_every_package_of_the_lock_is_known_by_its_hashes(lock):
+    packages = _blocks(lock)
     assert len(packages) > 50
     assert [one.splitlines()[0] for one in packages if one.count("--hash=sha256:") < 1] == []
-    assert "://" not in LOCK
+    assert "://" not in lock
+
+
+def test_the_tools_are_pinned_and_nothing_is_installed_beside_them():
+    wanted = [line for line in TOOLS_WANTED.splitlines() if line and not line.startswith("#")]
+    assert _names(wanted) - _pinned(TOOLS) == set()
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    installs = [line.strip() for line in makefile.splitlines() if "pip install" in line]
+    assert [line for line in installs if "--require-hashes" not in line] == []
+    assert installs
 
 
 @pytest.mark.long

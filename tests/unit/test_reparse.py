@@ -315,7 +315,7 @@ def test_a_file_outside_of_the_project_is_not_named_to_a_fleet(project, tmp_path
         id="reparse-shop-9", name="reparse shop", state=JobState.RUNNING, created_at=0.0, spider=REPARSE,
         arguments=msgspec.json.encode(ReparseTerms(crawled_as="shop", spider=str(outside))).decode(),
     )  # fmt: skip
-    with pytest.raises(Misconfigured, match="is a file outside"):
+    with pytest.raises(Misconfigured, match="only the state names"):
         terms_of(shared, job)
 
 

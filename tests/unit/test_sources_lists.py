@@ -70,7 +70,7 @@ async def test_urls_come_in_their_order(indoors: Indoors) -> None:
 
 async def test_password_of_an_address_is_in_no_report_and_in_no_error(indoors: Indoors) -> None:
     (indoors.root / "a.txt").write_text("http://user:hunter2@ex ample/\nhttp://key@ex ample/\n")
-    with pytest.raises(SourceFailed, match=r"http://user:\*\*\*@ex ample/") as failure:
+    with pytest.raises(SourceFailed, match=r"a\.txt line 1: it is not an http or https URL") as failure:
         await urls_of(FileSource(path="a.txt"), indoors)
     await urls_of(UrlsSource(urls=("https://user:hunter2@{ok,not ok}.example/",)), indoors)
     words = " ".join([str(failure.value), *indoors.reports])
@@ -150,9 +150,9 @@ async def test_many_bad_lines_are_counted_and_not_told_one_by_one(indoors: Indoo
         ({"file": "missing.txt"}, None, "cannot be read (No such file or directory). Create it, or fix `file`"),
         ({"file": "."}, None, "is not a regular file"),
         ({"file": "/dev/zero"}, None, "is not a regular file"),
-        ({"file": "a.txt"}, b"only\nnonsense\n", "holds no valid URL. a.txt line 1: 'only' is not a URL."),
+        ({"file": "a.txt"}, b"only\nnonsense\n", "holds no valid URL. a.txt line 1: it is not an http or https URL."),
         ({"file": "a.txt"}, "https://x.example/".encode("utf-16"), "not UTF-8 text"),
-        ({"file": "a.csv"}, b"link,x\nhttps://x.example/,1\n", "has no column 'url'; its first line says 'link, x'"),
+        ({"file": "a.csv"}, b"link,x\nhttps://x.example/,1\n", "has no column 'url' among the 2 of its first line"),
         ({"file": "a.csv"}, b'url,x\nhttps://x.example/1,"never\nhttps://x.example/2,closed\n', "Fix its quotes"),
         ({"file": "a.jsonl"}, b"[" * 100_000, "holds no valid URL"),
         (

@@ -61,6 +61,10 @@ def export_verb(
     files: Annotated[
         Path | None, typer.Option("--files", help="Also write the files of the records to this folder.")
     ] = None,
+    keep_endings: Annotated[
+        bool,
+        typer.Option("--keep-endings", help="Files keep the endings that sites gave them: .html, .js, .py, .exe ..."),
+    ] = False,
 ) -> None:
     """Write the records to a file, replacing it."""
     settings = settings_with()
@@ -86,6 +90,7 @@ def export_verb(
                 columns=[name.strip() for name in columns.split(",") if name.strip()] if columns is not None else (),
                 cursor=since_cursor,
                 files=files,
+                keep_endings=keep_endings,
             )
 
     with _busy(quiet=output == "-"):

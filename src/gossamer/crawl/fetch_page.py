@@ -42,6 +42,7 @@ from ..fetch.fetcher import (
     PageRequest,
     Redirected,
     towards,
+    without_login,
 )
 from ..fetch.robots import BeforeSend, Robots
 from ..model import events
@@ -328,6 +329,7 @@ async def fetch_unqueued(
 
     `fetcher` is called with the URL and `before_send` with the site of each request; `redirected` with every redirect.
     """
+    request = without_login(request)
     while True:
         task = unqueued_task(request.url)
         log = AttemptLog(task, clock)

@@ -172,7 +172,7 @@ def allow_side_requests(
 
     async def ask(request: Request) -> Page:
         try:
-            url = parse_url(request.address()).partition("#")[0]
+            url = without_user(parse_url(request.address()).partition("#")[0])  # it may be a link of the page
             options = msgspec.structs.replace(request.options(), session=how.session if how is not None else None)
         except (BadPayload, InvalidUrl) as error:
             raise FetchRefused(f"The request for {without_user(request.url[:200])} cannot be made: {error}") from error

@@ -28,7 +28,7 @@ from ..clock import Clock
 from ..errors import BadResponse, ExtensionFailed, FetchRefused, InvalidUrl, RedirectLoop, Transient
 from ..model.page import Headers
 from ..model.payload import SAFE_METHODS, BadPayload, check_header
-from ..model.url import origin_of, parse_url, site_of, without_user
+from ..model.url import origin_of, parse_url, site_of, user_in, without_user
 from .body import ACCEPT_ENCODING
 from .contract import BodyReceiver, Gate, Limits, Response
 from .cookies import CookieJar
@@ -182,6 +182,7 @@ class Fetcher:
 
         Raises FetchFailed or FetchRefused; RedirectLoop for a chain that loops or is too long.
         """
+        request = without_login(request)
         if request.robots_answer and self._robots is not None:
             return _of_entry(request.url, await self._robots.answer_of(request.url, before_send, route))
         jar = route.jar
@@ -370,6 +371,13 @@ async def _send(
         body=request.body if method == request.method else None,
         chosen=frozenset(name.lower() for name, _ in request.headers),
     )
+
+
+def without_login(request: PageRequest) -> PageRequest:
+    """The request with the credentials of its URL as its `auth`: a URL is shown in messages, logs and stores."""
+    if (user := user_in(request.url)) is None:
+        return request
+    return msgspec.structs.replace(request, url=without_user(request.url), auth=request.auth or user)
 
 
 def towards(request: PageRequest, outcome: Redirected) -> PageRequest:

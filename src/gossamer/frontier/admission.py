@@ -12,8 +12,9 @@ import msgspec
 
 from ..errors import InvalidUrl
 from ..model.item import safe_text
+from ..model.payload import BadPayload, auth_of
 from ..model.route import FetchOptions
-from ..model.task import Candidate, DropReason, Request
+from ..model.task import Candidate, DropReason, Request, options_of
 from ..model.url import (
     MAX_HOST,
     UrlRules,
@@ -23,8 +24,10 @@ from ..model.url import (
     parse_url,
     shape_of,
     site_of_authority,
+    user_in,
     without_user,
 )
+from ..units import discreet
 from .contract import Added
 
 _NOT_FOR_FILES = (DropReason.SCOPE, DropReason.DEPTH)
@@ -88,7 +91,7 @@ class Admission:
         keep_user: bool = False,
     ) -> None:
         self._scope = scope
-        self._keep_user = keep_user  # of URLs that the crawl's owner wrote; links must not carry credentials
+        self._keep_user = keep_user  # credentials in URLs that the crawl's owner wrote
         self._fetcher, self._proxy_pool = fetcher, proxy_pool  # defaults for requests that name none
         # Also a default: with several sessions, the fingerprint of a page decides which one it gets.
         self._sessions = [(name, msgspec.json.encode(FetchOptions(session=name)).decode()) for name in sessions]
@@ -135,13 +138,19 @@ class Admission:
 
     def _candidate(self, request: Request, plain: bool, depth: int, priority: int) -> Candidate:
         href = parse_url(request.url if plain else request.address()).partition("#")[0]
-        href = href if self._keep_user else without_user(href)
+        user = None
+        if "@" in href:
+            # A URL is shown and stored; its credentials travel as those of the request. Links must not carry any.
+            user = user_in(href) if self._keep_user else None
+            href = without_user(href)
         authority = authority_of(href)
         site = site_of_authority(authority)
         if len(site) > MAX_HOST:
             raise InvalidUrl(f"{href[:100]}... has a host name of more than {MAX_HOST} characters.")
         fingerprint = self._rules.fingerprint(href, None if plain else request.options())
         how = request.way() if plain else request.how()
+        if user is not None:
+            how = _with_login(how, user)
         return Candidate(
             url=href,
             fingerprint=fingerprint,
@@ -202,9 +211,20 @@ class Admission:
         self._known.clear()
 
 
+def _with_login(how: str, user: tuple[str, str]) -> str:
+    """What travels with a task, with the credentials of its URL, unless the request has its own. Raises InvalidUrl."""
+    options = options_of(how)
+    if options.auth is not None:
+        return how
+    try:
+        return msgspec.json.encode(msgspec.structs.replace(options, auth=auth_of(user))).decode()
+    except BadPayload as error:
+        raise InvalidUrl(f"The login in a URL cannot be sent: it {error}.") from error
+
+
 def _invalid(request: Request, site: str, depth: int) -> Candidate:
     """The candidate for a link that is not a URL, so that it is counted and shown."""
-    text = safe_text(request.url[:500])
+    text = safe_text(discreet(request.url[:500]))
     return Candidate(
         url=text, fingerprint=fingerprint(text), site=site, kind=request.kind, depth=depth, dropped=DropReason.INVALID
     )

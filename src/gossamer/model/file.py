@@ -121,6 +121,26 @@ def _of_disposition(value: str) -> str:
     return re.sub(r"\\(.)", r"\1", plain[1]) if plain and plain[1] is not None else plain[2] if plain else ""
 
 
+# Endings that no system, browser or interpreter runs by itself. HTML, SVG and XML run scripts in a browser, old office
+# files run macros; TOML and YAML could be a recipe.
+_HARMLESS = frozenset((
+    "jpg", "jpeg", "jfif", "png", "gif", "webp", "avif", "bmp", "ico", "tif", "tiff", "heic", "heif", "jxl",
+    "jp2", "psd", "mp3", "m4a", "aac", "ogg", "oga", "opus", "wav", "flac", "mid", "midi", "mp4", "m4v", "webm",
+    "mkv", "mov", "avi", "mpg", "mpeg", "ogv", "srt", "vtt", "pdf", "epub", "mobi", "djvu", "docx", "xlsx",
+    "pptx", "odt", "ods", "odp", "txt", "text", "md", "log", "csv", "tsv", "json", "jsonl", "ndjson", "geojson",
+    "bib", "parquet", "arrow", "feather", "avro", "orc", "nc", "h5", "hdf5", "fits", "zip", "gz", "bz2", "xz",
+    "zst", "tar", "tgz", "7z", "rar", "woff", "woff2", "ttf", "otf", "stl", "obj", "gltf", "glb", "las", "laz",
+    "pcd", "warc", "bin", "dat",
+))  # fmt: skip
+
+
+def harmless_name(name: str) -> str:
+    """The file name with `.bin` behind an ending that something may execute: every ending that is not known to be
+    harmless."""
+    _, dot, ending = name.rpartition(".")
+    return name if not dot or ending.lower() in _HARMLESS else f"{name}.bin"
+
+
 def safe_file_name(text: str) -> str:
     """The text as a file name for any file system: no folder, no leading dot, no control character, not too long."""
     name = _UNFIT.sub("_", safe_text(text).replace("\\", "/").rpartition("/")[2]).strip(" ._")

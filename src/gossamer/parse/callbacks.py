@@ -16,10 +16,12 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ParseFailed
+from ..errors import InvalidUrl, ParseFailed
 from ..model.item import AnyItem, Item, safe_text
 from ..model.task import DEFAULT_KIND, Request, fault_of
+from ..model.url import parse_url, user_in, without_user
 from ..process.signals import is_cancellation
+from ..units import discreet
 from .failure import Failure
 from .link_rules import PREFER, are_followed, canonical_request, rule_requests
 from .page import MadeLinks, Page
@@ -101,7 +103,7 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
     page = argument if isinstance(argument, Page) else argument.page
     if page is not None and page._files:  # referenced by fields of items
         basket.add_all(page._files)
-    return ParsedPage(basket.items, basket.requests, counted, basket.links_only)
+    return ParsedPage(basket.items, _without_logins(basket.requests), counted, basket.links_only)
 
 
 async def _by_rules(spider: Spider, kind: str, page: Page, basket: _Basket) -> None:
@@ -143,7 +145,23 @@ def checked_results(parsed: ParsedPage, source: str) -> ParsedPage:
     basket = _Basket(source, MAX_YIELDS)
     basket.add_all(parsed.items)
     basket.add_all(parsed.requests)
-    return ParsedPage(basket.items, basket.requests)
+    return ParsedPage(basket.items, _without_logins(basket.requests))
+
+
+def _without_logins(requests: list[Request]) -> list[Request]:
+    """The requests without user names and passwords in their URLs, which may be links of the page: these are not sent,
+    and everything that becomes of a request is stored and shown."""
+    if not any("@" in one.url for one in requests):
+        return requests
+    return [msgspec.structs.replace(one, url=_without_login(one.url)) if "@" in one.url else one for one in requests]
+
+
+def _without_login(url: str) -> str:
+    try:
+        href = parse_url(url)
+    except InvalidUrl:
+        return discreet(url)
+    return without_user(href) if user_in(href) is not None else url
 
 
 class _Unusable(ParseFailed):

@@ -18,7 +18,8 @@ import msgspec
 
 from ..errors import GossamerError, Misconfigured, MissingExtra, SpiderNotFound
 from ..settings.reader import SCRAPY_FILE
-from ..settings.trust import distrust
+from ..settings.trust import distrust_code
+from .project_imports import make_importable
 from .spider import Spider, composed
 
 RECIPE_ENDINGS = (".toml", ".yaml", ".yml")
@@ -214,7 +215,7 @@ def _from_recipe(path: Path, shown: str) -> type[Spider]:
 
     if not path.is_file():
         raise _no_file(path, [file.name for file in path.parent.glob("*.*") if is_recipe_name(file.name)])
-    if fault := distrust(path) or distrust(path.parent):
+    if fault := distrust_code(path):
         raise SpiderNotFound(fault)
     return load_recipe(path, shown)
 
@@ -240,7 +241,7 @@ def _recipes_in(path: Path, root: Path) -> list[SpiderSpec]:
 
 
 def _spiders_in(path: Path, root: Path) -> list[SpiderSpec]:
-    if fault := distrust(path) or distrust(path.parent):
+    if fault := distrust_code(path):
         raise _DoesNotLoad(BrokenFile(path, None, fault.removesuffix(".")))
     if is_recipe_name(path.name):
         return _recipes_in(path, root)
@@ -277,13 +278,6 @@ class _FromSource(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
         return code
-
-
-def make_importable(*folders: Path) -> None:
-    """Let files of a project import each other. At the end of sys.path the folders shadow nothing."""
-    for folder in (str(one.resolve()) for one in folders):
-        if folder not in sys.path and not distrust(Path(folder)):
-            sys.path.append(folder)
 
 
 def _load(path: Path, root: Path) -> ModuleType:

@@ -20,7 +20,7 @@ from ..errors import InvalidUrl, Misconfigured, ParseFailed, SourceFailed
 from ..model.item import AnyItem, Item
 from ..model.secret_text import Reveal, SecretText, secret_of_environment
 from ..model.task import DEFAULT_KIND, Request, fault_of
-from ..model.url import parse_url, site_of
+from ..model.url import parse_url, site_of, without_user
 from .link_rules import Rule
 from .page import Page
 from .page_context import SpiderLog, Stats
@@ -307,7 +307,10 @@ class SeedDigest:
         self._sum = 0
 
     def add(self, seed: Request) -> None:
-        told = [getattr(seed, name) for name in ("url", "kind", "data", "method", "params", "form", "json", "body")]
+        told = [
+            without_user(seed.url),
+            *(getattr(seed, name) for name in ("kind", "data", "method", "params", "form", "json", "body")),
+        ]
         packed = msgspec.json.encode(told, order="deterministic", enc_hook=repr)
         self._sum += int.from_bytes(blake2b(packed, digest_size=12).digest())
 

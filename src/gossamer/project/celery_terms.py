@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ..parse.project_imports import check_imports
 from ..settings import Settings
 from .health_values import Finding, Level
 
@@ -63,6 +64,7 @@ def examine_app(settings: Settings) -> Iterator[Finding]:
         return
     module, _, attribute = name.partition(":")
     root = str(settings.root)
+    check_imports(settings.root)
     sys.path.insert(0, root)
     try:
         app = getattr(importlib.import_module(module), attribute or "app")

@@ -141,16 +141,20 @@ async def export_records(
     columns: Sequence[str] = (),
     cursor: Path | None = None,
     files: Path | None = None,
+    keep_endings: bool = False,
 ) -> ExportReport:
-    """Write the matching records, and the files they name into the folder `files`; existing files are replaced. `meta`
-    adds what the store knows about a record besides its item; `columns` are those of a table. With a `cursor` file,
-    only what was stored since the last export with that file, including records that are gone; if nothing is new, no
-    file is written. Raises Misconfigured, BackendUnavailable."""
+    """Write the matching records, and the files they name into the folder `files`; existing files are replaced.
+
+    `meta` adds what the store knows about a record besides its item; `columns` are those of a table. With a `cursor`
+    file, only what was stored since the last export with that file, including records that are gone; if nothing is new,
+    no file is written. With `keep_endings` files keep the endings that sites gave them, also those of programs. Raises
+    Misconfigured, BackendUnavailable.
+    """
     query = await query_of(project, wanted)
     place = destination_of(output, now=project.clock.now(), job=query.job, spider=query.spider, type=query.type)
     note = ""
     shape = TableShape(meta=meta, columns=tuple(columns))
-    folder = FileFolder(files, project.archive) if files is not None else None
+    folder = FileFolder(files, project.archive, keep_endings=keep_endings) if files is not None else None
     if folder is not None:
         await folder.open()
     source = JoinedRecords(project.records, project.rules, folder)

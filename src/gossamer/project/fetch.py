@@ -24,7 +24,7 @@ from ..fetch.fetcher import Disallowed, Fetched, PageRequest
 from ..fetch.robots import MemoryShelf
 from ..model.page import Headers, Snapshot
 from ..model.task import Request, fault_of
-from ..model.url import origin_of, parse_url, site_of, typed_url
+from ..model.url import origin_of, parse_url, site_of, typed_url, without_user
 from ..parse.media import Media
 from ..parse.page import Page
 from ..parse.spider import Spider
@@ -115,7 +115,7 @@ async def fetch_one(
     response = outcome.response
     snapshot = Snapshot(
         url=response.url,
-        requested_url=url,
+        requested_url=without_user(url),
         status=response.status,
         headers=response.headers,
         body=response.body,

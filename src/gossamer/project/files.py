@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ..errors import BackendUnavailable, InvalidUrl, Misconfigured, Permanent
-from ..model.file import File, is_file, is_hash, safe_file_name
+from ..model.file import File, harmless_name, is_file, is_hash, safe_file_name
 from ..model.item import type_name
 from ..model.record import ItemSchema, RecordIdentity, StoredRecord
 from ..model.url import UrlRules, parse_url, site_of
@@ -25,11 +25,13 @@ FILE_TYPE = type_name(File)
 
 
 class FileFolder:
-    """A folder for exported files, each written once, under a name that is safe on any system. `written` counts the
-    files of this export; `lost` are those that are no longer in the archive."""
+    """A folder for exported files, each written once, under a name that is safe on any system. An ending that something
+    may execute gets `.bin` behind it, unless `keep_endings`. `written` counts the files of this export; `lost` are
+    those that are no longer in the archive."""
 
-    def __init__(self, folder: Path, archive: Archive) -> None:
+    def __init__(self, folder: Path, archive: Archive, *, keep_endings: bool = False) -> None:
         self._folder = folder
+        self._keep_endings = keep_endings
         self._archive = archive
         self.written = 0
         self.lost: dict[str, str] = {}  # hash -> why
@@ -47,6 +49,7 @@ class FileFolder:
             return None
         stem, dot, ending = safe_file_name(name).rpartition(".")
         own = f"{stem}-{sha256[:16]}.{ending}" if dot else f"{ending}-{sha256[:16]}"
+        own = own if self._keep_endings else harmless_name(own)
         path = self._folder / own
         if await asyncio.to_thread(_is_there, path, size):
             return own

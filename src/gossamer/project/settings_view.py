@@ -12,10 +12,8 @@ import msgspec
 
 from ..backends.addresses import redacted
 from ..errors import UnknownSetting
-from ..schedule.sources import discreet
-from ..schedule.sources.kinds import HIDDEN
 from ..settings import NAMED_TABLES, Settings, keys_of, known_keys
-from ..units import Rate, Size, many, setting_text
+from ..units import HIDDEN, Rate, Size, discreet, many, setting_text
 
 DEFAULT = "default"  # the origin of a setting that is not set
 

@@ -56,9 +56,8 @@ class Spiders:
         return spider()
 
     def _from_file(self, ref: str) -> type[Spider]:
-        file = file_of(ref)
-        demand_own_spider(self._settings, file, ref)
-        self._demand(self._settings.root / file)
+        demand_own_spider(self._settings, ref)
+        self._demand(self._settings.root / file_of(ref))
         return load_spider(ref, self._settings.root, self._settings.spiders)
 
     def _from_folder(self, name: str) -> type[Spider]:

@@ -19,8 +19,9 @@ import scrapy
 from scrapy.settings import Settings
 
 from ..errors import Misconfigured
-from ..parse.discovery import BrokenFile, SpiderSpec, broken_file, make_importable, summary_of
-from ..settings.trust import distrust
+from ..parse.discovery import BrokenFile, SpiderSpec, broken_file, summary_of
+from ..parse.project_imports import make_importable
+from ..settings.trust import distrust, distrust_code
 from .spider import adapted
 
 CONFIG = "scrapy.cfg"
@@ -122,4 +123,4 @@ def _origin(module: str) -> Path | None:
 def _unfit(path: Path | None, refuse: Refuse) -> str:
     if path is None:
         return ""
-    return (distrust(path) or distrust(path.parent)).removesuffix(".") or refuse(path)
+    return distrust_code(path).removesuffix(".") or refuse(path)

@@ -385,6 +385,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     records: str = "sqlite:///gossamer-data/records.db"
     archive: str = "folder:///gossamer-data/archive"
     spiders: str = "spiders"
+    spider_files: tuple[str, ...] = ()  # files elsewhere that jobs and schedules of a shared state may name
     secrets: str = ""  # a folder with one file per secret, like /run/secrets
     crawl: Crawl = Crawl()
     politeness: Politeness = Politeness()

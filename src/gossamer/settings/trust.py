@@ -51,6 +51,12 @@ def distrust(path: Path) -> str:
     return ""
 
 
+def distrust_code(path: Path) -> str:
+    """Like `distrust`, for a file that runs: also because of its folder, and of the folder that a link leads to."""
+    real = path.resolve()
+    return distrust(path) or distrust(path.parent) or (distrust(real.parent) if real != path else "")
+
+
 def _told(path: Path, real: Path, fault: str) -> str:
     folder = real if real.is_dir() else real.parent
     return (

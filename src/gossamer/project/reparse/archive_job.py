@@ -107,8 +107,7 @@ def is_reparse_job(job: Job) -> bool:
 def terms_of(settings: Settings, job: Job) -> ReparseTerms:
     """What the job parses again. Raises Misconfigured for a file that a shared state may not name."""
     terms = msgspec.convert(read_arguments(job.arguments), ReparseTerms)
-    if is_file_ref(terms.spider):
-        demand_own_spider(settings, file_of(terms.spider), terms.spider)
+    demand_own_spider(settings, terms.spider)
     return terms
 
 
@@ -172,12 +171,13 @@ def _name_now(settings: Settings, ref: str) -> str:
 
 
 def _from_root(settings: Settings, ref: str) -> str:
-    """A file relative to the project's folder, which may be elsewhere on another machine."""
+    """A file relative to the project's folder, which may be elsewhere on another machine. Raises Misconfigured for a
+    file that a shared state may not name."""
     if not is_file_ref(ref):
         return ref
+    demand_own_spider(settings, ref)
     file, root = Path(file_of(ref)).resolve(), settings.root.resolve()
     if not file.is_relative_to(root):
-        demand_own_spider(settings, file_of(ref), ref)
         return ref
     return ref.replace(file_of(ref), str(file.relative_to(root)), 1)
 

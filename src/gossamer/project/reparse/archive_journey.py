@@ -107,9 +107,9 @@ def _counted(outcome: Outcome, changed: int) -> dict[str, int]:
     return {
         RECORDS: len(outcome.records),
         CHANGED: changed,
-        MENDED: not outcome.failure and outcome.wanted.failure in FAILED,
-        NOT_PARSED: outcome.failure in FAILED,
-        LOST: outcome.failure == LOST_COPY,
+        MENDED: int(not outcome.failure and outcome.wanted.failure in FAILED),  # numbers: Redis adds no booleans up
+        NOT_PARSED: int(outcome.failure in FAILED),
+        LOST: int(outcome.failure == LOST_COPY),
     }
 
 

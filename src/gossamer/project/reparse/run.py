@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from ...errors import Misconfigured
 from ...model.events import Event, EventHub, EventSink, Gone
 from ...model.job import COUNTERS, JobCounts, summed_stats
 from ...process.signals import stopping
+from ...schedule.authority import declared
 from ...settings import Settings
 from ...store.contract import AttemptQuery
 from ...store.record_rules import UNPARSED
@@ -78,6 +80,8 @@ async def reparse(
     """
     if not is_crawled(settings):
         raise Misconfigured(nothing_crawled(settings))
+    if choice.spider is not None and not detach:
+        settings = declared(settings, str(Path.cwd() / choice.spider))  # by its user, for the work of this process
     size = processes or cores()
     crawl = msgspec.structs.replace(settings.crawl, concurrency=max(settings.crawl.concurrency, IN_HAND * size))
     async with open_project(msgspec.structs.replace(settings, crawl=crawl)) as project:

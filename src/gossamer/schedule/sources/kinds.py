@@ -16,6 +16,8 @@ import msgspec
 from ...model.page_content import PageContent
 from ...model.task import Request
 from ...model.url import origin_of, without_user
+from ...units import HIDDEN
+from ...units import discreet as discreet  # re-exported
 from .url_patterns import parse_pattern
 
 MOST_URLS = 10_000_000  # per source, unless it says otherwise
@@ -24,9 +26,7 @@ COMMAND_TIME = timedelta(minutes=10)
 SHELL = ("/bin/sh", "-c")  # reads a command for which `shell` is set
 COLUMN = "url"
 FORMS = ("lines", "csv", "jsonl")
-HIDDEN = "***"
 
-_LOGIN = re.compile(r"(//)([^/?#\s:@]*+)(:?+)[^/?#\s]*@")
 _NAME = re.compile(r"\s*([\w./+-]+)(?=[\s;|]|$)")
 
 
@@ -179,11 +179,6 @@ def describe(source: UrlSource) -> str:
             return "the spider's own start"
 
 
-def discreet(text: str) -> str:
-    """The text with `user:***@` for the credentials of every URL in it. A name alone is hidden too: it may be a key."""
-    return _LOGIN.sub(_hidden, text)
-
-
 class LoginOf:
     """The user name and password in the URL of a source. They are sent to that origin only; credentials in the URLs
     that a site lists are not used."""
@@ -210,7 +205,3 @@ def shell_program(script: str) -> str:
     """The first word of a shell script; "" if that is more than the name of a program: `KEY=hunter2 list`."""
     found = _NAME.match(script)
     return "" if found is None else program((found[1],))
-
-
-def _hidden(found: re.Match[str]) -> str:
-    return f"{found[1]}{found[2]}:{HIDDEN}@" if found[3] else f"{found[1]}{HIDDEN}@"

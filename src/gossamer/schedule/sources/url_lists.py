@@ -2,7 +2,7 @@
 the size.
 
 How it fails: a file that is not in its format raises SourceFailed. A line without a valid URL is left out and counted;
-the first few are reported.
+the first few are reported, by their numbers: whatever else a file holds, its lines are not shown.
 """
 
 from __future__ import annotations
@@ -67,10 +67,11 @@ def read_list(file: BinaryIO, name: str, *, form: str, column: str) -> Iterator[
     for number, address in found:
         try:
             if len(address) > LONGEST_URL:
-                raise InvalidUrl(f"{address[:60]!r}... is longer than {LONGEST_URL:,} characters.")
+                bad.note(number, f"it is longer than {LONGEST_URL:,} characters.")
+                continue
             entries.append(SourceEntry(url=parse_url(address)))
-        except InvalidUrl as error:
-            bad.note(number, str(error))
+        except InvalidUrl:
+            bad.note(number, "it is not an http or https URL.")
         if len(entries) >= AT_ONCE:
             yield SourceBatch(listed=tuple(entries))
             entries.clear()
@@ -178,8 +179,7 @@ def _from_csv(lines: Iterator[_Line], name: str, column: str, bad: _BadLines) ->
     delimiter = max(_DELIMITERS, key=text.count)
     names = [one.strip().lower() for one in next(csv.reader([text], delimiter=delimiter), [])]
     if column.lower() not in names:
-        there = ", ".join(names[:20])[:300]
-        raise SourceFailed(f"{name} has no column {column!r}; its first line says {there!r}. Set `column`.")
+        raise SourceFailed(f"{name} has no column {column!r} among the {len(names)} of its first line. Set `column`.")
     place = names.index(column.lower())
     # Strict, because a quote that is never closed would silently swallow the lines after it.
     rows = csv.reader(_readable(lines, bad), delimiter=delimiter, strict=True)

@@ -7,7 +7,8 @@ the column `_more`, as a JSON object.
 
 CSV is RFC 4180 in UTF-8: the fields of all records as columns, in order of appearance. An object in a field becomes
 several columns (`price_amount`, `price_currency`); lists and deeper nesting are JSON. A spreadsheet takes a text that
-begins with one of `= + - @`, their full-width forms, a tab or a line break for a formula and may run it. Such a text
+begins with one of `= + - @`, their wide and small forms, a tab or a line break for a formula and may run it, also
+behind what it does not show (blanks, a byte order mark, characters without width) or takes for a separator. Such a text
 gets a leading apostrophe; so does one with apostrophes before such a sign: `read_cell` removes exactly one, so every
 text comes back unchanged. Numbers stay numbers, including negative ones.
 Cells with a character that a spreadsheet may use as a separator are quoted.
@@ -213,8 +214,15 @@ class LinesWriter:
 
 
 GUARD = "'"
-# What Excel, LibreOffice and others take for the start of a formula.
-_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+# What Excel, LibreOffice and others take for the start of a formula, behind what they drop: apostrophes, separators,
+# control characters, blanks, and characters without width.
+_FORMULA = re.compile(
+    "[';,|"
+    r"\x00-\x08\x0b\x0c\x0e-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
+    r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    r"\U000e0000-\U000e0fff]*"
+    r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b]"
+)
 _SEPARATORS = re.compile(r"[,;|\t\r\n\"]")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?")
 
@@ -224,7 +232,7 @@ def cell_of(value: Any) -> str:  # Any: whatever an item may hold
     if value is None:
         return ""
     if isinstance(value, str):
-        return f"{GUARD}{value}" if _looks_like_formula(value) and not _NUMBER.fullmatch(value) else value
+        return f"{GUARD}{value}" if _FORMULA.match(value) and not _NUMBER.fullmatch(value) else value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return json_of(value).decode()
@@ -232,12 +240,8 @@ def cell_of(value: Any) -> str:  # Any: whatever an item may hold
 
 def read_cell(cell: str) -> str:
     """The text that was passed to `cell_of`; for other values, its JSON. Null and an empty text are both ""."""
-    return cell[1:] if cell.startswith(GUARD) and _looks_like_formula(cell) else cell
-
-
-def _looks_like_formula(text: str) -> bool:
-    """Also after apostrophes: a text that is already guarded is guarded again, so that a reader can tell."""
-    return text.startswith(_FORMULA) or (text.startswith(GUARD) and text.lstrip(GUARD).startswith(_FORMULA))
+    # A text that begins with an apostrophe was guarded as well, so that this one is ours.
+    return cell[1:] if cell.startswith(GUARD) and _FORMULA.match(cell) else cell
 
 
 def _line(values: Sequence[Any]) -> str:
