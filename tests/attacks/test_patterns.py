@@ -136,7 +136,7 @@ async def test_selectors_that_could_cost_much_are_refused_before_a_page_is_fetch
             ("/v2/batch/scrape", {"urls": [SITE], "excludeTags": [selector] * 50}),
         ):
             answer = await beside_another(door, path, body)
-            assert answer.status_code in (400, 422) or selector == "* * * * *", (selector[:50], answer.text)
+            assert answer.status_code in (400, 422), (selector[:50], answer.text)
 
 
 async def test_selectors_and_texts_for_a_browser_have_a_length(door: Served) -> None:
