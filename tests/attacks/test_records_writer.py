@@ -5,7 +5,7 @@ network, other schemes, callbacks that are no callbacks, bombs, garbage. Texts i
 test_site_text.py and tests/unit/test_terminal_escapes.py; what references to the archive lead to is tried in
 test_archive_writer.py.
 
-Not prevented: records say what their writer likes, and a page whose row is broken becomes a dead letter.
+Not prevented: records say what their writer likes, and a page whose row is broken becomes a dead letter, once.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pytest
 import zstandard
 
 from gossamer import Page, Spider
+from gossamer.settings import Settings
 from tests.journey.crawling import Aftermath, crawled, settings_for
 from tests.sites.hostile_server import HostileSite, hostile_site
 
@@ -36,20 +37,28 @@ class Curious(Spider):
         self.called.append("_hidden")
 
 
+def visitor(site: HostileSite) -> Curious:
+    spider = Curious()
+    spider.start_urls = [site.url("/"), site.url("/b")]
+    return spider
+
+
+def settings(folder: Path) -> Settings:
+    return settings_for(folder, fetch__allow_hosts=["127.0.0.1"], politeness__robots=False)
+
+
 async def again_with(site: HostileSite, folder: Path, links: bytes) -> Aftermath:
     """A second crawl, after somebody has replaced the stored links of the first page, which has not changed since."""
-    start, other = site.show("/", '<a href="/b">b</a>', 'ETag: "1"'), site.show("/b", "<p>b")
-    spider = Curious()
-    spider.start_urls = [start, other]
-    settings = settings_for(folder, fetch__allow_hosts=["127.0.0.1"], politeness__robots=False)
-    await crawled(spider, settings)
+    site.show("/", '<a href="/b">b</a>', 'ETag: "1"')
+    other = site.show("/b", "<p>b")
+    await crawled(visitor(site), settings(folder))
     with sqlite3.connect(folder / "gossamer-data" / "records.db") as records:
         changed = records.execute("UPDATE pages SET links = ? WHERE etag <> ''", (links,)).rowcount
     records.close()
     assert changed == 1
     site.show("/", "", 'ETag: "1"', status=304)
     site.log.clear()
-    after = await crawled(spider, settings, name="again", fresh=True)
+    after = await crawled(visitor(site), settings(folder), name="again", fresh=True)
     assert after.report.ended
     assert after.fate(other) == ("done", "")  # whatever the row says, the other page is had
     return after
@@ -72,7 +81,14 @@ BROKEN = {
 async def test_links_that_cannot_be_read_fail_their_page_alone(tmp_path: Path, links: bytes) -> None:
     async with hostile_site() as site:
         after = await again_with(site, tmp_path, links)
-        assert after.fate(site.url("/")) == ("dead", "internal-error")
+        assert after.fate(site.url("/")) == ("dead", "parse")
+
+        # The next crawl does not ask whether the page has changed, and has it again.
+        site.show("/", '<a href="/b">b</a>', 'ETag: "1"')
+        site.log.clear()
+        healed = await crawled(visitor(site), settings(tmp_path), name="third", fresh=True)
+        assert [seen.headers.get("if-none-match") for seen in site.seen("/")] == [None]
+        assert healed.fate(site.url("/")) == ("done", "")
 
 
 async def test_stored_links_lead_nowhere_where_links_of_a_page_could_not(tmp_path: Path) -> None:

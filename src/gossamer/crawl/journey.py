@@ -260,7 +260,13 @@ class Journey:
         """The server says that nothing changed: do not parse the page again, but follow the links found the last
         time."""
         known = self._known
-        judged = await self._judge(links_of(known))
+        try:
+            links = links_of(known)
+        except ParseFailed as failure:
+            # Noted for every page, watched or not: otherwise the server would confirm the same row again and again.
+            await self._give_up(failure.reason, str(failure), facts=self._log.failed(known, failure.reason))
+            return
+        judged = await self._judge(links)
         facts = msgspec.structs.replace(known, fetched_at=outcome.fetched_at, job=self._task.job) if known else None
         if facts is not None:
             facts = self._observed(facts, facts.content)
@@ -318,9 +324,9 @@ class Journey:
             message=message,
         )
 
-    async def _give_up(self, reason: str, message: str, detail: str = "") -> None:
+    async def _give_up(self, reason: str, message: str, detail: str = "", facts: PageFacts | None = None) -> None:
         """Bury the page with the raw response, if there is one, and store what the spider's errback yields."""
-        facts = self._facts_of_failure(reason)
+        facts = facts or self._facts_of_failure(reason)
         message = await bury(self._context, self._held, self._log, facts, reason, message, detail)
         self._emit(events.Buried, reason=reason, attempt=self._task.attempt + 1, message=message)
 

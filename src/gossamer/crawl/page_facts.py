@@ -13,6 +13,7 @@ from hashlib import blake2b
 import msgspec
 import zstandard
 
+from ..errors import ParseFailed
 from ..fetch.fetcher import Answered
 from ..model.page import Snapshot
 from ..model.record import NO_BODY, PageFacts, Record
@@ -105,9 +106,19 @@ def _whole(text: str) -> list[str]:
 
 
 def links_of(facts: PageFacts | None) -> list[Request]:
-    """The requests that the page yielded when it was last parsed."""
+    """The requests that the page yielded when it was last parsed. Raises ParseFailed if they cannot be read."""
     if facts is None or not facts.links:
         return []
+    try:
+        return _read_links(facts)
+    except (ValueError, RecursionError, zstandard.ZstdError, msgspec.MsgspecError) as error:
+        raise ParseFailed(
+            f"The stored links of {facts.url} cannot be read ({error}): its row is damaged. The page is requested in "
+            f"full the next time."
+        ) from error
+
+
+def _read_links(facts: PageFacts) -> list[Request]:
     text = facts.links
     if text.startswith(_PACKED):
         # The frame's header states the size; check it before that much memory is allocated.
