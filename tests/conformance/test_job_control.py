@@ -13,10 +13,10 @@ from gossamer.backends.redis.rows import EVERY_LANE
 from gossamer.errors import LeaseLost, Permanent
 from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.frontier.politeness import SiteTerms
-from gossamer.model.job import JobCounts, JobState
+from gossamer.model.job import JobState
 from gossamer.model.outcome import JobOutcome, Outcome, Reason
 from gossamer.model.task import DropReason, UrlState
-from tests.conformance.frontiers import Backends, candidate
+from tests.conformance.frontiers import Backends, adds_up, candidate
 
 REDIS = pytest.mark.parametrize("lab", ["valkey", "shards"], indirect=True)
 URLS = [f"https://{site}.test/{n}" for site in "abc" for n in range(4)]  # of several shards, where there are some
@@ -37,10 +37,6 @@ async def begun(lab, name="books", **terms):
 
 async def reasons(lab, job):
     return {(state, reason) async for _, state, reason in lab.queue.urls(job)}
-
-
-def adds_up(counts: JobCounts) -> bool:
-    return counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
 
 
 # -- pausing ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from ..clock import SystemClock
 from ..model.events import EventHub, EventSink
-from ..model.outcome import EXIT_CODES, Outcome
+from ..model.outcome import EXIT_CODES, JobOutcome, Outcome
 from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
@@ -219,7 +219,9 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     if speed and tally.pages < counts.settled:  # other workers or an earlier command did the rest
         speed = f"{tally.pages:,} by this command, {speed}"
     spent = f"{report.seconds:.1f} s" if report.seconds < 60 else short_duration(timedelta(seconds=report.seconds))
-    table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
+    moved = f", {many(counts.redirected, 'redirect')}" if counts.redirected else ""
+    came = counts.done - counts.redirected
+    table.add_row("pages", f"[bold]{came:,}[/] done{unchanged}  [dim]{spent}, {speed}{moved}[/]")
     records = f"{report.records:,}" if report.records is not None else "not known"
     table.add_row("records", f"[bold]{records}[/]  [dim]{tally.changed:,} new or changed[/]")
     if tally.item_drops:
@@ -240,8 +242,11 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))
     style = "red" if counts.dead else ""
     table.add_row("dead letters", f"[{style}]{counts.dead:,}[/]  [dim]{reasons}[/]" if style else "0")
-    left = counts.dropped + counts.duplicates
-    table.add_row("left out", f"{left:,}  [dim]{counts.duplicates:,} duplicates, {counts.dropped:,} by rule[/]")
+    if counts.postponed:
+        table.add_row("links waiting", f"{counts.postponed:,}  [dim]until the queue has room (crawl.max_queued)[/]")
+    by_reason = sorted(counts.drops.items(), key=lambda one: -one[1])
+    why = ", ".join(f"{count:,} {reason}" for reason, count in (("duplicate", counts.duplicates), *by_reason) if count)
+    table.add_row("left out", f"{counts.dropped + counts.duplicates:,}  [dim]{escape(visible(why))}[/]")
     records, archive = (place_near(settings, role, Path.cwd()) for role in ("records", "archive"))
     table.add_row("data", f"{records}  [dim]raw pages in {archive}[/]")
     if output is not None:
@@ -261,11 +266,10 @@ def _headline(report: CrawlReport) -> str:
     if not report.ended:
         return "[yellow]Stopped.[/] Nothing is lost: run the same command again to resume."
     outcome = report.job.outcome
-    if outcome is None or outcome.outcome is Outcome.DONE:
+    if outcome is None or outcome == JobOutcome(Outcome.DONE):
         return "[green]Done.[/]"
-    style = "yellow" if outcome.outcome in (Outcome.WARNINGS, Outcome.INCOMPLETE) else "red"
-    apart = report.job.ending == "limit" and not report.job.stopped and report.counts.settled > (report.job.limit or 0)
-    reasons = "; ".join(reason.message for reason in outcome.reasons) + ("; redirects do not count" if apart else "")
+    styles = {Outcome.DONE: "green", Outcome.WARNINGS: "yellow", Outcome.INCOMPLETE: "yellow"}
+    style, reasons = styles.get(outcome.outcome, "red"), "; ".join(reason.message for reason in outcome.reasons)
     return f"[{style}]{outcome.outcome.value.capitalize()}[/]: {escape(visible(reasons))}."
 
 

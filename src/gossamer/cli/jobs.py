@@ -191,6 +191,8 @@ def _sum(job: JobStatus) -> Text:
         f"{counts.discovered:,} found = {counts.done + counts.unchanged:,} done + {counts.dead:,} dead + "
         f"{counts.open:,} in the queue + {counts.dropped:,} dropped + {counts.duplicates:,} duplicates"
     )
+    if counts.postponed:
+        where += f"; {many(counts.postponed, 'link waits', 'links wait')} until the queue has room (crawl.max_queued)"
     if job.adds_up:
         return Text.assemble(where, ("  it adds up", "green"))
     return Text.assemble(where, ("  IT DOES NOT ADD UP: please report this", "bold red"))
@@ -335,10 +337,13 @@ def _print_job(job: JobView, now: float) -> None:
 
 
 def _pages(job: JobView) -> Text:
+    drops = sorted(job.drops.items(), key=lambda one: -one[1])
+    why = ", ".join(f"{count:,} {reason}" for reason, count in drops)
     return Text.assemble(
         f"{job.total:,} total = {job.done:,} done + {job.unchanged:,} unchanged + ",
         (f"{job.dead:,} dead", "red" if job.dead else ""),
         f" + {job.dropped:,} dropped + {job.open:,} open",
+        (f"  ({visible(why)})" if why else "", "dim"),
     )
 
 

@@ -239,7 +239,10 @@ class Journey:
             await self._fail(failure)
             return
         judged = await self._context.judge([request], depth=task.depth, priority=task.priority, site=task.site)
-        candidates = [msgspec.structs.replace(one, redirects=outcome.redirects) for one in judged.candidates]
+        # It takes the place of a page that was admitted: a limit of URLs must not drop it.
+        candidates = [
+            msgspec.structs.replace(one, redirects=outcome.redirects, named=True) for one in judged.candidates
+        ]
         reason = redirect_reason(outcome.to)
         page, records = self._facts_of_redirect(), self._moved(outcome.to)
         await self._log.keep(outcome="redirected", reason=reason, page=page, records=records)

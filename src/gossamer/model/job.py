@@ -152,8 +152,9 @@ SCHEDULED = (
 
 class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many URLs of a job are in each state. `discovered` counts every link ever offered, duplicates included.
-    `stats` are the spider's own counts. Always: discovered == queued + waiting + leased + done + unchanged + dropped +
-    dead + duplicates."""
+    `postponed` of those that wait are links for which the queue has no room yet. `drops` are the dropped ones by
+    reason. `stats` are the spider's own counts. Always: discovered == queued + waiting + leased + done + unchanged +
+    dropped + dead + duplicates."""
 
     discovered: int = 0
     duplicates: int = 0
@@ -165,7 +166,10 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
     dead: int = 0
     retries: int = 0
+    postponed: int = 0
+    redirected: int = 0
     stats: dict[str, int] = {}
+    drops: dict[str, int] = {}
 
     @property
     def open(self) -> int:
@@ -174,6 +178,16 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def settled(self) -> int:
         return self.done + self.unchanged + self.dead
+
+    @property
+    def pages(self) -> int:
+        """Pages that came, changed or not. A redirect is not a page: its target is."""
+        return self.done + self.unchanged - self.redirected
+
+    @property
+    def towards_limit(self) -> int:
+        """How many of the pages that the job's limit allows are used."""
+        return self.pages + self.dead
 
 
 def stopped_terms(terms: JobTerms, used: int, reason: str) -> JobTerms:
@@ -188,7 +202,7 @@ def outcome_text(outcome: JobOutcome | None) -> str:
     return "" if outcome is None else msgspec.json.encode(outcome).decode()
 
 
-COUNTERS = tuple(name for name in JobCounts.__struct_fields__ if name != "stats")
+COUNTERS = tuple(name for name in JobCounts.__struct_fields__ if name not in ("stats", "drops"))
 MOST_STATS = 100  # names that a spider may count under, per job
 UNFINISHED = "unfinished pages"  # counted by workers: rendered pages that were read before they had finished loading
 OTHER_STATS = "(others)"  # the sum of all names beyond these

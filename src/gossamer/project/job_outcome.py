@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ..frontier.contract import DeadFilter, is_redirect
 from ..model.job import Job, JobCounts
+from ..model.left_out import reasons_of
 from ..model.outcome import JobFacts, JobOutcome, LastRun, Outcome, outcome_of
 from ..model.task import DropReason, UrlState
 from ..parse.site import PAGES
@@ -31,9 +32,11 @@ async def earlier_runs(project: Project, job: Job) -> list[Job]:
 
 
 def last_good(earlier: Sequence[Job]) -> Job | None:
-    """The newest of these runs that reached its end with records."""
+    """The newest of these runs that reached its end with records. One that stopped at a limit did not."""
     through = (Outcome.DONE, Outcome.WARNINGS)
-    return next((one for one in earlier if one.outcome is not None and one.outcome.outcome in through), None)
+    return next(
+        (one for one in earlier if one.ending == "done" and one.outcome and one.outcome.outcome in through), None
+    )
 
 
 async def job_outcome(
@@ -52,17 +55,19 @@ async def job_outcome(
         return outcome_of_reparse(counts, lost)
     records = await project.records.count(RecordQuery(job=job.id))
     terms = await project.state.jobs.terms(job.id)
-    trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule or terms.source else ""
+    trouble = (await project.state.seeds.findings(job.id)).trouble
     last = None
     if terms.expected.max_change is not None and (good := last_good(earlier)) is not None:
         last = LastRun(good.id, await project.records.count(RecordQuery(job=good.id)))
     return outcome_of(
         JobFacts(
             ending=ending,
-            pages=counts.done + counts.unchanged,
+            pages=counts.pages,
             records=records,
             dead=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
-            limit=job.limit,
+            limit=job.limit if terms.budget is None else None,
+            cut=tuple(reasons_of(counts.drops, Outcome.INCOMPLETE)),
+            guessed=tuple(reasons_of(counts.drops, Outcome.WARNINGS)),
             stopped=job.stopped,
             failure=await why_nothing_came(project, job.id) if ending == "done" else "",
             gives_records=not records and await _gives_records(project, job, spider),

@@ -69,7 +69,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
     dead: int
     open: int
+    postponed: int  # of the open ones: links that wait until the queue has room
+    redirected: int  # of those that are done: they led elsewhere, and do not count towards the limit
     retries: int
+    drops: dict[str, int]  # dropped ones by reason
     stats: dict[str, int]  # the spider's own counters
     storing: int  # results that wait in spools and are not in the record store yet
     pages_per_second: float  # settled pages, on average over `seconds`
@@ -83,7 +86,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def remaining(self) -> int:
         """Open pages that the limit still allows it to fetch."""
-        settled = self.done + self.unchanged + self.dead
+        settled = self.done + self.unchanged + self.dead - self.redirected
         return self.open if self.limit is None else max(0, min(self.open, self.limit - settled))
 
 
@@ -229,7 +232,10 @@ def job_view(
         dropped=counts.dropped,
         dead=counts.dead,
         open=counts.open,
+        postponed=counts.postponed,
+        redirected=counts.redirected,
         retries=counts.retries,
+        drops=counts.drops,
         stats=counts.stats,
         storing=storing,
         pages_per_second=round(rate, 4),

@@ -169,7 +169,8 @@ class SqliteJobs:
         return found[job][0] if found else JobCounts()
 
     async def standings(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
-        sql = f"SELECT id, sealed, stats, {', '.join(COUNTERS)} FROM jobs WHERE id = ?"  # noqa: S608 - our own names
+        columns = ", ".join(("id", "sealed", "stats", "drops", *COUNTERS))
+        sql = f"SELECT {columns} FROM jobs WHERE id = ?"  # noqa: S608 - our own names
 
         def read(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
             return [row for job in jobs for row in connection.execute(sql, (job,))]
@@ -177,11 +178,13 @@ class SqliteJobs:
         return {
             id: (
                 JobCounts(
-                    **dict(zip(COUNTERS, counts, strict=True)), stats=msgspec.json.decode(stats, type=dict[str, int])
+                    **dict(zip(COUNTERS, counts, strict=True)),
+                    stats=msgspec.json.decode(stats, type=dict[str, int]),
+                    drops=msgspec.json.decode(drops, type=dict[str, int]),
                 ),
                 bool(sealed),
             )
-            for id, sealed, stats, *counts in await self.database.read(read, quick=len(jobs) <= QUICK)
+            for id, sealed, stats, drops, *counts in await self.database.read(read, quick=len(jobs) <= QUICK)
         }
 
     # -- cleanup, used by other parts of this backend, too ------------------------------------------------------
