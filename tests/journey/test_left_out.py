@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from gossamer import Item, Page, Spider
+from gossamer.model.events import Gone, Trouble
+from gossamer.project.crawl import Running
 from gossamer.project.open import Project
 from gossamer.schedule.sources import parse_source
 from gossamer.store.contract import RecordQuery
-from tests.journey.crawling import crawled, look, settings_for
+from tests.journey.crawling import Heard, crawled, look, settings_for
 from tests.journey.test_outcomes import outcome_of
 from tests.journey.test_scheduled_jobs import ran, settings_in
+from tests.patience import PATIENCE
+from tests.services.valkey import running_valkey
 from tests.sites.moving import MovingShop, moving_shop
 
 
@@ -138,3 +145,51 @@ async def test_redirects_count_neither_towards_the_limit_nor_as_pages(tmp_path: 
         shop.moved = set(range(1, 11))  # as many redirects as pages: the limit is not reached
         after = await crawled(Shop(shop), local(tmp_path, crawl__limit=12), fresh=True)
         assert outcome_of(after) == ("done", [])
+
+
+# -- a state without memory ---------------------------------------------------------------------------------------
+
+
+class Tree(Spider):
+    """Every page is linked from one other page only: a link that is lost is not found again."""
+
+    def __init__(self, shop: MovingShop) -> None:
+        self.start_urls = [f"{shop.url}p/1"]
+
+    def parse(self, page: Page) -> Any:
+        number = int(page.url.rpartition("/")[2])
+        yield Thing(url=page.url, title=page.css("h1::text").get() or "")
+        yield from (page.follow(f"/p/{n}") for n in (2 * number, 2 * number + 1) if n <= PAGES)
+
+
+PAGES = 127
+
+
+@pytest.mark.parametrize("crawled_before", [False, True])
+async def test_a_server_without_memory_for_a_while_costs_no_page_and_no_record(
+    tmp_path: Path, crawled_before: bool
+) -> None:
+    with moving_shop(PAGES) as shop, running_valkey("--maxmemory-policy", "noeviction") as valkey:
+        read = local(tmp_path, project="tree", state=valkey.address(), crawl__concurrency=4, politeness__concurrency=4)
+        if crawled_before:
+            await crawled(Tree(shop), read)
+        began, heard = len(shop.hits), Heard()
+
+        async def starve(running: Running) -> None:
+            async def until(happened: Callable[[], bool]) -> None:
+                async with asyncio.timeout(PATIENCE):
+                    while not happened():
+                        await asyncio.sleep(0.005)
+
+            await until(lambda: len(shop.hits) > began + PAGES // 8)
+            valkey.say("CONFIG", "SET", "maxmemory", "1mb")
+            await until(lambda: any("out of memory" in event.message for event in heard.of(Trouble)))
+            valkey.say("CONFIG", "SET", "maxmemory", "0")
+
+        after = await crawled(Tree(shop), read, attend=starve, heard=heard)
+
+    assert set(shop.hits[began:]) - {"/robots.txt"} == {f"/p/{n}" for n in range(1, PAGES + 1)}
+    assert outcome_of(after) == ("done", [])
+    assert (len(after.records), after.report.counts.dropped) == (PAGES, 0)
+    after.assert_adds_up()
+    assert not heard.of(Gone)
