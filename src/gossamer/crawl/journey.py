@@ -406,6 +406,8 @@ class Journey:
 
     def _facts(self, snapshot: Snapshot, parsed: ParsedPage, piped: Piped) -> PageFacts:
         facts = self._log.facts(snapshot, parsed.requests, links_only=parsed.links_only)
+        if self._unfinished or snapshot.cut or piped.held_back:
+            facts = msgspec.structs.replace(facts, parser="")  # the store decides about the records themselves
         return self._observed(facts, content_of(piped.records, facts.body_hash))
 
     def _facts_of_failure(self, reason: str) -> PageFacts | None:

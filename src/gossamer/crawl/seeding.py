@@ -26,7 +26,7 @@ from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
 from ..model.url import site_of
-from ..parse.spider import SeedDigest, Spider, listed_seeds, own_seeds, session_names
+from ..parse.spider import SeedDigest, Spider, listed_seeds, own_seeds, parser_version, session_names
 from ..schedule import sources
 from ..schedule.authority import demand_own_job
 from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, SiteSource, StartSource
@@ -253,7 +253,8 @@ class Seeder:
         self._fault, self._faults = "", 0  # of this reading of the source: the first fault, and how many
         self._listed_some = False  # the source listed at least one URL
         self._digest = SeedDigest()
-        self._freshness = freshness_of(terms, context.records, context.clock)
+        self._parser = parser_version(spider, terms.arguments)
+        self._freshness = freshness_of(terms, context.records, context.clock, self._parser)
         sites.update(site_of(url) for url in listed_seeds(spider))
         if isinstance(self._source, SitemapSource | SiteSource | FeedSource):
             sites.add(site_of(self._source.url))
@@ -377,7 +378,7 @@ class Seeder:
             return self._context.candidates()
         if self._terms.budget is None:
             return self._judged()
-        return chosen_pages(self._context, self._job, self._terms, self._judged)
+        return chosen_pages(self._context, self._job, self._terms, self._judged, self._parser)
 
     async def _judged(self) -> AsyncGenerator[Judged, None]:
         chunk: list[Request] = []
