@@ -311,6 +311,12 @@ def _print_job(job: JobView, now: float) -> None:
             ("due", moment(job.due, now)),
             ("started", moment(job.started, now)),
             ("ended", f"{moment(job.finished, now)}, after {span(job.seconds)}" if job.finished is not None else ""),
+            (
+                "settled again",
+                f"{moment(job.settled_again, now)}, for its dead letters; first ended {moment(job.first_ended, now)}"
+                if job.settled_again is not None
+                else "",
+            ),
             ("because", _because(job)),
             ("trouble", Text(visible(job.trouble), style="yellow") if job.trouble and not job.fault else ""),
             ("windows", _windows(job, now)),

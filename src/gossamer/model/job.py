@@ -51,6 +51,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str = ""  # of its spider, as JSON
     manners: SpiderPoliteness = SpiderPoliteness()  # of its spider
     stopped: str = ""  # why its spider ended it early
+    first_ended: float | None = None  # when it ended for the first time, if it ran again for its dead letters
 
     @classmethod
     def under(
@@ -120,6 +121,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     coverage: str = ""  # the records it stands for: spider, arguments, source; "": begun by an older version
     manners: SpiderPoliteness = SpiderPoliteness()  # of its spider, for readers that do not load it
     replayed: bool = False  # it had ended, and runs again for its dead letters
+    first_ended: float | None = None  # when it had ended for the first time
     stopped: str = ""  # why its spider ended it; `limit` is what had been handed out
 
     def resumed(self, begun: JobTerms) -> JobTerms:
@@ -140,7 +142,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OF_TERMS = tuple(field for field in Job.__struct_fields__ if field in JobTerms.__struct_fields__)
-REPLAYED = ("limit", "depth", "replayed")
+REPLAYED = ("limit", "depth", "replayed", "first_ended")
 STOPPED = ("limit", "stopped")
 LONGEST_REASON = 300  # characters
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")

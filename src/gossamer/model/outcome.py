@@ -56,10 +56,12 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class JobOutcome(msgspec.Struct, frozen=True):
-    """What a job was worth. Stored with the job when it ends."""
+    """What a job was worth. Stored with the job when it ends, and settled again when its dead letters were resolved or
+    purged since: then `settled_at` is when."""
 
     outcome: Outcome
     reasons: tuple[Reason, ...] = ()
+    settled_at: float | None = None
 
     @property
     def in_words(self) -> str:
@@ -138,6 +140,17 @@ def implied(ending: str) -> JobOutcome | None:
                 Outcome.INCOMPLETE, (Reason("limit", "its limit of pages is reached; others were not fetched"),)
             )
     return None
+
+
+LASTING = frozenset({"lost-results", "fewer-records"})  # reasons that do not follow from what is known later
+
+
+def settled_again(before: JobOutcome, facts: JobFacts, now: float) -> JobOutcome:
+    """The outcome of a job that ended with the outcome `before`, by what is known of it now."""
+    found = outcome_of(facts)
+    kept = tuple(one for one in before.reasons if one.code in LASTING)
+    word = Outcome.WARNINGS if kept and found.outcome is Outcome.DONE else found.outcome
+    return JobOutcome(word, (*found.reasons, *kept), now)
 
 
 def at_limit(facts: JobFacts) -> bool:

@@ -28,7 +28,7 @@ from ..schedule.sources import FeedSource, PagesSource, SiteSource, source_of
 from ..store.contract import RecordQuery, Retirement
 from ..store.sink import Sink
 from ..units import many
-from .job_outcome import earlier_runs, job_outcome, last_good
+from .job_outcome import earlier_runs, job_outcome, last_good, settle_again
 from .jobs import show_job
 from .open import Project
 from .reparse.archive_job import is_reparse_job, retire_unseen
@@ -141,6 +141,7 @@ async def _tell_spider(project: Project, spider: Spider, job: Job, events: Event
 async def close_letters(project: Project, job: Job) -> int:
     """Close dead letters of earlier jobs of the same name whose pages this job has fetched; return how many."""
     queue, closed, looked = project.state.queue, 0, 0
+    changed: list[str] = []
     for before in await project.state.history.newest_jobs(job.name, EARLIER_LETTERS):
         if before.created_at >= job.created_at or not (await project.state.jobs.counts(before.id)).dead:
             continue
@@ -149,9 +150,14 @@ async def close_letters(project: Project, job: Job) -> int:
             came = [one for one in stories if one.job == job.id and one.state in (UrlState.DONE, UrlState.UNCHANGED)]
             if came and await queue.resolve(letter, reason=f"{job.id} had it") is not None:
                 closed += 1
+                changed.append(before.id)
             looked += 1
             if looked == MOST_LETTERS:
-                return closed
+                break
+        if looked == MOST_LETTERS:
+            break
+    for one in dict.fromkeys(changed):
+        await settle_again(project, one)
     return closed
 
 

@@ -59,6 +59,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None  # with a source that could be read only in part
     started: str
     finished: str | None
+    first_ended: str | None  # when it had ended before its dead letters were replayed, resolved or purged
+    settled_again: str | None  # when its outcome was settled after that
     seconds: float  # from start to end, or to now; pauses and closed windows count
     limit: int | None
     windows: str | None
@@ -205,6 +207,9 @@ def job_view(
         opens = opens_at(parse_windows(job.windows), now) if its_own else closed.opens if closed is not None else None
     seconds = max(0.0, (job.finished_at if job.finished_at is not None else now) - job.created_at)
     rate = counts.settled / seconds if seconds > 0 else 0.0
+    settled = job.outcome.settled_at if job.outcome is not None else None
+    settled = settled or (job.finished_at if job.first_ended is not None else None)
+    first_ended = job.first_ended or (job.finished_at if settled is not None else None)
     view = JobView(
         id=job.id,
         name=job.name,
@@ -222,6 +227,8 @@ def job_view(
         trouble=None,
         started=iso_time(job.created_at),
         finished=_iso(job.finished_at),
+        first_ended=_iso(first_ended),
+        settled_again=_iso(settled),
         seconds=round(seconds, 3),
         limit=job.limit,
         windows=job.windows or None,

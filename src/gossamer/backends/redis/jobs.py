@@ -162,6 +162,9 @@ class RedisJobs:
             return False
         return closed
 
+    async def settle_again(self, job: str, outcome: JobOutcome) -> bool:
+        return await self.change(job, "settle", outcome_text(outcome))
+
     async def pause_job(self, job: str, paused: bool) -> bool:
         if not await self.change(job, "pause" if paused else "resume"):
             return False

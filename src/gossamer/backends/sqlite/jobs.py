@@ -74,6 +74,13 @@ class SqliteJobs:
         )
         return bool(changed)
 
+    async def settle_again(self, job: str, outcome: JobOutcome) -> bool:
+        def write(connection: sqlite3.Connection) -> bool:
+            sql = "UPDATE jobs SET outcome = ? WHERE id = ? AND state = 'finished'"
+            return bool(connection.execute(sql, (outcome_text(outcome), job)).rowcount)
+
+        return await self.database.write(write)
+
     async def cancel_job(self, job: str) -> bool:
         cancelled = await self.database.write(lambda c: _give_up(c, job, CANCELLED, self._clock.now()))
         await self.cleanup.finish_soon()

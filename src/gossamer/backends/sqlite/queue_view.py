@@ -150,17 +150,18 @@ WHERE number = ? AND job = ? AND fingerprint = ? AND state = 'x' AND changed_at 
 
 _LIMITED = "SELECT number FROM jobs WHERE json_extract(terms, '$.limit') IS NOT NULL"
 
-_RUN_AGAIN = """
+_REPLAYED = """json_set(terms, '$.replayed', json('true'),
+        '$.first_ended', coalesce(json_extract(terms, '$.first_ended'), finished_at))"""
+_RUN_AGAIN = f"""
 UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL,
-    terms = iif(state = 'running', terms, json_set(terms, '$.replayed', json('true')))
-WHERE number = ?"""
+    terms = iif(state = 'running', terms, {_REPLAYED})
+WHERE number = ?"""  # noqa: S608 - our own words
 
 # A job with the ending "limit" had open tasks that were not to be done.
-_REVIVE = """
-UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL,
-    terms = json_set(terms, '$.replayed', json('true'))
+_REVIVE = f"""
+UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL, terms = {_REPLAYED}
 WHERE number = ? AND state <> 'running' AND ending <> 'limit'
-    AND (? IS NULL OR done + unchanged + dead + leased - redirected < ?)"""
+    AND (? IS NULL OR done + unchanged + dead + leased - redirected < ?)"""  # noqa: S608 - our own words
 
 
 class SqliteQueueView:
