@@ -14,7 +14,7 @@ from gossamer.backends.state import State
 from gossamer.clock import ServerClock, VirtualClock
 from gossamer.frontier.contract import JobTerms
 from gossamer.frontier.politeness import SiteTerms
-from gossamer.model.job import Job
+from gossamer.model.job import Job, JobCounts
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
 from tests.services.valkey import ValkeyServer, running_cluster, running_valkey
@@ -105,3 +105,13 @@ class Backends:
 
     def close(self) -> None:
         self._stack.close()
+
+
+def adds_up(counts: JobCounts) -> bool:
+    """Is every URL that was ever offered in exactly one state, and every dropped one counted under its reason?"""
+    known = counts.open + counts.settled + counts.dropped + counts.duplicates
+    return (
+        counts.discovered == known
+        and sum(counts.drops.values()) == counts.dropped
+        and 0 <= counts.postponed <= counts.waiting
+    )

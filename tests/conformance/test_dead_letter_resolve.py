@@ -11,8 +11,8 @@ import pytest
 from gossamer.errors import BackendUnavailable, Permanent
 from gossamer.frontier.contract import Added, DeadFilter, LetterPlace
 from gossamer.model.job import JobState
-from gossamer.model.task import DropReason, UrlState
-from tests.conformance.frontiers import Backends, candidate
+from gossamer.model.task import NO_ROOM, DropReason, UrlState
+from tests.conformance.frontiers import Backends, adds_up, candidate
 
 PAGE = "https://a.test/page"
 MANY_SITES = [candidate(f"https://s{n}.test/", depth=1) for n in range(12)]
@@ -46,7 +46,7 @@ async def story_of(lab, url):
 async def counted(lab, job):
     """The counts, which must add up."""
     counts = await lab.jobs.counts(job.id)
-    assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
+    assert adds_up(counts)
     return counts
 
 
@@ -256,16 +256,17 @@ async def test_a_resolved_page_uses_up_no_more_of_the_limit(lab):
 
 
 @pytest.mark.parametrize("ended", [False, True])
-async def test_what_finds_no_room_in_the_queue_is_dropped(lab, ended):
+async def test_what_finds_no_room_in_the_queue_waits_for_it(lab, ended):
     job, [letter] = await buried(lab, PAGE, max_queued=2)
     if ended:
         await lab.jobs.close_job(job.id, "done")
 
     added = await lab.queue.resolve(letter, [candidate(f"https://a.test/{n}") for n in range(5)])
 
-    assert added == Added(queued=2, dropped=3)
-    assert {reason async for _, _, reason in lab.queue.urls(job.id, UrlState.DROPPED)} == {"full"}
-    await counted(lab, job)
+    assert added == Added(queued=5)
+    assert {reason async for _, _, reason in lab.queue.urls(job.id, UrlState.WAITING)} == {NO_ROOM}
+    counts = await counted(lab, job)
+    assert (counts.queued, counts.postponed, counts.dropped) == (2, 3, 0)
 
 
 async def test_trap_budgets_hold(lab):

@@ -11,9 +11,9 @@ import pytest
 from gossamer.errors import FrontierFull, LeaseLost, Permanent
 from gossamer.frontier.contract import DeadFilter
 from gossamer.frontier.politeness import HEAD_START, SiteTerms
-from gossamer.model.job import JobCounts, JobState
-from gossamer.model.task import DropReason, UrlState
-from tests.conformance.frontiers import LEASE, Backends, candidate
+from gossamer.model.job import JobState
+from gossamer.model.task import NO_ROOM, DropReason, UrlState
+from tests.conformance.frontiers import LEASE, Backends, adds_up, candidate
 
 NOW = timedelta(0)
 
@@ -35,10 +35,6 @@ async def states(lab, job):
 async def story_of(lab, url):
     wanted = candidate(url)
     return await lab.queue.story(wanted.site, wanted.fingerprint)
-
-
-def adds_up(counts: JobCounts) -> bool:
-    return counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
 
 
 async def test_high_priority_is_leased_first_whatever_was_queued_before(lab):
@@ -203,7 +199,8 @@ async def test_trap_budget_per_shape_drops_what_is_beyond(lab):
 
     assert (added.queued, added.dropped, other.queued) == (3, 7, 1)
     reasons = {reason async for _, state, reason in lab.queue.urls(job.id, UrlState.DROPPED)}
-    assert reasons == {"trap"}
+    assert reasons == {"pattern-limit"}
+    assert (await lab.jobs.counts(job.id)).drops == {"pattern-limit": 7}
 
 
 async def test_trap_budget_per_site_leaves_other_sites_alone(lab):
@@ -214,6 +211,30 @@ async def test_trap_budget_per_site_leaves_other_sites_alone(lab):
 
     counts = await lab.jobs.counts(job.id)
     assert (counts.queued, counts.dropped, added.queued) == (10, 5, 5)
+    assert counts.drops == {"site-limit": 5}
+
+
+async def test_what_a_person_named_exceeds_no_limit_and_uses_up_none_of_its_pattern(lab):
+    job = await lab.job(max_urls_per_site=50, max_urls_per_pattern=10)
+    days = [candidate(f"https://a.test/day/{n}", named=True) for n in range(120)]
+
+    named = await lab.frontier.add(job.id, days)
+    found = await lab.frontier.add(job.id, [candidate(f"https://b.test/day/{n}") for n in range(60)])
+    other = await lab.frontier.add(job.id, [candidate("https://b.test/about")])
+
+    assert (named.queued, named.dropped) == (120, 0)
+    assert (found.queued, found.dropped, other.queued) == (10, 50, 1)
+    assert adds_up(await lab.jobs.counts(job.id))
+
+
+async def test_what_was_dropped_is_counted_by_reason_also_where_a_filter_keeps_no_rows(lab):
+    job = await lab.job(max_urls_per_pattern=4, dedup="bloom", dedup_expected=1_000)
+    days = [candidate(f"https://a.test/day/{n}") for n in range(9)]
+    await lab.frontier.add(job.id, [*days, candidate("https://b.test/", dropped=DropReason.SCOPE)])
+
+    counts = await lab.jobs.counts(job.id)
+    assert counts.drops == {"pattern-limit": 5, "scope": 1}
+    assert adds_up(counts)
 
 
 async def test_a_full_queue_refuses_producers_and_says_so(lab):
@@ -226,19 +247,81 @@ async def test_a_full_queue_refuses_producers_and_says_so(lab):
     assert (await lab.jobs.counts(job.id)).queued == 5
 
 
-async def test_links_found_while_the_queue_is_full_are_dropped_with_that_reason_and_may_return(lab):
+async def test_links_found_while_the_queue_is_full_wait_until_there_is_room(lab):
     job = await lab.job(max_queued=2)
     await lab.frontier.add(job.id, [candidate("https://a.test/0"), candidate("https://a.test/1")])
+    await lab.jobs.seal_seeds(job.id)
     (lease,) = (await lab.frontier.lease(job.id, "w", 1)).leases
-    found = [candidate(f"https://a.test/new{n}") for n in range(3)]
+    found = [candidate(f"https://a.test/new{n}", priority=n) for n in range(5)]
 
     added = await lab.frontier.complete(lease, UrlState.DONE, "", found)
 
-    assert (added.queued, added.dropped) == (1, 2)
+    counts = await lab.jobs.counts(job.id)
+    assert (added.queued, added.dropped) == (5, 0)
+    assert (counts.queued, counts.waiting, counts.postponed, counts.dropped) == (2, 4, 4, 0)
+    assert adds_up(counts)
+    (story,) = await story_of(lab, "https://a.test/new4")
+    assert (story.state, story.reason, story.ready_at) == (UrlState.WAITING, NO_ROOM, None)
+    again = await lab.frontier.complete(
+        (await lab.frontier.lease(job.id, "w", 1)).leases[0], UrlState.DONE, "", found, duplicates=0
+    )
+    assert (again.queued, again.duplicates) == (0, 5)
+
+    # the best of them enter first, and the job is not over before all are done
+    fetched = []
+    while not (batch := await lab.frontier.lease(job.id, "w", 1)).drained:
+        assert batch.leases
+        counts = await lab.jobs.counts(job.id)
+        assert counts.queued + counts.waiting - counts.postponed <= 2
+        assert adds_up(counts)
+        for lease in batch.leases:
+            fetched.append(lease.task.url)
+            await lab.frontier.complete(lease, UrlState.DONE)
+    assert sorted(fetched)[-3:] == [f"https://a.test/new{n}" for n in (2, 3, 4)]
+    assert fetched.index("https://a.test/new4") < fetched.index("https://a.test/new1")
+    counts = await lab.jobs.counts(job.id)
+    assert (counts.done, counts.open, counts.postponed) == (7, 0, 0)
+
+
+async def test_a_page_with_more_links_than_the_queue_may_hold_leaves_out_none(lab):
+    job = await lab.job(max_queued=3)
+    await lab.frontier.add(job.id, [candidate("https://a.test/")])
+    await lab.jobs.seal_seeds(job.id)
     (lease,) = (await lab.frontier.lease(job.id, "w", 1)).leases
-    again = await lab.frontier.complete(lease, UrlState.DONE, "", found)
-    assert again.queued == 1
+    await lab.frontier.complete(lease, UrlState.DONE, "", [candidate(f"https://s{n % 9}.test/{n}") for n in range(700)])
+
+    done = 0
+    while not (batch := await lab.frontier.lease(job.id, "w", 50)).drained:
+        assert batch.leases
+        for lease in batch.leases:
+            await lab.frontier.complete(lease, UrlState.DONE)
+            done += 1
+    assert done == 700
     assert adds_up(await lab.jobs.counts(job.id))
+
+
+async def test_seeds_wait_until_links_have_room(lab):
+    job = await lab.job(max_queued=2)
+    await lab.frontier.add(job.id, [candidate("https://a.test/0")])
+    (lease,) = (await lab.frontier.lease(job.id, "w", 1)).leases
+    await lab.frontier.complete(lease, UrlState.DONE, "", [candidate(f"https://a.test/new{n}") for n in range(5)])
+
+    with pytest.raises(FrontierFull, match="max_queued"):
+        await lab.frontier.add(job.id, [candidate("https://a.test/seed")])
+
+
+async def test_links_that_wait_for_room_end_with_their_job(lab):
+    job = await lab.job(max_queued=2)
+    await lab.frontier.add(job.id, [candidate("https://a.test/0")])
+    (lease,) = (await lab.frontier.lease(job.id, "w", 1)).leases
+    await lab.frontier.complete(lease, UrlState.DONE, "", [candidate(f"https://a.test/new{n}") for n in range(9)])
+
+    await lab.control.cancel_job(job.id)
+    await lab.history.clear_all()
+
+    counts = await lab.jobs.counts(job.id)
+    assert (counts.open, counts.postponed, counts.drops) == (0, 0, {"cancelled": 9})
+    assert adds_up(counts)
 
 
 async def test_complete_settles_and_adds_in_one_step(lab):

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from gossamer.errors import LeaseLost
+from gossamer.errors import FrontierFull, LeaseLost
 from gossamer.frontier.contract import DeadFilter
 from gossamer.frontier.politeness import HEAD_START, TURN, SiteTerms
-from gossamer.model.task import DropReason, UrlState
-from tests.conformance.frontiers import LEASE, Backends, candidate
+from gossamer.model.task import NO_ROOM, DropReason, UrlState
+from tests.conformance.frontiers import LEASE, Backends, adds_up, candidate
 
 SITES = ("calm.test", "quick.test", "burst.test")
 TERMS = {
@@ -26,6 +26,7 @@ TERMS = {
     "quick.test": SiteTerms(interval=None, burst=1, concurrency=3),
 }
 MAX_DELIVERIES = 3
+BOUND = 15  # tasks in the queue: of 36 URLs, some must wait for room
 
 numbers = st.integers(0, 11)
 sites = st.sampled_from(SITES)
@@ -47,7 +48,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.context = self.backends.open(self.lab_name, self.folder)
         self.lab = self.do(self.context.__aenter__())
         self.lab.terms.update(TERMS)
-        self.job = self.do(self.lab.job(max_deliveries=MAX_DELIVERIES, max_urls_per_pattern=None)).id
+        self.job = self.do(self.lab.job(max_deliveries=MAX_DELIVERIES, max_urls_per_pattern=None, max_queued=BOUND)).id
         self.states: dict[str, UrlState] = {}
         self.lanes: dict[str, str] = {}
         self.due: dict[str, float] = {}
@@ -90,14 +91,21 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(site=sites, ids=st.lists(numbers, min_size=1, max_size=6), priority=st.integers(0, 3), fetcher=fetchers)
     def add(self, site, ids, priority, fetcher):
         candidates = [candidate(f"https://{site}/{n}", priority=priority, fetcher=fetcher) for n in ids]
-        self.do(self.lab.frontier.add(self.job, candidates))
-        self.enter(candidates)
+        self.offer(candidates)
+
+    def offer(self, candidates):
+        try:
+            self.do(self.lab.frontier.add(self.job, candidates))
+        except FrontierFull:
+            counts = self.do(self.lab.jobs.counts(self.job))
+            assert counts.queued + counts.waiting + len(candidates) > BOUND
+        else:
+            self.enter(candidates)
 
     @rule(site=sites, n=numbers)
     def drop(self, site, n):
         one = candidate(f"https://{site}/out/{n}", dropped=DropReason.SCOPE)
-        self.do(self.lab.frontier.add(self.job, [one]))
-        self.enter([one])
+        self.offer([one])
 
     @rule(seconds=st.sampled_from((0.1, 1.0, 2.0, 5.0, LEASE.total_seconds() + 1)))
     def advance(self, seconds):
@@ -127,7 +135,8 @@ class FrontierMachine(RuleBasedStateMachine):
         self.check_politeness()
         assert not batch.drained
         queued = [url for url, state in self.states.items() if state is UrlState.QUEUED]
-        mine = [url for url in queued if lanes is None or self.lanes[url] in lanes]
+        outside = {url for url, _, reason in self.do(self.everything()) if reason == NO_ROOM}
+        mine = [url for url in queued if url not in outside and (lanes is None or self.lanes[url] in lanes)]
         if not batch.leases:
             # Nothing to be had although something is queued: some limit must say why, or a lane that gives way.
             kept_waiting = {url.split("/")[2] for url in queued if url not in mine}
@@ -258,17 +267,24 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_states_are_what_the_model_says_and_add_up(self):
-        seen = {url: state for url, state, _ in self.do(self.everything())}
+        seen, outside = {}, 0
+        for url, state, reason in self.do(self.everything()):
+            seen[url] = state
+            if reason == NO_ROOM:
+                assert state is UrlState.WAITING
+                assert self.states[url] is UrlState.QUEUED
+                outside += 1
         assert seen.keys() == self.states.keys()
         for url, state in self.states.items():
             if url in self.held or url in self.due:
                 continue  # lapsed or due: which of two states depends on whether a lease call has looked
-            assert seen[url] is state, url
+            assert seen[url] is state or (state is UrlState.QUEUED and seen[url] is UrlState.WAITING), url
         counts = self.do(self.lab.jobs.counts(self.job))
+        assert counts.postponed == outside
         for state in UrlState:
             assert getattr(counts, state.value) == sum(one is state for one in seen.values()), state
         assert counts.discovered == self.discovered
-        assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
+        assert adds_up(counts)
         loads = self.do(self.lab.queue.sites(self.job))
         for load in loads:
             of_site = [state for url, state in seen.items() if url.split("/")[2] == load.site]

@@ -13,10 +13,10 @@ from gossamer.backends.redis.rows import EVERY_LANE
 from gossamer.errors import LeaseLost, Permanent
 from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.frontier.politeness import SiteTerms
-from gossamer.model.job import JobCounts, JobState
+from gossamer.model.job import JobState
 from gossamer.model.outcome import JobOutcome, Outcome, Reason
 from gossamer.model.task import DropReason, UrlState
-from tests.conformance.frontiers import Backends, candidate
+from tests.conformance.frontiers import Backends, adds_up, candidate
 
 REDIS = pytest.mark.parametrize("lab", ["valkey", "shards"], indirect=True)
 URLS = [f"https://{site}.test/{n}" for site in "abc" for n in range(4)]  # of several shards, where there are some
@@ -37,10 +37,6 @@ async def begun(lab, name="books", **terms):
 
 async def reasons(lab, job):
     return {(state, reason) async for _, state, reason in lab.queue.urls(job)}
-
-
-def adds_up(counts: JobCounts) -> bool:
-    return counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
 
 
 # -- pausing ------------------------------------------------------------------------------------------------------
@@ -451,3 +447,39 @@ async def test_a_job_that_was_stopped_stays_so_when_it_is_taken_up_again(lab):
     again, resumed = await lab.jobs.open_job("books", JobTerms(), fresh=False)
     assert (again.id, resumed, again.limit, again.stopped) == (job, True, 1, "enough")
     await lab.frontier.complete(lease, UrlState.DONE, "", [])
+
+
+# -- an outcome that is settled again --------------------------------------------------------------------------------
+
+
+async def test_the_outcome_of_an_ended_job_is_replaced_and_its_end_stays(lab):
+    job = await lab.job()
+    await lab.jobs.seal_seeds(job.id)
+    better = JobOutcome(Outcome.DONE, (), 5.0)
+    assert not await lab.jobs.settle_again(job.id, better)  # it runs
+    await lab.jobs.close_job(job.id, "done", JobOutcome(Outcome.EMPTY))
+    ended = await lab.jobs.job(job.id)
+    lab.clock.advance(60)
+
+    assert await lab.jobs.settle_again(job.id, better)
+
+    known = await lab.jobs.job(job.id)
+    assert (known.outcome, known.ending, known.finished_at) == (better, "done", ended.finished_at)
+    assert not await lab.jobs.settle_again("no-such-job-9", better)
+
+
+async def test_a_job_that_runs_again_for_its_dead_letters_remembers_when_it_first_ended(lab):
+    job = await lab.job()
+    await lab.frontier.add(job.id, [candidate("https://a.test/")])
+    await lab.jobs.seal_seeds(job.id)
+    ends = []
+    for _ in range(3):
+        [lease] = (await lab.frontier.lease(job.id, "w", 1)).leases
+        await lab.frontier.bury(lease, "timeout", "slow")
+        await lab.jobs.close_job(job.id, "done")
+        ends.append((await lab.jobs.job(job.id)).finished_at)
+        lab.clock.advance(60)
+        await lab.queue.replay(DeadFilter())
+    known = await lab.jobs.job(job.id)
+    assert (known.first_ended, known.finished_at) == (pytest.approx(ends[0]), None)
+    assert (await lab.jobs.terms(job.id)).replayed

@@ -15,7 +15,7 @@ from gossamer.model.job import Job, JobCounts, JobState, number_of
 from gossamer.model.schedule import Schedule
 from gossamer.model.task import Lease, UrlState
 from gossamer.project.retention import forget_old_runs
-from tests.conformance.frontiers import Backends, Lab, candidate
+from tests.conformance.frontiers import Backends, Lab, adds_up, candidate
 from tests.patience import PATIENCE
 
 TERM = timedelta(seconds=6)
@@ -65,10 +65,6 @@ async def replaced(lab: Lab, *, letters: int = 0) -> tuple[Job, Lease]:
 def portion_of(lab: Lab):
     """What clears away one portion."""
     return lab.jobs.cleanup.portion
-
-
-def adds_up(counts: JobCounts) -> bool:
-    return counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
 
 
 async def cleared(lab: Lab, job: str) -> JobCounts:

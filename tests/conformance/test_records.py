@@ -119,6 +119,69 @@ async def test_a_young_version_is_protected_for_the_minimum_age(open_records: Op
         assert [json.loads(version.data)["price"] for version in history] == [1, 3]
 
 
+def version(price: int, at: float, *, key: str = "b1", url: str = "https://shop.example/b1") -> PageResult:
+    """A visit of a page that gives one record."""
+    page = page_of(url, at=at, etag=f'"{price}"', body_hash=bytes([price]), parser="p1")
+    return result(book(key, price=price, at=at), page=page, attempt=tried(url, at=at))
+
+
+async def parser_of(store: Records, url: str = "https://shop.example/b1") -> str:
+    return (await store.facts([fingerprint_of(url)]))[fingerprint_of(url)].parser
+
+
+async def test_a_page_whose_record_was_held_back_is_requested_in_full_the_next_time(open_records: OpenRecords) -> None:
+    async with open_records(min_rewrite_age=timedelta(hours=2)) as store:
+        await store.save([version(1, NOW)])
+        assert await parser_of(store) == "p1"
+        for _ in range(2):  # the same batch again changes nothing
+            await store.save([version(2, NOW + HOUR)])
+            assert await parser_of(store) == ""
+        await store.save([version(2, NOW + 2 * HOUR)])
+        assert await parser_of(store) == "p1"
+        assert [record.data for record in await all_of(store)] == [{"price": 2}]
+
+
+async def test_only_the_pages_whose_records_were_held_back_are_requested_in_full(open_records: OpenRecords) -> None:
+    other = "https://shop.example/b2"
+    async with open_records(min_rewrite_age=timedelta(hours=2)) as store:
+        await store.save([version(1, NOW), version(1, NOW, key="b2", url=other)])
+        await store.save([version(2, NOW + HOUR), version(1, NOW + HOUR, key="b2", url=other)])
+        assert (await parser_of(store), await parser_of(store, other)) == ("", "p1")
+
+
+async def test_a_page_whose_record_lost_against_a_newer_one_of_another_page_is_requested_in_full(
+    record_store: Records,
+) -> None:
+    other = "https://shop.example/list"
+    await record_store.save([version(2, NOW + HOUR)])
+    await record_store.save([version(1, NOW, url=other)])
+    assert (await parser_of(record_store), await parser_of(record_store, other)) == ("p1", "")
+
+
+async def test_a_copy_that_was_parsed_again_in_vain_is_requested_in_full(record_store: Records) -> None:
+    url = "https://shop.example/b1"
+    seen = version(1, NOW)
+    page = msgspec.structs.replace(seen.page, archive_ref="r1")
+    await record_store.save([msgspec.structs.replace(seen, page=page)])
+    # another page gives the record anew, so that what the archived copy says is out of date
+    await record_store.save([version(5, NOW + 2 * HOUR, url="https://shop.example/list")])
+    old = msgspec.structs.replace(book(price=3), reparsed_at=NOW + HOUR)
+    again = tried(url, at=NOW + 3 * HOUR, job="reparse-1", outcome="reparsed")
+    await record_store.save([result(old, page=msgspec.structs.replace(page, parser="p2"), attempt=again)])
+    assert await parser_of(record_store) == ""
+    assert [record.data for record in await all_of(record_store)] == [{"price": 5}]
+
+
+async def test_a_worker_with_a_clock_ahead_does_not_freeze_the_facts_of_a_page(
+    record_store: Records, clock: VirtualClock
+) -> None:
+    await record_store.save([version(1, clock.now() + 9000 * HOUR)])
+    clock.advance(HOUR)
+    await record_store.save([version(2, clock.now())])
+    [facts] = (await record_store.facts([fingerprint_of("https://shop.example/b1")])).values()
+    assert (facts.etag, [record.data for record in await all_of(record_store)]) == ('"2"', [{"price": 2}])
+
+
 async def test_a_page_that_gives_one_key_twice_means_the_last(record_store: Records) -> None:
     for hour in range(3):
         visit = result(book(price=1, at=NOW + hour * HOUR), book(price=2, at=NOW + hour * HOUR))

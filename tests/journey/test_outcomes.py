@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from gossamer import Item, Page, Spider
 from gossamer.project.crawl import Running
+from gossamer.project.jobs import JobView, show_job
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 from tests.journey.commands import QUICK, gossamer
@@ -57,7 +59,7 @@ async def test_every_crawl_ends_with_the_outcome_that_the_site_saw(tmp_path: Pat
         # a layout that the selectors do not fit any more
         assert outcome_of(await crawled(Shop(shop, selector="h3"), read)) == ("empty", ["no-records", "nothing-found"])
         limited = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"], crawl__limit=3)
-        assert outcome_of(await crawled(Shop(shop), limited)) == ("incomplete", ["limit"])
+        assert outcome_of(await crawled(Shop(shop), limited)) == ("done", ["limit"])
         # a catalogue that halves, as the expectation says; pages that do not exist are no warning
         shop.sold_out, shop.missing = {1, 2, 3}, {4}
         strict = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"], expect__max_change=0.4, expect__min_records=6)
@@ -124,7 +126,7 @@ async def test_the_exit_code_tells_the_outcome_and_status_history_and_json_tell_
         empty = await gossamer(tmp_path, "crawl", "things")
         listed = await gossamer(tmp_path, "job", "list", "--json")
         shown = await gossamer(tmp_path, "status", "things-4")
-    assert (codes, empty.code) == ([0, 3, 6], 4)
+    assert (codes, empty.code) == ([0, 3, 0], 4)
     assert "Empty: no record came from 6 pages" in empty.err.replace("\n", " ")
     assert "Done" not in empty.err
     assert '"outcome": "empty"' in listed.out
@@ -218,3 +220,55 @@ async def test_a_redirect_to_a_login_page_is_a_block(tmp_path: Path) -> None:
             "empty",
             ["no-records", "logged-out", "nothing-found", "dead-letters"],
         )
+
+
+class Fussy(Shop):
+    """Cannot read the pages of these products."""
+
+    unread: frozenset[str] = frozenset()
+
+    def thing(self, page: Page) -> Any:
+        if page.url.rpartition("/")[2] in self.unread:
+            raise ValueError("not understood")
+        yield from super().thing(page)
+
+
+@pytest.mark.parametrize("unread", [frozenset("1234"), frozenset("12")])
+async def test_an_outcome_is_settled_again_when_a_later_run_has_the_pages_that_failed(
+    tmp_path: Path, unread: frozenset[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    with moving_shop(4) as shop:
+        monkeypatch.setattr(Fussy, "unread", unread)
+        first = await crawled(Fussy(shop), read)
+        assert outcome_of(first)[0] == ("empty" if len(unread) == 4 else "done with warnings")
+        monkeypatch.setattr(Fussy, "unread", frozenset())
+        await crawled(Fussy(shop), read)
+
+    async def ask(project: Project) -> JobView:
+        return await show_job(project, first.report.job.id)
+
+    view = await look(read, ask)
+    # it saw no records itself where it could read none; what failed is no longer counted against it
+    assert [reason.code for reason in view.reasons if reason.code == "dead-letters"] == []
+    assert view.dead == 0
+    assert view.first_ended == view.finished
+    assert view.settled_again > view.first_ended
+
+
+@pytest.mark.parametrize("fetch", [False, True])
+async def test_an_outcome_is_settled_again_when_dead_letters_are_replayed(tmp_path: Path, fetch: bool) -> None:
+    toml = QUICK.replace("[fetch]", '[fetch]\nallow_hosts = ["127.0.0.1"]')
+    (tmp_path / "gossamer.toml").write_text(toml, encoding="utf-8")
+    (tmp_path / "spiders").mkdir()
+    spider = tmp_path / "spiders" / "things.py"
+    with moving_shop(5) as shop:
+        spider.write_text(SPIDER.format(url=shop.url).replace("yield Thing(", "yield Thing(oops,"), encoding="utf-8")
+        assert (await gossamer(tmp_path, "crawl", "things", "--quiet")).code == 4
+        spider.write_text(SPIDER.format(url=shop.url), encoding="utf-8")
+        assert (await gossamer(tmp_path, "dead", "replay", "--all", *(("--fetch",) if fetch else ()))).code == 0
+        if fetch:
+            assert (await gossamer(tmp_path, "crawl", "things", "--quiet")).code == 0
+        shown = json.loads((await gossamer(tmp_path, "job", "show", "things-1", "--json")).out)
+    assert (shown["outcome"], shown["reasons"], shown["dead"]) == ("done", [], 0)
+    assert shown["settled_again"] > shown["first_ended"] > shown["started"]

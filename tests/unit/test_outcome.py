@@ -13,6 +13,7 @@ from gossamer.model.outcome import (
     JobFacts,
     LastRun,
     Outcome,
+    Reason,
     implied,
     outcome_of,
 )
@@ -47,7 +48,17 @@ FINE: dict[str, Any] = {"ending": "done", "pages": 100, "records": 90, "gives_re
         ({"records": 0, "expected": {"min_records": 0}}, "done", []),
         ({"records": 0, "pages": 0}, "done", []),  # nothing was due
         ({"dead": {"quality": 7}}, "held back", ["quality"]),
-        ({"ending": "limit", "limit": 100}, "incomplete", ["limit"]),
+        ({"ending": "limit", "limit": 100}, "done", ["limit"]),
+        ({"ending": "limit", "limit": 100, "dead": {"timeout": 1}}, "done with warnings", ["dead-letters", "limit"]),
+        ({"ending": "limit", "limit": 100, "stopped": "enough"}, "incomplete", ["stopped"]),
+        ({"ending": "limit"}, "incomplete", ["limit"]),  # the budget of a schedule
+        (
+            {"ending": "limit", "limit": 9, "last": LastRun("books-1", 200), "expected": {"max_change": 0.5}},
+            "done",
+            ["limit"],
+        ),
+        ({"cut": (Reason("pattern-limit", "5 links"),)}, "incomplete", ["pattern-limit"]),
+        ({"guessed": (Reason("trap", "5 links"),)}, "done with warnings", ["trap"]),
         ({"dead": {"budget": 4}}, "incomplete", ["budget"]),
         ({"ending": "limit", "limit": 3, "dead": {"quality": 1}}, "held back", ["quality", "limit"]),
         ({"pages": 0, "records": 0, "dead": {"dns": 1}, "failure": "no such host"}, "failed", ["nothing-came"]),

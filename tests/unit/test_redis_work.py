@@ -135,25 +135,27 @@ async def test_links_to_other_shards_keep_to_the_bound_of_the_queue(valkey):
         added = await lab.frontier.complete(lease, UrlState.DONE, "", found)
 
         counts = await lab.jobs.counts(job.id)
-        assert (added.queued, added.dropped) == (10, 490)
-        assert (counts.queued, counts.dropped) == (10, 490)
+        assert (added.queued, added.dropped) == (500, 0)
+        assert (counts.queued, counts.postponed) == (10, 490)
         assert balanced(counts)
 
 
-async def test_out_of_memory_a_page_with_links_to_other_shards_is_settled_and_they_are_counted():
+async def test_out_of_memory_a_page_with_links_to_other_shards_is_not_settled_until_they_have_room():
     with running_valkey("--maxmemory-policy", "noeviction") as server:
         async with redis_lab(server.address(), shards=4) as lab:
             job, lease = await with_one_in_hand(lab)
+            found = [candidate(f"https://s{n}.test/") for n in range(50)]
             server.say("CONFIG", "SET", "maxmemory", "1mb")
-
-            added = await lab.frontier.complete(
-                lease, UrlState.DONE, "", [candidate(f"https://s{n}.test/") for n in range(50)]
-            )
-
+            with pytest.raises(BackendUnavailable, match="out of memory"):
+                await lab.frontier.complete(lease, UrlState.DONE, "", found)
             server.say("CONFIG", "SET", "maxmemory", "0")
             counts = await lab.jobs.counts(job.id)
-            assert (added.queued, added.dropped) == (0, 50)
-            assert (counts.done, counts.dropped, counts.open) == (1, 50, 0)
+            assert (counts.done, counts.leased) == (0, 1)
+
+            await lab.frontier.complete(lease, UrlState.DONE, "", found)
+
+            counts = await lab.jobs.counts(job.id)
+            assert (counts.done, counts.queued, counts.dropped) == (1, 50, 0)
             assert balanced(counts)
 
 

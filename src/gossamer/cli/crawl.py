@@ -20,7 +20,7 @@ from rich.text import Text
 from ..clock import SystemClock
 from ..errors import Misconfigured
 from ..model.events import EventHub, EventSink
-from ..model.outcome import EXIT_CODES, Outcome
+from ..model.outcome import EXIT_CODES, JobOutcome, Outcome
 from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
@@ -234,7 +234,9 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     if speed and tally.pages < counts.settled:  # other workers or an earlier command did the rest
         speed = f"{tally.pages:,} by this command, {speed}"
     spent = f"{report.seconds:.1f} s" if report.seconds < 60 else short_duration(timedelta(seconds=report.seconds))
-    table.add_row("pages", styled("[bold]{}[/] done{}  [dim]{}, {}[/]", f"{counts.done:,}", unchanged, spent, speed))
+    moved = f", {many(counts.redirected, 'redirect')}" if counts.redirected else ""
+    came = counts.done - counts.redirected
+    table.add_row("pages", styled("[bold]{}[/] done{}  [dim]{}, {}{}[/]", f"{came:,}", unchanged, spent, speed, moved))
     records = f"{report.records:,}" if report.records is not None else "not known"
     table.add_row("records", styled("[bold]{}[/]  [dim]{} new or changed[/]", records, f"{tally.changed:,}"))
     if tally.item_drops:
@@ -256,11 +258,12 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
         table.add_row("blocks", styled("{}  [dim]responses in which a site refused a page[/]", f"{tally.blocked:,}"))
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))
     table.add_row("dead letters", styled("[red]{}[/]  [dim]{}[/]", f"{counts.dead:,}", reasons) if counts.dead else "0")
-    left = counts.dropped + counts.duplicates
-    table.add_row(
-        "left out",
-        styled("{}  [dim]{} duplicates, {} by rule[/]", f"{left:,}", f"{counts.duplicates:,}", f"{counts.dropped:,}"),
-    )
+    if counts.postponed:
+        waiting = f"{counts.postponed:,}"
+        table.add_row("links waiting", styled("{}  [dim]until the queue has room (crawl.max_queued)[/]", waiting))
+    by_reason = sorted(counts.drops.items(), key=lambda one: -one[1])
+    why = ", ".join(f"{count:,} {reason}" for reason, count in (("duplicate", counts.duplicates), *by_reason) if count)
+    table.add_row("left out", styled("{}  [dim]{}[/]", f"{counts.dropped + counts.duplicates:,}", why))
     records, archive = (place_near(settings, role, Path.cwd()) for role in ("records", "archive"))
     table.add_row("data", styled("{}  [dim]raw pages in {}[/]", records, archive))
     if output is not None:
@@ -280,11 +283,10 @@ def _headline(report: CrawlReport) -> Text:
     if not report.ended:
         return styled("[yellow]Stopped.[/] Nothing is lost: run the same command again to resume.")
     outcome = report.job.outcome
-    if outcome is None or outcome.outcome is Outcome.DONE:
+    if outcome is None or outcome == JobOutcome(Outcome.DONE):
         return styled("[green]Done.[/]")
-    style = "yellow" if outcome.outcome in (Outcome.WARNINGS, Outcome.INCOMPLETE) else "red"
-    apart = report.job.ending == "limit" and not report.job.stopped and report.counts.settled > (report.job.limit or 0)
-    reasons = "; ".join(reason.message for reason in outcome.reasons) + ("; redirects do not count" if apart else "")
+    styles = {Outcome.DONE: "green", Outcome.WARNINGS: "yellow", Outcome.INCOMPLETE: "yellow"}
+    style, reasons = styles.get(outcome.outcome, "red"), "; ".join(reason.message for reason in outcome.reasons)
     return Text.assemble((outcome.outcome.value.capitalize(), style), f": {visible(reasons)}.")
 
 

@@ -192,6 +192,8 @@ def _sum(job: JobStatus) -> Text:
         f"{counts.discovered:,} found = {counts.done + counts.unchanged:,} done + {counts.dead:,} dead + "
         f"{counts.open:,} in the queue + {counts.dropped:,} dropped + {counts.duplicates:,} duplicates"
     )
+    if counts.postponed:
+        where += f"; {many(counts.postponed, 'link waits', 'links wait')} until the queue has room (crawl.max_queued)"
     if job.adds_up:
         return Text.assemble(where, ("  it adds up", "green"))
     return Text.assemble(where, ("  IT DOES NOT ADD UP: please report this", "bold red"))
@@ -310,6 +312,12 @@ def _print_job(job: JobView, now: float) -> None:
             ("due", moment(job.due, now)),
             ("started", moment(job.started, now)),
             ("ended", f"{moment(job.finished, now)}, after {span(job.seconds)}" if job.finished is not None else ""),
+            (
+                "settled again",
+                f"{moment(job.settled_again, now)}, for its dead letters; first ended {moment(job.first_ended, now)}"
+                if job.settled_again is not None
+                else "",
+            ),
             ("because", _because(job)),
             ("trouble", Text(visible(job.trouble), style="yellow") if job.trouble and not job.fault else ""),
             ("windows", _windows(job, now)),
@@ -336,10 +344,13 @@ def _print_job(job: JobView, now: float) -> None:
 
 
 def _pages(job: JobView) -> Text:
+    drops = sorted(job.drops.items(), key=lambda one: -one[1])
+    why = ", ".join(f"{count:,} {reason}" for reason, count in drops)
     return Text.assemble(
         f"{job.total:,} total = {job.done:,} done + {job.unchanged:,} unchanged + ",
         (f"{job.dead:,} dead", "red" if job.dead else ""),
         f" + {job.dropped:,} dropped + {job.open:,} open",
+        (f"  ({visible(why)})" if why else "", "dim"),
     )
 
 

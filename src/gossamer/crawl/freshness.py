@@ -23,12 +23,20 @@ from ..store.contract import RecordStore
 
 
 class Freshness:
-    """Drops candidates whose page was fetched and parsed less than `min_age` ago, and with `only_changed` those that
-    have not changed since."""
+    """Drops candidates whose page was fetched less than `min_age` ago and parsed by this `parser`, and with
+    `only_changed` those that have not changed since. A page of which not everything is in the records is never
+    fresh."""
 
     def __init__(
-        self, records: RecordStore, clock: Clock, min_age: timedelta | None, *, only_changed: bool = False
+        self,
+        records: RecordStore,
+        clock: Clock,
+        min_age: timedelta | None,
+        *,
+        only_changed: bool = False,
+        parser: str,
     ) -> None:
+        self._parser = parser
         self._records = records
         self._clock = clock
         self._min_age = min_age
@@ -53,6 +61,8 @@ class Freshness:
     def _marked(self, candidate: Candidate, facts: PageFacts | None, now: float) -> Candidate:
         if facts is None or facts.failure or candidate.dropped is not None or candidate.force:
             return candidate
+        if facts.parser != self._parser:
+            return candidate
         if self._min_age is not None and facts.fetched_at > now - self._min_age.total_seconds():
             return msgspec.structs.replace(candidate, dropped=DropReason.FRESH)
         if self._only_changed and unmodified(candidate.options().lastmod, facts.fetched_at):
@@ -65,12 +75,12 @@ def unmodified(lastmod: float | None, fetched_at: float) -> bool:
     return lastmod is not None and fetched_at >= current_after(lastmod)
 
 
-def freshness_of(terms: JobTerms | None, records: RecordStore, clock: Clock) -> Freshness | None:
-    """The filter for this job; None if its schedule asks for none."""
+def freshness_of(terms: JobTerms | None, records: RecordStore, clock: Clock, parser: str) -> Freshness | None:
+    """The filter for this job; None if its schedule asks for none. `parser` is the version of its spider."""
     if terms is None:
         return None
     # With a budget, the choice of pages has applied `only_changed` already (schedule/recrawl.py).
     dates = terms.budget is None and only_changed(source_of(terms.source))
     if terms.min_age is None and not dates:
         return None
-    return Freshness(records, clock, terms.min_age, only_changed=dates)
+    return Freshness(records, clock, terms.min_age, only_changed=dates, parser=parser)

@@ -28,7 +28,7 @@ async def run_job(
     drained = await run_with_seeds(context, spider, job, worker, scope, sites, events)
     if type(spider)._more is Spider._more:
         return drained
-    admission = admission_of(context, spider, scope)
+    admission = admission_of(context, spider, scope, named=True)
     while drained and await _may_go_on(context, job.id):
         more = await spider._more()
         if more is None:
@@ -45,4 +45,4 @@ async def _may_go_on(context: SeedContext, id: str) -> bool:
     job = await context.state.jobs.job(id)
     if job is None or job.state is not JobState.RUNNING or job.stopped:
         return False
-    return job.limit is None or (await context.state.jobs.counts(id)).settled < job.limit
+    return job.limit is None or (await context.state.jobs.counts(id)).towards_limit < job.limit

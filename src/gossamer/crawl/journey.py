@@ -239,7 +239,10 @@ class Journey:
             await self._fail(failure)
             return
         judged = await self._context.judge([request], depth=task.depth, priority=task.priority, site=task.site)
-        candidates = [msgspec.structs.replace(one, redirects=outcome.redirects) for one in judged.candidates]
+        # It takes the place of a page that was admitted: a limit of URLs must not drop it.
+        candidates = [
+            msgspec.structs.replace(one, redirects=outcome.redirects, named=True) for one in judged.candidates
+        ]
         reason = redirect_reason(outcome.to)
         page, records = self._facts_of_redirect(), self._moved(outcome.to)
         await self._log.keep(outcome="redirected", reason=reason, page=page, records=records)
@@ -410,6 +413,8 @@ class Journey:
 
     def _facts(self, snapshot: Snapshot, parsed: ParsedPage, piped: Piped) -> PageFacts:
         facts = self._log.facts(snapshot, parsed.requests, links_only=parsed.links_only)
+        if self._unfinished or snapshot.cut or piped.held_back:
+            facts = msgspec.structs.replace(facts, parser="")  # the store decides about the records themselves
         return self._observed(facts, content_of(piped.records, facts.body_hash))
 
     def _facts_of_failure(self, reason: str) -> PageFacts | None:

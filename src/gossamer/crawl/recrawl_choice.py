@@ -20,14 +20,15 @@ SHORTEST = 60.0  # seconds between two fetches of a page, if the schedule sets n
 
 
 async def chosen_pages(
-    context: SeedContext, job: str, terms: JobTerms, listed: Callable[[], AsyncGenerator[Judged, None]]
+    context: SeedContext, job: str, terms: JobTerms, listed: Callable[[], AsyncGenerator[Judged, None]], parser: str
 ) -> AsyncGenerator[Judged, None]:
     """Yield the listed pages on which the budget of this run is best spent, in the order of the list. Candidates that
     may not enter at all are passed on, to be counted.
 
     The source is read twice: once to look up the facts of its pages, once more to take the chosen ones. In between
     little is kept per page, and not its URL (schedule/recrawl.py). A worker that reads it again after a crash counts
-    what the job has fetched already. The budget is also the job's limit, so the queue never hands out more.
+    what the job has fetched already. The budget is also the job's limit, so the queue never hands out more. A page that
+    other code than `parser` has read, or of which not everything is in the records, counts as new.
     """
     assert terms.budget is not None
     choice = PageChoice(only_changed=sources.only_changed(sources.source_of(terms.source)))
@@ -38,10 +39,10 @@ async def chosen_pages(
             known = await context.records.facts([one.fingerprint for one in asked])
             for candidate in asked:
                 facts = known.get(candidate.fingerprint)
-                if facts is None:
-                    choice.note(candidate.fingerprint, None, None)
-                elif facts.job == job:
+                if facts is not None and facts.job == job:
                     left -= 1
+                elif facts is None or (facts.parser != parser and not facts.failure):
+                    choice.note(candidate.fingerprint, None, None)
                 else:
                     lastmod = None if facts.failure else candidate.options().lastmod
                     choice.note(candidate.fingerprint, rhythm_of(facts), facts.fetched_at, lastmod)

@@ -26,7 +26,7 @@ from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
 from ..model.url import site_of
-from ..parse.spider import SeedDigest, Spider, listed_seeds, own_seeds, session_names
+from ..parse.spider import SeedDigest, Spider, listed_seeds, own_seeds, parser_version, session_names
 from ..schedule import sources
 from ..schedule.authority import demand_own_job
 from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, SiteSource, StartSource
@@ -152,7 +152,7 @@ async def _enter_start(
 ) -> None:
     """Offer the spider's own seeds, then those of its sites' sitemaps if it wants them. If all seeds are `known`, they
     only widen the scope."""
-    admission = admission_of(context, spider, scope)
+    admission = admission_of(context, spider, scope, named=True)
     max_queued = context.settings.crawl.max_queued
     chunk: list[Request] = []
     count, digest = 0, SeedDigest()
@@ -171,13 +171,18 @@ async def _enter_start(
     if known:
         return
     if reads_sitemaps(context, spider, job.depth):
+        unread: list[str] = []
 
         def tell(words: str) -> None:
+            unread.append(words)
             events.emit(Trouble(at=context.clock.now(), job=job.id, stage="sitemap", message=words))
 
+        by_site = admission_of(context, spider, scope, named=False)
         async with aclosing(listed_pages(context, spider, job.id, terms, tell)) as listed:
             async for some in _chunks(listed):
-                await offer(context, job.id, admission.judge(some), max_queued, events)
+                await offer(context, job.id, by_site.judge(some), max_queued, events)
+        if unread:  # pages that only this sitemap lists are left out: no evidence that they are gone
+            await context.state.seeds.note(job.id, (), unread[0])
     await context.state.jobs.seal_seeds(job.id, digest.text)
 
 
@@ -192,7 +197,8 @@ async def _chunks(requests: AsyncIterator[Request]) -> AsyncIterator[list[Reques
         yield chunk
 
 
-def admission_of(context: SeedContext, spider: Spider, scope: Scope) -> Admission:
+def admission_of(context: SeedContext, spider: Spider, scope: Scope, *, named: bool) -> Admission:
+    """Judges seeds. `named`: a person named them, and not the site itself."""
     return Admission(
         scope,
         context.rules,
@@ -201,6 +207,7 @@ def admission_of(context: SeedContext, spider: Spider, scope: Scope) -> Admissio
         proxy_pool=spider.proxy_pool,
         sessions=session_names(spider),
         keep_user=True,
+        named=named,
     )
 
 
@@ -246,7 +253,8 @@ class Seeder:
         self._fault, self._faults = "", 0  # of this reading of the source: the first fault, and how many
         self._listed_some = False  # the source listed at least one URL
         self._digest = SeedDigest()
-        self._freshness = freshness_of(terms, context.records, context.clock)
+        self._parser = parser_version(spider, terms.arguments)
+        self._freshness = freshness_of(terms, context.records, context.clock, self._parser)
         sites.update(site_of(url) for url in listed_seeds(spider))
         if isinstance(self._source, SitemapSource | SiteSource | FeedSource):
             sites.add(site_of(self._source.url))
@@ -254,7 +262,8 @@ class Seeder:
         if spider.allowed_domains is None:
             own = frozenset(sites) if isinstance(self._source, SitemapSource | SiteSource) else None
             scope = msgspec.structs.replace(scope, sites=own)
-        self._admission = admission_of(context, spider, scope)
+        by_site = isinstance(self._source, SitemapSource | SiteSource | FeedSource)
+        self._admission = admission_of(context, spider, scope, named=not by_site)
 
     @property
     def reads(self) -> bool:
@@ -369,7 +378,7 @@ class Seeder:
             return self._context.candidates()
         if self._terms.budget is None:
             return self._judged()
-        return chosen_pages(self._context, self._job, self._terms, self._judged)
+        return chosen_pages(self._context, self._job, self._terms, self._judged, self._parser)
 
     async def _judged(self) -> AsyncGenerator[Judged, None]:
         chunk: list[Request] = []

@@ -89,8 +89,10 @@ class Admission:
         proxy_pool: str | None = None,
         sessions: Sequence[str] = (),
         keep_user: bool = False,
+        named: bool = False,
     ) -> None:
         self._scope = scope
+        self._named = named  # a person named these URLs: none is a trap, and no limit of URLs drops them
         self._keep_user = keep_user  # credentials in URLs that the crawl's owner wrote
         self._fetcher, self._proxy_pool = fetcher, proxy_pool  # defaults for requests that name none
         # Also a default: with several sessions, the fingerprint of a page decides which one it gets.
@@ -167,6 +169,7 @@ class Admission:
             proxy_pool=request.proxy_pool or self._proxy_pool,
             country=request.country,
             max_attempts=request.max_attempts,
+            named=self._named,
         )
 
     def _in_session(self, how: str, fingerprint: bytes) -> str:
@@ -190,13 +193,15 @@ class Admission:
 
     def _verdict(self, request: Request, href: str, site: str, host: str, depth: int) -> DropReason | None:
         verdict = self._scope.verdict(href, site, host, depth)
+        if self._named and verdict is DropReason.TRAP:
+            return None
         # A file belongs to the page that asks for it, wherever it is: images often have a host of their own.
         return None if request.is_file and verdict in _NOT_FOR_FILES else verdict
 
     def confirm(self, judged: Judged, added: Added) -> None:
         """The frontier certainly has these candidates: from now on they are duplicates."""
         if not self._remember_known or added.dropped > sum(1 for one in judged.candidates if one.dropped):
-            return  # the frontier itself dropped some (budget, full): they may be offered again
+            return  # the frontier itself dropped some: a limit of URLs may be raised
         known = self._known
         for url, candidate in zip(judged.offered, judged.candidates, strict=True):
             if not url or len(url) > self._scope.max_url_length:

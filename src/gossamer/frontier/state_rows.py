@@ -49,6 +49,7 @@ class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""  # as model/job.py writes it
     start: str = ""
     stats: dict[str, int] = {}
+    drops: dict[str, int] = {}  # dropped URLs by reason
 
 
 class DumpedKey(msgspec.Struct, frozen=True):
@@ -224,9 +225,10 @@ class StateStream(RowStream[StateRow], Protocol):
         ...
 
 
-def stats_counted(stats: dict[str, int]) -> dict[str, int]:
-    """A spider's own stats, as counters of its job."""
-    return {f"stats {name}": count for name, count in stats.items()}
+def stats_counted(stats: dict[str, int], drops: dict[str, int]) -> dict[str, int]:
+    """A spider's own stats and the dropped URLs by reason, as counters of their job."""
+    named = {f"stats {name}": count for name, count in stats.items()}
+    return named | {f"dropped: {reason}": count for reason, count in drops.items()}
 
 
 def job_counts(job: str, states: dict[str, int], counters: dict[str, int]) -> dict[str, int]:

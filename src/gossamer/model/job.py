@@ -51,6 +51,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str = ""  # of its spider, as JSON
     manners: SpiderPoliteness = SpiderPoliteness()  # of its spider
     stopped: str = ""  # why its spider ended it early
+    first_ended: float | None = None  # when it ended for the first time, if it ran again for its dead letters
 
     @classmethod
     def under(
@@ -120,6 +121,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     coverage: str = ""  # the records it stands for: spider, arguments, source; "": begun by an older version
     manners: SpiderPoliteness = SpiderPoliteness()  # of its spider, for readers that do not load it
     replayed: bool = False  # it had ended, and runs again for its dead letters
+    first_ended: float | None = None  # when it had ended for the first time
     stopped: str = ""  # why its spider ended it; `limit` is what had been handed out
 
     def resumed(self, begun: JobTerms) -> JobTerms:
@@ -140,7 +142,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OF_TERMS = tuple(field for field in Job.__struct_fields__ if field in JobTerms.__struct_fields__)
-REPLAYED = ("limit", "depth", "replayed")
+REPLAYED = ("limit", "depth", "replayed", "first_ended")
 STOPPED = ("limit", "stopped")
 LONGEST_REASON = 300  # characters
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
@@ -152,8 +154,9 @@ SCHEDULED = (
 
 class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many URLs of a job are in each state. `discovered` counts every link ever offered, duplicates included.
-    `stats` are the spider's own counts. Always: discovered == queued + waiting + leased + done + unchanged + dropped +
-    dead + duplicates."""
+    `postponed` of those that wait are links for which the queue has no room yet. `drops` are the dropped ones by
+    reason. `stats` are the spider's own counts. Always: discovered == queued + waiting + leased + done + unchanged +
+    dropped + dead + duplicates."""
 
     discovered: int = 0
     duplicates: int = 0
@@ -165,7 +168,10 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
     dead: int = 0
     retries: int = 0
+    postponed: int = 0
+    redirected: int = 0
     stats: dict[str, int] = {}
+    drops: dict[str, int] = {}
 
     @property
     def open(self) -> int:
@@ -174,6 +180,16 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def settled(self) -> int:
         return self.done + self.unchanged + self.dead
+
+    @property
+    def pages(self) -> int:
+        """Pages that came, changed or not. A redirect is not a page: its target is."""
+        return self.done + self.unchanged - self.redirected
+
+    @property
+    def towards_limit(self) -> int:
+        """How many of the pages that the job's limit allows are used."""
+        return self.pages + self.dead
 
 
 class JobPace(msgspec.Struct, frozen=True, array_like=True):
@@ -196,7 +212,7 @@ def outcome_text(outcome: JobOutcome | None) -> str:
     return "" if outcome is None else msgspec.json.encode(outcome).decode()
 
 
-COUNTERS = tuple(name for name in JobCounts.__struct_fields__ if name != "stats")
+COUNTERS = tuple(name for name in JobCounts.__struct_fields__ if name not in ("stats", "drops"))
 MOST_STATS = 100  # names that a spider may count under, per job
 UNFINISHED = "unfinished pages"  # counted by workers: rendered pages that were read before they had finished loading
 OTHER_STATS = "(others)"  # the sum of all names beyond these

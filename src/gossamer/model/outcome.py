@@ -4,10 +4,12 @@
     done with warnings  it finished, but something is wrong: dead letters, an expectation that is not met
     empty               pages came, but no record, from a spider that yields records
     held back           the quality guard has held pages back: what is stored is incomplete
-    incomplete          it ended before its work did: a limit, a budget, cancelled, replaced
+    incomplete          it ended before its work did, or left links out: a limit of URLs, a budget, cancelled, replaced
     failed              not one page could be fetched, or its source could not be read
 
-`ending` says who ended a job; the outcome says what it is worth. project/job_outcome.py gathers the facts.
+`ending` says who ended a job; the outcome says what it is worth. project/job_outcome.py gathers the facts; left_out.py
+says what links that were left out mean. A limit of pages that a person named is no fault: such a run is `done`, and
+says where it stopped.
 """
 
 from __future__ import annotations
@@ -54,10 +56,12 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class JobOutcome(msgspec.Struct, frozen=True):
-    """What a job was worth. Stored with the job when it ends."""
+    """What a job was worth. Stored with the job when it ends, and settled again when its dead letters were resolved or
+    purged since: then `settled_at` is when."""
 
     outcome: Outcome
     reasons: tuple[Reason, ...] = ()
+    settled_at: float | None = None
 
     @property
     def in_words(self) -> str:
@@ -108,7 +112,9 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     pages: int  # that came, changed or not
     records: int  # that it saw
     dead: Mapping[str, int] = {}  # pages that were given up, by reason
-    limit: int | None = None
+    limit: int | None = None  # of pages, that a person named
+    cut: tuple[Reason, ...] = ()  # links that a limit of URLs left out
+    guessed: tuple[Reason, ...] = ()  # links that were left out because of a guess
     stopped: str = ""  # why its spider has ended it early
     failure: str = ""  # why not one page could be fetched
     gives_records: bool = False  # its spider declares items, or yielded some before
@@ -136,9 +142,27 @@ def implied(ending: str) -> JobOutcome | None:
     return None
 
 
+LASTING = frozenset({"lost-results", "fewer-records"})  # reasons that do not follow from what is known later
+
+
+def settled_again(before: JobOutcome, facts: JobFacts, now: float) -> JobOutcome:
+    """The outcome of a job that ended with the outcome `before`, by what is known of it now."""
+    found = outcome_of(facts)
+    kept = tuple(one for one in before.reasons if one.code in LASTING)
+    word = Outcome.WARNINGS if kept and found.outcome is Outcome.DONE else found.outcome
+    return JobOutcome(word, (*found.reasons, *kept), now)
+
+
+def at_limit(facts: JobFacts) -> bool:
+    """Did the run stop at the limit of pages that a person named?"""
+    return facts.ending == "limit" and not facts.stopped and facts.limit is not None
+
+
 def outcome_of(facts: JobFacts) -> JobOutcome:
     """The outcome of a job that has ended. The worst finding gives the word; the reasons list all."""
     found = [*_failures(facts), *_held_back(facts), *_incomplete(facts), *_empty(facts), *_warnings(facts)]
+    if at_limit(facts):
+        found.append((Outcome.DONE, Reason("limit", f"stopped at your limit of {many(facts.limit or 0, 'page')}")))
     return JobOutcome(found[0][0] if found else Outcome.DONE, tuple(reason for _, reason in found))
 
 
@@ -166,15 +190,9 @@ def _incomplete(facts: JobFacts) -> Found:
     known, found = implied(facts.ending), Found()
     if facts.stopped:
         found.append((Outcome.INCOMPLETE, Reason("stopped", f"its spider ended it: {facts.stopped}")))
-    elif facts.ending == "limit" and facts.limit is not None:
-        found.append(
-            (
-                Outcome.INCOMPLETE,
-                Reason("limit", f"its limit of {many(facts.limit, 'page')} is reached; others were not fetched"),
-            )
-        )
-    elif known is not None and known.outcome is Outcome.INCOMPLETE:
+    elif known is not None and known.outcome is Outcome.INCOMPLETE and not at_limit(facts):
         found += [(known.outcome, reason) for reason in known.reasons]
+    found += [(Outcome.INCOMPLETE, reason) for reason in facts.cut]
     if unpaid := facts.dead.get(BUDGET_REASON, 0):
         words = f"no credits were left for {many(unpaid, 'page')} (router.budget_...)"
         found.append((Outcome.INCOMPLETE, Reason("budget", words)))
@@ -224,6 +242,7 @@ def _warnings(facts: JobFacts) -> Found:
     reasons += _change(facts)
     if facts.lost:
         reasons.append(Reason("lost-results", f"{many(facts.lost, 'result')} were given up (gossamer spool forget)"))
+    reasons += facts.guessed
     if facts.trouble:
         reasons.append(Reason("source", f"part of its source could not be read: {facts.trouble}"))
     return [(Outcome.WARNINGS, reason) for reason in reasons]
@@ -253,6 +272,7 @@ def _change(facts: JobFacts) -> list[Reason]:
     last, most = facts.last, facts.expected.max_change
     if (
         last is not None
+        and not at_limit(facts)
         and most is not None
         and last.records
         and abs(facts.records - last.records) > most * last.records

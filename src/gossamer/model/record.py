@@ -120,7 +120,8 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The facts about a fetched page that its next visit needs: validators, the reference of the raw copy, the links.
 
     `links` are packed requests (crawl/page_facts.py), kept only for pages with validators: after a 304 the page is not
-    parsed again, and these links are followed. `parser` is the version of the code that parsed it.
+    parsed again, and these links are followed. `parser` is the version of the code that parsed it; "": not everything
+    that the page said is in the records, so the next visit requests it in full, however fresh its copy is.
     `failure` is the reason why the page left no records ("parse", "quality", "http-404"), "" if there was none.
     """
 

@@ -21,6 +21,9 @@ MAX_ATTEMPTS = 1_000_000
 RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524)  # retried by default
 LANE_ONLY = "@"  # prefix of a route in `fetcher`: the router moved the task to that lane, no spider asked for it
 SITE_AWAY = "site away"  # the reason of a task that waits until its site can be reached
+NO_ROOM = "no room"  # the reason of a link that waits until the queue has room
+NO_ROOM_DUE = 4e15  # minus its priority: when such a link is due. Later than any time, and exact in every backend
+NO_ROOM_FROM = 2e15  # a task that is due later than this waits for room
 
 
 class UrlState(StrEnum):
@@ -51,7 +54,8 @@ class DropReason(StrEnum):
     SCOPE = "scope"
     DEPTH = "depth"
     TRAP = "trap"
-    FULL = "full"
+    PATTERN_LIMIT = "pattern-limit"
+    SITE_LIMIT = "site-limit"
     FRESH = "fresh"
     UNMODIFIED = "unmodified"
     INVALID = "invalid"
@@ -286,6 +290,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     country: str | None = None
     how: str = ""  # JSON of `FetchOptions`, or "" without instructions
     max_attempts: int | None = None
+    named: bool = False  # a person named this URL, or a page in the queue redirects to it: no limit of URLs drops it
 
     def options(self) -> FetchOptions:
         return options_of(self.how)

@@ -78,7 +78,7 @@ class RateEstimator:
         rate = (settled - recent[1]) / (now - recent[0]) if now > recent[0] else 0.0
         since, before, known_before = self._seen[0]
         pace = JobPace(settled - before, max(0, known - known_before), now - since)
-        remaining = counts.open if limit is None else min(counts.open, max(0, limit - settled))
+        remaining = counts.open if limit is None else min(counts.open, max(0, limit - counts.towards_limit))
         limited = remaining < counts.open
         seconds = time_left(remaining, pace, limited=limited, at_least=at_least) if sealed else None
         return JobProgress(

@@ -424,15 +424,28 @@ def _callback_names(cls: type[Spider]) -> tuple[str, ...]:
 
 
 def spider_version(cls: type[Spider]) -> str:
-    """A short hash of the source of the spider's modules, or of a recipe's text; it changes when they do."""
+    """A short hash of the source of the spider's modules and of those of its pipeline steps, or of a recipe's text; it
+    changes when they do."""
     digest = blake2b(digest_size=6)
     for base in cls.__mro__:
         if issubclass(base, Spider) and (base is not Spider or cls is Spider):
             digest.update(_source(base))
+    own = {inspect.getmodule(base) for base in cls.__mro__}
+    for step in cls.pipeline:
+        inner = getattr(step, "func", step)  # of a partial
+        kind = inner if inspect.isfunction(inner) or inspect.isclass(inner) else type(inner)
+        if inspect.getmodule(kind) not in own:
+            digest.update(_source(kind))
     return digest.hexdigest()
 
 
-def _source(cls: type) -> bytes:
+def parser_version(spider: Spider, arguments: str) -> str:
+    """What decides which items a page gives: the version of the spider, and its arguments (as JSON)."""
+    version = spider_version(type(spider))
+    return f"{version}-{blake2b(arguments.encode(), digest_size=4).hexdigest()}" if arguments else version
+
+
+def _source(cls: Any) -> bytes:  # a class, or a function
     text = vars(cls).get("_source_text")  # a recipe has no module of its own
     if isinstance(text, str):
         return text.encode("utf-8", "replace")
@@ -443,5 +456,5 @@ def _source(cls: type) -> bytes:
     except (OSError, TypeError):
         pass
     # A class typed at a prompt has no file: hash its compiled methods.
-    codes = [value.__code__ for value in vars(cls).values() if hasattr(value, "__code__")]
+    codes = [value.__code__ for value in (cls, *vars(cls).values()) if hasattr(value, "__code__")]
     return b"".join(code.co_code + repr(code.co_consts).encode("utf-8", "replace") for code in codes)

@@ -43,6 +43,9 @@ class Drop(msgspec.Struct, frozen=True):
 Step: TypeAlias = Callable[..., Any]  # (item, page) -> item | Drop | None, plain or async
 
 
+DEDUPLICATE = "deduplicate"  # the built-in step that leaves one item of each key
+
+
 class Dropped(msgspec.Struct, frozen=True, gc=False):
     """A dropped item: by which step, and why."""
 
@@ -58,6 +61,11 @@ class Piped(msgspec.Struct, frozen=True):
     dropped: list[Dropped]
     inspection: Inspection = Inspection()
     schemas: tuple[ItemSchema, ...] = ()
+
+    @property
+    def held_back(self) -> bool:
+        """Did a step drop an item? Of several items with one key on a page, one is the record: none is held back."""
+        return any(one.step != DEDUPLICATE for one in self.dropped)
 
     def remarks(self) -> str:
         """One line about dropped items and faults; empty if there were none."""
@@ -199,7 +207,7 @@ def _winners(items: list[AnyItem], dropped: list[Dropped], site: str) -> dict[Re
         identity = (type_name(item), site, item_key(item))
         rival = winners.get(identity)
         if rival is not None:
-            dropped.append(Dropped("deduplicate", f"another item of the page has the key {identity[2]}", identity[0]))
+            dropped.append(Dropped(DEDUPLICATE, f"another item of the page has the key {identity[2]}", identity[0]))
             if _filled(item) < _filled(rival[0]):
                 continue
         winners[identity] = (item, data)

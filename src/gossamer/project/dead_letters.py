@@ -200,10 +200,12 @@ async def replay_letters(
     `spider` is the file of a spider outside the project's folder, `crawled_as` the name under which its pages were
     crawled. Raises Misconfigured, SpiderNotFound.
     """
+    from .job_outcome import settle_again
     from .reparse.archive_job import FAILED
     from .reparse.dead_letters import Revival, revive  # loads parsing code
 
     which = await _filter(project, choice)
+    touched = await _per_job(project, which)
     reasons = await project.state.queue.dead_reasons(which)
     revivals: list[Revival] = []
     queued: Counter[str] = Counter()
@@ -214,6 +216,8 @@ async def replay_letters(
         else:
             queued.update(await _per_job(project, alike))
             await project.state.queue.replay(alike)
+    for job in touched:
+        await settle_again(project, job)
     left_out: Counter[str] = Counter()
     for one in revivals:
         left_out.update(one.left_out)
@@ -246,7 +250,14 @@ _COUNTED = ("resolved", "records", "changed", "links", "failed", "lost", "taken"
 
 async def purge_letters(project: Project, choice: DeadLetterChoice) -> int:
     """Delete these letters for good; return how many. Their raw pages and attempts stay. Raises Misconfigured."""
-    return await project.state.queue.purge(await _filter(project, choice))
+    from .job_outcome import settle_again  # loads parsing code
+
+    which = await _filter(project, choice)
+    touched = await _per_job(project, which)
+    purged = await project.state.queue.purge(which)
+    for job in touched:
+        await settle_again(project, job)
+    return purged
 
 
 async def _per_job(project: Project, which: DeadFilter) -> dict[str, int]:

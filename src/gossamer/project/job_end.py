@@ -18,8 +18,9 @@ from ..errors import ParseFailed, Transient
 from ..frontier.contract import DeadFilter
 from ..model.events import EventSink, Gone, JobEnded, Trouble
 from ..model.job import UNFINISHED, Job, JobCounts, JobState
+from ..model.left_out import proves_gone
 from ..model.outcome import NOT_FOUND, JobOutcome, implied
-from ..model.task import DropReason, UrlState
+from ..model.task import UrlState
 from ..parse.callbacks import run_hook
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
@@ -27,17 +28,13 @@ from ..schedule.sources import FeedSource, PagesSource, SiteSource, source_of
 from ..store.contract import RecordQuery, Retirement
 from ..store.sink import Sink
 from ..units import many
-from .job_outcome import earlier_runs, job_outcome, last_good
-from .job_reports import GIVEN_UP
+from .job_outcome import earlier_runs, job_outcome, last_good, settle_again
 from .jobs import show_job
 from .open import Project
 from .reparse.archive_job import is_reparse_job, retire_unseen
 from .retention import forget_old_runs
 from .spools import Storing, forget_lost, storing_of
 
-LEFT_OUT = {  # states of pages that another crawl may have visited
-    DropReason.TRAP, DropReason.FULL, DropReason.FRESH, DropReason.UNMODIFIED, *GIVEN_UP,
-}  # fmt: skip
 LOOK = timedelta(seconds=1)  # how often to check whether the results that a job waits for are stored
 MANY_RECORDS = 20
 EARLIER_LETTERS = 20  # how many earlier jobs of the same name may have dead letters closed ...
@@ -99,7 +96,7 @@ async def close_drained(project: Project, spider: Spider, job: Job, events: Even
 
 
 async def _close(project: Project, spider: Spider, job: Job, counts: JobCounts, lost: int, events: EventSink) -> None:
-    full = job.limit is not None and counts.settled >= job.limit
+    full = job.limit is not None and counts.towards_limit >= job.limit
     # A job that its spider ended may have further seeds that were never queued.
     ending = "limit" if job.stopped or (full and (counts.queued or counts.waiting)) else "done"
     earlier = await earlier_runs(project, job)
@@ -144,6 +141,7 @@ async def _tell_spider(project: Project, spider: Spider, job: Job, events: Event
 async def close_letters(project: Project, job: Job) -> int:
     """Close dead letters of earlier jobs of the same name whose pages this job has fetched; return how many."""
     queue, closed, looked = project.state.queue, 0, 0
+    changed: list[str] = []
     for before in await project.state.history.newest_jobs(job.name, EARLIER_LETTERS):
         if before.created_at >= job.created_at or not (await project.state.jobs.counts(before.id)).dead:
             continue
@@ -152,9 +150,14 @@ async def close_letters(project: Project, job: Job) -> int:
             came = [one for one in stories if one.job == job.id and one.state in (UrlState.DONE, UrlState.UNCHANGED)]
             if came and await queue.resolve(letter, reason=f"{job.id} had it") is not None:
                 closed += 1
+                changed.append(before.id)
             looked += 1
             if looked == MOST_LETTERS:
-                return closed
+                break
+        if looked == MOST_LETTERS:
+            break
+    for one in dict.fromkeys(changed):
+        await settle_again(project, one)
     return closed
 
 
@@ -192,7 +195,7 @@ async def mark_gone(
         return await retire_unseen(project, job), ""
     if not counts.done + counts.unchanged or not earlier:
         return 0, ""
-    tried_all = await _tried_all(project, job, earlier)
+    tried_all = await _tried_all(project, job, counts, earlier)
     reasons = await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {}
     everywhere = tried_all and set(reasons) <= NOT_FOUND
     last = last_good(earlier) or earlier[0]
@@ -232,8 +235,9 @@ async def _last_whole(project: Project, earlier: Sequence[Job]) -> Job | None:
     return None
 
 
-async def _tried_all(project: Project, job: Job, earlier: Sequence[Job]) -> bool:
-    """Whether the run left out nothing that the run before may have visited. Pages that failed count as tried.
+async def _tried_all(project: Project, job: Job, counts: JobCounts, earlier: Sequence[Job]) -> bool:
+    """Whether the run left out nothing that the run before may have visited, by the counts from which its outcome is
+    decided, too. Pages that failed count as tried.
 
     A list, a file or a sitemap covers what it lists: a URL that drops out of it is gone in the runs of its schedule. A
     feed lists only what is new, a budget selects, and pages requested by name cover only themselves.
@@ -243,10 +247,7 @@ async def _tried_all(project: Project, job: Job, earlier: Sequence[Job]) -> bool
         return False
     if (await project.state.seeds.findings(job.id)).trouble or earlier[0].depth != job.depth:
         return False
-    async for _, _, reason in project.state.queue.urls(job.id, UrlState.DROPPED):
-        if reason in LEFT_OUT:
-            return False
-    return True
+    return proves_gone(counts.drops)
 
 
 async def first_of(*waits: Coroutine[Any, Any, object]) -> None:

@@ -61,7 +61,7 @@ async def forecast_job(
     loads = await project.state.queue.sites(job.id, SITES_LOOKED_AT)
     if (wait := await _wait(project, job.id, counts, loads, now)) is not None:
         return JobForecast(wait=wait)
-    remaining = counts.open if job.limit is None else max(0, min(counts.open, job.limit - counts.settled))
+    remaining = counts.open if job.limit is None else max(0, min(counts.open, job.limit - counts.towards_limit))
     limited = remaining < counts.open
     if not sealed:
         return JobForecast()

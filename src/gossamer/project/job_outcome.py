@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..frontier.contract import DeadFilter, is_redirect
-from ..model.job import Job, JobCounts
-from ..model.outcome import JobFacts, JobOutcome, LastRun, Outcome, outcome_of
+from ..model.job import Job, JobCounts, JobState
+from ..model.left_out import reasons_of
+from ..model.outcome import JobFacts, JobOutcome, LastRun, Outcome, outcome_of, settled_again
 from ..model.task import DropReason, UrlState
 from ..parse.site import PAGES
 from ..parse.spider import Spider, declares_items
@@ -31,9 +32,11 @@ async def earlier_runs(project: Project, job: Job) -> list[Job]:
 
 
 def last_good(earlier: Sequence[Job]) -> Job | None:
-    """The newest of these runs that reached its end with records."""
+    """The newest of these runs that reached its end with records. One that stopped at a limit did not."""
     through = (Outcome.DONE, Outcome.WARNINGS)
-    return next((one for one in earlier if one.outcome is not None and one.outcome.outcome in through), None)
+    return next(
+        (one for one in earlier if one.ending == "done" and one.outcome and one.outcome.outcome in through), None
+    )
 
 
 async def job_outcome(
@@ -50,39 +53,69 @@ async def job_outcome(
     """The outcome of a job that ends now. `doubt` says why no record was marked as gone. Raises Transient."""
     if is_reparse_job(job):
         return outcome_of_reparse(counts, lost)
+    return outcome_of(await _facts(project, spider, job, counts, ending, earlier=earlier, lost=lost, doubt=doubt))
+
+
+async def settle_again(project: Project, job: str) -> JobOutcome | None:
+    """Settle the outcome of an ended job again, because dead letters of it were resolved or purged. None if it runs,
+    was cancelled or replaced, or has no outcome. Raises Transient."""
+    known = await project.state.jobs.job(job)
+    if known is None or known.state is not JobState.FINISHED or known.outcome is None or is_reparse_job(known):
+        return None
+    if known.ending not in ("done", "limit"):
+        return None
+    counts = await project.state.jobs.counts(job)
+    facts = await _facts(project, None, known, counts, known.ending, earlier=await earlier_runs(project, known))
+    outcome = settled_again(known.outcome, facts, project.clock.now())
+    return outcome if await project.state.jobs.settle_again(job, outcome) else None
+
+
+async def _facts(
+    project: Project,
+    spider: Spider | None,
+    job: Job,
+    counts: JobCounts,
+    ending: str,
+    *,
+    earlier: Sequence[Job] = (),
+    lost: int = 0,
+    doubt: str = "",
+) -> JobFacts:
     records = await project.records.count(RecordQuery(job=job.id))
     terms = await project.state.jobs.terms(job.id)
-    trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule or terms.source else ""
+    trouble = (await project.state.seeds.findings(job.id)).trouble
     last = None
     if terms.expected.max_change is not None and (good := last_good(earlier)) is not None:
         last = LastRun(good.id, await project.records.count(RecordQuery(job=good.id)))
-    return outcome_of(
-        JobFacts(
-            ending=ending,
-            pages=counts.done + counts.unchanged,
-            records=records,
-            dead=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
-            limit=job.limit,
-            stopped=job.stopped,
-            failure=await why_nothing_came(project, job.id) if ending == "done" else "",
-            gives_records=not records and await _gives_records(project, job, spider),
-            expected=terms.expected,
-            last=last,
-            lost=lost,
-            trouble=trouble,
-            doubt=doubt,
-        )
+    return JobFacts(
+        ending=ending,
+        pages=counts.pages,
+        records=records,
+        dead=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
+        limit=job.limit if terms.budget is None else None,
+        cut=tuple(reasons_of(counts.drops, Outcome.INCOMPLETE)),
+        guessed=tuple(reasons_of(counts.drops, Outcome.WARNINGS)),
+        stopped=job.stopped,
+        failure=await why_nothing_came(project, job.id) if ending == "done" else "",
+        gives_records=not records and await _gives_records(project, job, spider),
+        expected=terms.expected,
+        last=last,
+        lost=lost,
+        trouble=trouble,
+        doubt=doubt,
     )
 
 
-async def _gives_records(project: Project, job: Job, spider: Spider) -> bool:
-    """Whether the spider declares items or has yielded some before. Never for pages requested one by one: those with a
-    method or body of their own are not recorded, and their job is no worse for it."""
+async def _gives_records(project: Project, job: Job, spider: Spider | None) -> bool:
+    """Whether the spider declares items or has yielded some before; without the spider, whether the job was called
+    empty, or the spider of that name has yielded some. Never for pages requested one by one: those with a method or
+    body of their own are not recorded, and their job is no worse for it."""
     if job.spider == PAGES:
         return False
-    if declares_items(spider):
+    was_empty = job.outcome is not None and job.outcome.outcome is Outcome.EMPTY
+    if declares_items(spider) if spider is not None else was_empty:
         return True
-    async for _ in project.records.records(RecordQuery(spider=spider.name)):
+    async for _ in project.records.records(RecordQuery(spider=spider.name if spider is not None else job.spider_name)):
         return True
     return False
 

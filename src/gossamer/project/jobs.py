@@ -60,6 +60,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None  # with a source that could be read only in part
     started: str
     finished: str | None
+    first_ended: str | None  # when it had ended before its dead letters were replayed, resolved or purged
+    settled_again: str | None  # when its outcome was settled after that
     seconds: float  # from start to end, or to now; pauses and closed windows count
     limit: int | None
     windows: str | None
@@ -70,7 +72,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
     dead: int
     open: int
+    postponed: int  # of the open ones: links that wait until the queue has room
+    redirected: int  # of those that are done: they led elsewhere, and do not count towards the limit
     retries: int
+    drops: dict[str, int]  # dropped ones by reason
     stats: dict[str, int]  # the spider's own counters
     storing: int  # results that wait in spools and are not in the record store yet
     pages_per_second: float  # settled pages, on average over `seconds`
@@ -87,7 +92,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def remaining(self) -> int:
         """Open pages that the limit still allows it to fetch."""
-        settled = self.done + self.unchanged + self.dead
+        settled = self.done + self.unchanged + self.dead - self.redirected
         return self.open if self.limit is None else max(0, min(self.open, self.limit - settled))
 
 
@@ -216,6 +221,9 @@ def job_view(
         opens = opens_at(parse_windows(job.windows), now) if its_own else closed.opens if closed is not None else None
     seconds = max(0.0, (job.finished_at if job.finished_at is not None else now) - job.created_at)
     rate = counts.settled / seconds if seconds > 0 else 0.0
+    settled = job.outcome.settled_at if job.outcome is not None else None
+    settled = settled or (job.finished_at if job.first_ended is not None else None)
+    first_ended = job.first_ended or (job.finished_at if settled is not None else None)
     return JobView(
         id=job.id,
         name=job.name,
@@ -233,6 +241,8 @@ def job_view(
         trouble=None,
         started=iso_time(job.created_at),
         finished=_iso(job.finished_at),
+        first_ended=_iso(first_ended),
+        settled_again=_iso(settled),
         seconds=round(seconds, 3),
         limit=job.limit,
         windows=job.windows or None,
@@ -243,7 +253,10 @@ def job_view(
         dropped=counts.dropped,
         dead=counts.dead,
         open=counts.open,
+        postponed=counts.postponed,
+        redirected=counts.redirected,
         retries=counts.retries,
+        drops=counts.drops,
         stats=counts.stats,
         storing=storing,
         pages_per_second=round(rate, 4),

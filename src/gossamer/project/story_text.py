@@ -8,7 +8,7 @@ from ..crawl.windows import WINDOW
 from ..errors import FetchFailed, RouteFailed
 from ..frontier.contract import SiteOrder, UrlStory
 from ..model.job import Job, JobState
-from ..model.task import LANE_ONLY, SITE_AWAY, DropReason, UrlState
+from ..model.task import LANE_ONLY, NO_ROOM, SITE_AWAY, DropReason, UrlState
 from ..schedule.change_rate import Rhythm, prior_of, rate, sums_of
 from ..schedule.windows import is_open, parse_windows
 from ..units import distance, many, moment, span
@@ -19,8 +19,9 @@ DROPPED = {
     DropReason.ROBOTS: "robots.txt forbids it",
     DropReason.SCOPE: "outside the scope of the crawl: its site is not one of the allowed domains",
     DropReason.DEPTH: "deeper than the crawl goes (crawl.depth)",
-    DropReason.TRAP: "it looks like a trap: too long, a path that repeats itself, or too many URLs of its pattern",
-    DropReason.FULL: "the queue was full (crawl.max_queued)",
+    DropReason.TRAP: "it looks like a trap: too long, or a path that repeats itself",
+    DropReason.PATTERN_LIMIT: "too many URLs of its pattern were found before (crawl.max_urls_per_pattern)",
+    DropReason.SITE_LIMIT: "too many URLs of its site were found before (crawl.max_urls_per_site)",
     DropReason.FRESH: "it was fetched less than the schedule's min_age ago",
     DropReason.UNMODIFIED: "its sitemap or feed says that it has not changed since it was fetched (only_changed)",
     DropReason.INVALID: "not a URL that can be crawled",
@@ -101,6 +102,8 @@ def _waiting(story: UrlStory, windows: str, now: float) -> str:
             again = f" at {moment(story.ready_at, now)}" if story.ready_at is not None else ""
             return f"waits for its window, which is open by the settings here: it is looked at again{again}"
         return f"waits for its window, {opening(windows, now)}"
+    if story.reason == NO_ROOM:
+        return "the queue is full (crawl.max_queued): it enters when there is room, and its job is not over before"
     if story.reason == SITE_AWAY and story.site_away_since is not None:
         return f"given back without using up a try: {_away(story, now)}"
     if story.reason in _fetch_reasons() or story.reason.startswith("blocked-"):

@@ -36,7 +36,7 @@ from ..model.job import JobState
 from ..model.record import day_of
 from ..model.session import KeptSession
 from ..parse.callbacks import run_hook
-from ..parse.spider import Spider, session_names, spider_version
+from ..parse.spider import Spider, parser_version, session_names
 from ..parse.timelimit import TimeLimit
 from ..pipeline.quality_guard import QualityGuard
 from ..routing.budget import BudgetKeeper, yesterday
@@ -282,6 +282,7 @@ async def open_context(
         since = day_of(clock.now() - HABITS_OF.total_seconds())
         counted = await project.records.scores(spider=spider.name, since=since)
         watched = terms is not None and bool(terms.schedule)
+        parser = parser_version(spider, terms.arguments if terms is not None else "")
         grows = scope.sites if watched and isinstance(scope.sites, set) and spider.allowed_domains is None else None
         windows = job_windows(settings, terms, clock)
         pacer = Pacer(clock, addresses=address_pace(settings, project.state.addresses, clock))
@@ -299,7 +300,7 @@ async def open_context(
             max_deliveries=(terms.max_deliveries if terms is not None else settings.lease.max_deliveries),
             worker=project.worker,
             spider=spider,
-            parser_version=spider_version(type(spider)),
+            parser_version=parser,
             fetcher=fetcher,
             router=router,
             sessions=sessions,
@@ -332,7 +333,7 @@ async def open_context(
             tracer=project.tracer,
             buries_unpaid=settings.router.when_spent == "bury",
             detects_blocks=routing.detects_blocks,
-            freshness=freshness_of(terms, project.records, clock),
+            freshness=freshness_of(terms, project.records, clock, parser),
             windows=windows,
             watched=watched,
             conditional=settings.fetch.conditional,

@@ -58,6 +58,7 @@ class _Plan(msgspec.Struct):
     checked_by: str | None = None
     taken: int = 0
     news: list[int] = []  # the results for which it was new or changed
+    behind: list[int] = []  # the results that gave another version than the stored one
     seen: dict[str, int] = {}  # job -> version
 
     @property
@@ -73,6 +74,7 @@ class RecordBatch:
         self._revisions = revisions
         self._now = now
         self._min_age = min_age
+        self.behind: set[int] = set()  # results of which not everything is in the records
 
     async def store(self, results: Sequence[PageResult], number: dict[bytes, int], stale: frozenset[int]) -> list[int]:
         """Store all records; return how many of each result were new or changed. `number` maps pages to numbers."""
@@ -91,6 +93,7 @@ class RecordBatch:
             for plan in await self._carry_out(plans):
                 for position in plan.news:
                     counts[position] += 1
+                self.behind.update(plan.behind)
                 arrived = waiting[plan.identity]
                 for _ in range(plan.taken):
                     arrived.popleft()
@@ -125,7 +128,10 @@ class RecordBatch:
             if verdict is not Verdict.LATE:
                 plan.checked_by = record.job
             plan.held = held
-            plan.seen[record.job] = max(version_seen(held, record.content_hash), plan.seen.get(record.job, 0))
+            version = version_seen(held, record.content_hash)
+            if not version:
+                plan.behind.append(incoming.position)
+            plan.seen[record.job] = max(version, plan.seen.get(record.job, 0))
             plan.taken += 1
         return plan
 

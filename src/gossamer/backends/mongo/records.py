@@ -32,7 +32,7 @@ from ...store.contract import (
 )
 from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
-from ...store.record_rules import mend, write_cursor
+from ...store.record_rules import asked_again, mend, on_time, write_cursor
 from . import record_history as history
 from . import record_queries as queries
 from .connection import CONNECT_WITHIN, Document, MongoDatabase, open_database
@@ -105,13 +105,15 @@ class MongoRecords:
     async def save(self, results: Sequence[PageResult]) -> list[int]:
         if not results:
             return []
-        rows, now = stored_results(results), self._clock.now()
+        now = self._clock.now()
+        rows = on_time(stored_results(results), now)
         number = await number_pages(self.database, self.revisions, rows)
         await self._save_schemas(rows, now)
         # In this order: layout.py says why.
         stale = await stale_ones(self.database, rows, number)
         batch = RecordBatch(self.database, self.revisions, now=now, min_age=self._min_age)
         counts = await batch.store(rows, number, stale)
+        rows = [asked_again(row) if place in batch.behind else row for place, row in enumerate(rows)]
         looks = [(number[rows[place].attempt.fingerprint], rows[place].attempt.job) for place in sorted(stale)]
         await see_stale(self.database, looks)
         await confirm(self.database, self.revisions, rows, number, now)

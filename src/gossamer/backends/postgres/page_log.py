@@ -13,7 +13,7 @@ import msgspec
 
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, Tally
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, VISIT_FIELDS, attempt_values, visit_values
-from ...store.record_rules import added_up, archived_visits, is_stale, reparsed, reread
+from ...store.record_rules import REPARSED, added_up, archived_visits, is_stale, reparsed, reread
 from .connection import Collision, Session
 from .figures import Count
 from .stored_text import identity_of
@@ -81,6 +81,14 @@ _REPARSE_FACTS = """
 UPDATE @pages AS pages SET parser = new.parser, links = new.links, spider = new.spider, failure = new.failure
 FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[])
     AS new (number, archive_ref, parser, links, spider, failure)
+WHERE pages.number = new.number AND pages.archive_ref = new.archive_ref"""
+
+# Visits, or copies of visits that were parsed again, of which not everything is in the records.
+_ASK_AGAIN = """
+UPDATE @pages AS pages SET parser = '' FROM unnest($1::bigint[], $2::float8[]) AS new (number, fetched_at)
+WHERE pages.number = new.number AND pages.fetched_at = new.fetched_at"""
+_ASK_AGAIN_FOR_COPIES = """
+UPDATE @pages AS pages SET parser = '' FROM unnest($1::bigint[], $2::text[]) AS new (number, archive_ref)
 WHERE pages.number = new.number AND pages.archive_ref = new.archive_ref"""
 
 ADD_SCHEMAS = """
@@ -171,6 +179,15 @@ async def write_visits(
             _REPARSE_FACTS, *new_rows((*at, p.parser, p.links, p.spider, p.failure) for at, p in copies.items())
         )
     return new
+
+
+async def ask_again(session: Session, results: Sequence[PageResult], number: dict[bytes, int]) -> None:
+    """Note that not everything that these pages said is in the records: their next visit requests them in full."""
+    pages = [(result.attempt.outcome == REPARSED, result.page) for result in results if result.page is not None]
+    if visits := [(number[page.fingerprint], page.fetched_at) for again, page in pages if not again]:
+        await session.run(_ASK_AGAIN, *new_rows(visits))
+    if copies := [(number[page.fingerprint], page.archive_ref) for again, page in pages if again]:
+        await session.run(_ASK_AGAIN_FOR_COPIES, *new_rows(copies))
 
 
 async def keep_schemas(session: Session, schemas: Sequence[ItemSchema], now: float) -> None:

@@ -21,10 +21,20 @@ from typing import Any
 import msgspec
 
 from ...model.record import ItemSchema, PageResult, Record
-from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
+from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, on_time, receive, version_seen
 from .connection import Collision, Session
 from .figures import Count
-from .page_log import added, count_quality, keep_pages, keep_schemas, new_rows, stale_ones, unnest, write_visits
+from .page_log import (
+    added,
+    ask_again,
+    count_quality,
+    keep_pages,
+    keep_schemas,
+    new_rows,
+    stale_ones,
+    unnest,
+    write_visits,
+)
 from .stored_text import identity_of
 
 Queryable = Callable[[str], str | None]
@@ -115,19 +125,21 @@ async def save_results(
     Texts must be as stored_text.py stores them; `queryable` makes the jsonb of a record's source. `schemas` may be new.
     `count` is what the batch adds to the figures.
     """
+    results = on_time(results, now)
     number = await keep_pages(session, results)
     stale = await stale_ones(session, results, number)
     unchanged = [result.attempt for result in results if result.attempt.outcome == UNCHANGED]
     old = [results[place].attempt for place in sorted(stale)]
     held = await _lock_records(session, results, [number[attempt.fingerprint] for attempt in (*unchanged, *old)])
     changes = RecordChanges(held, now, min_age)
-    counts = [
-        sum(
-            changes.take(record, number[result.attempt.fingerprint], stale=place in stale)
-            for record in last_of_each(result.records)
-        )
-        for place, result in enumerate(results)
-    ]
+    counts: list[int] = []
+    behind: list[PageResult] = []  # results of which not everything is in the records
+    for place, result in enumerate(results):
+        page, changes.held_back = number[result.attempt.fingerprint], False
+        taken = [changes.take(record, page, stale=place in stale) for record in last_of_each(result.records)]
+        counts.append(sum(taken))
+        if changes.held_back:
+            behind.append(result)
     if old:
         changes.pass_over([(number[attempt.fingerprint], attempt.job) for attempt in old])
     if unchanged:
@@ -137,6 +149,7 @@ async def save_results(
         changes.confirm(looks, {(row["identity"], row["at"]) for row in not_given})
     await _write_records(session, changes, queryable)
     new = await write_visits(session, results, number, count)
+    await ask_again(session, behind, number)
     await keep_schemas(session, schemas, now)
     await count_quality(session, [tally for result in new for tally in result.quality])
     return counts
@@ -227,6 +240,7 @@ class RecordChanges:
         self._seen: dict[tuple[str, bytes], int] = {}
         self.superseded: list[int] = []  # numbers of records whose stored version is replaced
         self.past: list[PastVersion] = []
+        self.held_back = False  # the store has another version of a record that was taken since this was reset
 
     def take(self, record: Record, page: int, *, stale: bool = False) -> bool:
         """Decide about one record that `page` yielded. True if it is new or changed."""
@@ -237,7 +251,9 @@ class RecordChanges:
             draft = self._drafts[identity] = RecordDraft(identity, held, is_new=True, record=record)
         else:
             verdict = self._receive(draft, record, page, stale)
-        self._see(record.job, identity, version_seen(draft.held, record.content_hash))
+        version = version_seen(draft.held, record.content_hash)
+        self.held_back |= not version
+        self._see(record.job, identity, version)
         return verdict is Verdict.NEW or verdict is Verdict.CHANGED
 
     def _receive(self, draft: RecordDraft, record: Record, page: int, stale: bool) -> Verdict:

@@ -1,12 +1,13 @@
 """How candidates enter the shards, for every method that adds some. lua/admission.lua decides about each of them.
 
-How it fails: FrontierFull if the caller wants to be refused; otherwise candidates beyond the bound are dropped, and so
-are those that a server out of memory cannot store. How it recovers: offering again is harmless, because known URLs are
-duplicates.
+How it fails: FrontierFull if the caller wants to be refused; otherwise candidates beyond the bound wait for room. A
+server that is out of memory takes none (OutOfMemory, or FrontierFull). How it recovers: offering again is harmless,
+because known URLs are duplicates.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 from time import monotonic
@@ -26,6 +27,7 @@ from .keys import Keyspace
 ADD_AT_ONCE = 500  # candidates per script: a longer script would block other workers
 DEPTH_TRUSTED = 1.0  # seconds that the depth of other shards is used without reading it again
 JOB_TRUSTED = 5.0
+STARVED_PAUSE = 0.5  # seconds between two attempts to add links to a server that is out of memory
 
 
 class ShardAdmission:
@@ -77,16 +79,15 @@ class ShardAdmission:
         parent: rows.Parent | None,
         refuse_when_full: bool,
         revives: bool = False,
-    ) -> tuple[Added, int]:
-        """Add candidates. Returns the result, and how many were dropped uncounted because a shard was out of memory.
-
-        With `refuse_when_full`, raises FrontierFull; otherwise candidates beyond the bound are dropped. Candidates of a
-        replaced or cancelled job are dropped too, unless they revive it (`revives`).
+    ) -> Added:
+        """Add candidates. With `refuse_when_full`, raises FrontierFull; otherwise candidates beyond the bound wait for
+        room. Candidates of a replaced or cancelled job are dropped, unless they revive it (`revives`).
+        Raises OutOfMemory.
         """
         groups: dict[int, list[Candidate]] = {}
         for candidate in candidates:
             groups.setdefault(self._keys.shard_of(candidate.site), []).append(candidate)
-        added, lost = Added(), 0
+        added = Added()
         left = len(candidates)
         for shard, group in groups.items():
             for start in range(0, len(group), ADD_AT_ONCE):
@@ -98,17 +99,16 @@ class ShardAdmission:
                 except OutOfMemory as error:
                     if refuse_when_full:
                         raise FrontierFull(f"{error} Nothing was added.") from error
-                    # The page can still be settled; its links are not recorded, and may enter when found again.
-                    added, lost = total(added, Added(dropped=len(chunk))), lost + len(chunk)
+                    raise
                 left -= len(chunk)
-        return added, lost
+        return added
 
     async def look_twice(
         self, known: KnownJob, offered: Sequence[Candidate], answer: Sequence[Any], parent: rows.Parent | None
     ) -> Added:
         """The result of a script. Candidates that only the Bloom filter calls known are looked up in the record store,
         if the job's terms ask for that; those that the store does not know enter after all."""
-        queued, duplicates, dropped, doubtful = answer
+        queued, duplicates, dropped, doubtful, _ = answer
         added = Added(queued=queued, duplicates=duplicates, dropped=dropped)
         if not doubtful or self._records is None or not known.terms.dedup_check:
             return added
@@ -117,8 +117,11 @@ class ShardAdmission:
         wronged = [msgspec.structs.replace(one, force=True) for one in suspects if one.fingerprint not in really]
         if not wronged:
             return added
-        again, _ = await self.offer(known, wronged, parent=parent, refuse_when_full=False)
-        return total(added, again)
+        while True:  # the page itself is settled: nobody would offer these links again
+            try:
+                return total(added, await self.offer(known, wronged, parent=parent, refuse_when_full=False))
+            except OutOfMemory:
+                await asyncio.sleep(STARVED_PAUSE)
 
     async def _add(
         self,
@@ -147,7 +150,7 @@ class ShardAdmission:
                 f"The queue of {known.id} holds {answer[1]} URLs; {whole} more would pass its bound of {bound} "
                 "(crawl.max_queued). Add fewer at once, or wait until some are done."
             )
-        self.note_depth(known, shard, answer[0])
+        self.note_depth(known, shard, answer[4])
         return await self.look_twice(known, chunk, answer, parent)
 
     async def _depth_elsewhere(self, known: KnownJob, shard: int, *, fresh: bool) -> int:

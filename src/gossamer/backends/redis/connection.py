@@ -293,7 +293,7 @@ def translated(where: str) -> Iterator[None]:
             f"Redis at {where} is read-only now: a replica, or in the middle of a failover. Give the primary's address."
         ) from error
     except problems.OutOfMemoryError as error:
-        raise _starved(where) from error
+        raise out_of_memory(where) from error
     except problems.BusyLoadingError as error:
         raise BackendUnavailable(f"Redis at {where} is loading its data from disk.") from error
     except problems.InvalidResponse as error:
@@ -323,7 +323,7 @@ def _unreachable(where: str, error: Exception) -> str:
 def _refused(where: str, error: Exception) -> GossamerError:
     text = _first_line(error)
     if "OOM" in text:
-        return _starved(where)
+        return out_of_memory(where)
     if "DB index" in text or "invalid DB" in text:
         return Misconfigured(f"Redis at {where} has no database of that number. Fix the number at the end of state.")
     if "NOAUTH" in text or "WRONGPASS" in text or "invalid password" in text or "without any password" in text:
@@ -337,7 +337,7 @@ def _refused(where: str, error: Exception) -> GossamerError:
     return BackendUnavailable(f"Redis at {where} failed: {text}")
 
 
-def _starved(where: str) -> OutOfMemory:
+def out_of_memory(where: str) -> OutOfMemory:
     return OutOfMemory(f"Redis at {where} is out of memory. Raise its maxmemory, or let the workers finish.")
 
 

@@ -106,16 +106,16 @@ class RedisDeadLetters:
             return None
         duplicates += to_itself
         if len(links) <= ADD_AT_ONCE and all(self._keys.shard_of(one.site) == home for one in links):
-            answer = await self._settle(known, letter, row.token, duplicates, 0, reason, links)
+            answer = await self._settle(known, letter, row.token, duplicates, reason, links)
             if answer[0] == GONE:
                 return None
             if answer[0] != ENDED:
                 added = await self._admission.look_twice(known, links, answer, letter)
                 return total(added, Added(duplicates=to_itself))
         await self._jobs.clear_all()  # otherwise the links would be dropped with the URLs that were given up
-        added, lost = await self._admission.offer(known, links, parent=letter, refuse_when_full=False, revives=True)
+        added = await self._admission.offer(known, links, parent=letter, refuse_when_full=False, revives=True)
         await self._jobs.revive(letter.job)
-        answer = await self._settle(known, letter, row.token, duplicates, lost, reason, ())
+        answer = await self._settle(known, letter, row.token, duplicates, reason, ())
         return None if answer[0] == GONE else total(added, Added(duplicates=to_itself))
 
     # -- steps -------------------------------------------------------------------------------------------------
@@ -126,7 +126,6 @@ class RedisDeadLetters:
         letter: DeadLetter,
         token: int,
         duplicates: int,
-        lost: int,
         reason: str,
         links: Sequence[Candidate],
     ) -> list[Any]:  # Any: three numbers, then a list of them
@@ -141,11 +140,10 @@ class RedisDeadLetters:
             letter.fingerprint,
             token,
             duplicates,
-            lost,
             rows.pack_reason(reason),
             self._admission.packed(known, links, letter),
         )
-        self._admission.note_depth(known, home, max(0, answer[0]))
+        self._admission.note_depth(known, home, answer[4] if len(answer) > 4 else 0)
         return answer
 
     async def _revive(self, which: DeadFilter, how: str) -> int:

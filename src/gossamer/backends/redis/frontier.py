@@ -23,12 +23,13 @@ from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from . import rows
 from .admission import ADD_AT_ONCE, KnownJob, ShardAdmission, admission_terms, total
-from .connection import Server
+from .connection import Server, out_of_memory
 from .jobs import RedisJobs
 from .keys import Keyspace
 from .leasing import LeaseRequest, OrphanRounds, TaskDispatcher
 
 COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
+LOST, STARVED = -1, -2  # answers of settle.lua
 MESSAGE_LENGTH = 4000  # characters kept of an error
 LONGEST_NAME = 255  # bytes of a worker's name, which is stored in every row that it has leased
 
@@ -67,8 +68,7 @@ class RedisFrontier:
 
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
         known = await self.job(job)
-        added, _ = await self._admission.offer(known, candidates, parent=None, refuse_when_full=True)
-        return added
+        return await self._admission.offer(known, candidates, parent=None, refuse_when_full=True)
 
     async def lease(self, job: str, worker: str, n: int, lanes: frozenset[str] | None = None) -> LeaseBatch:
         if len(worker.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
@@ -146,19 +146,17 @@ class RedisFrontier:
         home = self._keys.shard_of(lease.task.site)
         here = [one for one in discovered if self._keys.shard_of(one.site) == home]
         here, surplus = here[-ADD_AT_ONCE:], here[:-ADD_AT_ONCE]
-        before, lost = Added(), 0
+        before = Added()
         if len(here) < len(discovered):
             # Not for a worker that has lost its lease: another worker adds the links of that page.
             if await self.renew([lease]):
                 raise _lost(lease)
             away = [one for one in discovered if self._keys.shard_of(one.site) != home]
-            before, lost = await self._admission.offer(
-                known, [*surplus, *away], parent=lease.task, refuse_when_full=False
-            )
+            before = await self._admission.offer(known, [*surplus, *away], parent=lease.task, refuse_when_full=False)
         answer = await self._settle(
             known,
             lease,
-            rows.pack_settlement(verb, lease, dropped=lost, candidates=self.packed(known, here, lease.task), **fields),
+            rows.pack_settlement(verb, lease, candidates=self.packed(known, here, lease.task), **fields),
             len(here),
         )
         settled = await self._admission.look_twice(known, here, answer, lease.task)
@@ -275,8 +273,10 @@ class RedisFrontier:
             batcher = CallBatcher(lambda texts: self._settle_together(known.id, shard, texts))
             self._batchers[known.id, shard] = batcher
         answer: list[Any] = await batcher.give(text, candidates)
-        if answer[0] == -1:
+        if answer[0] == LOST:
             raise _lost(lease)
+        if answer[0] == STARVED:
+            raise out_of_memory(self._server.where)
         return answer
 
     async def _settle_together(self, job: str, shard: int, texts: Sequence[bytes]) -> list[Any]:
@@ -290,7 +290,7 @@ class RedisFrontier:
             *admission_terms(known.terms, self._keys.shards),
             *texts,
         )
-        self._admission.note_depth(known, shard, sum(max(0, answer[0]) for answer in answers))
+        self._admission.note_depth(known, shard, sum(answer[4] for answer in answers if len(answer) > 4))
         return answers
 
 

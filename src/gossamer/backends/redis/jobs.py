@@ -9,6 +9,7 @@ How it recovers: if a process dies before all shards are told or cleared, other 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -33,7 +34,7 @@ from ...model.outcome import JobOutcome
 from ..cleanup import BackgroundCleanup
 from .cleanup import JobCleanup
 from .connection import Server
-from .keys import SEED_KEYS, STATS, Keyspace
+from .keys import DROPS, SEED_KEYS, STATS, Keyspace
 
 LIMIT = "limit"  # the ending that leaves tasks in the queue
 CANCELLED = "cancelled"
@@ -90,6 +91,14 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 def read_stats(counts: dict[bytes, bytes]) -> dict[str, int]:
     """The spider's own counters, among the counts of a shard."""
     return {name[1:].decode(): int(count) for name, count in counts.items() if name.startswith(STATS)}
+
+
+def read_drops(*shards: dict[bytes, bytes]) -> dict[str, int]:
+    """The dropped URLs by reason, among the counts of these shards."""
+    sums: Counter[str] = Counter()
+    for counts in shards:
+        sums.update({name[1:].decode(): int(count) for name, count in counts.items() if name.startswith(DROPS)})
+    return {reason: count for reason, count in sorted(sums.items()) if count}
 
 
 read_job = msgspec.json.Decoder(JobRow).decode
@@ -152,6 +161,9 @@ class RedisJobs:
             await self.reopen(job)
             return False
         return closed
+
+    async def settle_again(self, job: str, outcome: JobOutcome) -> bool:
+        return await self.change(job, "settle", outcome_text(outcome))
 
     async def pause_job(self, job: str, paused: bool) -> bool:
         if not await self.change(job, "pause" if paused else "resume"):
@@ -265,6 +277,11 @@ class RedisJobs:
         (shards,) = await self._all_counts([number])
         return summed_stats(*map(read_stats, shards))
 
+    async def drops(self, number: int) -> dict[str, int]:
+        """The dropped URLs of a job by reason, summed over all shards."""
+        (shards,) = await self._all_counts([number])
+        return read_drops(*shards)
+
     async def _all_counts(self, numbers: Sequence[int]) -> list[list[dict[bytes, bytes]]]:
         """For each of these jobs, the counts of each shard."""
         keys = self.keys
@@ -333,10 +350,12 @@ class RedisJobs:
         return read_job(text) if text else None
 
     async def depths(self, number: int) -> list[int]:
-        """How many URLs are queued or waiting, by shard."""
+        """How many URLs are queued or waiting, without links that wait for room, by shard."""
         return [
-            int(queued or 0) + int(waiting or 0)
-            for queued, waiting in await self._of_all_shards(number, "counts", ("queued", "waiting"))
+            int(queued or 0) + int(waiting or 0) - int(postponed or 0)
+            for queued, waiting, postponed in await self._of_all_shards(
+                number, "counts", ("queued", "waiting", "postponed")
+            )
         ]
 
     async def _open(self, number: int) -> int:
@@ -421,7 +440,7 @@ class RedisJobs:
 
 def _summed(shards: Sequence[dict[bytes, bytes]]) -> JobCounts:
     totals = {name: sum(int(counts.get(name.encode(), 0)) for counts in shards) for name in COUNTERS}
-    return JobCounts(**totals, stats=summed_stats(*map(read_stats, shards)))
+    return JobCounts(**totals, stats=summed_stats(*map(read_stats, shards)), drops=read_drops(*shards))
 
 
 def _number(id: bytes) -> int:

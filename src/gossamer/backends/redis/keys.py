@@ -65,7 +65,8 @@ of one shard are on one node, so that a script may touch them together; shards m
 
     gossamer:{P.S}:J:meta       hash    state of the job (replaced, cancelled: nothing enters any more), whether it is
                                         paused or sealed, sequence of this shard, how far `freed` was read
-    gossamer:{P.S}:J:counts     hash    how many URLs are in each state; =name -> the spider's own counter of that name
+    gossamer:{P.S}:J:counts     hash    how many URLs are in each state; =name -> the spider's own counter of that name;
+                                        !reason -> how many were dropped for that reason
     gossamer:{P.S}:J:urls       hash    fingerprint -> packed row: the URL, its state, its task
     gossamer:{P.S}:J:lanes      hash    lane -> number of the lane, from 1; the lane "" is not here, its number is 0
     gossamer:{P.S}:J:queue      zset    queued tasks, in order of lane, site, priority, sequence (all scores are 0)
@@ -93,6 +94,7 @@ from hashlib import blake2b
 
 SEED_KEYS = ("sowing", "troubles")  # of the book, by job: the lease to read its source, and what was wrong with it
 STATS = b"="  # before a name in `counts`
+DROPS = b"!"  # before a reason in `counts`
 SHARD_KEYS = ("shard", "sites", "numbers", "parked", "freed")
 JOB_KEYS = (
     "meta", "counts", "urls", "queue", "queues", "ready", "sleeping", "held", "waiting", "leased", "dead", "shapes",

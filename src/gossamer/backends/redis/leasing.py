@@ -21,7 +21,7 @@ import msgspec
 from ...errors import BackendUnavailable
 from ...frontier.contract import RENEWAL, LeaseBatch
 from ...frontier.politeness import SiteTerms, TermsFor
-from ...model.job import JobState
+from ...model.job import JobState, JobTerms
 from ...model.task import Lease
 from . import rows
 from .admission import KnownJob
@@ -225,6 +225,7 @@ class TaskDispatcher:
             request.lanes,
             self._longest,
             self._calm,
+            _share(job.terms, self._keys.shards),
             *gone,
         )
         queued, waiting, leased, done, unchanged, dead, redirected, discovered = counters
@@ -340,10 +341,11 @@ class TaskDispatcher:
                     gone += dead
                 elif names:
                     # That job may have no worker left, but all jobs share the slots that it holds.
-                    keys, deliveries = self._keys.of_job(shard, row.number), row.admission().max_deliveries
+                    keys, terms = self._keys.of_job(shard, row.number), row.admission()
                     await self._server.run(
-                        "prepare", keys, self._server.now(), "", 0, deliveries, b"", self._longest, self._calm, *dead
-                    )
+                        "prepare", keys, self._server.now(), "", 0, terms.max_deliveries, b"", self._longest,
+                        self._calm, _share(terms, self._keys.shards), *dead,
+                    )  # fmt: skip
         return gone
 
     @asynccontextmanager
@@ -365,3 +367,8 @@ class TaskDispatcher:
 def _pack_terms(number: int, terms: SiteTerms) -> bytes:
     interval = -1.0 if terms.interval is None else terms.interval.total_seconds()
     return struct.pack(">QdII", number, interval, terms.burst, terms.concurrency or 0)
+
+
+def _share(terms: JobTerms, shards: int) -> int:
+    """How many URLs the queue of one shard may hold when links that wait for room enter it; -1: unlimited."""
+    return -1 if terms.max_queued is None else terms.max_queued // shards

@@ -12,7 +12,7 @@ import msgspec
 
 from ...frontier.contract import LaneLoad, QueueLoad, SiteFacts, SiteLoad, UrlFate, UrlStory
 from ...frontier.queue_values import MOST_COUNTED
-from ...model.task import UrlState, options_of
+from ...model.task import NO_ROOM_FROM, UrlState, options_of
 from . import rows
 from .dead_letters import RedisDeadLetters, url_of
 from .jobs import JobRow
@@ -278,7 +278,7 @@ class RedisQueueView(RedisDeadLetters):
             created_at=row.created,
             changed_at=row.changed,
             found_on=await self._parent(site, job.number, row),
-            ready_at=row.at if row.state is UrlState.WAITING else None,
+            ready_at=row.at if row.state is UrlState.WAITING and row.at < NO_ROOM_FROM else None,
             worker=row.worker or None,
             lease_until=row.at if row.state is UrlState.LEASED else None,
             site_next_at=max(politeness.next_at, politeness.rest_until),

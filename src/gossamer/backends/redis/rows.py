@@ -19,8 +19,8 @@ STATES = (
 STATE_NUMBERS = {state: number for number, state in enumerate(STATES, start=1)}
 _REASONS = {
     None: 0, DropReason.DUPLICATE: 1, DropReason.ROBOTS: 2, DropReason.SCOPE: 3, DropReason.DEPTH: 4,
-    DropReason.TRAP: 5, DropReason.FULL: 6, DropReason.INVALID: 7, DropReason.FRESH: 8,
-    DropReason.UNMODIFIED: 9,
+    DropReason.TRAP: 5, DropReason.PATTERN_LIMIT: 6, DropReason.INVALID: 7, DropReason.FRESH: 8,
+    DropReason.UNMODIFIED: 9, DropReason.SITE_LIMIT: 10,
 }  # fmt: skip
 
 _CANDIDATE = struct.Struct(">16sBiIIB")
@@ -137,7 +137,7 @@ def pack_candidate(candidate: Candidate, *, max_attempts: int, parent: Parent | 
         min(max(candidate.priority, _LEAST + 1), _MOST),
         candidate.depth,
         candidate.max_attempts or max_attempts,
-        candidate.force,
+        candidate.force + 2 * candidate.named,
     )
     lengths = (len(site).to_bytes(2, "big"), len(shape).to_bytes(2, "big"), len(tail).to_bytes(4, "big"))
     return b"".join((head, lengths[0], site, lengths[1], shape, lengths[2], tail))
@@ -210,7 +210,6 @@ def pack_settlement(
     delay: float = 0.0,
     paced_ahead: float = 0.0,
     duplicates: int = 0,
-    dropped: int = 0,
     reason: str = "",
     message: str = "",
     stats: Mapping[str, int] = NO_STATS,
@@ -219,9 +218,8 @@ def pack_settlement(
     why, what = pack_reason(reason), _text(message)[:60_000]
     counted = msgspec.msgpack.encode([word for pair in stats.items() for word in pair]) if stats else b""
     head = struct.pack(
-        ">B16sIBBddII",
+        ">B16sIBBddI",
         verb, lease.task.fingerprint, lease.token, STATE_NUMBERS[state], redirected, delay, paced_ahead, duplicates,
-        dropped,
     )  # fmt: skip
     texts = b"".join(len(text).to_bytes(2, "big") + text for text in (why, what, counted))
     return b"".join((head, texts, candidates))

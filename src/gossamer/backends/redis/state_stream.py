@@ -49,7 +49,7 @@ from .alerts import ALERT_KEYS, RedisAlerts
 from .callbacks import CALLBACK_KEYS, RedisCallbacks
 from .connection import Server
 from .jobs import JobRow, RedisJobs, RedisSeedBook
-from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, STATS, Keyspace
+from .keys import DROPS, JOB_KEYS, SEED_KEYS, SHARD_KEYS, STATS, Keyspace
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules, schedule_text
@@ -128,7 +128,7 @@ class RedisStateStream:
             states = await self._count_states(job)
             counters = await self._counters(job)
             extras = {name: counters[name] for name in COUNTERS}
-            extras |= stats_counted(await self._jobs.stats(job.number))
+            extras |= stats_counted(await self._jobs.stats(job.number), await self._jobs.drops(job.number))
             forgotten = {f"{state} without a row": counters[state] - states[state] for state in STATES}
             counts.update(job_counts(job.id, states, {**extras, **forgotten}))
             for shard in range(self._keys.shards):
@@ -332,6 +332,7 @@ class RedisStateStream:
             terms=terms,
             forgotten={name: counters[name] - states[name] for name in STATES if counters[name] != states[name]},
             stats=await self._jobs.stats(job.number),
+            drops=await self._jobs.drops(job.number),
             **{name: counters[name] for name in COUNTERS},
         )
 
@@ -421,6 +422,7 @@ class RedisStateStream:
         # It does not matter which shard counts URLs without a row: the counts are added up.
         counters = {**{name: getattr(job, name) for name in COUNTERS}, **job.forgotten}
         counters |= {STATS.decode() + name: count for name, count in job.stats.items()}
+        counters |= {DROPS.decode() + reason: count for reason, count in job.drops.items()}
         await self._server.call(
             "HSET", self._key(0, row, "counts"), *(word for pair in counters.items() for word in pair)
         )

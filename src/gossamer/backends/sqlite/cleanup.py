@@ -9,9 +9,9 @@ from __future__ import annotations
 import sqlite3
 from datetime import timedelta
 
-from ...model.task import UrlState
+from ...model.task import NO_ROOM_FROM, UrlState
 from ..worker_names import is_gone
-from .queue_rows import LETTERS
+from .queue_rows import LETTERS, CountChanges
 
 PORTION = 500  # rows
 FIRST_PORTION = 50  # rows, in the step that ends a job: one transaction may have many such steps
@@ -29,6 +29,11 @@ UPDATE urls SET state = 'o', reason = ?, due_at = NULL, changed_at = ? WHERE num
     (SELECT number FROM urls INDEXED BY urls_{state} WHERE job = ? AND state = '{LETTERS[state]}' LIMIT ?)"""  # noqa: S608
     for state in (UrlState.QUEUED, UrlState.WAITING)
 }
+
+# How many of those that the statement above is about to drop wait for room in the queue.
+_POSTPONED = """
+SELECT count(*) FROM (SELECT due_at FROM urls INDEXED BY urls_waiting WHERE job = ? AND state = 'w' LIMIT ?)
+WHERE due_at >= ?"""
 
 # The newest job of a name is kept, because its schedule and the next crawl of that name may look it up; jobs of keys
 # are never looked up by name. The newest job of all is kept, because its number must not be reused.
@@ -82,9 +87,7 @@ def _let_go(connection: sqlite3.Connection, job: int, reason: str, now: float) -
         [(reason, now, number) for number, _, _ in held],
     )
     connection.executemany("DELETE FROM leases WHERE url = ?", [(number,) for number, _, _ in held])
-    connection.execute(
-        "UPDATE jobs SET dropped = dropped + ?1, leased = leased - ?1 WHERE number = ?2", (len(held), job)
-    )
+    CountChanges({reason: len(held)}, dropped=len(held), leased=-len(held)).write(connection, job)
 
 
 def remaining(connection: sqlite3.Connection) -> tuple[int, int] | None:
@@ -143,10 +146,11 @@ def _forgotten(connection: sqlite3.Connection) -> int | None:
 def _drop(connection: sqlite3.Connection, job: int, reason: str, now: float, most: int) -> None:
     """Drop at most `most` of the job's open pages (-1: all)."""
     for state, sql in _DROP.items():
+        waits = state is UrlState.WAITING
+        postponed = connection.execute(_POSTPONED, (job, most, NO_ROOM_FROM)).fetchone()[0] if waits else 0
         dropped = connection.execute(sql, (reason, now, job, most)).rowcount
-        connection.execute(
-            f"UPDATE jobs SET dropped = dropped + ?1, {state} = {state} - ?1 WHERE number = ?2",  # noqa: S608
-            (dropped, job),
-        )
+        changes = CountChanges({reason: dropped}, dropped=dropped, postponed=-postponed)
+        changes[state.value] -= dropped
+        changes.write(connection, job)
         if dropped == most:
             return

@@ -152,7 +152,10 @@ class SqliteFrontier:
             shared.free_slot(site, next_at=now + paced_ahead.total_seconds(), answered_at=answered_at)
             counts = shared.counts_of(job.number)
             counts["leased"] -= 1
-            counts[state.value] += 1
+            if state is UrlState.DROPPED:
+                counts.drop(stored_reason)
+            else:
+                counts[state.value] += 1
             counts["discovered"] += duplicates
             counts["duplicates"] += duplicates
             if redirect is not None:

@@ -74,6 +74,13 @@ class SqliteJobs:
         )
         return bool(changed)
 
+    async def settle_again(self, job: str, outcome: JobOutcome) -> bool:
+        def write(connection: sqlite3.Connection) -> bool:
+            sql = "UPDATE jobs SET outcome = ? WHERE id = ? AND state = 'finished'"
+            return bool(connection.execute(sql, (outcome_text(outcome), job)).rowcount)
+
+        return await self.database.write(write)
+
     async def cancel_job(self, job: str) -> bool:
         cancelled = await self.database.write(lambda c: _give_up(c, job, CANCELLED, self._clock.now()))
         await self.cleanup.finish_soon()
@@ -169,7 +176,8 @@ class SqliteJobs:
         return found[job][0] if found else JobCounts()
 
     async def standings(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
-        sql = f"SELECT id, sealed, stats, {', '.join(COUNTERS)} FROM jobs WHERE id = ?"  # noqa: S608 - our own names
+        columns = ", ".join(("id", "sealed", "stats", "drops", *COUNTERS))
+        sql = f"SELECT {columns} FROM jobs WHERE id = ?"  # noqa: S608 - our own names
 
         def read(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
             return [row for job in jobs for row in connection.execute(sql, (job,))]
@@ -177,11 +185,13 @@ class SqliteJobs:
         return {
             id: (
                 JobCounts(
-                    **dict(zip(COUNTERS, counts, strict=True)), stats=msgspec.json.decode(stats, type=dict[str, int])
+                    **dict(zip(COUNTERS, counts, strict=True)),
+                    stats=msgspec.json.decode(stats, type=dict[str, int]),
+                    drops=msgspec.json.decode(drops, type=dict[str, int]),
                 ),
                 bool(sealed),
             )
-            for id, sealed, stats, *counts in await self.database.read(read, quick=len(jobs) <= QUICK)
+            for id, sealed, stats, drops, *counts in await self.database.read(read, quick=len(jobs) <= QUICK)
         }
 
     # -- cleanup, used by other parts of this backend, too ------------------------------------------------------

@@ -22,7 +22,7 @@ from ...frontier.contract import SENT, LeaseBatch
 from ...frontier.learned_pace import LearnedPace, longest
 from ...frontier.politeness import GIVE_WAY, HEAD_START, TURN, TermsFor, after_start, earliest_start
 from ...frontier.turns import Want, after_refusal, makes_way
-from ...model.task import Away, Lease, Pace, Task
+from ...model.task import NO_ROOM, NO_ROOM_FROM, Away, Lease, Pace, Task
 from .lease_recovery import TOO_FAR, LeaseRecovery
 from .queue_rows import MICROSECONDS, URL, WITH_URL, CountChanges, JobRow, QueueRows, extras_of
 
@@ -44,6 +44,14 @@ _READY = """
 SELECT site, priority, lane, turn FROM queues WHERE job = ? AND lane = ? AND state = 'ready'
 ORDER BY priority DESC, turn LIMIT ?"""
 
+_DUE = """
+SELECT number, site, fetcher, priority FROM urls WHERE job = ? AND state = 'w' AND due_at <= ?
+ORDER BY due_at LIMIT ?"""
+_POSTPONED = """
+SELECT number, site, fetcher, priority FROM urls WHERE job = ? AND state = 'w' AND due_at >= ?
+ORDER BY due_at, number LIMIT ?"""
+_QUEUE_UP = """
+UPDATE urls SET state = 'q', due_at = NULL, reason = iif(reason = ?, '', reason), changed_at = ? WHERE number = ?"""
 _GRANT = "UPDATE urls SET state = 'l', token = ?, deliveries = deliveries + 1, changed_at = ? WHERE number = ?"
 _HAND_OUT = "INSERT OR REPLACE INTO leases (url, token, until, worker) VALUES (?, ?, ?, ?)"
 _SITE = """
@@ -110,9 +118,9 @@ class TaskDispatcher:
         self, connection: sqlite3.Connection, job: JobRow, worker: str, n: int, lanes: frozenset[str] | None, now: float
     ) -> LeaseBatch:
         self._recovery.recover(connection, worker, now)
-        state, paused, sealed, queued, waiting, leased, used, terms = connection.execute(
+        state, paused, sealed, queued, waiting, leased, used, postponed, terms = connection.execute(
             "SELECT state, paused, sealed, queued, waiting, leased, done + unchanged + dead + leased - redirected, "
-            "terms FROM jobs WHERE number = ?",
+            "postponed, terms FROM jobs WHERE number = ?",
             (job.number,),
         ).fetchone()
         if terms != job.text:  # the job was resumed, perhaps with another limit
@@ -126,8 +134,10 @@ class TaskDispatcher:
             return LeaseBatch(drained=True)
         if paused:
             return LeaseBatch(wait=PAUSED)
-        if waiting:
+        if waiting > postponed:
             self._promote(connection, job, now)
+        if postponed:
+            self._make_room(connection, job, queued + waiting - postponed, now)
         connection.execute(
             "UPDATE queues SET state = 'ready', wake_at = NULL WHERE job = ? AND state = 'sleeping' AND wake_at <= ?",
             (job.number, now),
@@ -396,27 +406,33 @@ class TaskDispatcher:
 
     def _promote(self, connection: sqlite3.Connection, job: JobRow, now: float) -> None:
         """Return due tasks to their queue, behind tasks of equal priority."""
-        due = connection.execute(
-            "SELECT number, site, fetcher, priority FROM urls WHERE job = ? AND state = 'w' AND due_at <= ? "
-            "ORDER BY due_at LIMIT ?",
-            (job.number, now, PROMOTED_AT_ONCE),
-        ).fetchall()
-        if not due:
-            return
-        connection.executemany(
-            "UPDATE urls SET state = 'q', due_at = NULL, changed_at = ? WHERE number = ?",
-            [(now, number) for number, *_ in due],
-        )
+        self._queue_up(connection, job, _DUE, (job.number, now, PROMOTED_AT_ONCE), now)
+
+    def _make_room(self, connection: sqlite3.Connection, job: JobRow, active: int, now: float) -> None:
+        """Queue links that wait for room, the best ones first."""
+        bound = job.terms.max_queued
+        room = PROMOTED_AT_ONCE if bound is None else min(PROMOTED_AT_ONCE, bound - active)
+        if room > 0:
+            entered = self._queue_up(connection, job, _POSTPONED, (job.number, NO_ROOM_FROM, room), now)
+            CountChanges(postponed=-entered).write(connection, job.number)
+
+    def _queue_up(
+        self, connection: sqlite3.Connection, job: JobRow, which: str, values: tuple[float, ...], now: float
+    ) -> int:
+        """Put waiting tasks into their queues; return how many."""
+        due = connection.execute(which, values).fetchall()
+        connection.executemany(_QUEUE_UP, [(NO_ROOM, now, number) for number, *_ in due])
         for _, site, lane, priority in due:
             self._rows.requeue(connection, job.number, site, lane, priority, now)
         CountChanges(waiting=-len(due), queued=len(due)).write(connection, job.number)
+        return len(due)
 
     def _next_chance(self, connection: sqlite3.Connection, job: JobRow, now: float) -> timedelta | None:
         row = connection.execute(
             "SELECT min(at) FROM ("
             " SELECT min(wake_at) AS at FROM queues WHERE job = :job AND state = 'sleeping'"
-            " UNION ALL SELECT min(due_at) FROM urls WHERE job = :job AND state = 'w'"
+            " UNION ALL SELECT min(due_at) FROM urls WHERE job = :job AND state = 'w' AND due_at < :never"
             " UNION ALL SELECT min(until) FROM leases)",
-            {"job": job.number},
+            {"job": job.number, "never": NO_ROOM_FROM},
         ).fetchone()
         return None if row[0] is None else timedelta(seconds=max(0.0, row[0] - now))

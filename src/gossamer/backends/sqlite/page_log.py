@@ -15,7 +15,7 @@ import msgspec
 
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, Tally
 from ...store.record_rows import ATTEMPT_FIELDS, TALLY_FIELDS, VISIT_FIELDS, attempt_values, visit_values
-from ...store.record_rules import added_up, archived_visits, is_stale, reparsed, reread
+from ...store.record_rules import REPARSED, added_up, archived_visits, is_stale, reparsed, reread
 
 MAX_LOOKUP = 256  # identities per statement
 _WORKER = 1 + ATTEMPT_FIELDS.index("worker")
@@ -80,6 +80,10 @@ _REPARSE_VISIT = "UPDATE visit_rows SET spider = ?, failure = ? WHERE page = ? A
 _REPARSE_FACTS = """
 UPDATE pages SET parser = ?, links = ?, spider = ?, failure = ? WHERE number = ? AND archive_ref = ?"""
 
+# A visit, or the copy of one that was parsed again, of which not everything is in the records.
+_ASK_AGAIN = "UPDATE pages SET parser = '' WHERE number = ? AND fetched_at = ?"
+_ASK_AGAIN_FOR_COPY = "UPDATE pages SET parser = '' WHERE number = ? AND archive_ref = ?"
+
 _ADD_SCHEMA = "INSERT INTO schemas (type, id, definition, first_stored) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 
 _ADD_TALLY = (
@@ -134,6 +138,15 @@ def save_visits(
         connection.execute(_REPARSE_VISIT, (p.spider, p.failure, page, p.fetched_at))
         connection.execute(_REPARSE_FACTS, (p.parser, p.links, p.spider, p.failure, page, p.archive_ref))
     return new
+
+
+def ask_again(connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int]) -> None:
+    """Note that not everything that these pages said is in the records: their next visit requests them in full."""
+    for result in results:
+        if (page := result.page) is not None:
+            again = result.attempt.outcome == REPARSED
+            sql, which = (_ASK_AGAIN_FOR_COPY, page.archive_ref) if again else (_ASK_AGAIN, page.fetched_at)
+            connection.execute(sql, (number[page.fingerprint], which))
 
 
 def add_visits(connection: sqlite3.Connection, visits: Sequence[tuple[Any, ...]]) -> None:

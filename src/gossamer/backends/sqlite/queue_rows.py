@@ -15,7 +15,7 @@ import msgspec
 from ...errors import Permanent
 from ...frontier.contract import Added, JobTerms
 from ...model.job import summed_stats
-from ...model.task import Candidate, DropReason, UrlState
+from ...model.task import NO_ROOM, NO_ROOM_DUE, Candidate, DropReason, UrlState
 
 MICROSECONDS = 1_000_000
 CACHED = 150_000  # sites, and texts that rows share: about 20 MB each
@@ -47,6 +47,9 @@ _READMIT = f"""
 UPDATE urls SET state = 'q', reason = '', message = '', attempts = 0, deliveries = 0, created_at = ?, changed_at = ?,
     {", ".join(f"{name} = ?" for name in _FIELDS)} WHERE number = ?"""  # noqa: S608 - our own names
 
+# A link for which the queue has no room.
+_POSTPONE = "UPDATE urls SET state = 'w', reason = ?, due_at = ? WHERE number = ?"
+
 _FEED_QUEUE = """
 INSERT INTO queues (job, site, lane, state, priority, turn, taken) VALUES (?, ?, ?, 'ready', ?, ?, ?)
 ON CONFLICT (job, site, lane) DO UPDATE SET
@@ -66,13 +69,29 @@ ON CONFLICT DO UPDATE SET taken = excluded.taken"""
 
 
 class CountChanges(Counter[str]):
-    """Changes of a job's counters, which are columns of `jobs`: gathered during a call and written once."""
+    """Changes of a job's counters, which are columns of `jobs`: gathered during a call and written once. `drops` are
+    the changes of dropped URLs by reason."""
+
+    def __init__(self, drops: Mapping[str, int] | None = None, /, **counts: int) -> None:
+        super().__init__(counts)
+        self.drops: Counter[str] = Counter(drops or {})
 
     def move(self, before: str, after: str) -> None:
         self[before] -= 1
         self[after] += 1
 
+    def drop(self, reason: str, change: int = 1) -> None:
+        """Count a dropped URL, or one less."""
+        self["dropped"] += change
+        self.drops[reason] += change
+
     def write(self, connection: sqlite3.Connection, job: int) -> None:
+        if any(self.drops.values()):
+            (text,) = connection.execute("SELECT drops FROM jobs WHERE number = ?", (job,)).fetchone()
+            sums = Counter(msgspec.json.decode(text, type=dict[str, int]))
+            sums.update(self.drops)
+            known = {reason: count for reason, count in sorted(sums.items()) if count}
+            connection.execute("UPDATE jobs SET drops = ? WHERE number = ?", (msgspec.json.encode(known).decode(), job))
         changed = sorted((name, change) for name, change in self.items() if change)
         if changed:
             columns = ", ".join(f"{name} = {name} + ?" for name, _ in changed)
@@ -238,31 +257,34 @@ class QueueRows:
         shared: SharedRows,
         given_up: str = "",
     ) -> Added:
-        """Enter candidates: each is queued, dropped with a reason, or counted as a duplicate. The changes to the job
-        and its queues are left in `shared`.
+        """Enter candidates: each is queued, dropped with a reason, or counted as a duplicate. Those beyond the bound
+        wait for room. The changes to the job and its queues are left in `shared`.
 
         `given_up` is the reason why no candidate may be queued any more.
         """
         terms = job.terms
         room = self._room(connection, job, shared) if candidates else None
         turn = int(now * MICROSECONDS)
-        queued = duplicates = dropped = 0
+        queued = postponed = duplicates = dropped = 0
+        counts = shared.counts_of(job.number)
         for candidate in candidates:
             site, fingerprint = self.site(connection, candidate.site), candidate.fingerprint
             reason = candidate.dropped.value if candidate.dropped else given_up
-            if not reason and room is not None and queued >= room:
-                reason = DropReason.FULL.value
+            has_room = room is None or queued < room
             known = connection.execute(_KNOWN, (job.number, site, fingerprint[:4], fingerprint)).fetchone()
             if known is not None:
                 if not reason and self._readmit(connection, job, known, candidate, now, shared):
-                    queued += 1
+                    if has_room:
+                        queued += 1
+                    else:
+                        connection.execute(_POSTPONE, (NO_ROOM, NO_ROOM_DUE - candidate.priority, known[0]))
+                        postponed += 1
                     shared.feed(job.number, site, candidate.fetcher, candidate.priority, turn, 0)
                 duplicates += 1
                 continue
-            if not reason and self._over_budget(connection, job, site, candidate, shared):
-                reason = DropReason.TRAP.value
+            reason = reason or self._limit(connection, job, site, candidate, shared)
             origin, path = split_url(candidate.url)
-            connection.execute(
+            inserted = connection.execute(
                 _INSERT_URL,
                 (
                     job.number, site, fingerprint, "o" if reason else "q", self.text(connection, origin), path, reason,
@@ -271,17 +293,23 @@ class QueueRows:
             )  # fmt: skip
             if reason:
                 dropped += 1
+                counts.drop(reason)
                 continue
-            queued += 1
+            if has_room:
+                queued += 1
+            else:
+                connection.execute(_POSTPONE, (NO_ROOM, NO_ROOM_DUE - candidate.priority, inserted.lastrowid))
+                postponed += 1
             shared.feed(job.number, site, candidate.fetcher, candidate.priority, turn, 1)
             if (job.number, site) in shared.taken:
                 shared.taken[job.number, site] += 1
-        counts = shared.counts_of(job.number)
         counts["discovered"] += len(candidates)
         counts["duplicates"] += duplicates
         counts["queued"] += queued
-        counts["dropped"] += dropped
-        return Added(queued=queued, duplicates=duplicates, dropped=dropped)
+        if postponed:
+            counts["waiting"] += postponed
+            counts["postponed"] += postponed
+        return Added(queued=queued + postponed, duplicates=duplicates, dropped=dropped)
 
     def _readmit(
         self,
@@ -296,14 +324,18 @@ class QueueRows:
         number, letter, reason, created_at = known
         state, window = STATES_BY_LETTER[letter], job.terms.dedup_window
         if state is UrlState.DROPPED:
-            if reason not in (DropReason.DEPTH.value, DropReason.FULL.value):
+            if reason != DropReason.DEPTH.value:
                 return False
         elif state.open or not (candidate.force or (window is not None and created_at <= now - window.total_seconds())):
             return False
         values = self._values(connection, candidate, job.terms)
         connection.execute(_READMIT, (now, now, *values, number))
         # It was counted in its old state; the caller counts it as queued.
-        shared.counts_of(job.number)[state.value] -= 1
+        counts = shared.counts_of(job.number)
+        if state is UrlState.DROPPED:
+            counts.drop(reason, -1)
+        else:
+            counts[state.value] -= 1
         return True
 
     def _room(self, connection: sqlite3.Connection, job: JobRow, shared: SharedRows) -> int | None:
@@ -311,23 +343,24 @@ class QueueRows:
             return None
         depth = shared.depths.get(job.number)
         if depth is None:
-            row = connection.execute("SELECT queued + waiting FROM jobs WHERE number = ?", (job.number,)).fetchone()
-            depth = shared.depths[job.number] = int(row[0])
+            sql = "SELECT queued + waiting - postponed FROM jobs WHERE number = ?"
+            depth = shared.depths[job.number] = int(connection.execute(sql, (job.number,)).fetchone()[0])
         counts = shared.counts_of(job.number)
-        return max(0, job.terms.max_queued - depth - counts["queued"] - counts["waiting"])
+        return max(0, job.terms.max_queued - depth - counts["queued"] - counts["waiting"] + counts["postponed"])
 
-    def _over_budget(
+    def _limit(
         self,
         connection: sqlite3.Connection,
         job: JobRow,
         site: int,
         candidate: Candidate,
         shared: SharedRows,
-    ) -> bool:
-        """Whether the job has reached its budget for the site, or for paths of this shape."""
+    ) -> str:
+        """The limit of URLs that the candidate exceeds, "" if none. A URL that a person named exceeds none, and does
+        not use up the limit of its pattern."""
         terms = job.terms
-        if candidate.force:
-            return False
+        if candidate.force or candidate.named:
+            return ""
         if terms.max_urls_per_site is not None:
             taken = shared.taken.get((job.number, site))
             if taken is None:
@@ -337,7 +370,7 @@ class QueueRows:
                 taken += sum(what[2] for which, what in shared.fed.items() if which[:2] == (job.number, site))
                 shared.taken[job.number, site] = taken
             if taken >= terms.max_urls_per_site:
-                return True
+                return DropReason.SITE_LIMIT.value
         if terms.max_urls_per_pattern is not None:
             which = (job.number, site, candidate.shape)
             of_shape = shared.shapes.get(which)
@@ -347,9 +380,9 @@ class QueueRows:
                 ).fetchone()
                 of_shape = row[0] if row else 0
             if of_shape >= terms.max_urls_per_pattern:
-                return True
+                return DropReason.PATTERN_LIMIT.value
             shared.shapes[which] = of_shape + 1
-        return False
+        return ""
 
     def requeue(
         self, connection: sqlite3.Connection, job: int, site: int, lane: str | None, priority: int, now: float

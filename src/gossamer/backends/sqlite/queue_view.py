@@ -24,7 +24,7 @@ from ...frontier.contract import (
 )
 from ...frontier.learned_pace import LearnedPace, longest
 from ...frontier.queue_values import MOST_COUNTED
-from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState, options_of
+from ...model.task import NO_ROOM_FROM, REPLAYED_PRIORITY, Candidate, UrlState, options_of
 from .cleanup import drop_rest
 from .connection import Database
 from .jobs import SqliteJobs
@@ -56,7 +56,8 @@ LEFT JOIN texts AS parent_start ON parent_start.number = parent.origin"""
 _STORY = f"""
 SELECT urls.number, jobs.id, {URL}, urls.state, urls.reason, urls.message, sites.name, name.text, urls.depth,
     urls.priority, urls.attempts, urls.max_attempts, urls.deliveries, urls.created_at, urls.changed_at, {_PARENT},
-    urls.due_at, leases.worker, leases.until, max(sites.next_at, sites.rest_until),
+    iif(urls.due_at < {NO_ROOM_FROM}, urls.due_at, NULL), leases.worker, leases.until,
+    max(sites.next_at, sites.rest_until),
     CASE WHEN sites.strikes > 0 THEN sites.away_since END,
     (SELECT other.id FROM jobs AS other JOIN queues ON queues.job = urls.job AND queues.site = urls.site
         AND queues.lane = coalesce(urls.fetcher, '') WHERE other.number = sites.latest AND sites.latest <> urls.job
@@ -150,17 +151,18 @@ WHERE number = ? AND job = ? AND fingerprint = ? AND state = 'x' AND changed_at 
 
 _LIMITED = "SELECT number FROM jobs WHERE json_extract(terms, '$.limit') IS NOT NULL"
 
-_RUN_AGAIN = """
+_REPLAYED = """json_set(terms, '$.replayed', json('true'),
+        '$.first_ended', coalesce(json_extract(terms, '$.first_ended'), finished_at))"""
+_RUN_AGAIN = f"""
 UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL,
-    terms = iif(state = 'running', terms, json_set(terms, '$.replayed', json('true')))
-WHERE number = ?"""
+    terms = iif(state = 'running', terms, {_REPLAYED})
+WHERE number = ?"""  # noqa: S608 - our own words
 
 # A job with the ending "limit" had open tasks that were not to be done.
-_REVIVE = """
-UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL,
-    terms = json_set(terms, '$.replayed', json('true'))
+_REVIVE = f"""
+UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL, terms = {_REPLAYED}
 WHERE number = ? AND state <> 'running' AND ending <> 'limit'
-    AND (? IS NULL OR done + unchanged + dead + leased - redirected < ?)"""
+    AND (? IS NULL OR done + unchanged + dead + leased - redirected < ?)"""  # noqa: S608 - our own words
 
 
 class SqliteQueueView:
@@ -301,9 +303,11 @@ class SqliteQueueView:
                     "UPDATE urls SET state = 'o', reason = 'purged: ' || reason, changed_at = ? WHERE number = ?",
                     (now, number),
                 )
-                changes.setdefault(job, CountChanges()).move("dead", "dropped")
-            for job, counts in changes.items():
-                counts.write(connection, job)
+                counts = changes.setdefault(job, CountChanges())
+                counts["dead"] -= 1
+                counts.drop("purged")
+            for job, changed in changes.items():
+                changed.write(connection, job)
             return len(letters)
 
         return await self._database.write(write)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...model.record import ItemSchema, PageResult, Record
-from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
+from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, on_time, receive, version_seen
 from .figures import count_attempts
-from .page_log import count_quality, find, insert, keep_schemas, number_pages, save_visits, stale_ones
+from .page_log import ask_again, count_quality, find, insert, keep_schemas, number_pages, save_visits, stale_ones
 
 _NEXT_NUMBER = "SELECT coalesce(max(number), 0) + 1 FROM records"
 
@@ -87,7 +87,9 @@ def save_results(
 
     `schemas` are those that may be new; `most_domains` is how many have separate figures in the total.
     """
+    results = on_time(results, now)
     counts = [0] * len(results)
+    behind: list[PageResult] = []  # results of which not everything is in the records
     number, facts = number_pages(connection, results)
     stale = stale_ones(connection, results, number)
     if any(result.records for result in results):
@@ -96,7 +98,10 @@ def save_results(
         for position, result in enumerate(results):
             page = number[result.attempt.fingerprint]
             old = bool(stale) and position in stale
+            batch.held_back = False
             counts[position] = sum(batch.take(record, page, old) for record in last_of_each(result.records))
+            if batch.held_back:
+                behind.append(result)
         batch.flush()
     for position in stale:
         attempt = results[position].attempt
@@ -105,6 +110,7 @@ def save_results(
     if unchanged:
         _confirm(connection, [(number[a.fingerprint], a.job, min(a.at, now)) for a in unchanged])
     new = save_visits(connection, results, number, facts)
+    ask_again(connection, behind, number)
     if schemas:
         keep_schemas(connection, schemas, now)
     if tallies := [tally for result in new for tally in result.quality]:
@@ -140,6 +146,7 @@ class _RecordBatch:
         self._moved: dict[int, Held] = {}
         self._unwritten: set[int] = set()  # numbers in _new or _changed
         self._sightings: dict[tuple[str, int], int] = {}
+        self.held_back = False  # the store has another version of a record that was taken since this was reset
 
     def look_up(self, records: Sequence[Record]) -> None:
         """Read the stored state of these records, by which `take` decides."""
@@ -160,6 +167,7 @@ class _RecordBatch:
         elif verdict is Verdict.CHECKED or held.first_seen < first_seen:
             self._moved[held.number] = held
         sighting, version = (record.job, held.number), version_seen(held, record.content_hash)
+        self.held_back |= not version
         if version >= self._sightings.get(sighting, 0):
             self._sightings[sighting] = version
         return verdict is Verdict.NEW or verdict is Verdict.CHANGED

@@ -36,7 +36,7 @@ from ...frontier.state_rows import (
 )
 from ...model.job import JobTerms
 from ...model.session import without_lock
-from ...model.task import UrlState
+from ...model.task import NO_ROOM_FROM, UrlState
 from ..schedule_rows import decode_schedule, readable
 from .access import KEYS, add_key, key_of
 from .alerts import (
@@ -203,7 +203,7 @@ class SqliteStateStream(SqliteStream):
         states = await self._states()
         jobs = await self._jobs(states)
         for job in jobs:
-            counters = {name: getattr(job, name) for name in COUNTERS} | stats_counted(job.stats)
+            counters = {name: getattr(job, name) for name in COUNTERS} | stats_counted(job.stats, job.drops)
             forgotten = {f"{state} without a row": count for state, count in job.forgotten.items()}
             counts |= job_counts(job.id, states.get(job.number, {}), {**counters, **forgotten})
         counts |= await self._count(_COUNTED)
@@ -294,7 +294,7 @@ class SqliteStateStream(SqliteStream):
                 columns = {name: getattr(item, name) for name in _JOB_FIELDS}
                 columns |= {"sealed": int(item.sealed), "paused": int(item.paused)}
                 columns["terms"] = msgspec.json.encode(item.terms).decode()
-                columns["stats"] = msgspec.json.encode(item.stats).decode()
+                columns |= {name: msgspec.json.encode(getattr(item, name)).decode() for name in ("stats", "drops")}
                 columns |= {name: count for name, count in item.forgotten.items() if name in STATES}
                 connection.execute(
                     f"INSERT OR IGNORE INTO jobs ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",  # noqa: S608
@@ -392,6 +392,7 @@ class SqliteStateStream(SqliteStream):
             _ADD_URL, (url.job, site, found_on, start, path, kind, extras, *columns.values())
         ).fetchone()
         counts[url.state.value] += 1
+        counts["postponed"] += url.due_at is not None and url.due_at >= NO_ROOM_FROM
         if url.state is UrlState.QUEUED:
             which = (url.job, site, url.fetcher or "")
             fed[which] = max(url.priority, fed.get(which, url.priority))
@@ -410,7 +411,7 @@ def _job(row: Columns, states: dict[str, int]) -> DumpedJob:
     counted = {state: columns.pop(state) for state in STATES}
     columns |= {"sealed": bool(columns["sealed"]), "paused": bool(columns["paused"])}
     columns["terms"] = msgspec.json.decode(columns["terms"], type=JobTerms)
-    columns["stats"] = msgspec.json.decode(columns["stats"], type=dict[str, int])
+    columns |= {name: msgspec.json.decode(columns[name], type=dict[str, int]) for name in ("stats", "drops")}
     forgotten = {name: count - states.get(name, 0) for name, count in counted.items() if count != states.get(name, 0)}
     return DumpedJob(**columns, forgotten=forgotten)
 

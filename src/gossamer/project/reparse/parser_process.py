@@ -29,7 +29,7 @@ from ...parse.callbacks import ParsedPage, run_callback, run_hook
 from ...parse.page import Page
 from ...parse.recipe.check import likely_kind
 from ...parse.recipe.spider import RecipeSpider
-from ...parse.spider import Spider, spider_version
+from ...parse.spider import Spider, parser_version
 from ...parse.timelimit import TimeLimit
 from ...pipeline.steps import Pipeline
 from ...settings import Settings
@@ -169,19 +169,20 @@ class ArchiveParser:
                 spider = load(wanted.spider, self._settings, start=wanted.start, arguments=wanted.arguments)
                 if order.stores:
                     await run_hook(spider, "_entered", wanted.run)
-                known = self._parts_for(spider, [one for one in order.usual if one.spider == spider.name])
+                usual = [one for one in order.usual if one.spider == spider.name]
+                known = self._parts_for(spider, usual, wanted.arguments)
             except BadArguments as error:
                 known = str(error)
             self._parts[which] = known
         return known
 
-    def _parts_for(self, spider: Spider, counted: Sequence[Tally]) -> SpiderParts:
+    def _parts_for(self, spider: Spider, counted: Sequence[Tally], arguments: str) -> SpiderParts:
         return SpiderParts(
             spider,
             pipeline_of(self._settings, spider, counted=counted),
             pipeline_of(self._settings, spider, counted=counted, strict=True),
             minimum_quality(self._settings, spider),
-            spider_version(type(spider)),
+            parser_version(spider, arguments),
             around_parse_of(self._settings, spider),
         )
 

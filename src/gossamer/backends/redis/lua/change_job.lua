@@ -1,5 +1,6 @@
--- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'terms' | 'cancel' | 'reopen' | 'cleared'
--- | 'forget', then for 'seal' a digest of its seeds, for 'close' the ending and the outcome (JSON, or ''), for 'terms'
+-- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'settle' | 'terms' | 'cancel' | 'reopen' |
+-- 'cleared' | 'forget', then for 'seal' a digest of its seeds, for 'close' the ending and the outcome (JSON, or ''), for
+-- 'settle' the new outcome of a finished job, for 'terms'
 -- the present and the new ones (JSON), for 'cancel' the ending, for 'cleared' the time at which the job ended whose
 -- open URLs are gone.
 -- Returns 1 if something changed; of several callers that close or cancel, exactly one gets 1. A running job can be
@@ -28,13 +29,21 @@ end
 if verb == 'seal' then
     if job.sealed then return 0 end
     job.sealed, job.start = true, ARGV[4]
+elseif verb == 'settle' then
+    if job.state ~= 'finished' then return 0 end
+    job.outcome = ARGV[4]
 elseif verb == 'reopen' then
     if job.state == 'running' then return 0 end
+    local ended = job.finished_at
     job.state, job.ending, job.finished_at, job.outcome = 'running', '', '', ''
     -- As text: JSON in Lua would round its numbers. Quotes inside values are escaped, so this can only be the key.
     local terms, changed = string.gsub(job.terms, '"replayed":false', '"replayed":true', 1)
     if changed == 0 and not string.find(terms, '"replayed":true', 1, true) then
         terms = string.gsub(terms, '^{', '{"replayed":true,', 1)
+    end
+    if ended and ended ~= '' and not string.find(terms, '"first_ended":%d') then
+        terms, changed = string.gsub(terms, '"first_ended":null', '"first_ended":' .. ended, 1)
+        if changed == 0 then terms = string.gsub(terms, '^{', '{"first_ended":' .. ended .. ',', 1) end
     end
     job.terms = terms
     redis.call('SREM', DROPPING, job.id)

@@ -19,11 +19,13 @@ local function drop(fingerprint)
         free_slot(row.site, after_a_loss(site_of(row.site)))
     elseif row.state == WAITS then
         queue.waiting = queue.waiting - 1
+        if row.at >= NO_ROOM_FROM then count('postponed', -1) end
     else
         queue.queued = queue.queued - 1
     end
     if queue.queued == 0 then queue.state = Q_EMPTY end
     move(row.state, DROPPED)
+    count_drop(reason, 1)
     row.state, row.reason, row.worker, row.at, row.changed = DROPPED, reason, '', 0, now
     write_row(row)
 end

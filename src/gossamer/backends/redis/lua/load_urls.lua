@@ -19,6 +19,7 @@ for i = 2, #ARGV do
             call('ZADD', WAITING, row.at, row.fingerprint)
             local queue = queue_of(queue_number(row))
             queue.waiting = queue.waiting + 1
+            if row.at >= NO_ROOM_FROM then count('postponed', 1) end
         elseif row.state == BURIED then
             call('ZADD', DEAD, row.changed, row.fingerprint)
         end

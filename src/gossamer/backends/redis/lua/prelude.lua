@@ -91,6 +91,16 @@ local function move(before, after)
     count(COUNTER[after], 1)
 end
 
+-- The dropped URLs of a job are also counted by reason. Purged dead letters share one.
+local function count_drop(reason, change)
+    if string.sub(reason, 1, 7) == 'purged:' then reason = 'purged' end
+    count('!' .. reason, change)
+end
+
+-- A link for which the queue has no room waits with this reason, and is due at NO_ROOM_DUE minus its priority: later
+-- than any time, best first. See model/task.py.
+local NO_ROOM, NO_ROOM_DUE, NO_ROOM_FROM = 'no room', 4e15, 2e15
+
 local in_hands = {}
 
 -- Change the number of leases that the worker holds.

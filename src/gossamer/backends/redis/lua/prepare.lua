@@ -1,6 +1,6 @@
 -- Bring the shard up to date and report which tasks could be handed out. ARGV: time, worker, n, max_deliveries, lanes
 -- (see lanes_named), the longest time in seconds that a lease may last, how long nothing is handed out after a restart
--- of the server, gone workers...
+-- of the server, how many URLs the queue of this shard may hold (-1: unlimited), gone workers...
 --
 -- Expired leases and leases of dead workers are taken back; due tasks join their queues; sites whose bucket filled up,
 -- whose slots were freed or which this worker holds itself become ready.
@@ -43,25 +43,45 @@ end
 for _, fingerprint in ipairs(call('ZRANGEBYSCORE', LEASED, now + longest, '+inf', 'LIMIT', 0, AT_ONCE)) do
     take_back(fingerprint, 'stopped renewing its lease')
 end
-if #ARGV > 7 then
+if #ARGV > 8 then
     local gone = {}
-    for i = 8, #ARGV do gone[ARGV[i]] = true end
+    for i = 9, #ARGV do gone[ARGV[i]] = true end
     for _, fingerprint in ipairs(call('ZRANGE', LEASED, 0, -1)) do
         local row = read_row(fingerprint)
         if row and gone[row.worker] then take_back(fingerprint, 'died') end
     end
 end
 
-for _, fingerprint in ipairs(call('ZRANGEBYSCORE', WAITING, '-inf', now, 'LIMIT', 0, AT_ONCE)) do
+local function queue_up(fingerprint)
     local row = read_row(fingerprint)
     call('ZREM', WAITING, fingerprint)
     if row and row.state == WAITS then
         local queue = queue_of(queue_number(row))
         queue.waiting = queue.waiting - 1
+        if row.at >= NO_ROOM_FROM then
+            row.reason = ''
+            count('postponed', -1)
+        end
         row.state, row.at = QUEUED, 0
         enqueue(row)
         write_row(row)
         move(WAITS, QUEUED)
+    end
+end
+
+for _, fingerprint in ipairs(call('ZRANGEBYSCORE', WAITING, '-inf', now, 'LIMIT', 0, AT_ONCE)) do queue_up(fingerprint) end
+
+-- Links that waited for room. Each shard keeps to its share of the bound, so that none waits for another.
+local postponed, bound = counter('postponed'), tonumber(ARGV[8])
+if postponed > 0 then
+    local room = AT_ONCE
+    if bound >= 0 then
+        local active = counter('queued') + counter('waiting') - postponed
+        room = math.min(room, math.max(bound - active, active == 0 and 1 or 0))
+    end
+    for _, fingerprint in
+        ipairs(room > 0 and call('ZRANGEBYSCORE', WAITING, NO_ROOM_FROM, '+inf', 'LIMIT', 0, room) or {}) do
+        queue_up(fingerprint)
     end
 end
 
@@ -88,11 +108,12 @@ for i = 1, #freed, 2 do
 end
 if #freed > 0 then call('HSET', META, 'freed', freed[#freed]) end
 flush()
-for i = 8, #ARGV do call('HDEL', HOLDERS, ARGV[i]) end
+for i = 9, #ARGV do call('HDEL', HOLDERS, ARGV[i]) end
 
 local function first_of(key)
     local found = call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    return found[2] and tonumber(found[2]) or math.huge
+    local at = found[2] and tonumber(found[2]) or math.huge
+    return at < NO_ROOM_FROM and at or math.huge
 end
 
 local state = call('HMGET', META, 'state', 'sealed', 'paused')

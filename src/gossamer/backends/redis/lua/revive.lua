@@ -17,6 +17,7 @@ for i = 4, #ARGV do
             note(row.fingerprint, 'replayed from the dead letters')
         else
             row.state, row.reason = DROPPED, 'purged: ' .. row.reason
+            count_drop(row.reason, 1)
         end
         move(BURIED, row.state)
         write_row(row)

@@ -1,12 +1,11 @@
 -- Settle leases, several in one call. ARGV: time, bound (-1: none), open elsewhere, per_site, per_shape, window, bits,
 -- hashes, then for each lease one packed text:
---   B verb, c16 fingerprint, I4 token, B state, B redirected, d delay, d paced ahead, I4 duplicates, I4 dropped,
---   Hc0 reason, Hc0 message (for MOVE: the lane), Hc0 stats (MessagePack list of names and numbers, or empty),
+--   B verb, c16 fingerprint, I4 token, B state, B redirected, d delay, d paced ahead, I4 duplicates, Hc0 reason,
+--   Hc0 message (for MOVE: the lane), Hc0 stats (MessagePack list of names and numbers, or empty),
 --   candidates (see admission.lua)
 -- MOVE is a RELEASE into another lane.
--- `dropped` counts links for which another shard had no memory.
--- Returns for each {-1} if the lease is lost and nothing was changed, otherwise {queued, duplicates, dropped,
--- {doubtful...}}.
+-- Returns for each {-1} if the lease is lost, {-2} if it has links and the server is out of memory; then nothing was
+-- changed. Otherwise {entered, duplicates, dropped, {doubtful...}, queued}.
 
 local COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
 
@@ -37,11 +36,12 @@ end
 local rows = {}  -- by fingerprint, until they are settled
 
 local function settle(text)
-    local verb, fingerprint, token, state, redirected, delay, ahead, duplicates, lost, reason, message, stats, place =
-        unpack_from('>Bc16I4BBddI4I4Hc0Hc0Hc0', text)
+    local verb, fingerprint, token, state, redirected, delay, ahead, duplicates, reason, message, stats, place =
+        unpack_from('>Bc16I4BBddI4Hc0Hc0Hc0', text)
     local row = rows[fingerprint] or read_row(fingerprint)
     rows[fingerprint] = nil
     if not row or row.state ~= IN_HAND or row.token ~= token or row.at <= now then return {-1} end
+    if starved and place <= #text then return {-2} end
 
     later('ZREM', LEASED, fingerprint)
     local queue = queue_of(queue_number(row))
@@ -77,9 +77,9 @@ local function settle(text)
         end
     end
     move(IN_HAND, row.state)
-    count('discovered', duplicates + lost)
+    if row.state == DROPPED then count_drop(reason, 1) end
+    count('discovered', duplicates)
     count('duplicates', duplicates)
-    count('dropped', lost)
     if #stats > 0 then add_stats(stats) end
     if terms.bits > 0 and verb == COMPLETE then
         call('HDEL', URLS, fingerprint)
@@ -87,15 +87,15 @@ local function settle(text)
     else
         write_row(row)
     end
-    local queued, doubled, dropped, doubtful =
-        admit_links(string.sub(text, place), terms, bound, elsewhere, starved)
-    return {queued, doubled, dropped, doubtful}
+    local entered, doubled, dropped, doubtful, queued =
+        admit_links(string.sub(text, place), terms, bound, elsewhere)
+    return {entered, doubled, dropped, doubtful, queued}
 end
 
 -- Unreadable arguments fail here, before anything is written: an interrupted script is not undone.
 local all_urls, all_sites, all_queues = {}, {}, {}
 for i = 9, #ARGV do
-    local _, fingerprint, _, _, _, _, _, _, _, _, _, stats = unpack_from('>Bc16I4BBddI4I4Hc0Hc0Hc0', ARGV[i])
+    local _, fingerprint, _, _, _, _, _, _, _, _, stats = unpack_from('>Bc16I4BBddI4Hc0Hc0Hc0', ARGV[i])
     if #stats > 0 then cmsgpack.unpack(stats) end
     all_urls[#all_urls + 1] = fingerprint
 end
