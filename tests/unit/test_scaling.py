@@ -15,7 +15,7 @@ from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import JobTerms, QueueLoad, SiteOrder, WorkerCard
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.frontier.queue_values import MOST_COUNTED
-from gossamer.model.job import Job, SpiderPoliteness
+from gossamer.model.job import Job, JobPoliteness
 from gossamer.project.open import open_project
 from gossamer.project.scaling import (
     ASSUMED,
@@ -217,7 +217,7 @@ async def test_jobs_share_the_pace_of_a_site_and_a_spiders_own_rate_holds(tmp_pa
             await begun(project.state, name, *pages("a.test", 300))
         assert (await scaling(project)).lanes["http"].runnable_per_second == 2
 
-        await begun(project.state, "slow", *pages("b.test", 300), manners=SpiderPoliteness(rate="1/m"))
+        await begun(project.state, "slow", *pages("b.test", 300), manners=JobPoliteness(rate="1/m"))
         assert (await scaling(project)).lanes["http"].runnable_per_second == pytest.approx(2 + 1 / 60, abs=0.001)
 
 

@@ -66,8 +66,14 @@ def crawl_verb(
     ] = None,
     depth: Annotated[int | None, typer.Option(min=0, help="Follow links this many steps from the start.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many pages.")] = None,
-    rate: Annotated[str | None, typer.Option(help="Requests per site: 5/s, 30/m or unlimited.")] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Requests of this job to a site, by all processes: 5/s, 30/m or unlimited.")
+    ] = None,
+    site_concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Requests of this job at once at one site, by all processes.")
+    ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each process.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Of this job among others; higher ones go first.")] = None,
     processes: Annotated[
         str, typer.Option(metavar="N", help="Crawl with this many processes; auto: one for each core.")
     ] = "1",
@@ -92,8 +98,10 @@ def crawl_verb(
         "expect.max_change": max_change,
         "crawl.depth": depth,
         "crawl.limit": limit,
-        "politeness.rate": rate,
+        "crawl.rate": rate,
+        "crawl.site_concurrency": site_concurrency,
         "crawl.concurrency": concurrency,
+        "crawl.priority": priority,
     }
     crew = crew_of(processes, replay=replay)
     settings = settings_with(**flags)

@@ -415,7 +415,9 @@ class Seeder:
             return closed
 
         async with (
-            context.open_files(spider=self._spider, announce=announce, closed_for=closed_for) as files,
+            context.open_files(
+                spider=self._spider, manners=self._terms.manners, announce=announce, closed_for=closed_for
+            ) as files,
             aclosing(sources.entries(source, files.context(report=self._report))) as listed,
         ):
             async for entry in listed:

@@ -266,7 +266,7 @@ async def site_view(project: Project, domain: str, *, sees: Callable[[Job], bool
     facts = await state.queue.site(site)
     order = next((one for one in await state.orders.orders() if one.site == site and one.holds(now)), None)
     settings, own = project.settings, project.settings.domain(site)
-    terms = site_terms(settings, None)(site)
+    terms = site_terms(settings)(site)
     asked = facts.asked_interval if facts is not None else None
     ordered = order.interval if order is not None else None
     learned = facts.learned.now(now) if facts is not None else None

@@ -283,7 +283,7 @@ class WorkerPool:
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
         try:
-            with open_beside(self._project, spider, settings=settings, worker=name) as project:
+            with open_beside(self._project, settings=settings, worker=name) as project:
                 over = await is_over(project.state.jobs, job.id)  # true also for a job whose results wait to be stored
                 if not over:
                     over = await self._work_off(slot, project, spider, scope, sites)

@@ -217,6 +217,9 @@ class Crawl(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 32
     depth: int | None = None
     limit: int | None = None
+    rate: Rate | None = None  # of one job at one site; politeness.rate is for all jobs together
+    site_concurrency: int | None = None  # requests of one job at once at one site; politeness.concurrency is for all
+    priority: int = 0  # jobs with a higher one go first
     sitemaps: bool = True  # for crawls without a spider, and spiders that ask: pages in their sites' sitemaps are seeds
     max_queued: int | None = 5_000_000
     max_urls_per_site: int | None = None

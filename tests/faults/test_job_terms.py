@@ -1,0 +1,106 @@
+"""The terms of a job travel with it: what a command, a call of the API, a schedule or a spider gave holds on every
+process that works on the job. The log of the target site says so."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.faults.commands import CommandProject, until
+from tests.faults.test_politeness import LATE, gaps
+from tests.services.postgres import running_postgres
+from tests.services.valkey import running_valkey
+from tests.sites.running import park
+
+pytestmark = pytest.mark.long
+
+FAST = '[politeness]\nrate = "20/s"\nconcurrency = 4\n'
+SPIDER = """
+from gossamer import Page, Spider
+
+class {name}(Spider):
+    start_urls = [{url!r}]
+    {terms}
+
+    def parse(self, page: Page):
+        yield from page.follow_all("a")
+"""
+
+
+@pytest.fixture(params=["sqlite", "valkey and postgres"])
+def stores(request: pytest.FixtureRequest) -> Iterator[str]:
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            yield ""
+            return
+        valkey, postgres = stack.enter_context(running_valkey()), stack.enter_context(running_postgres())
+        yield f'project = "terms"\nstate = "{valkey.address()}"\nrecords = "{postgres.address()}"\n'
+
+
+def write_spider(project: CommandProject, name: str, url: str, terms: str = "") -> None:
+    spider = SPIDER.format(name=name.capitalize(), url=url, terms=terms or "pass")
+    (project.folder / "spiders" / f"{name}.py").write_text(spider)
+
+
+def assert_paced(hits, interval: float) -> None:
+    assert len(hits) >= 3
+    assert min(gaps(hits)) >= interval - LATE, gaps(hits)
+
+
+def test_a_rate_on_the_command_line_holds_for_a_worker_that_runs_already_and_for_two_processes(tmp_path, stores):
+    with park(pages=7, links=6, robots=None) as site:
+        project = CommandProject(tmp_path, site.seeds(), stores + FAST)
+        try:
+            workers = [project.run("worker"), project.run("worker")]
+            until(lambda: all("serves all jobs" in one.said() for one in workers), *workers)
+            crawl = project.run("crawl", "park", "--quiet", "--rate", "2/s", "--processes", "2")
+            assert crawl.ended() == 0, crawl.said()
+        finally:
+            project.close()
+
+        assert len(site.hits()) == 7
+        assert_paced(site.hits(robots=True), 0.5)
+
+
+def test_workers_keep_the_rate_of_a_crawl_that_was_killed_and_of_one_that_is_resumed_without_it(tmp_path, stores):
+    with park(pages=14, links=13, robots=None) as site:
+        project = CommandProject(tmp_path, site.seeds(), stores + FAST)
+        try:
+            crawl = project.run("crawl", "park", "--quiet", "--rate", "2/s")
+            until(lambda: len(site.hits()) >= 3, crawl)
+            crawl.signal(signal.SIGKILL)
+            crawl.ended()
+            worker = project.run("worker")
+            until(lambda: len(site.hits()) >= 7, worker)
+            again = project.run("crawl", "park", "--quiet")
+            assert again.ended() == 0, again.said()
+        finally:
+            project.close()
+
+        assert len({hit.path for hit in site.hits()}) == 14
+        assert_paced(site.hits(robots=True), 0.5)
+
+
+def test_two_jobs_at_one_site_keep_a_rate_each_and_the_third_goes_on(tmp_path, stores):
+    with park(pages=60, links=59, robots=None, latency_ms=5) as site:
+        project = CommandProject(tmp_path, [], stores + FAST)
+        for name, terms in (("slow", 'rate = "1/s"'), ("slower", 'rate = "40/m"'), ("free", "")):
+            write_spider(project, name, site.url(), f"{terms}\n    headers = {{'user-agent': {name!r}}}")
+        try:
+            worker = project.run("worker")
+            for name in ("slow", "slower", "free"):
+                crawl = project.run("crawl", name, "--quiet")
+                until(lambda name=name: any(one["name"] == name for one in project.json("status")), crawl)
+            until(lambda: len([h for h in site.hits() if h.user_agent == "free"]) >= 55, worker)
+            until(lambda: len([h for h in site.hits() if h.user_agent == "slow"]) >= 6, worker)
+        finally:
+            project.close()
+
+        by = {name: [h for h in site.hits() if h.user_agent == name] for name in ("slow", "slower", "free")}
+        assert_paced(by["slow"], 1.0)
+        assert min(gaps(by["slower"])) >= 1.5 - LATE
+        assert min(gaps(site.hits())) >= 0.05 - LATE
+        assert len(by["free"]) > 3 * len(by["slow"])
