@@ -21,10 +21,10 @@ from gossamer.project.scaling import (
     ASSUMED,
     Look,
     Scaling,
-    allowed,
     bounds_of,
     decide,
     kept,
+    limit_at,
     look_at,
     scaling,
     seconds_per_page,
@@ -53,10 +53,16 @@ def card(now: float, **fields: object) -> WorkerCard:
 
 def test_a_site_allows_what_its_rate_its_own_wish_and_its_slots_allow():
     twice = SiteTerms(interval=timedelta(milliseconds=500), concurrency=4)
+
+    def allowed(found, terms, latency, job=JobPoliteness()):  # noqa: B008 - frozen
+        return limit_at(found, terms, job, latency).per_second(latency)
+
     assert allowed(load(), twice, 1.0) == 2
     assert allowed(load(asked=10.0), twice, 1.0) == 0.1
     assert allowed(load(), twice, 4.0) == 1  # four at once, each of which takes four seconds
     assert allowed(load(away=True), SiteTerms(interval=None, concurrency=8), 0.5) == 2  # one at a time
+    assert allowed(load(), twice, 1.0, JobPoliteness(rate="1/s")) == 1
+    assert limit_at(load(), twice, JobPoliteness(), 4.0).words == "4 at a time at this site: politeness.concurrency"
 
 
 def test_the_strength_of_a_worker_is_what_it_did_divided_by_what_that_took_of_it():

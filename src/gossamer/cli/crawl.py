@@ -27,7 +27,7 @@ from ..monitor.progress import short_duration
 from ..project.crawl_processes import Crew, crew_of
 from ..project.spiders import crawl_target, written_arguments
 from ..project.spools import results_waiting
-from ..project.status import place_near, what_it_waits_for
+from ..project.status import limit_words, place_near, what_it_waits_for
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
@@ -228,6 +228,8 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
         speed = f"{tally.pages:,} by this command, {speed}"
     spent = f"{report.seconds:.1f} s" if report.seconds < 60 else short_duration(timedelta(seconds=report.seconds))
     table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
+    if limit := limit_words(settings, report.job, tally.sites, latency=tally.latency, seconds=report.seconds):
+        table.add_row("limit", escape(visible(limit)))
     records = f"{report.records:,}" if report.records is not None else "not known"
     table.add_row("records", f"[bold]{records}[/]  [dim]{tally.changed:,} new or changed[/]")
     if tally.item_drops:

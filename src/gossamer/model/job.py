@@ -112,7 +112,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str = ""  # of the spider, as JSON (parse/arguments.py)
     source: str = ""  # where its seeds come from, as JSON; "": the spider's own start
     kind: str = ""  # the callback for these seeds
-    priority: int = 0  # of these seeds
+    priority: int = 0  # of the job among others; the priorities of pages order its own
     min_age: timedelta | None = None  # a page fetched less than this ago is left out
     windows: str = ""  # when its pages may be fetched
     budget: int | None = None  # fetches of this run, spent where pages change most

@@ -28,6 +28,7 @@ from .sources.kinds import program
 _IF_ANY = ("arguments", "manners", "limit", "depth")
 _UNSEALED = ("seal", "expected", *_IF_ANY)
 _SEALED = tuple(name for name in SCHEDULED if name not in _UNSEALED)
+_OF_SCHEDULE_IF_ANY = ("arguments", "rate", "site_concurrency")
 _PLAIN = JobTerms()
 _REMEDY = (
     f"Write the schedule into the {FILE_NAME} of the worker, or set fleet.key on all machines; if everyone who can "
@@ -93,7 +94,7 @@ def _of_job(name: str, terms: JobTerms) -> list[Any]:
 def _of_schedule(schedule: Schedule) -> list[Any]:
     content = msgspec.structs.asdict(msgspec.structs.replace(schedule, seal=""))
     content.pop("expected")
-    return [value for name, value in content.items() if name != "arguments" or value]
+    return [value for name, value in content.items() if name not in _OF_SCHEDULE_IF_ANY or value]
 
 
 def _seal(settings: Settings, kind: str, content: list[Any]) -> str:

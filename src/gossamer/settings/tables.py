@@ -191,7 +191,9 @@ class ScheduleTable(msgspec.Struct, frozen=True, kw_only=True):
 
     # How
     kind: str = ""  # the callback for URLs of the source; empty: parse
-    priority: int = 0  # of these URLs
+    priority: int = 0  # of its runs among the jobs
+    rate: Rate | None = None  # of its runs at a site, where that is slower than the usual rate
+    site_concurrency: int | None = None  # requests of a run at once at one site, where that is fewer than usual
     min_age: timedelta | None = None  # a page fetched less than this ago is left out
     limit: int | None = None  # pages of each run
     budget: int | None = None  # fetches per day, spent where pages change most
