@@ -3,12 +3,16 @@ process that works on the job. The log of the target site says so."""
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
+from gossamer.project.api_requests import CrawlRequest
+from gossamer.project.slices import enqueue
+from gossamer.settings import load
 from tests.faults.commands import CommandProject, until
 from tests.faults.test_politeness import LATE, gaps
 from tests.services.postgres import running_postgres
@@ -104,3 +108,63 @@ def test_two_jobs_at_one_site_keep_a_rate_each_and_the_third_goes_on(tmp_path, s
         assert min(gaps(by["slower"])) >= 1.5 - LATE
         assert min(gaps(site.hits())) >= 0.05 - LATE
         assert len(by["free"]) > 3 * len(by["slow"])
+
+
+def test_the_rates_of_a_schedule_and_of_a_call_of_the_api_hold_on_a_worker(tmp_path, stores):
+    with park(pages=8, links=7, robots=None, hosts=2) as site:
+        named = f'[schedules.slowly]\nspider = "wares"\nevery = "30d"\nrate = "2/s"\nurls = ["{site.url(1)}"]\n'
+        project = CommandProject(tmp_path, [], stores + FAST + named)
+        project.environ["GOSSAMER_FETCH__ALLOW_HOSTS"] = ",".join(site.hosts)  # a client reaches no private address
+        write_spider(project, "wares", site.url(0))
+        try:
+            worker = project.run("worker")
+            project.done("schedule", "run", "slowly")
+            settings = load(start=tmp_path, environ={**project.environ})
+            asyncio.run(enqueue(settings, CrawlRequest(spider="wares", rate="2/s"), once="one"))
+            until(lambda: all(len(site.hits(host=host)) == 8 for host in site.hosts), worker)
+        finally:
+            project.close()
+
+        for host in site.hosts:
+            assert_paced(site.hits(host=host), 0.5)
+
+
+def test_a_run_of_higher_priority_goes_first_at_a_site_that_a_crawl_has(tmp_path, stores):
+    with park(pages=150, links=149, robots=None, latency_ms=20) as site:
+        project = CommandProject(tmp_path, [], stores + FAST)
+        for name, terms in (("low", "priority = 1"), ("high", "priority = 100")):
+            write_spider(
+                project, name, site.url(), f"{terms}\n    limit = 60\n    headers = {{'user-agent': {name!r}}}"
+            )
+        try:
+            worker = project.run("worker")
+            low = project.run("crawl", "low", "--quiet", "--limit", "140")
+            until(lambda: len(site.hits()) >= 10, low, worker)
+            high = project.run("crawl", "high", "--quiet")
+            until(lambda: sum(hit.user_agent == "high" for hit in site.hits()) >= 60, high, worker)
+        finally:
+            project.close()
+
+        agents = [hit.user_agent for hit in sorted(site.hits(), key=lambda hit: hit.at)]
+        theirs = [at for at, agent in enumerate(agents) if agent == "high"]
+        between = agents[theirs[1] : theirs[58]].count("low")  # the links of its first page come with the second
+        assert between <= 12, "".join(agent[0] for agent in agents)
+        assert min(gaps(site.hits())) >= 0.05 - LATE
+
+
+def test_unlimited_requests_follow_the_concurrency_and_a_limit_that_binds_is_named(tmp_path):
+    with park(pages=120, links=119, robots=None, latency_ms=300) as site:
+        project = CommandProject(tmp_path, site.seeds(), FAST.replace("concurrency = 4\n", ""))
+        try:
+            free = project.run("crawl", "park", "--rate", "unlimited", "--concurrency", "24")
+            assert free.ended() == 0, free.said()
+            at_once = max(hit.in_hand for hit in site.hits())
+            bound = project.run("crawl", "park", "--rate", "unlimited", "--site-concurrency", "3", "--fresh")
+            assert bound.ended() == 0, bound.said()
+        finally:
+            project.close()
+
+        assert 12 <= at_once <= 25
+        assert max(hit.in_hand for hit in site.hits()[120:]) <= 3
+        said = " ".join(bound.said().split())
+        assert "3 at a time of this job at a site: site_concurrency, given for it" in said

@@ -20,7 +20,7 @@ from .politeness import GIVE_WAY, HEAD_START, TURN
 LONGEST = 3 * TURN  # how long other jobs may stay off a site whose last page is still in flight
 ONE_IN = 10  # of that many requests to a site, at least one is for a waiting job of lower priority
 CLAIM = 2 * GIVE_WAY  # how long jobs of lower priority wait for the job with the claim
-LOOK = GIVE_WAY / 5  # how often they look then
+LOOK = GIVE_WAY / 5  # how often they look then, and the other one while it makes way for them
 _NOTED = 1.0  # seconds after which the note of a waiting job of lower priority is renewed
 
 

@@ -337,9 +337,9 @@ class TaskDispatcher:
         )
         self._want(connection, site, noted, want_now)
         if others_first:
-            back_at = now + GIVE_WAY.total_seconds()
-            self._claim(connection, job, contest, now, back_at)
-            self._leave_alone(connection, job, site, lanes, back_at)
+            pause = LOOK if want_now is not None and want_now.priority < priority else GIVE_WAY
+            self._claim(connection, job, contest, now, now)
+            self._leave_alone(connection, job, site, lanes, now + pause.total_seconds())
             return True
         if claim is not None and claim.priority > priority and claim.until > now:
             n = 1  # its share

@@ -334,8 +334,8 @@ local function serve(terms, n, floor)
         return put_to_sleep(ready, now + LOOK, false)
     end
     if makes_way(site, interval < 0 or site.in_flight == 0) then
-        claim_after(site, now + GIVE_WAY, 0)
-        return put_to_sleep(ready, now + GIVE_WAY, false)
+        claim_after(site, now, 0)
+        return put_to_sleep(ready, now + (site.wanted_priority < priority and LOOK or GIVE_WAY), false)
     end
     if site.claim ~= 0 and site.claim_priority > priority and site.claim_until > now then n = 1 end  -- its share
     for _, entry in ipairs(ready) do
