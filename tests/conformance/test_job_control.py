@@ -326,7 +326,7 @@ async def test_a_job_tells_what_its_schedule_wanted_and_keeps_it_when_it_is_foun
 
     found, resumed = await lab.jobs.open_job("nightly", JobTerms(limit=3, depth=2), fresh=False)
 
-    assert (found.id, resumed, found.limit, found.depth) == (opened.id, True, 3, 2)
+    assert (found.id, resumed, found.limit, found.depth) == (opened.id, True, 10, None)
     for job in (opened, found, await lab.jobs.job(opened.id), *(await lab.jobs.running_jobs())):
         assert (job.schedule, job.due, job.spider, job.spider_name) == ("nightly", 1_767_225_600.25, "shop", "shop")
         assert job.windows == "22:00-06:00 Europe/Berlin"
@@ -334,7 +334,7 @@ async def test_a_job_tells_what_its_schedule_wanted_and_keeps_it_when_it_is_foun
     assert (kept.source, kept.kind, kept.min_age, kept.dedup_window) == (
         terms.source, "product", timedelta(hours=6), timedelta(days=1),
     )  # fmt: skip
-    assert kept.limit == 3
+    assert kept.limit == 10
 
 
 async def test_the_terms_of_an_unknown_job_are_refused_with_a_hint(lab):

@@ -32,8 +32,8 @@ class Crowd:
         self.grants = []  # moment, job
         self.in_hand = []
 
-    async def job(self, name, pages=400):
-        job = await self.lab.job(name)
+    async def job(self, name, pages=400, **terms):
+        job = await self.lab.job(name, **terms)
         await self.lab.frontier.add(job.id, [candidate(f"https://a.test/{name}/{n}") for n in range(pages)])
         return job.id
 
@@ -60,6 +60,9 @@ class Crowd:
                     await self.ask(job, worker)
             self.lab.clock.advance(STEP)
             step += 1
+
+    def times(self, job):
+        return [at for at, whose in self.grants if whose == job]
 
     def pauses(self, job, since):
         mine = [at for at, whose in self.grants if whose == job and at >= since]

@@ -97,8 +97,10 @@ class CommandProject(Project):
     def sow(self, site: Any, *flags: str, pages: int = 5) -> None:
         """Begin the park's job with a `crawl`, and stop it after a few pages."""
         before = len(site.hits())
-        # slowly: it has not done all before it is stopped, however long that takes
-        crawl = self.run("crawl", "park", "--quiet", "--rate", "5/s", *flags)
+        # slowly: it has not done all before it is stopped, however long that takes. By a setting of this process: a
+        # rate on the command line would stay with the job.
+        slowly = ["env", "GOSSAMER_POLITENESS__RATE=5/s"]
+        crawl = self.run_under(slowly, "crawl", "park", "--quiet", *flags)
         until(lambda: len(site.hits()) >= before + pages or crawl.process.poll() is not None, crawl)
         crawl.signal(signal.SIGTERM)
         assert crawl.ended() == 130, crawl.said()

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.long
 
 UNLIMITED = '[politeness]\nrate = "unlimited"\nconcurrency = 8\n'
 
+SLOWLY = ["env", "GOSSAMER_POLITENESS__RATE=30/m"]  # for this process: a rate on the command line stays with the job
 SPIDER = """
 from gossamer import Item, Page, Spider
 
@@ -135,7 +136,7 @@ def test_a_job_that_begins_later_is_found_and_two_jobs_run_side_by_side(opened):
         until(lambda: "serves all jobs" in pool.said(), pool)
         # when two jobs are begun, and the crawls that began them stop
         # slowly, so that there is something left for the pool
-        crawls = [project.run("crawl", name, "--quiet", "--rate", "30/m") for name in ("one", "two")]
+        crawls = [project.run_under(SLOWLY, "crawl", name, "--quiet") for name in ("one", "two")]
         until(lambda: all(f"working on {name}-" in pool.said() for name in ("one", "two")), pool)
         for crawl in crawls:
             crawl.signal(signal.SIGINT)
@@ -187,7 +188,7 @@ def test_jobs_that_cannot_be_served_here_are_told_once_and_left_alone(opened):
         for name in ("Gone", "Broken", "Grumpy"):
             (spiders / f"{name.lower()}.py").write_text(SPIDER.format(name=name, url=site.url()))
         targets = ("gone", "broken", "grumpy", site.url(1), "park")
-        crawls = [project.run("crawl", target, "--quiet", "--rate", "30/m") for target in targets]
+        crawls = [project.run_under(SLOWLY, "crawl", target, "--quiet") for target in targets]
         until(lambda: len(project.json("status")) == 5, *crawls)
         for crawl in crawls:
             crawl.signal(signal.SIGTERM)

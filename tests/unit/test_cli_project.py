@@ -161,7 +161,7 @@ def test_one_setting_can_be_asked_for_in_a_script(project):
 
 
 @pytest.mark.parametrize(
-    ("key", "meant"), [("fetch.max_bdy", "fetch.max_body"), ("rate", "politeness.rate"), ("crawl.dept", "crawl.depth")]
+    ("key", "meant"), [("fetch.max_bdy", "fetch.max_body"), ("rate", "crawl.rate"), ("crawl.dept", "crawl.depth")]
 )
 def test_a_misspelled_setting_gets_a_suggestion(project, key, meant):
     said = project.run("settings", key)

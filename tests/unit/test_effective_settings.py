@@ -9,7 +9,7 @@ from gossamer.backends.addresses import place_of, postgres_schema, redacted
 from gossamer.backends.open import open_archive
 from gossamer.errors import Misconfigured
 from gossamer.settings import load
-from gossamer.settings.effective import job_terms, retry_terms, robots_rule, site_terms
+from gossamer.settings.effective import job_terms, manners_of, retry_terms, robots_rule, site_terms
 
 TOML = """
 [crawl]
@@ -44,8 +44,7 @@ def read(folder, **flags):
 
 
 def seconds(settings, spider, site):
-    interval = site_terms(settings, spider)(site).interval
-    return interval and interval.total_seconds()
+    return site_terms(settings, manners_of(settings, spider))(site).own_spacing(None)
 
 
 def test_the_command_line_goes_before_a_sites_table_that_before_the_spider_that_before_the_settings(tmp_path):
@@ -53,7 +52,7 @@ def test_the_command_line_goes_before_a_sites_table_that_before_the_spider_that_
     assert [seconds(settings, Eager(), site) for site in ("calm.example", "other.example")] == [10, 0.2]
     assert seconds(settings, Plain(), "other.example") == 1
 
-    flagged = read(tmp_path, politeness__rate="4/s")
+    flagged = read(tmp_path, crawl__rate="4/s")
     assert [seconds(flagged, Eager(), site) for site in ("calm.example", "other.example")] == [0.25, 0.25]
 
 

@@ -15,16 +15,16 @@ from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import JobTerms, QueueLoad, SiteOrder, WorkerCard
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.frontier.queue_values import MOST_COUNTED
-from gossamer.model.job import Job, SpiderPoliteness
+from gossamer.model.job import Job, JobPoliteness
 from gossamer.project.open import open_project
 from gossamer.project.scaling import (
     ASSUMED,
     Look,
     Scaling,
-    allowed,
     bounds_of,
     decide,
     kept,
+    limit_at,
     look_at,
     scaling,
     seconds_per_page,
@@ -53,10 +53,16 @@ def card(now: float, **fields: object) -> WorkerCard:
 
 def test_a_site_allows_what_its_rate_its_own_wish_and_its_slots_allow():
     twice = SiteTerms(interval=timedelta(milliseconds=500), concurrency=4)
+
+    def allowed(found, terms, latency, job=JobPoliteness()):  # noqa: B008 - frozen
+        return limit_at(found, terms, job, latency).per_second(latency)
+
     assert allowed(load(), twice, 1.0) == 2
     assert allowed(load(asked=10.0), twice, 1.0) == 0.1
     assert allowed(load(), twice, 4.0) == 1  # four at once, each of which takes four seconds
     assert allowed(load(away=True), SiteTerms(interval=None, concurrency=8), 0.5) == 2  # one at a time
+    assert allowed(load(), twice, 1.0, JobPoliteness(rate="1/s")) == 1
+    assert limit_at(load(), twice, JobPoliteness(), 4.0).words == "4 at a time at this site: politeness.concurrency"
 
 
 def test_the_strength_of_a_worker_is_what_it_did_divided_by_what_that_took_of_it():
@@ -217,7 +223,7 @@ async def test_jobs_share_the_pace_of_a_site_and_a_spiders_own_rate_holds(tmp_pa
             await begun(project.state, name, *pages("a.test", 300))
         assert (await scaling(project)).lanes["http"].runnable_per_second == 2
 
-        await begun(project.state, "slow", *pages("b.test", 300), manners=SpiderPoliteness(rate="1/m"))
+        await begun(project.state, "slow", *pages("b.test", 300), manners=JobPoliteness(rate="1/m"))
         assert (await scaling(project)).lanes["http"].runnable_per_second == pytest.approx(2 + 1 / 60, abs=0.001)
 
 

@@ -25,7 +25,7 @@ from gossamer.parse.page_context import asking_by
 from gossamer.parse.spider import seeds, spider_version
 from gossamer.scrapy.responses import failure_of
 from gossamer.scrapy.values import NotQueueable, read, written
-from gossamer.settings.effective import job_terms, site_terms
+from gossamer.settings.effective import job_terms, manners_of, site_terms
 
 pytestmark = pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")
 
@@ -408,7 +408,7 @@ def test_settings_become_those_of_the_spider_and_of_the_job_and_the_rest_is_name
 
     adjusted = spider._adjusted(read)
 
-    assert site_terms(adjusted, spider)("shop.example").interval == timedelta(seconds=0.25)
+    assert site_terms(adjusted, manners_of(adjusted, spider))("shop.example").own_spacing(None) == 0.25
     assert (spider.concurrency, spider.robots, adjusted.crawl.concurrency) == (3, False, 7)
     terms = job_terms(adjusted, spider)
     assert (terms.max_attempts, terms.depth, terms.limit) == (5, 5, 99)

@@ -58,7 +58,7 @@ def test_the_file_is_found_upwards_and_names_the_root(tmp_path):
         ("[polite]\nrate = '1/s'", "politeness.rate"),
         ("sate = 'sqlite:///x'", "state"),
         ("[domains.'a.test']\nrat = '1/s'", "rate"),
-        ("rate = '1/s'", "Did you mean politeness.rate?"),
+        ("rate = '1/s'", "Did you mean crawl.rate or politeness.rate"),
         ("concurrency = 5", r"Did you mean crawl\.concurrency or politeness\.concurrency"),
     ],
 )

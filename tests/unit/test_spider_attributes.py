@@ -13,8 +13,8 @@ def told(**attributes: object) -> list[str]:
 
 def test_words_of_scrapy_and_near_misses_get_advice():
     assert told(custom_settings={"A": 1}, user_agent="me", start_url="https://books.example/", DOWNLOAD_DELAY=2) == [
-        "Books.custom_settings has no effect. Write rate, concurrency, limit ... as attributes, and everything else in"
-        " gossamer.toml.",
+        "Books.custom_settings has no effect. Write rate, site_concurrency, limit ... as attributes, and everything "
+        "else in gossamer.toml.",
         "Books.user_agent has no effect. Set fetch.user_agent in gossamer.toml.",
         "Books.start_url has no effect. Did you mean start_urls?",
         'Books.DOWNLOAD_DELAY has no effect. Write rate = "1/s".',

@@ -28,7 +28,7 @@ from ..project.crawl_processes import Crew, crew_of
 from ..project.job_forecast import least_seconds_of, wait_of_job
 from ..project.spiders import crawl_list, crawl_target, written_arguments
 from ..project.spools import results_waiting
-from ..project.status import place_near
+from ..project.status import limit_words, place_near
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
@@ -72,8 +72,14 @@ def crawl_verb(
     ] = None,
     depth: Annotated[int | None, typer.Option(min=0, help="Follow links this many steps from the start.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many pages.")] = None,
-    rate: Annotated[str | None, typer.Option(help="Requests per site: 5/s, 30/m or unlimited.")] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Requests of this job to a site, by all processes: 5/s, 30/m or unlimited.")
+    ] = None,
+    site_concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Requests of this job at once at one site, by all processes.")
+    ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each process.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Of this job among others; higher ones go first.")] = None,
     processes: Annotated[
         str, typer.Option(metavar="N", help="Crawl with this many processes; auto: one for each core.")
     ] = "1",
@@ -98,8 +104,10 @@ def crawl_verb(
         "expect.max_change": max_change,
         "crawl.depth": depth,
         "crawl.limit": limit,
-        "politeness.rate": rate,
+        "crawl.rate": rate,
+        "crawl.site_concurrency": site_concurrency,
         "crawl.concurrency": concurrency,
+        "crawl.priority": priority,
     }
     crew = crew_of(processes, replay=replay)
     settings = settings_with(**flags)
@@ -237,6 +245,8 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     moved = f", {many(counts.redirected, 'redirect')}" if counts.redirected else ""
     came = counts.done - counts.redirected
     table.add_row("pages", styled("[bold]{}[/] done{}  [dim]{}, {}{}[/]", f"{came:,}", unchanged, spent, speed, moved))
+    if limit := limit_words(settings, report.job, tally.sites, latency=tally.latency, seconds=report.seconds):
+        table.add_row("limit", visible(limit))
     records = f"{report.records:,}" if report.records is not None else "not known"
     table.add_row("records", styled("[bold]{}[/]  [dim]{} new or changed[/]", records, f"{tally.changed:,}"))
     if tally.item_drops:

@@ -35,7 +35,7 @@ def demo_verb(
         return
     with shop_in_background(port, revision) as urls:
         hosts = [host_of(url) for url in urls]
-        settings = settings_with(**{"politeness.rate": rate, "fetch.allow_hosts": hosts})
+        settings = settings_with(**{"crawl.rate": rate, "fetch.allow_hosts": hosts})
         spider = DemoShop()
         spider.start_urls = [urls[0]]
         err.print(styled("The demo shop is open at [bold]{}[/]", urls[0]))

@@ -329,6 +329,10 @@ def _print_job(job: JobView, now: float) -> None:
             ("counted", in_words(job.stats)),
             ("waiting", f"{many(job.storing, 'result')} on the disks of workers" if job.storing else ""),
             ("limit", f"{many(job.limit, 'page')}; redirects do not count" if job.limit is not None else ""),
+            ("depth", f"{many(job.depth, 'link')} from its first pages" if job.depth is not None else ""),
+            ("own rate", f"{job.own_rate} at each site" if job.own_rate is not None else ""),
+            ("own requests", f"{job.site_concurrency:,} at a time at each site" if job.site_concurrency else ""),
+            ("priority", f"{job.priority:,}" if job.priority else ""),
             ("rate", f"{rate_words(job.pages_per_second)}, on average since it began"),
             ("time to go", _time_to_go(job)),
         ]

@@ -171,6 +171,8 @@ def _facts(settings: Settings, one: ScheduleDetail, now: float) -> list[tuple[st
         ("most URLs", f"{one.max_urls:,}" if one.max_urls is not None else ""),
         ("kind of page", one.kind),
         ("priority", one.priority or ""),
+        ("rate", one.rate),
+        ("requests at once", one.site_concurrency),
         ("minimum age", one.min_age),
         ("overlap", one.overlap.value),
         ("limit", one.limit),

@@ -14,7 +14,7 @@ from ..model.schedule import Overlap
 from ..project.open import open_project
 from ..project.schedule_changes import BadSchedule, Key, ScheduleAdded, add_schedule, new_schedule
 from ..settings import ScheduleTable
-from ..units import parse_duration, parse_size, visible
+from ..units import parse_duration, parse_rate, parse_size, visible
 from .app import err, out, run_async, settings_with
 from .layout import advise
 from .options import ArgumentOption, MaxChangeOption, MaxDeadShareOption, MinPagesOption, MinRecordsOption
@@ -55,7 +55,11 @@ def add_verb(
     max_urls: Annotated[int | None, typer.Option(min=1, help="Take at most this many URLs.")] = None,
     kind: Annotated[str | None, typer.Option(help="The callback, or the kind of page, for these URLs.")] = None,
     argument: ArgumentOption = None,
-    priority: Annotated[int, typer.Option(help="The priority of these URLs; higher goes first.")] = 0,
+    priority: Annotated[int, typer.Option(help="Of its runs among the jobs; higher ones go first.")] = 0,
+    rate: Annotated[str | None, typer.Option(help="Requests of a run to a site, if slower than usual: 30/m.")] = None,
+    site_concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Requests of a run at once at one site, if fewer than usual.")
+    ] = None,
     min_age: Annotated[str | None, typer.Option(help="Leave out pages fetched less than this long ago.")] = None,
     window: Annotated[
         list[str] | None, typer.Option("--window", help="Fetch only in this window: '22:00-06:00 Europe/Berlin'.")
@@ -101,6 +105,8 @@ def add_verb(
         kind=kind or "",
         arguments=tuple(argument or ()),
         priority=priority,
+        rate=_value("--rate", rate, parse_rate),
+        site_concurrency=site_concurrency,
         min_age=_value("--min-age", min_age, parse_duration),
         limit=limit,
         budget=budget,

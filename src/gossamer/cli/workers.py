@@ -127,6 +127,8 @@ def scaling_verb(as_json: JsonOption = False) -> None:
     else:
         out.print("Nothing can be fetched now.")
     words = f"{many(found.workers_wanted, 'worker')} wanted for all lanes together; {found.workers} running."
+    if found.limit:
+        words += f" The limit at the site with the most work: {visible(found.limit)}."
     if found.chores:
         words += f" {many(found.chores, 'job')} without a ready page also need a worker, to read a source or to end."
     out.print(words)

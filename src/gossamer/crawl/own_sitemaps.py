@@ -46,7 +46,7 @@ async def listed_pages(
             tell(words)
 
     async with context.open_files(
-        spider=spider, announce=partial(context.take_turn, job), closed_for=closed_for
+        spider=spider, manners=terms.manners, announce=partial(context.take_turn, job), closed_for=closed_for
     ) as files:
         for origin in list(dict.fromkeys(origin_of(url) for url in listed_seeds(spider)))[:MOST_ORIGINS]:
             source, count = SiteSource(url=f"{origin}/", page=False), 0

@@ -97,13 +97,14 @@ def _network(address: str) -> str:
 class _SitePace:
     """The pace of one site. `tat` is its bucket (frontier/politeness.py), counted in requests that have left."""
 
-    __slots__ = ("asked", "burst", "expected", "interval", "last", "leases", "rest_until", "tat", "turn")
+    __slots__ = ("asked", "burst", "expected", "gap", "interval", "last", "leases", "rest_until", "tat", "turn")
 
     def __init__(self) -> None:
         self.tat = _NEVER
         self.interval: float | None = None
         self.asked = 0.0  # the crawl-delay of the site, as this process has read it
         self.burst = 1
+        self.gap = 0.0  # by how much the interval is longer than that of the site: the job has its own rate
         self.rest_until = _NEVER
         self.last = _NEVER  # when the last request left
         self.leases = 0
@@ -116,20 +117,20 @@ class _SitePace:
             return self.rest_until
         return max(self.rest_until, earliest_start(self.tat, interval=self.interval, burst=self.burst))
 
-    def ask_for(self, interval: float, burst: int) -> None:
+    def ask_for(self, interval: float, burst: int, gap: float = 0.0) -> None:
         """Keep this interval unless a longer one is known. It also counts from the last request that left."""
         if interval > (self.interval or 0.0):
-            self.interval, self.burst = interval, burst
+            self.interval, self.burst, self.gap = interval, burst, gap
             if burst == 1:
                 self.tat = max(self.tat, self.last + interval)
 
-    def grant(self, interval: float, burst: int) -> None:
+    def grant(self, interval: float, burst: int, gap: float = 0.0) -> None:
         """Keep the interval of the newest lease, even if it is shorter than the one before: then an operator has
         withdrawn an order for the site. Never go below the site's own crawl-delay."""
         if interval < (self.interval or 0.0) and interval >= self.asked:
-            self.interval, self.burst = interval, burst
+            self.interval, self.burst, self.gap = interval, burst, gap
         else:
-            self.ask_for(interval, burst)
+            self.ask_for(interval, burst, gap)
 
     def is_over(self, now: float) -> bool:
         """Would a site that was never visited be treated the same way?"""
@@ -259,7 +260,7 @@ class Pacer:
                 # requests left less than an interval ago, no other worker's did, and our own count is more exact.
                 site.tat = now + pace.ahead - pace.interval
         if pace is not None:
-            site.grant(with_margin(pace.interval), pace.burst)
+            site.grant(with_margin(pace.interval), pace.burst, pace.gap)
         site.leases += 1
 
     def leave(self, lease: Lease) -> None:
@@ -303,12 +304,13 @@ class Pacer:
             site.ask_for(with_margin(interval.total_seconds()), 1)
 
     def ahead(self, name: str) -> timedelta:
-        """How far ahead of now the bucket is drawn; zero without a limit."""
+        """How far ahead of now the bucket of the site is drawn; zero without a limit. The job's own rate is not the
+        site's: other jobs need not wait for it."""
         site = self._sites.get(name)
         if site is None or site.interval is None:
             return timedelta(0)
-        drawn = max(0.0, site.tat - self._clock.monotonic())
-        return timedelta(seconds=drawn + site.expected * site.interval)
+        drawn = max(0.0, site.tat - self._clock.monotonic()) + site.expected * site.interval
+        return timedelta(seconds=max(0.0, drawn - site.gap))
 
     def _site(self, name: str) -> _SitePace:
         site = self._sites.get(name)

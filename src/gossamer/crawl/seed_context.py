@@ -13,7 +13,7 @@ from ..backends.state import State
 from ..clock import Clock
 from ..frontier.admission import Judged
 from ..model.events import EventSink
-from ..model.job import Job
+from ..model.job import Job, JobPoliteness
 from ..model.url import UrlRules
 from ..parse.spider import Spider
 from ..settings import Settings
@@ -31,7 +31,7 @@ class OpenFiles(Protocol):
     """Opens the fetcher of sitemaps and feeds, with the project's settings, robots.txt answers and proxies."""
 
     def __call__(
-        self, *, spider: Spider, announce: Announce, closed_for: ClosedFor
+        self, *, spider: Spider, manners: JobPoliteness, announce: Announce, closed_for: ClosedFor
     ) -> AbstractAsyncContextManager[SourceFiles]: ...
 
 

@@ -388,10 +388,10 @@ class Seeder:
                 self._listed_some = True
                 chunk.append(request)
                 if len(chunk) >= at_once:
-                    yield self._admission.judge(chunk, priority=self._terms.priority)
+                    yield self._admission.judge(chunk)
                     chunk, at_once = [], SEEDS_AT_ONCE
         if chunk:
-            yield self._admission.judge(chunk, priority=self._terms.priority)
+            yield self._admission.judge(chunk)
 
     async def _requests(self) -> AsyncGenerator[Request, None]:
         """Yield the requests, one at a time. Raises Misconfigured, SourceFailed."""
@@ -424,14 +424,14 @@ class Seeder:
             return closed
 
         async with (
-            context.open_files(spider=self._spider, announce=announce, closed_for=closed_for) as files,
+            context.open_files(
+                spider=self._spider, manners=self._terms.manners, announce=announce, closed_for=closed_for
+            ) as files,
             aclosing(sources.entries(source, files.context(report=self._report))) as listed,
         ):
             async for entry in listed:
                 request = self._spider.from_source(
-                    Request(
-                        url=entry.url, kind=terms.kind or DEFAULT_KIND, priority=terms.priority, lastmod=entry.lastmod
-                    )
+                    Request(url=entry.url, kind=terms.kind or DEFAULT_KIND, lastmod=entry.lastmod)
                 )
                 if request is not None:
                     yield request

@@ -30,6 +30,7 @@ from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, PageReque
 from ..fetch.retry_after import parse_retry_after
 from ..fetch.robots import BeforeSend, Robots
 from ..frontier.retry import GiveUp, decide, failure_of
+from ..model.job import JobPoliteness
 from ..model.page import Headers, Snapshot
 from ..model.route import MANAGED
 from ..model.url import origin_of, site_of, user_in
@@ -84,6 +85,7 @@ class SourceFiles:
         announce: Announce | None = None,
         closed_for: ClosedFor | None = None,
         spider: Spider | None = None,
+        manners: JobPoliteness | None = None,
         addresses: AddressPace | None = None,
     ) -> None:
         self.settings = settings
@@ -92,7 +94,7 @@ class SourceFiles:
         self._robots = robots
         self._announce = announce
         self._closed_for = closed_for
-        self._site_terms = site_terms(settings, spider)
+        self._site_terms = site_terms(settings, manners)
         self._obeys_robots = robots_rule(settings, spider or Spider())
         self._retry_terms = retry_terms(settings)
         self._pacer = Pacer(clock, max_hold=None, addresses=addresses)
@@ -196,7 +198,7 @@ class SourceFiles:
 
     async def _gate(self, site: str, asked: timedelta | None) -> Gate:
         await self._wait_for_window(site)
-        spacing = self._site_terms(site).spacing(asked.total_seconds() if asked is not None else None) or 0.0
+        spacing = self._site_terms(site).own_spacing(asked.total_seconds() if asked is not None else None) or 0.0
         if not spacing:
             return self._pacer.gate(site)
         # Where other workers may be on the site too, leave them every other turn.

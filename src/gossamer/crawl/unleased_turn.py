@@ -109,7 +109,7 @@ class UnleasedTurns:
         closed = self._closed_for(site)
         if closed:
             raise TooEarly(min(closed, NEXT_LOOK))
-        spacing = self._terms_for(site).spacing(None)
+        spacing = self._terms_for(site).own_spacing(None)
         if not spacing:
             return self._pacer.gate(site, None, check)
         gate = self._pacer.gate(site, timedelta(seconds=spacing))

@@ -9,16 +9,50 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import lru_cache
 
 import msgspec
 
+from ..errors import Misconfigured
+from ..model.job import JobPoliteness
+from ..units import parse_rate
+
+TERMS_REMEMBERED = 20_000  # the terms of this many sites under a job's own are cached
+
 
 class SiteTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """How a site may be visited. `interval` None means no rate limit; `concurrency` None means unlimited."""
+    """How a site may be visited. `interval` None means no rate limit; `concurrency` None means unlimited.
+
+    These bind the requests of all jobs together. `own_interval` and `own_concurrency` bind those of one job, and are
+    set only where they are stricter. `named` are the fields that the site's own table in the settings decides.
+    """
 
     interval: timedelta | None = timedelta(milliseconds=500)
     burst: int = 1
     concurrency: int | None = 4
+    own_interval: timedelta | None = None
+    own_concurrency: int | None = None
+    named: tuple[str, ...] = ()
+
+    def under(self, job: JobPoliteness) -> SiteTerms:
+        """These terms for the requests of one job.
+
+        A slower rate or fewer requests at once bind that job alone. A faster rate, or more at once, counts for the site
+        while this job visits it, unless the site's own table says otherwise or the job may only tighten.
+        """
+        return self if job == _NO_WISHES else _under(self, job)
+
+    @property
+    def gap(self) -> float:
+        """Seconds by which the job's own interval is longer than the site's."""
+        if self.own_interval is None:
+            return 0.0
+        return self.own_interval.total_seconds() - (self.interval.total_seconds() if self.interval is not None else 0.0)
+
+    def own_spacing(self, asked: float | None) -> float | None:
+        """Like `spacing`, for two requests of one job."""
+        site = self.spacing(asked)
+        return site if self.own_interval is None else max(site or 0.0, self.own_interval.total_seconds())
 
     def spacing(self, asked: float | None) -> float | None:
         """Seconds between two requests: our setting or the site's own crawl-delay (`asked`), whichever is longer."""
@@ -30,6 +64,38 @@ class SiteTerms(msgspec.Struct, frozen=True, kw_only=True):
     def burst_under(self, asked: float | None) -> int:
         """No burst with a crawl-delay: it holds between any two requests."""
         return 1 if asked is not None else self.burst
+
+
+_NO_WISHES = JobPoliteness()
+
+
+@lru_cache(maxsize=TERMS_REMEMBERED)
+def _under(site: SiteTerms, job: JobPoliteness) -> SiteTerms:
+    def wished(field: str) -> bool:
+        return getattr(job, field) is not None and (field in job.given or field not in site.named)
+
+    changes: dict[str, timedelta | int | None] = {}
+    if wished("rate"):
+        asked = _interval(job.rate or "")
+        if asked is not None and (site.interval is None or asked > site.interval):
+            changes["own_interval"] = asked
+        elif not job.tightens:
+            changes["interval"] = asked
+    if wished("burst") and not (job.tightens and (job.burst or 1) > site.burst):
+        changes["burst"] = job.burst
+    if job.concurrency is not None and wished("concurrency"):
+        if site.concurrency is None or job.concurrency < site.concurrency:
+            changes["own_concurrency"] = job.concurrency
+        elif not job.tightens:
+            changes["concurrency"] = job.concurrency
+    return msgspec.structs.replace(site, **changes)
+
+
+def _interval(rate: str) -> timedelta | None:
+    try:
+        return parse_rate(rate).interval
+    except ValueError as error:
+        raise Misconfigured(f"The rate of the job: {error}.") from error
 
 
 TermsFor = Callable[[str], SiteTerms]

@@ -19,12 +19,15 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class SpiderPoliteness(msgspec.Struct, frozen=True, kw_only=True):
-    """How a spider wants sites to be visited. None leaves it to the settings."""
+class JobPoliteness(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job wants sites to be visited: by its command, its schedule, a call of the API or its spider. None leaves
+    it to the settings. The backends apply it to every lease (`SiteTerms.under`), whichever process asks for it."""
 
     rate: str | None = None
     burst: int | None = None
-    concurrency: int | None = None
+    concurrency: int | None = None  # requests at once at one site
+    given: tuple[str, ...] = ()  # fields that were given for this job: they go before the table of a domain
+    tightens: bool = False  # given over the API: they count only where they are slower than the settings
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +52,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     coverage: str = ""  # the records it stands for: spider, arguments and source
     start: str = ""  # a digest of the spider's own seeds
     arguments: str = ""  # of its spider, as JSON
-    manners: SpiderPoliteness = SpiderPoliteness()  # of its spider
+    manners: JobPoliteness = JobPoliteness()
     stopped: str = ""  # why its spider ended it early
     first_ended: float | None = None  # when it ended for the first time, if it ran again for its dead letters
 
@@ -110,7 +113,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str = ""  # of the spider, as JSON (parse/arguments.py)
     source: str = ""  # where its seeds come from, as JSON; "": the spider's own start
     kind: str = ""  # the callback for these seeds
-    priority: int = 0  # of these seeds
+    priority: int = 0  # of the job among others; the priorities of pages order its own
     min_age: timedelta | None = None  # a page fetched less than this ago is left out
     windows: str = ""  # when its pages may be fetched
     budget: int | None = None  # fetches of this run, spent where pages change most
@@ -119,7 +122,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     seal: str = ""  # signature with the project's key over what a worker would run (schedule/authority.py)
     expected: Expectations = Expectations()  # what it must reach for its outcome to be `done`
     coverage: str = ""  # the records it stands for: spider, arguments, source; "": begun by an older version
-    manners: SpiderPoliteness = SpiderPoliteness()  # of its spider, for readers that do not load it
+    manners: JobPoliteness = JobPoliteness()
     replayed: bool = False  # it had ended, and runs again for its dead letters
     first_ended: float | None = None  # when it had ended for the first time
     stopped: str = ""  # why its spider ended it; `limit` is what had been handed out
@@ -129,6 +132,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
 
         The current command decides how far to go. Deduplication, the owner, the coverage, and the terms of a schedule
         or a key stay as the job began. The limits of a replayed job stay too. A job that its spider ended stays ended.
+        Its pace and its priority: see `as_begun`.
         """
         kept = (
             *DEDUP,
@@ -140,7 +144,22 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
         )
         return msgspec.structs.replace(self, **{name: getattr(begun, name) for name in kept})
 
+    def as_begun(self, begun: Job) -> JobTerms:
+        """These terms for a job that was begun with a pace or a priority of its own: what was given for it then holds,
+        unless it is given anew. Before they are sealed, since the seal covers them."""
+        old, new = begun.manners, self.manners
+        kept = [name for name in old.given if name not in new.given]
+        manners = {name: getattr(old, name) for name in kept if name != PRIORITY}
+        if "rate" in kept and "concurrency" not in (*old.given, *new.given):
+            manners["concurrency"] = old.concurrency  # it followed the rate
+        return msgspec.structs.replace(
+            self,
+            manners=msgspec.structs.replace(new, given=(*new.given, *kept), **manners),
+            priority=begun.priority if PRIORITY in kept else self.priority,
+        )
 
+
+PRIORITY = "priority"
 _OF_TERMS = tuple(field for field in Job.__struct_fields__ if field in JobTerms.__struct_fields__)
 REPLAYED = ("limit", "depth", "replayed", "first_ended")
 STOPPED = ("limit", "stopped")
@@ -148,7 +167,7 @@ LONGEST_REASON = 300  # characters
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
 SCHEDULED = (
     "schedule", "due", "spider", "source", "kind", "priority", "min_age", "windows", "budget", "min_interval",
-    "max_interval", "owner", "seal", "expected", "arguments",
+    "max_interval", "owner", "seal", "expected", "arguments", "manners", "limit", "depth",
 )  # fmt: skip
 
 

@@ -43,6 +43,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     seal: str = ""  # signature with the project's key, if there is one and the schedule was added at run time
     expected: Expectations = Expectations()  # what a run must reach for its outcome to be `done`
     arguments: tuple[str, ...] = ()  # of the spider: "category=lamps"
+    rate: str = ""  # of its runs at a site, where that is slower than the usual rate
+    site_concurrency: int | None = None  # requests at once at one site, where that is fewer than usual
 
 
 class ScheduleProgress(msgspec.Struct, frozen=True, kw_only=True):

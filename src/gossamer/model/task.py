@@ -362,9 +362,11 @@ class Pace(msgspec.Struct, frozen=True, gc=False):
     """A token bucket: one request every `interval` seconds, up to `burst` at once after a rest.
 
     `ahead` is how many seconds of the bucket were already used when the lease was granted, this grant included; the
-    worker's pacer never starts earlier than that allows.
+    worker's pacer never starts earlier than that allows. `gap` is by how much the interval is longer than that of the
+    site, if the job has a slower rate of its own.
     """
 
     interval: float
     burst: int = 1
     ahead: float = 0.0
+    gap: float = 0.0

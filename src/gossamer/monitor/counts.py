@@ -11,6 +11,7 @@ from ..model import events
 
 ADDED = ("pages", "items", "changed", "bytes", "retries", "blocked", "tokens", "faults", "gone")
 MOST_REASONS = 50  # counted separately, and sent from one process to another
+MOST_SITES = 1_000  # counted separately
 LONGEST_TROUBLE = 2_000  # characters
 RATE_SPAN = 10.0  # seconds over which the current rate is taken
 
@@ -34,6 +35,7 @@ class EventCounts:
         self.gone = 0
         self.seconds: Counter[str] = Counter()  # per stage, for items per second
         self.stage_items: Counter[str] = Counter()  # pages fetched, items parsed and stored
+        self.sites: Counter[str] = Counter()  # pages fetched from each, of the first ones
         self.last_trouble = ""
         self._marks: list[tuple[float, int]] = [(self.began, 0)]
 
@@ -43,6 +45,8 @@ class EventCounts:
                 self.pages += 1
             case events.Fetched():
                 self.stage_items["fetch"] += 1
+                if event.site in self.sites or len(self.sites) < MOST_SITES:
+                    self.sites[event.site] += 1
                 self.bytes += event.bytes
                 self.tokens += event.cost
                 self.seconds["fetch"] += event.seconds  # type: ignore[assignment]  # a Counter adds floats as well
@@ -71,6 +75,11 @@ class EventCounts:
                 self.gone += event.records
             case events.Trouble():
                 self.last_trouble = event.message
+
+    @property
+    def latency(self) -> float:
+        """Seconds from connecting to the last byte, on average; 0 before the first page."""
+        return self.seconds["fetch"] / max(1, self.stage_items["fetch"])
 
     def told(self) -> bytes:
         """The counts, for another process to add to its own."""

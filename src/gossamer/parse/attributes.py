@@ -11,9 +11,9 @@ from .spider import Spider
 
 _NEAR = 0.8  # difflib ratio: start_url is near start_urls, names is not near min_quality
 _OTHER_WORDS = {
-    "concurrent_requests": "Write concurrency = 4.",
-    "concurrent_requests_per_domain": "Write concurrency = 4.",
-    "custom_settings": "Write rate, concurrency, limit ... as attributes, and everything else in gossamer.toml.",
+    "concurrent_requests": "Write site_concurrency = 4.",
+    "concurrent_requests_per_domain": "Write site_concurrency = 4.",
+    "custom_settings": "Write rate, site_concurrency, limit ... as attributes, and everything else in gossamer.toml.",
     "depth_limit": "Write max_depth = 3.",
     "download_delay": 'Write rate = "1/s".',
     "download_timeout": "Set fetch.total_timeout in gossamer.toml.",

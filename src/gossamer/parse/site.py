@@ -144,14 +144,13 @@ class SitePartSpider(Spider):
     name = "site-part"
     _renders_anew = True
 
-    def __init__(self, part: SitePart, request: Request, *, follows: bool = True, rate: str | None = None) -> None:
+    def __init__(self, part: SitePart, request: Request, *, follows: bool = True) -> None:
         try:
             part.check()
         except BadPattern as error:
             raise Misconfigured(f"The crawl of {part.url} has a pattern that cannot be used. {error}") from error
         self.start_urls = (part.url,)
         self.allowed_domains = "*" if part.other_sites else None
-        self.rate = rate
         self._part = part
         self._request = request
         self._follows = follows

@@ -19,7 +19,7 @@ import msgspec
 from ..errors import InvalidUrl, Misconfigured, ParseFailed, SourceFailed
 from ..model.item import AnyItem, Item
 from ..model.secret_text import Reveal, SecretText, secret_of_environment
-from ..model.task import DEFAULT_KIND, Request, fault_of
+from ..model.task import DEFAULT_KIND, MAX_PRIORITY, Request, fault_of
 from ..model.url import parse_url, site_of, without_user
 from .link_rules import Rule
 from .page import Page
@@ -54,7 +54,15 @@ _LISTS = {  # attributes that must be lists, with an example
     "rules": "[Rule(...)]",
     "handle_statuses": "[404]",
 }
-_LEAST = {"burst": 1, "concurrency": 1, "max_attempts": 1, "limit": 1, "max_depth": 0}  # their minimum
+_LEAST = {
+    "burst": 1,
+    "site_concurrency": 1,
+    "concurrency": 1,
+    "priority": -MAX_PRIORITY,
+    "max_attempts": 1,
+    "limit": 1,
+    "max_depth": 0,
+}  # their minimum
 FAILED = "failed"  # errback of requests without one
 
 
@@ -81,7 +89,9 @@ class Spider:
 
     rate: str | None = None  # requests per site: "5/s", "unlimited"
     burst: int | None = None
-    concurrency: int | None = None  # concurrent requests per site
+    site_concurrency: int | None = None  # requests of a job at once at one site
+    concurrency: int | None = None  # the older name of site_concurrency
+    priority: int | None = None  # of its jobs: higher ones go first
     robots: bool | None = None
     max_depth: int | None = None
     max_attempts: int | None = None

@@ -36,7 +36,7 @@ from ..schedule.authority import sealed_terms
 from ..schedule.sources import PagesSource, WantedPage, source_of
 from ..schedule.spider_loader import Spiders
 from ..settings import Settings
-from ..settings.effective import coverage_of, job_terms, routing_of, slower_rate
+from ..settings.effective import coverage_of, job_terms, routing_of, tightened
 from .api_requests import BadRequest, BatchRequest, CrawlRequest, RequestedPage, ScrapeRequest, TooMuchAtOnce
 from .extraction import Extraction
 from .idempotency import KEPT
@@ -152,7 +152,7 @@ async def begin_crawl(project: Project, caller: Caller, wanted: CrawlRequest) ->
         raise BadRequest(str(error)) from error
     usual = job_terms(settings, with_arguments(spider, arguments))
     try:
-        rate = slower_rate(settings, spider, wanted.rate)
+        manners = tightened(settings, usual.manners, wanted.rate, wanted.site_concurrency)
     except ValueError as error:
         raise BadRequest(f"rate: {error}.") from error
     terms = msgspec.structs.replace(
@@ -162,7 +162,8 @@ async def begin_crawl(project: Project, caller: Caller, wanted: CrawlRequest) ->
         owner=caller.id,
         spider=target,
         arguments=stored_arguments(arguments),
-        manners=msgspec.structs.replace(usual.manners, rate=rate),
+        manners=manners,
+        priority=usual.priority if wanted.priority is None else min(wanted.priority, usual.priority),
     )
     return await open_owned(project, caller, f"{job_name(target, arguments)}@{caller.id}", terms)
 

@@ -11,6 +11,7 @@ from msgspec import Meta
 from ..errors import Permanent, Transient
 from ..model.page_content import PageContent
 from ..model.route import Action
+from ..model.task import MAX_PRIORITY
 from .extraction import Rules
 
 MOST_ACTIONS = 50  # in a browser, on one page
@@ -116,4 +117,6 @@ class CrawlRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     limit: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None  # pages
     depth: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None  # links from the first pages
     rate: Annotated[str, Meta(min_length=1, max_length=50)] | None = None  # of each site, if slower
+    site_concurrency: Annotated[int, Meta(ge=1, le=10_000)] | None = None  # requests at once at one site, if fewer
+    priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = None  # among jobs, if lower
     callback_url: Address | None = None

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from ..errors import Misconfigured, SpiderNotFound
 from ..settings import ScheduleTable
+from ..units import parse_rate
 from .api_jobs import NAMES, check_catalogue_name, public_url
 from .api_requests import Address, BadRequest, Name
 from .open import Project
@@ -41,6 +42,8 @@ class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     kind: Annotated[str, Meta(max_length=100)] = ""
     arguments: Annotated[tuple[Annotated[str, Meta(max_length=1000)], ...], Meta(max_length=100)] = ()
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    rate: Annotated[str, Meta(min_length=1, max_length=50)] | None = None  # of each site, if slower
+    site_concurrency: Annotated[int, Meta(ge=1, le=10_000)] | None = None  # requests at once at one site, if fewer
     min_age: Seconds | None = None
     limit: Annotated[int, Meta(ge=1)] | None = None
     budget: Annotated[int, Meta(ge=1)] | None = None
@@ -78,7 +81,13 @@ async def write_schedule(project: Project, wanted: ScheduleRequest) -> ScheduleA
     alike = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name in _OF_TABLE}
     spans = {name: _span(getattr(wanted, name)) for name in ("min_age", "min_interval", "max_interval")}
     urls = tuple(wanted.urls) if wanted.urls is not None else None
-    table = ScheduleTable(**alike | spans | {"urls": urls, "only_changed": True if wanted.only_changed else None})
+    try:
+        rate = parse_rate(wanted.rate) if wanted.rate is not None else None
+    except ValueError as error:
+        raise BadRequest(f"rate: {error}.") from error
+    table = ScheduleTable(
+        **alike | spans | {"rate": rate, "urls": urls, "only_changed": True if wanted.only_changed else None}
+    )
     try:
         new = await asyncio.to_thread(new_schedule, settings, wanted.name, table)  # reads the spider's file
     except SpiderNotFound as error:  # its message names folders of this machine

@@ -20,7 +20,7 @@ from ..model.task import DropReason, UrlState
 from ..parse.arguments import stored_arguments
 from ..parse.site import SITE_PART
 from ..schedule.sources import SiteSource, WantedPage
-from ..settings.effective import coverage_of, job_terms, slower_rate
+from ..settings.effective import coverage_of, job_terms, tightened
 from ..store.contract import RecordQuery
 from .api_jobs import ASKED_FOR, Asked, check_pages_kept, checked_page, crawl_limit, open_owned, wanted_pages
 from .api_requests import BadRequest, RequestedPage
@@ -69,7 +69,7 @@ async def begin_site_crawl(asked: Asked, wanted: SiteCrawlRequest) -> Job:
         part.check()
     except BadPattern as error:
         raise BadRequest(str(error)) from error
-    crawl = SiteCrawl(part=part, page=page, follows=wanted.links, rate=slower_rate(settings, None, wanted.rate))
+    crawl = SiteCrawl(part=part, page=page, follows=wanted.links)
     arguments: dict[str, Any] = msgspec.to_builtins(crawl)
     stored = stored_arguments(arguments)
     if len(stored) > LONGEST_TERMS:
@@ -87,8 +87,10 @@ async def begin_site_crawl(asked: Asked, wanted: SiteCrawlRequest) -> Job:
         coverage=coverage_of(spider, f"{source}{stored}"),
         arguments=stored,
         priority=ASKED_FOR,
+        manners=tightened(settings, usual.manners, wanted.rate, None),
     )
-    content = "\0".join((asked.caller.id, stored, source, str(terms.limit), str(terms.depth)))
+    pace = terms.manners.rate or ""
+    content = "\0".join((asked.caller.id, stored, source, str(terms.limit), str(terms.depth), pace))
     name = f"site-{blake2b(content.encode(), digest_size=6).hexdigest()}"
     return await open_owned(asked.project, asked.caller, name, terms)
 

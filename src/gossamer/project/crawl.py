@@ -98,7 +98,7 @@ async def crawl(
         began = clock.monotonic()
         base = name or spider.name
         title = job_name(base, checked)
-        await _leave_schedules_alone(project, title)
+        begun = await _begun(project, title)
         check_start(settings, spider)
         warnings = (*project.warnings, *disguise_warnings(settings, spider))
         project = msgspec.structs.replace(project, warnings=warnings)
@@ -108,6 +108,8 @@ async def crawl(
         elif spider._stored_as is not None:
             stored_as, made_with = spider._stored_as
             terms = msgspec.structs.replace(terms, spider=stored_as, arguments=stored_arguments(made_with))
+        if begun is not None and not fresh:
+            terms = terms.as_begun(begun)
         terms = sealed_terms(settings, title, terms)
         job, resumed = await _opened(project, title, terms, fresh=fresh, crew=crew)
         sites: set[str] = set()
@@ -189,14 +191,17 @@ async def _opened(project: Project, title: str, terms: JobTerms, *, fresh: bool,
     return job, resumed
 
 
-async def _leave_schedules_alone(project: Project, name: str) -> None:
-    """A run of a schedule has its own terms: a crawl of the same name does not take it over. Raises Misconfigured."""
-    for job in await project.state.jobs.running_jobs():
-        if job.name == name and job.schedule:
+async def _begun(project: Project, name: str) -> Job | None:
+    """The unfinished job of that name. A run of a schedule has its own terms: a crawl of the same name does not take it
+    over. Raises Misconfigured."""
+    begun = [job for job in await project.state.jobs.running_jobs() if job.name == name]
+    for job in begun:
+        if job.schedule:
             raise Misconfigured(
                 f"{job.id} is a run of the schedule {job.schedule!r}, and still going. `gossamer worker` works on it;"
                 f" `gossamer job cancel {job.id}` ends it."
             )
+    return begun[-1] if begun else None
 
 
 def vitals_of(job: Job, worker: Worker, sink: Sink, slots: int) -> Vitals:

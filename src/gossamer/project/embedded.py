@@ -25,7 +25,8 @@ from .service import run_crawl
 from .spiders import CrawlTarget, crawl_target
 
 log = logging.getLogger("gossamer.project")
-FLAGS = {"depth": "crawl.depth", "limit": "crawl.limit", "rate": "politeness.rate", "concurrency": "crawl.concurrency"}
+# The terms of the job, and the pages in flight of this process.
+FLAGS = {name: f"crawl.{name}" for name in ("depth", "limit", "rate", "site_concurrency", "priority", "concurrency")}
 
 
 def dotted_settings(function: str, settings: dict[str, Any] | None, flags: dict[str, Any]) -> dict[str, Any]:

@@ -164,7 +164,7 @@ async def _unreachable(settings: Settings, role: str) -> str:
             if role == "records":
                 await stack.enter_async_context(open_records(settings, clock))
             elif role == "state":
-                terms = site_terms(settings, None)
+                terms = site_terms(settings)
                 await stack.enter_async_context(open_state(settings, clock, terms_for=terms))
             else:
                 await stack.enter_async_context(open_archive(settings, "doctor"))

@@ -13,7 +13,7 @@ import msgspec
 
 from ..frontier.contract import SiteLoad, WorkerCard
 from ..model.job import Job, JobCounts, JobPace
-from ..model.task import UrlState
+from ..model.task import NO_ROOM_FROM, UrlState
 from ..monitor.progress import is_discovering, time_left
 from ..settings import Settings
 from ..settings.effective import site_terms
@@ -90,7 +90,7 @@ async def _wait(project: Project, job: str, counts: JobCounts, loads: Sequence[S
             rests = "which cannot be reached" if load.away_since is not None else "which rests"
             found[f"{load.site}, {rests}"] += load.queued + load.waiting
             times.append(load.rest_until)
-        elif load.queued or load.leased or load.due_at is None or load.due_at <= now:
+        elif load.queued or load.leased or load.due_at is None or not now < load.due_at < NO_ROOM_FROM:
             return None
         else:
             times.append(load.due_at)
@@ -111,9 +111,9 @@ async def least_seconds_of(project: Project, job: Job) -> float:
 def least_seconds(settings: Settings, job: Job, loads: Iterable[SiteLoad]) -> float:
     """How long the rates of its sites make the job take at the least."""
     terms_for = site_terms(settings, job.manners)
-    intervals = ((load, terms_for(load.site).interval) for load in loads)
-    times = (interval.total_seconds() * (load.queued + load.waiting) for load, interval in intervals if interval)
-    return max(times, default=0.0)
+    return max(
+        ((load.queued + load.waiting) * (terms_for(load.site).own_spacing(None) or 0.0) for load in loads), default=0.0
+    )
 
 
 def _sum_of(paces: Iterable[JobPace | None]) -> JobPace:

@@ -6,14 +6,15 @@ are up to four slots per page, unless the jobs that hold slots are only waiting,
 without a slot wait; the highest priority is next, and among equals the one that has waited longest.
 
 A job with nothing to do makes way for one that has work, and so does one that had its turn, unless its priority is
-higher. A job that cannot work now, because it is paused or its window is closed, has a slot only while no other job
-needs it.
+higher. One that has waited for ten turns is next all the same, so that none starves. A job that cannot work now,
+because it is paused or its window is closed, has a slot only while no other job needs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from math import inf
 
 import msgspec
 
@@ -25,6 +26,8 @@ from ..errors import Misconfigured
 from ..model.job import Job
 from ..schedule.windows import parse_windows
 
+ONE_IN = 10  # of that many pages in flight, at least one is for jobs of lower priority
+TURNS_WAITED = 10  # a job that has waited for a slot this many turns is next, whatever its priority
 FILES_OF_A_JOB = 8
 FILES_OF_A_PROCESS = 128  # not tied to one job
 
@@ -55,7 +58,7 @@ class WaitingJob(msgspec.Struct, frozen=True):
     job: str
     can_work: bool
     since: float
-    priority: int = 0
+    priority: float = 0
 
 
 class SlotHolder(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +136,11 @@ def has_room(
     return waiting.can_work and taken < most and few_pages and 2 * (steady + opening) >= taken
 
 
+def after_waiting(priority: float, waited: float, terms: PoolTerms = USUAL_TERMS) -> float:
+    """The priority of a job that has waited so many seconds for a slot."""
+    return inf if waited >= TURNS_WAITED * terms.turn.total_seconds() else priority
+
+
 def in_order(waiting: Iterable[WaitingJob]) -> list[WaitingJob]:
     """Jobs that can work first; then by priority; among equals the longest waiting first."""
     return sorted(waiting, key=lambda one: (not one.can_work, -one.priority, one.since))
@@ -161,9 +169,35 @@ def makes_way(
     ]
 
 
+class SlotUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is served: is it idle, could it use more pages in flight than it has, and how many has it?"""
+
+    priority: int = 0
+    idle: bool = False
+    full: bool = True
+    in_flight: int = 0
+
+
+def shares_by_priority(concurrency: int, jobs: Sequence[SlotUse]) -> list[int]:
+    """How many pages each job may have in flight. A job of higher priority that could use more gets all but a tenth,
+    which is for the others; what it does not use is shared by them equally."""
+    busy = [one for one in jobs if not one.idle]
+    highest = max((one.priority for one in busy), default=0)
+    first = [one for one in busy if one.priority == highest]
+    if len(first) == len(busy):
+        return shares(concurrency, [one.idle for one in jobs])
+    least = max(1, concurrency // ONE_IN)
+    used = sum(concurrency if one.full else one.in_flight + 1 for one in first)
+    room = max(len(first), min(concurrency - least, used))
+    is_first = [one.priority == highest and not one.idle for one in jobs]
+    of_first = iter(shares(room, [False] * len(first)))
+    rest = [one for one, goes_first in zip(jobs, is_first, strict=True) if not goes_first]
+    of_rest = iter(shares_by_priority(max(least, concurrency - room), rest))
+    return [next(of_first) if goes_first else next(of_rest) for goes_first in is_first]
+
+
 def shares(concurrency: int, idle: Sequence[bool]) -> list[int]:
-    """How many pages each job may have in flight: equal shares, at least one. An idle job gets one, enough to notice
-    that it has work again."""
+    """Equal shares, at least one. An idle job gets one, enough to notice that it has work again."""
     busy = [not one for one in idle]
     if not any(busy):
         busy = [True for _ in idle]

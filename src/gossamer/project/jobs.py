@@ -64,6 +64,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     settled_again: str | None  # when its outcome was settled after that
     seconds: float  # from start to end, or to now; pauses and closed windows count
     limit: int | None
+    depth: int | None
+    own_rate: str | None  # at each site; None: that of the settings
+    site_concurrency: int | None  # requests of its own at once at each site; None: as in the settings
+    priority: int  # among jobs; higher ones go first
     windows: str | None
     opens: str | None  # when the window opens for which it waits
     total: int  # URLs that it knows
@@ -245,6 +249,10 @@ def job_view(
         settled_again=_iso(settled),
         seconds=round(seconds, 3),
         limit=job.limit,
+        depth=job.depth,
+        own_rate=job.manners.rate,
+        site_concurrency=job.manners.concurrency,
+        priority=job.priority,
         windows=job.windows or None,
         opens=_iso(opens),
         total=counts.discovered - counts.duplicates,

@@ -64,7 +64,7 @@ async def open_project(
 ) -> AsyncIterator[Project]:
     """Open state, records and archive. Raises Misconfigured, BadState or BackendUnavailable.
 
-    The spider's own rate and concurrency apply to the sites that it visits. With `to_look`, the archive is opened on
+    The `spider` is the one that this process crawls with. With `to_look`, the archive is opened on
     first use, and a record store that does not answer is tolerated: `absent` says why, and every call to it raises that
     error. Most read-only commands need only the state.
     """
@@ -80,7 +80,7 @@ async def open_project(
                 raise
             absent, records = str(error), cast("Records", UnavailableRecords(error))
         state = await stack.enter_async_context(
-            open_state(settings, shared, terms_for=site_terms(settings, spider), records=records)
+            open_state(settings, shared, terms_for=site_terms(settings), records=records)
         )
         old_copies = (
             *await old_copy(settings, "state", state.stream),
@@ -134,13 +134,13 @@ def nothing_crawled(settings: Settings) -> str:
 
 
 @contextmanager
-def open_beside(project: Project, spider: Spider, *, settings: Settings, worker: str) -> Iterator[Project]:
+def open_beside(project: Project, *, settings: Settings, worker: str) -> Iterator[Project]:
     """The project for one more job of this process, on the same connections.
 
-    The job gets its own frontier, because the frontier carries the spider's rate and concurrency, and its own worker
-    name, because one worker at a time paces a site.
+    The job gets its own frontier, because its spider may adjust the settings, and its own worker name, because one
+    worker at a time paces a site.
     """
-    with project.state.frontier_for(site_terms(settings, spider)) as frontier:
+    with project.state.frontier_for(site_terms(settings)) as frontier:
         state = msgspec.structs.replace(project.state, frontier=frontier)
         yield msgspec.structs.replace(project, settings=settings, state=state, worker=worker)
 

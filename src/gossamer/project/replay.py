@@ -148,7 +148,7 @@ def _apart(settings: Settings, folder: Path) -> Settings:
         state=f"sqlite:///{folder / 'state.db'}",
         records=f"sqlite:///{folder / 'records.db'}",
         archive=f"folder:///{folder / 'archive'}",
-        crawl=replace(settings.crawl, dedup="exact"),
+        crawl=replace(settings.crawl, dedup="exact", rate=Rate(None)),
         politeness=replace(settings.politeness, rate=Rate(None), concurrency=None),
         fetch=replace(settings.fetch, conditional=False),
         retry=replace(settings.retry, max_attempts=1),
@@ -159,5 +159,5 @@ def _apart(settings: Settings, folder: Path) -> Settings:
             site: replace(domain, rate=None, concurrency=None, budget=None, windows=None)
             for site, domain in settings.domains.items()
         },
-        origins={**settings.origins, "politeness.rate": COMMAND_LINE},
+        origins={**settings.origins, "crawl.rate": COMMAND_LINE},
     )

@@ -20,9 +20,10 @@ from ..clock import iso_time
 from ..crawl.windows import job_windows
 from ..errors import Misconfigured
 from ..frontier.contract import QueueLoad, SiteOrder, WorkerCard
+from ..frontier.limits import FASTEST, Limit, SiteCondition, limits_of
 from ..frontier.politeness import SiteTerms
 from ..frontier.queue_values import MOST_COUNTED
-from ..model.job import Job
+from ..model.job import Job, JobPoliteness
 from ..model.record import day_of
 from ..model.route import BROWSER, MANAGED, TRANSPORTS, Route
 from ..model.task import LANE_ONLY
@@ -38,7 +39,6 @@ ASSUMED = 10.0  # pages a second per worker, if none has been measured
 ASSUMED_OF = {BROWSER: 0.5, MANAGED: 5.0}
 LEAST_BUSY = 0.02  # a worker that did less says nothing about its capacity
 LATENCY = (0.05, 30.0)  # seconds per page: measurements outside are not believed
-FASTEST = 1000.0  # pages a second assumed for a site without any limit
 MOST_JOBS = 1000  # running jobs that are examined
 MOST_WORKERS = 1000
 
@@ -64,6 +64,7 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     load: float  # the work, as a number of fully busy workers
     chores: int  # jobs without a ready page that still need a worker: to read a source, or to end
     lanes: dict[str, LaneScaling]
+    limit: str = ""  # that binds at the site with the most work, in words
 
 
 async def scaling(project: Project) -> Scaling:
@@ -72,7 +73,7 @@ async def scaling(project: Project) -> Scaling:
     routing = routing_of(project.settings)
     cards = [card for card in await project.state.workers.workers() if now - card.seen_at <= MISSING_SECONDS]
     latency = seconds_per_page(cards)
-    work, chores = await _work(project, routing, latency, now)
+    work, chores, binding = await _work(project, routing, latency, now)
     lanes = {}
     demand = 0.0
     for lane in dict.fromkeys((*TRANSPORTS, *(one.lane for one in work))):
@@ -102,6 +103,7 @@ async def scaling(project: Project) -> Scaling:
         load=round(demand, 3),
         chores=chores,
         lanes=lanes,
+        limit=binding,
     )
 
 
@@ -114,13 +116,14 @@ class SiteWork(msgspec.Struct, frozen=True, kw_only=True):
     pace: float
 
 
-async def _work(project: Project, routing: Routing, latency: float, now: float) -> tuple[list[SiteWork], int]:
-    """The work at each site, and how many jobs need a worker for something other than pages."""
+async def _work(project: Project, routing: Routing, latency: float, now: float) -> tuple[list[SiteWork], int, str]:
+    """The work at each site, how many jobs need a worker for something other than pages, and the limit that binds at
+    the site with the most work."""
     state, settings = project.state, project.settings
     spent = await state.budgets.spent() if settings.router.when_spent == "wait" else {}
     orders = {order.site: order for order in await state.orders.orders()}
     sites: defaultdict[str, list[tuple[str, QueueLoad, float, float]]] = defaultdict(list)
-    chores = 0
+    chores, most, binding = 0, 0, ""
     for job in (await state.jobs.running_jobs())[:MOST_JOBS]:
         windows = job_windows(settings, job, project.clock)
         if job.paused or windows.job.wait():
@@ -129,16 +132,19 @@ async def _work(project: Project, routing: Routing, latency: float, now: float) 
         left = await _pages_left(project, job)
         if not loads or left < 1:
             chores += await _needs_a_hand(project, job, left)
-        terms_for = site_terms(settings, job.manners)
+        terms_for = site_terms(settings)
         for load in loads:
             lane, route = lane_of(load, routing)
             closed = load.rest_until > now or bool(windows.wait_for(load.site))
-            pace = 0.0 if closed else allowed(load, terms_for(load.site), latency)
+            limit = limit_at(load, terms_for(load.site), job.manners, latency)
+            pace = 0.0 if closed else limit.per_second(latency) if limit is not None else FASTEST
             bounds = bounds_for(routing.budgets_for(load.site), job=job.id, site=load.site, day=day_of(now))
             paid = [(bound.limit - spent.get(bound.budget, 0.0)) / route.price for bound in bounds if route.price]
             pages = min([left, *(paid if settings.router.when_spent == "wait" else ())])
             sites[load.site].append((lane, load, pace, max(0.0, pages)))
-    return [one for loads in sites.values() for one in shared(loads)], chores
+            if not closed and limit is not None and load.ready + load.leased > most:
+                most, binding = load.ready + load.leased, f"{load.site}: {limit.words}"
+    return [one for loads in sites.values() for one in shared(loads)], chores, binding
 
 
 async def _pages_left(project: Project, job: Job) -> float:
@@ -179,12 +185,10 @@ def under_order(load: QueueLoad, order: SiteOrder | None) -> QueueLoad:
     return msgspec.structs.replace(load, asked=asked, rest_until=max(load.rest_until, order.rest_until or 0.0))
 
 
-def allowed(load: QueueLoad, terms: SiteTerms, latency: float) -> float:
-    """Pages a second that the site allows: by its rate or its own wish, and by its concurrency."""
-    interval = terms.spacing(load.asked)
-    at_once = 1 if load.away else terms.concurrency
-    by_rate = 1 / interval if interval else FASTEST
-    return min(FASTEST, by_rate, at_once / latency if at_once is not None else FASTEST)
+def limit_at(load: QueueLoad, terms: SiteTerms, job: JobPoliteness, latency: float) -> Limit | None:
+    """The limit that binds the job at the site, if a page takes `latency` seconds. `terms` are those of the
+    settings."""
+    return limits_of(load.site, terms, job, SiteCondition(asked=load.asked, away=load.away)).binding(latency)
 
 
 def shared(queues: Sequence[tuple[str, QueueLoad, float, float]]) -> list[SiteWork]:
@@ -289,4 +293,4 @@ def kept(looks: Sequence[Look], *, calm: timedelta) -> list[Look]:
 def in_words(found: Scaling) -> str:
     """One line for people."""
     pace = sum(lane.runnable_per_second for lane in found.lanes.values())
-    return f"{pace:.3g} pages/s can be fetched now"
+    return f"{pace:.3g} pages/s can be fetched now" + (f" ({found.limit})" if found.limit else "")

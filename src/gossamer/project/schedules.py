@@ -61,6 +61,8 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
     max_urls: int | None  # at most this many addresses are taken from the source
     kind: str  # the callback for addresses of the source
     priority: int
+    rate: str | None  # of a run at a site, if slower than usual
+    site_concurrency: int | None  # requests of a run at once at one site, if fewer than usual
     min_age: str | None
     windows: str
     overlap: Overlap
@@ -319,6 +321,7 @@ def _fields(progress: ScheduleProgress, book: Book, run: JobView | None) -> dict
         for key in one.__struct_fields__
         if key in ScheduleView.__struct_fields__
     }
+    fields["rate"] = schedule.rate or None
     for key in ("min_age", "min_interval", "max_interval"):
         fields[key] = setting_text(fields[key]) if fields[key] is not None else None
     for key in ("created_at", "last_due", "newest_due", "since", "waiting_due", "retry_at", "withdrawn_at"):

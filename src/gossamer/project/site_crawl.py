@@ -18,10 +18,9 @@ class SiteCrawl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     part: SitePart
     page: WantedPage
     follows: bool = True  # links
-    rate: str | None = None  # requests per site
 
     def spider(self) -> SitePartSpider:
-        return SitePartSpider(self.part, self.page.request, follows=self.follows, rate=self.rate)
+        return SitePartSpider(self.part, self.page.request, follows=self.follows)
 
     def page_at(self, url: str) -> WantedPage:
         return msgspec.structs.replace(self.page, request=msgspec.structs.replace(self.page.request, url=url))

@@ -17,8 +17,9 @@ import msgspec
 
 from ..clock import iso_time
 from ..errors import BackendUnavailable, InvalidUrl, Misconfigured
-from ..frontier.contract import DeadFilter, SiteLoad, SiteOrder
+from ..frontier.contract import DeadFilter, SiteFacts, SiteLoad, SiteOrder
 from ..frontier.learned_pace import longest
+from ..frontier.limits import NO_LIMITS, SiteCondition, SiteLimits, limits_of
 from ..model.job import Job
 from ..model.url import origin_of, site_of, typed_url
 from ..schedule.windows import is_open, opens_at, parse_windows
@@ -202,7 +203,9 @@ def _masked(load: SiteLoad, seen: Collection[str]) -> SiteLoad:
 def _site_queue(project: Project, parts: list[tuple[Job, SiteLoad]], order: SiteOrder | None, now: float) -> SiteQueue:
     parts = sorted(parts, key=lambda part: _open(part[1]), reverse=True)
     windows = project.settings.domain(parts[0][1].site).windows or ""
-    cause, why = why_it_waits(parts[0][1], parts[0][0], order, windows, now)
+    job, load = parts[0]
+    limits = limits_of(load.site, site_terms(project.settings)(load.site), job.manners, _condition(None, order, now))
+    cause, why = why_it_waits(load, job, order, windows, now, limits)
     queued = sum([load.queued for _, load in parts])
     waiting = sum([load.waiting for _, load in parts])
     leased = sum([load.leased for _, load in parts])
@@ -225,8 +228,11 @@ def _open(load: SiteLoad) -> int:
     return load.queued + load.waiting + load.leased
 
 
-def why_it_waits(load: SiteLoad, job: Job, order: SiteOrder | None, windows: str, now: float) -> tuple[str, str]:
-    """Why the pages of a job at a site are not all being fetched: a word of CAUSES, and a sentence."""
+def why_it_waits(
+    load: SiteLoad, job: Job, order: SiteOrder | None, windows: str, now: float, limits: SiteLimits = NO_LIMITS
+) -> tuple[str, str]:
+    """Why the pages of a job at a site are not all being fetched: a word of CAUSES, and a sentence that names the limit
+    that binds."""
     if job.paused:
         return PAUSED, f"{job.id} is paused"
     for whose, text in ((f"of {job.id}", job.windows), ("of the site", windows)):
@@ -248,11 +254,16 @@ def why_it_waits(load: SiteLoad, job: Job, order: SiteOrder | None, windows: str
         return NOT_DUE, f"waits for {what}" if what else f"waits for its next try, after {load.reason or 'a failure'}"
     slowed = f"; {order_words(order, now)}" if order is not None and order.interval is not None else ""
     if load.next_at is not None and load.next_at > now:
-        return RATE, f"its rate allows the next request {distance(load.next_at, now)}{slowed}"
+        by = f" ({limits.rate.words})" if limits.rate is not None else ""
+        return RATE, f"its rate allows the next request {distance(load.next_at, now)}{by}{slowed}"
     if load.taken_by is not None:
         return TURN, f"{load.taken_by} has the site, and jobs take turns there"
-    if load.leased:
-        return RATE, f"workers fetch as fast as its rate and its concurrency allow{slowed}"
+    at_once = limits.at_once
+    if (full := limits.at_full(load.leased)) is not None:
+        return RATE, f"{full.words}{slowed}"
+    if load.leased or (limits.rate is not None and limits.rate.is_own):
+        by = " and ".join(one.words for one in (limits.rate, at_once) if one is not None)
+        return RATE, f"workers fetch as fast as its limits allow{f': {by}' if by else ''}{slowed}"
     return WORKER, f"it may be asked at any time: it waits for a worker that is free{slowed}"
 
 
@@ -266,11 +277,12 @@ async def site_view(project: Project, domain: str, *, sees: Callable[[Job], bool
     facts = await state.queue.site(site)
     order = next((one for one in await state.orders.orders() if one.site == site and one.holds(now)), None)
     settings, own = project.settings, project.settings.domain(site)
-    terms = site_terms(settings, None)(site)
+    terms = site_terms(settings)(site)
     asked = facts.asked_interval if facts is not None else None
     ordered = order.interval if order is not None else None
     learned = facts.learned.now(now) if facts is not None else None
     spacing = terms.spacing(longest(asked, ordered, learned))
+    condition = _condition(facts, order, now)
     jobs = [one for one in await state.jobs.running_jobs() if sees(one)]
     parts = [(job, load) for job, loads in zip(jobs, await _loads(project, jobs, site), strict=True) for load in loads]
     report = await route_report(project, site, limit=100)
@@ -294,7 +306,10 @@ async def site_view(project: Project, domain: str, *, sees: Callable[[Job], bool
         windows=own.windows or None,
         obeys_robots=settings.politeness.robots if own.robots is None else own.robots,
         order=order_view(order, now) if order is not None else None,
-        jobs=[_at_site(job, load, order, own.windows or "", now) for job, load in parts],
+        jobs=[
+            _at_site(job, load, order, own.windows or "", now, limits_of(site, terms, job.manners, condition))
+            for job, load in parts
+        ],
         routes=report.standings,
         budgets=report.budgets,
         dead_reasons=await state.queue.dead_reasons(DeadFilter(site=site)),
@@ -302,8 +317,19 @@ async def site_view(project: Project, domain: str, *, sees: Callable[[Job], bool
     )
 
 
-def _at_site(job: Job, load: SiteLoad, order: SiteOrder | None, windows: str, now: float) -> JobAtSite:
-    cause, why = why_it_waits(load, job, order, windows, now)
+def _condition(facts: SiteFacts | None, order: SiteOrder | None, now: float) -> SiteCondition:
+    return SiteCondition(
+        asked=facts.asked_interval if facts is not None else None,
+        ordered=order.interval if order is not None else None,
+        learned=facts.learned.now(now) if facts is not None else None,
+        away=facts is not None and facts.away_since is not None,
+    )
+
+
+def _at_site(
+    job: Job, load: SiteLoad, order: SiteOrder | None, windows: str, now: float, limits: SiteLimits
+) -> JobAtSite:
+    cause, why = why_it_waits(load, job, order, windows, now, limits)
     return JobAtSite(job=job.id, queued=load.queued, waiting=load.waiting, leased=load.leased, cause=cause, why=why)
 
 

@@ -24,7 +24,7 @@ from ..parse.spider import Spider
 from ..schedule.sources.url_lists import LARGEST_FILE, open_list, read_list
 from ..schedule.spider_loader import Spiders
 from ..settings import Settings
-from ..settings.effective import local_hosts, slower_rate
+from ..settings.effective import local_hosts
 from ..units import many
 from .reparse.archive_job import ReparseSpider, is_reparse_job, terms_of
 from .site_crawl import site_crawl_of
@@ -210,13 +210,10 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
             raise Misconfigured(
                 f"{foreign[0]} is a private address. If workers may visit it, add it to fetch.allow_hosts."
             )
-        site = SiteSpider([job.spider_name])
-        site.rate = slower_rate(settings, site, job.manners.rate)
-        return site, settings
+        return SiteSpider([job.spider_name]), settings
     spider = with_arguments(Spiders(settings).find(job.spider_name), read_arguments(job.arguments))
     settings = spider._adjusted(settings)
     if job.owner:
-        spider.rate = slower_rate(settings, spider, job.manners.rate)
         return spider, settings
     hosts = _new_hosts(settings, list(spider.start_urls))
     return spider, _with_fetch(settings, allow_hosts=(*settings.fetch.allow_hosts, *hosts))

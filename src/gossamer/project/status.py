@@ -6,6 +6,7 @@ How fast a job is, and how to pause or end it, is in jobs.py.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from ..backends.addresses import place_of as place_of  # where a part of the dat
 from ..clock import iso_time
 from ..errors import BackendUnavailable
 from ..frontier.contract import DeadFilter, SiteLoad
+from ..frontier.limits import held_back, limits_of
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
+from ..settings.effective import site_terms
 from ..store.contract import RecordQuery
 from ..units import distance, moment
 from .alerts import AlertView, firing_alerts
@@ -144,6 +147,9 @@ async def job_status(project: Project, wanted: str) -> JobDetail:
     )
 
 
+ENOUGH_PAGES = 10  # of one site, to say which limit held a crawl back
+
+
 async def _fields(project: Project, view: JobView, counts: JobCounts) -> dict[str, Any]:
     somewhere = counts.open + counts.settled + counts.dropped + counts.duplicates
     return {
@@ -189,7 +195,23 @@ def _next_request(settings: Settings, job: Job, load: SiteLoad, now: float) -> s
             opening = opens_at(windows, now)
             return f"{distance(opening, now)}, when the {whose} window opens" if opening is not None else "never"
     soon = distance(load.next_at, now) if load.next_at is not None and load.next_at > now else "any time"
+    limits = limits_of(load.site, site_terms(settings)(load.site), job.manners)
+    bound = limits.at_full(load.leased) or limits.rate
+    if load.queued and bound is not None:
+        soon = f"{soon}; {bound.words}"
     return soon if load.away_since is None else f"{soon}: away since {moment(load.away_since, now)}"
+
+
+def limit_words(settings: Settings, job: Job, sites: Counter[str], *, latency: float, seconds: float) -> str:
+    """The limit that held a crawl back at the site with most of its pages, if one did. `sites` are the pages fetched
+    from each, which took `latency` seconds on average."""
+    site, pages = sites.most_common(1)[0] if sites else ("", 0)
+    if pages < ENOUGH_PAGES or 2 * pages < sites.total() or not seconds:
+        return ""
+    limits = limits_of(site, site_terms(settings)(site), job.manners)
+    at_once = settings.crawl.concurrency
+    found = held_back(limits, latency=latency, pages_per_second=pages / seconds, concurrency=at_once)
+    return found.words if found is not None else ""
 
 
 def place_near(settings: Settings, role: str, folder: Path) -> str:

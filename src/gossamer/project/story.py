@@ -23,6 +23,7 @@ from ..model.record import Attempt, PageFacts
 from ..model.route import FetchOptions
 from ..model.task import Request, UrlState, fault_of
 from ..model.url import site_of, typed_url
+from ..settings.effective import site_terms
 from ..store.contract import RecordQuery
 from .jobs import crawl_command
 from .open import Project
@@ -181,6 +182,8 @@ async def story_of(project: Project, url: str, request: Request | None = None) -
         windows=project.settings.domain(site).windows or "",
         order=next((one for one in await project.state.orders.orders() if one.site == site and one.holds(now)), None),
         learned=queue.learned.now(now) if queue is not None else None,
+        terms=site_terms(project.settings)(site),
+        facts=queue,
     )
     rhythm = rhythm_of(facts)
     return Story(

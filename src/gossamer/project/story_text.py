@@ -6,8 +6,10 @@ import msgspec
 
 from ..crawl.windows import WINDOW
 from ..errors import FetchFailed, RouteFailed
-from ..frontier.contract import SiteOrder, UrlStory
-from ..model.job import Job, JobState
+from ..frontier.contract import SiteFacts, SiteOrder, UrlStory
+from ..frontier.limits import NO_LIMITS, SiteCondition, SiteLimits, limits_of
+from ..frontier.politeness import SiteTerms
+from ..model.job import Job, JobPoliteness, JobState
 from ..model.task import LANE_ONLY, NO_ROOM, SITE_AWAY, DropReason, UrlState
 from ..schedule.change_rate import Rhythm, prior_of, rate, sums_of
 from ..schedule.windows import is_open, parse_windows
@@ -37,6 +39,19 @@ class SiteNow(msgspec.Struct, frozen=True, kw_only=True):
     windows: str = ""
     order: SiteOrder | None = None
     learned: float | None = None
+    terms: SiteTerms | None = None  # of the settings
+    facts: SiteFacts | None = None
+
+    def limits(self, site: str, job: Job | None, now: float) -> SiteLimits:
+        """The limits of the job there."""
+        if self.terms is None:
+            return NO_LIMITS
+        condition = SiteCondition(
+            asked=self.facts.asked_interval if self.facts is not None else None,
+            ordered=self.order.interval if self.order is not None and self.order.holds(now) else None,
+            learned=self.learned,
+        )
+        return limits_of(site, self.terms, job.manners if job is not None else JobPoliteness(), condition)
 
 
 def in_words(story: UrlStory, job: Job | None, site: SiteNow, now: float) -> str:
@@ -86,12 +101,19 @@ def _queued(story: UrlStory, job: Job | None, site: SiteNow, now: float) -> str:
         return f"{place}; the site {order_words(order, now)}"
     if story.site_away_since is not None:
         return f"{place}; {_away(story, now)}"
+    limits = site.limits(story.site, job, now)
     slowed = f"; it {order_words(order, now)}" if order is not None else ""
     slowed += f"; it {learned_words(site.learned)}" if site.learned is not None else ""
     if story.site_next_at is not None and story.site_next_at > now:
-        return f"{place}; the site's rate allows the next request {distance(story.site_next_at, now)}{slowed}"
+        by = f" ({limits.rate.words})" if limits.rate is not None else ""
+        return f"{place}; the site's rate allows the next request {distance(story.site_next_at, now)}{by}{slowed}"
     if story.site_taken_by is not None:
         return f"{place}; {story.site_taken_by} has the site, and jobs take turns there"
+    in_flight = site.facts.in_flight if site.facts is not None else 0
+    if (full := limits.at_full(in_flight)) is not None:
+        return f"{place}; {many(in_flight, 'request is', 'requests are')} in flight, and the limit is {full.words}"
+    if limits.rate is not None and limits.rate.is_own:
+        return f"{place}; the limit is {limits.rate.words}{slowed}"
     serving = f" and serves {story.lane.removeprefix(LANE_ONLY)}" if story.lane else ""
     return f"{place}; the site may be asked at any time, so it waits for a worker that is free{serving}{slowed}"
 

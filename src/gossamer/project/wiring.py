@@ -32,7 +32,7 @@ from ..fetch.robots import MemoryShelf, OriginTurns, Robots, RobotsShelf
 from ..frontier.admission import Admission, Scope
 from ..frontier.contract import AddressBook, JobBook, JobTerms
 from ..model.events import EventSink, LoggedIn, LoginFailed, Silence, Trouble
-from ..model.job import JobState
+from ..model.job import JobPoliteness, JobState
 from ..model.record import day_of
 from ..model.session import KeptSession
 from ..parse.callbacks import run_hook
@@ -48,6 +48,7 @@ from ..settings import Settings
 from ..settings.effective import (
     header_defaults,
     limits_of,
+    manners_of,
     minimum_quality,
     retry_terms,
     robots_rule,
@@ -292,7 +293,7 @@ async def open_context(
             project.state.frontier,
             clock,
             worker=project.worker,
-            terms_for=site_terms(settings, spider),
+            terms_for=site_terms(settings, terms.manners if terms is not None else manners_of(settings, spider)),
             closed_for=windows.wait_for,
         )
         context = JobContext(
@@ -360,6 +361,7 @@ async def open_source_files(
     announce: Announce | None = None,
     closed_for: ClosedFor | None = None,
     spider: Spider | None = None,
+    manners: JobPoliteness | None = None,
     addresses: AddressBook | None = None,
 ) -> AsyncIterator[SourceFiles]:
     """Open what fetches sitemaps and feeds. Raises Misconfigured.
@@ -393,6 +395,7 @@ async def open_source_files(
             announce=announce,
             closed_for=closed_for,
             spider=spider,
+            manners=manners,
             addresses=address_pace(settings, addresses, clock) if addresses is not None else None,
         )
 

@@ -176,7 +176,9 @@ class WorkerPool:
             if obstacle and self._until_idle:
                 self._reports.trouble(job.id, "job", f"Job {job.id} is left for later: {obstacle}")
                 continue
-            waiting.append(WaitingJob(job.id, not obstacle, self._since.setdefault(job.id, now), job.priority))
+            since = self._since.setdefault(job.id, now)
+            priority = job_slots.after_waiting(job.priority, now - since, self._terms)
+            waiting.append(WaitingJob(job.id, not obstacle, since, priority))
         self._waiting = job_slots.in_order(waiting)[::-1]
 
     def _fill(self) -> None:
@@ -287,7 +289,7 @@ class WorkerPool:
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
         try:
-            with open_beside(self._project, spider, settings=settings, worker=name) as project:
+            with open_beside(self._project, settings=settings, worker=name) as project:
                 over = await is_over(project.state.jobs, job.id)  # true also for a job whose results wait to be stored
                 if not over:
                     over = await self._work_off(slot, project, spider, scope, sites)
@@ -363,8 +365,16 @@ class WorkerPool:
     def _share_out(self) -> None:
         """Share the process's concurrency among the jobs that have something to do."""
         served = [(slot, slot.worker) for slot in self._slots.values() if slot.worker is not None]
-        idle = [slot.leaves or worker.idle >= self._terms.silent for slot, worker in served]
-        widths = job_slots.shares(self._project.settings.crawl.concurrency, idle)
+        uses = [
+            job_slots.SlotUse(
+                priority=slot.job.priority,
+                idle=slot.leaves or worker.idle >= self._terms.silent,
+                full=worker.in_flight >= slot.width,
+                in_flight=worker.in_flight,
+            )
+            for slot, worker in served
+        ]
+        widths = job_slots.shares_by_priority(self._project.settings.crawl.concurrency, uses)
         for (slot, worker), width in zip(served, widths, strict=True):
             if slot.width != width:
                 slot.width = width

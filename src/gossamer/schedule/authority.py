@@ -32,11 +32,14 @@ from .definition import schedules_of
 from .sources import CommandSource, FileSource, source_of
 from .sources.kinds import program
 
-# Expectations run nothing; arguments are sealed only if there are any, so that older seals stay valid.
-_UNSEALED = ("seal", "expected", "arguments")
+# Expectations run nothing; these are sealed only if there are any, so that older seals stay valid.
+_IF_ANY = ("arguments", "manners", "limit", "depth")
+_UNSEALED = ("seal", "expected", *_IF_ANY)
 _SEALED = tuple(name for name in SCHEDULED if name not in _UNSEALED)
 # Endings of files that a shared state may name as lists of URLs.
 LISTS = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".list", ".urls")
+_OF_SCHEDULE_IF_ANY = ("arguments", "rate", "site_concurrency")
+_PLAIN = JobTerms()
 _REMEDY = (
     f"Write the schedule into the {FILE_NAME} of the worker, or set fleet.key on all machines; if everyone who can "
     "write to the state is trusted, you can set fleet.allow_commands = true instead."
@@ -156,13 +159,17 @@ def _is_private(settings: Settings, path: str) -> bool:
 
 
 def _of_job(name: str, terms: JobTerms) -> list[Any]:
-    return [name, *(getattr(terms, field) for field in _SEALED), *filter(None, (terms.arguments,))]
+    content = [name, *(getattr(terms, field) for field in _SEALED), *filter(None, (terms.arguments,))]
+    pace = {field: getattr(terms, field) for field in _IF_ANY[1:] if getattr(terms, field) != getattr(_PLAIN, field)}
+    if terms.stopped or terms.replayed:
+        pace.pop("limit", None)  # the state itself has moved it, to end the job or to try pages again
+    return [*content, *filter(None, (pace,))]
 
 
 def _of_schedule(schedule: Schedule) -> list[Any]:
     content = msgspec.structs.asdict(msgspec.structs.replace(schedule, seal=""))
     content.pop("expected")
-    return [value for name, value in content.items() if name != "arguments" or value]
+    return [value for name, value in content.items() if name not in _OF_SCHEDULE_IF_ANY or value]
 
 
 def _seal(settings: Settings, kind: str, content: list[Any]) -> str:

@@ -67,6 +67,8 @@ def schedule_of(name: str, table: ScheduleTable) -> Schedule:
         max_interval=longest,
         expected=_expected(table, where),
         arguments=_arguments(table.arguments, where),
+        rate=str(table.rate) if table.rate is not None else "",
+        site_concurrency=_one_or_more("site_concurrency", table.site_concurrency, where),
     )
 
 

@@ -16,7 +16,7 @@ from ..frontier.admission import Scope
 from ..frontier.contract import JobTerms
 from ..frontier.politeness import SiteTerms
 from ..frontier.retry import RetryTerms
-from ..model.job import Job, SpiderPoliteness
+from ..model.job import PRIORITY, Job, JobPoliteness
 from ..model.outcome import Expectations
 from ..model.payload import BadPayload, Pairs, headers_of
 from ..model.route import TRANSPORTS, Route
@@ -91,12 +91,41 @@ def job_terms(settings: Settings, spider: Spider) -> JobTerms:
         depth=_spider_or_setting(settings, "crawl.depth", spider.max_depth, crawl.depth),
         expected=expectations(settings, spider),
         coverage=coverage_of(spider),
-        manners=manners_of(spider),
+        priority=_spider_or_setting(settings, "crawl.priority", spider.priority, crawl.priority) or 0,
+        manners=manners_of(settings, spider),
     )
 
 
-def manners_of(spider: Spider) -> SpiderPoliteness:
-    return SpiderPoliteness(rate=spider.rate, burst=spider.burst or None, concurrency=spider.concurrency or None)
+def manners_of(settings: Settings, spider: Spider) -> JobPoliteness:
+    """How a job of the spider visits sites: by the command line, else the spider, else `crawl.rate` and
+    `crawl.site_concurrency`. Raises Misconfigured.
+
+    With `--rate unlimited`, and no concurrency per site named anywhere, as many requests go to one site as go to all:
+    otherwise a limit that nobody mentioned would bind.
+    """
+    crawl, politeness, given = settings.crawl, settings.politeness, []
+    rate, concurrency = crawl.rate, crawl.site_concurrency
+    if is_flagged(settings, "politeness.rate") and not is_flagged(settings, "crawl.rate"):
+        rate = politeness.rate  # a program passed it as a setting: it holds for the whole job, too
+    if is_flagged(settings, "crawl.rate") or is_flagged(settings, "politeness.rate"):
+        given.append("rate")
+    if is_flagged(settings, "politeness.concurrency") and not is_flagged(settings, "crawl.site_concurrency"):
+        concurrency = politeness.concurrency
+    if is_flagged(settings, "crawl.site_concurrency") or is_flagged(settings, "politeness.concurrency"):
+        given.append("concurrency")
+    if is_flagged(settings, "crawl.priority"):
+        given.append(PRIORITY)
+    if "concurrency" not in given:
+        concurrency = spider.site_concurrency or spider.concurrency or concurrency
+    if "rate" in given and rate == Rate(None) and concurrency is None:
+        concurrency = None if "politeness.concurrency" in settings.origins else crawl.concurrency
+    usual = str(rate) if rate is not None else None
+    return JobPoliteness(
+        rate=_spider_rate(spider) if spider.rate is not None and "rate" not in given else usual,
+        burst=spider.burst or None,
+        concurrency=concurrency,
+        given=tuple(given),
+    )
 
 
 def expectations(settings: Settings, spider: Spider) -> Expectations:
@@ -119,44 +148,47 @@ def coverage_of(spider: Spider, source: str = "") -> str:
     return blake2b(packed, digest_size=12).hexdigest()
 
 
-def site_terms(settings: Settings, spider: Spider | SpiderPoliteness | None) -> Callable[[str], SiteTerms]:
-    """Terms for a site: from the command line, else its own table in the settings, else the spider, else the
-    settings."""
-    politeness = settings.politeness
-    rate, burst, concurrency = politeness.rate, politeness.burst, politeness.concurrency
-    flagged = is_flagged(settings, "politeness.rate")
-    if spider is not None:
-        rate = rate if flagged or spider.rate is None else _spider_rate(spider)
-        burst = spider.burst or burst
-        concurrency = spider.concurrency or concurrency
+def site_terms(settings: Settings, job: JobPoliteness | None = None) -> Callable[[str], SiteTerms]:
+    """Terms for a site, for all jobs together: its own table in the settings, else the settings. With a job, its own
+    terms on top."""
+    politeness, own = settings.politeness, job or JobPoliteness()
 
     @lru_cache(maxsize=SITES_REMEMBERED)
     def terms(site: str) -> SiteTerms:
         domain = settings.domain(site)
         return SiteTerms(
-            interval=rate.interval if flagged or domain.rate is None else domain.rate.interval,
-            burst=domain.burst or burst,
-            concurrency=domain.concurrency or concurrency,
-        )
+            interval=politeness.rate.interval if domain.rate is None else domain.rate.interval,
+            burst=domain.burst or politeness.burst,
+            concurrency=domain.concurrency or politeness.concurrency,
+            named=tuple(field for field in ("rate", "burst", "concurrency") if getattr(domain, field) is not None),
+        ).under(own)
 
     return terms
 
 
-def _spider_rate(spider: Spider | SpiderPoliteness) -> Rate:
+def _spider_rate(spider: Spider) -> str:
     try:
-        return parse_rate(spider.rate or "")
+        parse_rate(spider.rate or "")
     except ValueError as error:
-        name = f"Spider {spider.name}" if isinstance(spider, Spider) else "The spider of the job"
-        raise Misconfigured(f"{name}: rate = {error}") from error
+        raise Misconfigured(f"Spider {spider.name}: rate = {error}") from error
+    return spider.rate or ""
 
 
-def slower_rate(settings: Settings, spider: Spider | None, wished: str | None) -> str | None:
-    """The rate that a client wishes for, if it is slower than the usual one; else the spider's own, if it has one.
+def tightened(settings: Settings, usual: JobPoliteness, rate: str | None, concurrency: int | None) -> JobPoliteness:
+    """The terms of a job that a client asks for: its wishes count as far as they are stricter than the usual ones.
     Raises ValueError."""
-    own = spider.rate if spider is not None else None
-    usual = (settings.politeness.rate if own is None else parse_rate(own)).interval
-    asked = parse_rate(wished).interval if wished is not None else None
-    return wished if asked is not None and (usual is None or asked > usual) else own
+    politeness, given = settings.politeness, []
+    asked = parse_rate(rate).interval if rate is not None else None
+    own = politeness.rate.interval if usual.rate is None else parse_rate(usual.rate).interval
+    if asked is not None and (own is None or asked > own):
+        usual = msgspec.structs.replace(usual, rate=rate)
+        # Between a fast spider and the settings, it counts like the spider's own rate.
+        given += ["rate"] if politeness.rate.interval is None or asked > politeness.rate.interval else []
+    at_once = usual.concurrency or politeness.concurrency
+    if concurrency is not None and (at_once is None or concurrency < at_once):
+        usual = msgspec.structs.replace(usual, concurrency=concurrency)
+        given += ["concurrency"]
+    return msgspec.structs.replace(usual, given=tuple(given), tightens=bool(given)) if given else usual
 
 
 def robots_rule(settings: Settings, spider: Spider) -> Callable[[str], bool]:

@@ -19,6 +19,7 @@ import msgspec
 from ..errors import Misconfigured, UnknownSetting
 from ..model.outcome import Expectations
 from ..model.secret_text import ENVIRONMENT as SECRET_PREFIX
+from ..model.task import MAX_PRIORITY
 from ..schedule.windows import parse_windows
 from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size
 from .alert_tables import AlertTable, ChannelTable, alert_faults
@@ -139,10 +140,11 @@ def _check(settings: Settings) -> None:
     for role in ("state", "records", "archive"):
         address = unquote(getattr(settings, role))
         demand("\0" not in address and address.isprintable(), role, "cannot be the name of a file or a server.")
+    demand(abs(settings.crawl.priority) <= MAX_PRIORITY, "crawl.priority", f"must be at most {MAX_PRIORITY:,}.")
     demand(settings.crawl.concurrency >= 1, "crawl.concurrency", "must be 1 or more.")
     demand(settings.crawl.parse_timeout.total_seconds() > 0, "crawl.parse_timeout", "must be more than 0.")
     demand((settings.crawl.depth or 0) >= 0, "crawl.depth", "must be 0 or more; none means no limit.")
-    for name in ("limit", "max_queued", "max_urls_per_site", "max_urls_per_pattern"):
+    for name in ("limit", "site_concurrency", "max_queued", "max_urls_per_site", "max_urls_per_pattern"):
         bound = getattr(settings.crawl, name)
         demand(bound is None or bound >= 1, f"crawl.{name}", "must be 1 or more; none means no limit.")
     demand(settings.politeness.burst >= 1, "politeness.burst", "must be 1 or more.")

@@ -191,7 +191,9 @@ class ScheduleTable(msgspec.Struct, frozen=True, kw_only=True):
 
     # How
     kind: str = ""  # the callback for URLs of the source; empty: parse
-    priority: int = 0  # of these URLs
+    priority: int = 0  # of its runs among the jobs
+    rate: Rate | None = None  # of its runs at a site, where that is slower than the usual rate
+    site_concurrency: int | None = None  # requests of a run at once at one site, where that is fewer than usual
     min_age: timedelta | None = None  # a page fetched less than this ago is left out
     limit: int | None = None  # pages of each run
     budget: int | None = None  # fetches per day, spent where pages change most
@@ -217,6 +219,9 @@ class Crawl(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 32
     depth: int | None = None
     limit: int | None = None
+    rate: Rate | None = None  # of one job at one site; politeness.rate is for all jobs together
+    site_concurrency: int | None = None  # requests of one job at once at one site; politeness.concurrency is for all
+    priority: int = 0  # jobs with a higher one go first
     sitemaps: bool = True  # for crawls without a spider, and spiders that ask: pages in their sites' sitemaps are seeds
     max_queued: int | None = 5_000_000
     max_urls_per_site: int | None = None

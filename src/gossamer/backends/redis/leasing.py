@@ -307,7 +307,10 @@ class TaskDispatcher:
             used_elsewhere,
             "" if beyond is None else beyond,
             request.lanes,
-            b"".join(_pack_terms(number, self._terms_for(name)) for number, name, _ in look.ready),
+            b"".join(
+                _pack_terms(number, self._terms_for(name).under(job.terms.manners)) for number, name, _ in look.ready
+            ),
+            job.terms.priority,
         )
         return answer
 
@@ -366,7 +369,10 @@ class TaskDispatcher:
 
 def _pack_terms(number: int, terms: SiteTerms) -> bytes:
     interval = -1.0 if terms.interval is None else terms.interval.total_seconds()
-    return struct.pack(">QdII", number, interval, terms.burst, terms.concurrency or 0)
+    own = -1.0 if terms.own_interval is None else terms.own_interval.total_seconds()
+    return struct.pack(
+        ">QdIIdI", number, interval, terms.burst, terms.concurrency or 0, own, terms.own_concurrency or 0
+    )
 
 
 def _share(terms: JobTerms, shards: int) -> int:

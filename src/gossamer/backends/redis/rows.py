@@ -26,7 +26,7 @@ _REASONS = {
 _CANDIDATE = struct.Struct(">16sBiIIB")
 _ROW = struct.Struct(">BIiddIIIIIddd")
 _SHORT, _SHORT_ROW = 16, struct.Struct(">BIidHHIHHdd")  # of a settled row: no sequence, no time
-_LEASE = struct.Struct(">16sdiIIIIIdddIdB")
+_LEASE = struct.Struct(">16sdiIIIIIdddIddB")
 _SITE = struct.Struct(">dddId")
 _TURNS = struct.Struct(">IIddd")
 _AWAY = struct.Struct(">dddI")
@@ -218,8 +218,9 @@ def pack_settlement(
     why, what = pack_reason(reason), _text(message)[:60_000]
     counted = msgspec.msgpack.encode([word for pair in stats.items() for word in pair]) if stats else b""
     head = struct.pack(
-        ">B16sIBBddI",
-        verb, lease.task.fingerprint, lease.token, STATE_NUMBERS[state], redirected, delay, paced_ahead, duplicates,
+        ">B16sIBBdddI",
+        verb, lease.task.fingerprint, lease.token, STATE_NUMBERS[state], redirected, delay, paced_ahead,
+        lease.pace.gap if lease.pace is not None else 0.0, duplicates,
     )  # fmt: skip
     texts = b"".join(len(text).to_bytes(2, "big") + text for text in (why, what, counted))
     return b"".join((head, texts, candidates))
@@ -236,7 +237,7 @@ def pack_lease(lease: Lease) -> bytes:
 def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # Any: a function of a number
     """A lease as lua/serve.lua packs it, and whether its task could be decoded (if not, its URL is empty)."""
     (fingerprint, number, priority, depth, attempts, max_attempts, token, deliveries, created, expires_at, interval,
-     burst, ahead, sent) = _LEASE.unpack_from(packed)  # fmt: skip
+     burst, ahead, gap, sent) = _LEASE.unpack_from(packed)  # fmt: skip
     place = _LEASE.size
     length = int.from_bytes(packed[place : place + 2], "big")
     site = packed[place + 2 : place + 2 + length].decode("utf-8", "surrogatepass")
@@ -264,7 +265,7 @@ def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # An
         country=readable.country,
         how=readable.how,
     )
-    pace = Pace(interval, burst, ahead) if interval >= 0 else None
+    pace = Pace(interval, burst, ahead, gap) if interval >= 0 else None
     away = Away(host, why, since, bool(given_up)) if since else None
     lease = Lease(
         task=task, token=token, delivery=deliveries, expires_at=expires_at, pace=pace, away=away, sent=bool(sent)

@@ -48,6 +48,7 @@ RETURNING number"""
 _OF_JOB = "SELECT number FROM urls INDEXED BY urls_identity WHERE job = ? LIMIT ?"
 _DELETE_REST = (
     "DELETE FROM queues WHERE (job, site, lane) IN (SELECT job, site, lane FROM queues WHERE job = ? LIMIT ?)",
+    "DELETE FROM job_paces WHERE (job, site) IN (SELECT job, site FROM job_paces WHERE job = ? LIMIT ?)",
     "DELETE FROM shapes WHERE (job, site, shape) IN (SELECT job, site, shape FROM shapes WHERE job = ? LIMIT ?)",
 )
 

@@ -150,6 +150,7 @@ class SqliteFrontier:
             job, site = self._rows.job(connection, task.job), self._rows.site(connection, task.site)
             answered_at = now if state is not UrlState.DROPPED else None
             shared.free_slot(site, next_at=now + paced_ahead.total_seconds(), answered_at=answered_at)
+            keep_own_pace(connection, lease, job.number, site, now + paced_ahead.total_seconds())
             counts = shared.counts_of(job.number)
             counts["leased"] -= 1
             if state is UrlState.DROPPED:
@@ -319,7 +320,17 @@ class SqliteFrontier:
             (*changed.values(), lease.task.id),
         ).fetchone()
         free_slots(connection, site, next_at=now + paced_ahead.total_seconds())
+        keep_own_pace(connection, lease, job, site, now + paced_ahead.total_seconds())
         return int(job)
+
+
+def keep_own_pace(connection: sqlite3.Connection, lease: Lease, job: int, site: int, next_at: float) -> None:
+    """Note how far the job's own bucket at the site is drawn, if it has one; `next_at` is that of the site."""
+    if lease.pace is not None and lease.pace.gap:
+        connection.execute(
+            "UPDATE job_paces SET next_at = max(next_at, ?) WHERE job = ? AND site = ?",
+            (next_at + lease.pace.gap, job, site),
+        )
 
 
 def _lost(lease: Lease) -> LeaseLost:

@@ -100,4 +100,7 @@ class LeaseRecovery:
         # The lost worker may have sent its request just now: the next request keeps its distance.
         interval = self._terms_for(name).spacing(asked)
         free_slots(connection, site, next_at=now + interval if interval is not None else 0.0)
+        connection.execute(
+            "UPDATE job_paces SET next_at = max(next_at, ? + interval) WHERE job = ? AND site = ?", (now, job, site)
+        )
         counts.write(connection, job)

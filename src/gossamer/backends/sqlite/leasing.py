@@ -21,7 +21,7 @@ import msgspec
 from ...frontier.contract import SENT, LeaseBatch
 from ...frontier.learned_pace import LearnedPace, longest
 from ...frontier.politeness import GIVE_WAY, HEAD_START, TURN, TermsFor, after_start, earliest_start
-from ...frontier.turns import Want, after_refusal, makes_way
+from ...frontier.turns import LOOK, Claim, Want, after_asking, after_refusal, is_left_to, makes_way
 from ...model.task import NO_ROOM, NO_ROOM_FROM, Away, Lease, Pace, Task
 from .lease_recovery import TOO_FAR, LeaseRecovery
 from .queue_rows import MICROSECONDS, URL, WITH_URL, CountChanges, JobRow, QueueRows, extras_of
@@ -32,6 +32,7 @@ STARVED_AFTER = 0.2  # seconds without a task
 STARVED_FOR = 1.0  # seconds; a living worker repeats the note by then
 STARVED_LOOK = timedelta(milliseconds=50)  # how often it asks
 STARVED_SITES = 10  # at most
+CLAIM_KEPT = 0.25  # seconds by which a claim may be out of date before it is written again
 
 _TASKS = f"""
 SELECT urls.number, {URL}, fingerprint, name.text, priority, depth, attempts, max_attempts, created_at, fetcher, extras,
@@ -58,19 +59,30 @@ _SITE = """
 SELECT name, next_at, max(sites.rest_until, coalesce(site_orders.rest_until, 0)),
     iif(site_orders.interval > coalesce(asked_interval, 0), site_orders.interval, asked_interval), in_flight, holder,
     latest, learned_interval, refused_at, starved, starved_at, wanted, wanted_turn, wanted_since, offered_at,
-    away_host, away_reason, away_since, strikes, given_up_until
+    wanted_priority, claim, claim_priority, claim_until, claim_run, away_host, away_reason, away_since, strikes,
+    given_up_until
 FROM sites LEFT JOIN site_orders ON site_orders.site = sites.name WHERE number = ?"""
 _VISIT = """
 UPDATE sites SET in_flight = in_flight + ?1, next_at = ?2, holder = ?3, latest = ?4, wanted = nullif(wanted, ?4),
-    starved = nullif(starved, ?6)
+    starved = nullif(starved, ?6), claim = ?7, claim_priority = ?8, claim_until = ?9, claim_run = ?10
 WHERE number = ?5"""
+_CLAIM = "UPDATE sites SET claim = ?, claim_priority = ?, claim_until = ?, claim_run = ? WHERE number = ?"
+_NO_CLAIM = (None, 0, 0.0, 0)
+_OWN_PACE = """
+INSERT INTO job_paces (job, site, next_at, interval) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET next_at = excluded.next_at, interval = excluded.interval"""
+# The job's leases at the site, and another worker that has one.
+_OWN_LEASES = """
+SELECT count(*), max(iif(worker = ?, NULL, worker)) FROM leases JOIN urls ON urls.number = leases.url
+WHERE job = ? AND site = ?"""
 _STARVE = """
 UPDATE sites SET starved = ?, starved_at = ? WHERE number IN (
     SELECT site FROM queues INDEXED BY queues_slotless WHERE state IN ('full', 'held') AND state = 'full' AND job = ?
     AND (? OR lane IN (SELECT value FROM json_each(?))) LIMIT ?)"""
 _HOLDERS = """
 SELECT worker, count(*) FROM leases JOIN urls ON urls.number = leases.url WHERE site = ? GROUP BY worker"""
-_WANT = "UPDATE sites SET wanted = ?, wanted_turn = ?, wanted_since = ?, offered_at = ? WHERE number = ?"
+_WANT = """
+UPDATE sites SET wanted = ?, wanted_turn = ?, wanted_since = ?, offered_at = ?, wanted_priority = ? WHERE number = ?"""
 _PARK = """
 UPDATE queues SET state = ?, wake_at = ?, held_for = ?, refused = 1 WHERE job = ? AND site = ? AND lane = ?"""
 _SERVED = "UPDATE queues SET state = ?, priority = ?, turn = ?, refused = 0 WHERE job = ? AND site = ? AND lane = ?"
@@ -90,7 +102,8 @@ class Grants:
 
     def __init__(self) -> None:
         self.leases: list[Lease] = []
-        self.sites: list[tuple[int, float, str | None, int | None, int, str]] = []
+        self.sites: list[tuple[int | float | str | None, ...]] = []
+        self.paces: list[tuple[int, int, float, float]] = []  # of jobs with their own rate
         self.queues: list[tuple[str, int, int, int, int, str]] = []
 
     def write(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
@@ -100,6 +113,17 @@ class Grants:
         connection.executemany(_GRANT, [(lease.token, now, lease.task.id) for lease in self.leases])
         connection.executemany(_VISIT, self.sites)
         connection.executemany(_SERVED, self.queues)
+        if self.paces:
+            connection.executemany(_OWN_PACE, self.paces)
+
+
+class Contest(msgspec.Struct, frozen=True):
+    """What a site notes about the jobs that want it (frontier/turns.py)."""
+
+    site: int
+    want: Want | None
+    latest: int | None
+    claim: Claim | None
 
 
 class TaskDispatcher:
@@ -235,7 +259,7 @@ class TaskDispatcher:
             "UPDATE queues SET refused = 0 WHERE job = ? AND site = ? AND lane = ? AND state = 'ready'",
             [(job.number, site, lane) for lane in others],
         )
-        self._leave_alone(connection, job, site, lanes, now)
+        self._leave_alone(connection, job, site, lanes, now + GIVE_WAY.total_seconds())
         return True
 
     def _serve(
@@ -256,12 +280,14 @@ class TaskDispatcher:
          *row) = connection.execute(_SITE, (site,)).fetchone()  # fmt: skip
         if learned is not None:
             asked = longest(asked, LearnedPace(interval=learned, refused_at=refused_at).now(now))
-        want, (away_host, away_reason, away_since, strikes, given_up_until) = row[:4], row[4:]
+        want, claims, (away_host, away_reason, away_since, strikes, given_up_until) = row[:5], row[5:9], row[9:]
         given_up = given_up_until > now
         away = Away(away_host, away_reason, away_since, given_up) if strikes or given_up else None
         buries = given_up and bool(away_host)  # no request is expected: the pacer handles pages of other hosts
         noted = Want(*want) if want[0] is not None else None
-        terms = self._terms_for(name)
+        claim = Claim(*claims) if claims[0] is not None else None
+        contest = Contest(site, noted, latest, claim)
+        terms, priority = self._terms_for(name).under(job.terms.manners), job.terms.priority
         if rest_until > now:
             self._park(connection, job, site, lanes, "sleeping", wake_at=rest_until)
             return True
@@ -269,7 +295,7 @@ class TaskDispatcher:
         if most is not None:
             n = min(n, most - in_flight)
             if n <= 0:
-                self._refuse(connection, job, site, noted, latest, now)
+                self._refuse(connection, job, contest, now, back_at=now)
                 self._park(connection, job, site, lanes, "full")
                 return True
             if starved is not None and starved != worker and 0 <= now - starved_at < STARVED_FOR:
@@ -277,42 +303,88 @@ class TaskDispatcher:
                 if n <= 0:
                     return False
         interval, burst = terms.spacing(asked), terms.burst_under(asked)
+        own = terms.own_interval.total_seconds() if terms.own_interval is not None else None
+        if own is not None and interval is not None and interval >= own:
+            own = None  # the site itself asks for more
+        if terms.own_concurrency is not None or (own is not None and interval is None):
+            ours, other = connection.execute(_OWN_LEASES, (worker, job.number, site)).fetchone()
+            n = min(n, terms.own_concurrency - ours) if terms.own_concurrency is not None else n
+            if n <= 0:
+                self._park(connection, job, site, lanes, "full")
+                return True
+            if own is not None and other is not None:  # one pacer at a time spaces the requests of the job exactly
+                self._park(connection, job, site, lanes, "held", held_for=other)
+                return True
         if interval is not None:
             if in_flight and holder != worker:
-                self._refuse(connection, job, site, noted, latest, now)
+                self._refuse(connection, job, contest, now, back_at=now)
                 self._park(connection, job, site, lanes, "held", held_for=holder)
                 return True
-            if next_at > now + interval * burst + TOO_FAR.total_seconds():
-                next_at = now  # no pacer is so far ahead: the clock was
+            next_at = _believable(next_at, interval * burst, now)
             turn = earliest_start(next_at, interval=interval, burst=burst) - HEAD_START.total_seconds()
+            if turn > now and not buries:
+                self._contend(connection, job, contest, now, back_at=turn)
+                self._park(connection, job, site, lanes, "sleeping", wake_at=turn)
+                return True
+            n = _room(n, turn, interval, burst, now) if not buries else n
+        own_next = 0.0
+        if own is not None:
+            found = connection.execute(
+                "SELECT next_at FROM job_paces WHERE job = ? AND site = ?", (job.number, site)
+            ).fetchone()
+            own_next = _believable(found[0], own * burst, now) if found is not None else 0.0
+            turn = earliest_start(own_next, interval=own, burst=burst) - HEAD_START.total_seconds()
             if turn > now and not buries:
                 self._park(connection, job, site, lanes, "sleeping", wake_at=turn)
                 return True
-            if not buries:
-                n = min(n, burst)
-                if interval > 0:
-                    n = min(n, int((now - turn) / interval) + 1)
-        others_first, want_now = makes_way(noted, job=job.number, is_free=interval is None or not in_flight, now=now)
+            n = _room(n, turn, own, burst, now) if not buries else n
+        if is_left_to(claim, job=job.number, priority=priority, now=now):
+            self._refuse(connection, job, contest, now, back_at=now)
+            self._leave_alone(connection, job, site, lanes, now + LOOK.total_seconds())
+            return True
+        others_first, want_now = makes_way(
+            noted, claim, job=job.number, priority=priority, is_free=interval is None or not in_flight, now=now
+        )
         self._want(connection, site, noted, want_now)
         if others_first:
-            self._leave_alone(connection, job, site, lanes, now)
+            pause = LOOK if want_now is not None and want_now.priority < priority else GIVE_WAY
+            self._claim(connection, job, contest, now, now)
+            self._leave_alone(connection, job, site, lanes, now + pause.total_seconds())
             return True
+        if claim is not None and claim.priority > priority and claim.until > now:
+            n = 1  # its share
         rows = self._tasks(connection, job, site, lanes, n + 1)
         taken = [row for row in rows[:n] if floor is None or row[4] >= floor]
         for row in taken:
             pace = None
-            if interval is not None:
-                after = after_start(next_at, start=now, interval=interval)
+            after = after_start(next_at, start=now, interval=interval) if interval is not None else now
+            if own is not None:
+                gap = own - (interval or 0.0)
+                own_next = max(after_start(own_next, start=now, interval=own), after + gap)
+                pace = Pace(own, burst, own_next - now, gap)
+            elif interval is not None:
                 pace = Pace(interval, burst, after - now)
-                next_at = next_at if buries else after
+            next_at = next_at if buries or interval is None else after
             grants.leases.append(self._lease_of(job, name, row, now, pace, away))
+        if own is not None and not buries:
+            grants.paces.append((job.number, site, own_next, own))
         paced_by, latest = worker if interval is not None else None, job.number if taken else latest
-        grants.sites.append((len(taken), next_at, paced_by, latest, site, worker))
         rest = rows[len(taken) :]
+        back: float | None = None
+        if rest and interval is not None:
+            back = max(
+                earliest_start(next_at, interval=interval, burst=burst),
+                earliest_start(own_next, interval=own, burst=burst) if own is not None else 0.0,
+            )
+        elif rest and most is not None and in_flight + len(taken) >= most:
+            back = now
+        claim = after_asking(claim, job=job.number, priority=priority, back_at=back, served=len(taken), now=now)
+        claimed = msgspec.structs.astuple(claim) if claim is not None else _NO_CLAIM
+        grants.sites.append((len(taken), next_at, paced_by, latest, site, worker, *claimed))
         for lane in lanes:
             left = rest if len(lanes) == 1 else [row for row in rest if (row[9] or "") == lane]
-            state, priority = ("ready", left[0][4]) if left else ("empty", 0)
-            grants.queues.append((state, priority, int(now * MICROSECONDS), job.number, site, lane))
+            state, best = ("ready", left[0][4]) if left else ("empty", 0)
+            grants.queues.append((state, best, int(now * MICROSECONDS), job.number, site, lane))
         return True
 
     def _share(self, connection: sqlite3.Connection, site: int, worker: str, starved: str, slots: int) -> int:
@@ -379,28 +451,52 @@ class TaskDispatcher:
         connection.executemany(_PARK, [(state, wake_at, held_for, job.number, site, lane) for lane in lanes])
 
     def _leave_alone(
-        self, connection: sqlite3.Connection, job: JobRow, site: int, lanes: Iterable[str], now: float
+        self, connection: sqlite3.Connection, job: JobRow, site: int, lanes: Iterable[str], until: float
     ) -> None:
         """Put the queues to sleep for a moment, so that another lane or job can have the site."""
         connection.executemany(
             "UPDATE queues SET state = 'sleeping', wake_at = ? "
             "WHERE job = ? AND site = ? AND lane = ? AND state = 'ready'",
-            [(now + GIVE_WAY.total_seconds(), job.number, site, lane) for lane in lanes],
+            [(until, job.number, site, lane) for lane in lanes],
         )
 
+    def _contend(
+        self, connection: sqlite3.Connection, job: JobRow, contest: Contest, now: float, *, back_at: float
+    ) -> None:
+        """The job must wait for the site's pace, and so must the others: note who goes first."""
+        claim = contest.claim
+        if claim is not None and claim.job != job.number and claim.priority > job.terms.priority:
+            self._refuse(connection, job, contest, now, back_at=back_at)
+        elif contest.latest != job.number or contest.want is not None:
+            self._claim(connection, job, contest, now, back_at)
+
     def _refuse(
-        self, connection: sqlite3.Connection, job: JobRow, site: int, noted: Want | None, latest: int | None, now: float
+        self, connection: sqlite3.Connection, job: JobRow, contest: Contest, now: float, *, back_at: float
     ) -> None:
         """Note that the job cannot have the site, because another job has it."""
         (turn,) = connection.execute(
-            "SELECT max(turn) FROM queues WHERE job = ? AND site = ?", (job.number, site)
+            "SELECT max(turn) FROM queues WHERE job = ? AND site = ?", (job.number, contest.site)
         ).fetchone()
-        want = after_refusal(noted, job=job.number, served_at=turn / MICROSECONDS, latest=latest, now=now)
-        self._want(connection, site, noted, want)
+        want = after_refusal(
+            contest.want, job=job.number, priority=job.terms.priority, served_at=turn / MICROSECONDS,
+            latest=contest.latest, now=now,
+        )  # fmt: skip
+        self._want(connection, contest.site, contest.want, want)
+        if contest.latest != job.number or want is not None:
+            self._claim(connection, job, contest, now, back_at)
+
+    def _claim(self, connection: sqlite3.Connection, job: JobRow, contest: Contest, now: float, back_at: float) -> None:
+        before = contest.claim
+        after = after_asking(before, job=job.number, priority=job.terms.priority, back_at=back_at, served=0, now=now)
+        if after is None or (
+            before is not None and before.job == after.job and abs(before.until - after.until) < CLAIM_KEPT
+        ):
+            return
+        connection.execute(_CLAIM, (*msgspec.structs.astuple(after), contest.site))
 
     def _want(self, connection: sqlite3.Connection, site: int, before: Want | None, after: Want | None) -> None:
         if after is None and before is not None:
-            connection.execute(_WANT, (None, None, None, None, site))
+            connection.execute(_WANT, (None, None, None, None, 0, site))
         elif after is not None and after != before:
             connection.execute(_WANT, (*msgspec.structs.astuple(after), site))
 
@@ -436,3 +532,14 @@ class TaskDispatcher:
             {"job": job.number, "never": NO_ROOM_FROM},
         ).fetchone()
         return None if row[0] is None else timedelta(seconds=max(0.0, row[0] - now))
+
+
+def _believable(next_at: float, full: float, now: float) -> float:
+    """The bucket, unless it was written while the clock was ahead: no pacer is so far ahead."""
+    return now if next_at > now + full + TOO_FAR.total_seconds() else next_at
+
+
+def _room(n: int, turn: float, interval: float, burst: int, now: float) -> int:
+    """How many of `n` requests a bucket allows whose next turn was at `turn`."""
+    n = min(n, burst)
+    return min(n, int((now - turn) / interval) + 1) if interval > 0 else n

@@ -45,7 +45,17 @@ from .text import MAX_BYTES, tree_of
 
 TOP_KEYS = ("name", "summary", "start", "start_kind", "headers", "scope", "politeness", "quality", "expect", "pages")
 SCOPE_KEYS = ("domains", "include", "exclude", "depth", "limit")
-POLITENESS_KEYS = ("rate", "burst", "concurrency", "robots", "attempts", "route", "proxy_pool", "statuses")
+POLITENESS_KEYS = (
+    "rate",
+    "burst",
+    "site_concurrency",
+    "concurrency",
+    "robots",
+    "attempts",
+    "route",
+    "proxy_pool",
+    "statuses",
+)
 KIND_KEYS = ("follow", "next", "item", "key", "auto", "each", "within", "allow_empty", "fields")
 _LINK_KEYS = ("css", "xpath", "json", "regex", "structured", "after")
 _FOLLOW_KEYS = (*_LINK_KEYS, "to", "priority", "include", "exclude", "route", "data", "request")
@@ -114,7 +124,7 @@ def read_recipe(content: bytes, file: str) -> Recipe:
         limit=scope.number("limit", 1),
         rate=_read_rate(politeness),
         burst=politeness.number("burst", 1),
-        concurrency=politeness.number("concurrency", 1),
+        concurrency=politeness.number("site_concurrency", 1) or politeness.number("concurrency", 1),
         robots=politeness.flag("robots"),
         attempts=politeness.number("attempts", 1, MAX_ATTEMPTS),
         route=politeness.text("route"),

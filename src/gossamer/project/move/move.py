@@ -223,7 +223,7 @@ async def in_time_of(
     target: State, batches: AsyncIterator[Sequence[StateRow]], settings: Settings, shift: float
 ) -> AsyncIterator[Sequence[StateRow]]:
     """The rows with their times by the clock of `target`, which is `shift` seconds ahead of the source's."""
-    now, terms_for = await target.stream.time(), site_terms(settings, None)
+    now, terms_for = await target.stream.time(), site_terms(settings)
     shift = shift if abs(shift) > CLOCKS_AGREE else 0.0
     async for batch in batches:
         yield [in_time(row, shift, now, terms_for) for row in batch]

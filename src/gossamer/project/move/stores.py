@@ -93,7 +93,7 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
         stores.records = await stack.enter_async_context(open_records(settings, own, to_move=True))
     if "state" in roles:
         stores.state = await stack.enter_async_context(
-            open_state(settings, own, terms_for=site_terms(settings, None), to_move=True)
+            open_state(settings, own, terms_for=site_terms(settings), to_move=True)
         )
     if "archive" in roles:
         stores.archive = await stack.enter_async_context(open_archive(settings, worker_name().replace("/", "-")))

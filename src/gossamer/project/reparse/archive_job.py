@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ...frontier.admission import Judged
-from ...model.job import Job, JobCounts, JobTerms, SpiderPoliteness
+from ...model.job import Job, JobCounts, JobPoliteness, JobTerms
 from ...model.outcome import JobOutcome, Outcome, Reason
 from ...model.record import PageFacts
 from ...model.task import Candidate, Task
@@ -188,7 +188,7 @@ def _job_terms(settings: Settings, terms: ReparseTerms) -> JobTerms:
         max_queued=settings.crawl.max_queued,
         spider=REPARSE,
         arguments=stored_arguments(msgspec.to_builtins(terms)),
-        manners=SpiderPoliteness(rate=ReparseSpider.rate, concurrency=UNBOUNDED),
+        manners=JobPoliteness(rate=ReparseSpider.rate, concurrency=UNBOUNDED),
     )
 
 

@@ -264,8 +264,10 @@ end
 -- `ordered`, `ordered_rest`: an operator's order, an interval (-1: none) and a rest (0: none); see site_order.lua.
 -- `learned`, `refused_at`: the learned pace, as in frontier/learned_pace.py; -1 and 0 mean none.
 -- `latest`, `wanted`, `wanted_turn`, `since`, `offered`: how jobs take turns, see frontier/turns.py. 0 means none.
+-- `wanted_priority`, `claim`, `claim_priority`, `claim_until`, `claim_run`: the priority of jobs, see there too.
 
 local SITE, TURNS, AWAY, ORDER, LEARNED = '>dddI4dBc0Hc0', '>I4I4ddd', '>dddI4Hc0Hc0', '>dd', '>dd'
+local CLAIMS = '>dI4ddI4'
 local sites = {}
 
 local function parse_site(text)
@@ -278,13 +280,18 @@ local function parse_site(text)
         answered, away_since, given_up_until, strikes, away_reason, away_host, place = unpack_from(AWAY, text, place)
     end
     if place <= #text then ordered, ordered_rest, place = unpack_from(ORDER, text, place) end
-    if place <= #text then learned, refused_at = unpack_from(LEARNED, text, place) end
+    if place <= #text then learned, refused_at, place = unpack_from(LEARNED, text, place) end
+    local wanted_priority, claim, claim_priority, claim_until, claim_run = 0, 0, 0, 0, 0
+    if place <= #text then
+        wanted_priority, claim, claim_priority, claim_until, claim_run = unpack_from(CLAIMS, text, place)
+    end
     return {
         next_at = next_at, rest_until = rest_until, asked = asked, in_flight = in_flight, pace = pace, holder = holder,
         name = name, latest = latest, wanted = wanted, wanted_turn = wanted_turn, since = since, offered = offered,
         answered = answered, away_since = away_since, given_up_until = given_up_until, strikes = strikes,
         away_reason = away_reason, away_host = away_host, ordered = ordered, ordered_rest = ordered_rest,
-        learned = learned, refused_at = refused_at, changed = false,
+        learned = learned, refused_at = refused_at, wanted_priority = wanted_priority, claim = claim,
+        claim_priority = claim_priority, claim_until = claim_until, claim_run = claim_run, changed = false,
     }
 end
 
@@ -314,7 +321,8 @@ local function number_of(name)
         next_at = 0, rest_until = 0, asked = -1, in_flight = 0, pace = -1, holder = '', name = name, latest = 0,
         wanted = 0, wanted_turn = 0, since = 0, offered = 0, answered = 0, away_since = 0, given_up_until = 0, strikes = 0,
         away_reason = '', away_host = '', ordered = -1, ordered_rest = 0, learned = -1,
-        refused_at = 0, changed = true,
+        refused_at = 0, wanted_priority = 0, claim = 0, claim_priority = 0, claim_until = 0, claim_run = 0,
+        changed = true,
     }
     return number
 end
@@ -354,9 +362,10 @@ end
 
 -- queues: one for each site and lane of the job ------------------------------------------------------------------
 -- `taken` is counted in the site's queue without a lane. `refused` (a byte at the end, when it is 1): a worker has
--- asked for the queue in vain since it was last served.
+-- asked for the queue in vain since it was last served. `own_next`, `own_interval`, `own_holder` (after that byte, in the
+-- queue without a lane): the bucket of a job with its own rate, the interval of its last grant, and who paces it.
 
-local ROW_OF_QUEUE = '>Bi4ddI4I4I4I4Bc0'
+local ROW_OF_QUEUE, OWN_PACE = '>Bi4ddI4I4I4I4Bc0', '>ddBc0'
 local queues = {}
 
 local function place_when_ready(queue, number)
@@ -371,10 +380,13 @@ end
 local function parse_queue(number, text)
     local state, priority, turn, wake_at, taken, queued, waiting, leased, held_for, place =
         unpack_from(ROW_OF_QUEUE, text)
+    local own_next, own_interval, own_holder = 0, 0, ''
+    if place < #text then own_next, own_interval, own_holder = unpack_from(OWN_PACE, text, place + 1) end
     local queue = {
         state = state, priority = priority, turn = turn, wake_at = wake_at, taken = taken, queued = queued,
-        waiting = waiting, leased = leased, held_for = held_for, refused = place <= #text, was = state,
-        was_held_for = held_for, was_at = false,
+        waiting = waiting, leased = leased, held_for = held_for, refused = byte(text, place) == 1, was = state,
+        was_held_for = held_for, was_at = false, own_next = own_next, own_interval = own_interval,
+        own_holder = own_holder,
     }
     if state == Q_READY then queue.was_at = place_when_ready(queue, number) end
     return queue
@@ -402,7 +414,8 @@ local function queue_of(number)
     local queue = find_queue(number)
     if queue then return queue end
     queue = {state = Q_EMPTY, priority = 0, turn = math.floor(now * 1000000), wake_at = 0, taken = 0, queued = 0,
-        waiting = 0, leased = 0, held_for = '', refused = false, was = Q_EMPTY, was_held_for = '', was_at = false}
+        waiting = 0, leased = 0, held_for = '', refused = false, was = Q_EMPTY, was_held_for = '', was_at = false,
+        own_next = 0, own_interval = 0, own_holder = ''}
     queues[number] = queue
     return queue
 end
@@ -438,7 +451,12 @@ end
 -- The later parts of a site's row, if they say anything: for a site that was never visited they do not.
 local function what_else(site)
     local text = ''
-    if site.learned >= 0 or site.refused_at ~= 0 then text = pack(LEARNED, site.learned, site.refused_at) end
+    if site.claim ~= 0 or site.wanted_priority ~= 0 then
+        text = pack(CLAIMS, site.wanted_priority, site.claim, site.claim_priority, site.claim_until, site.claim_run)
+    end
+    if text ~= '' or site.learned >= 0 or site.refused_at ~= 0 then
+        text = pack(LEARNED, site.learned, site.refused_at) .. text
+    end
     if text ~= '' or site.ordered >= 0 or site.ordered_rest ~= 0 then
         text = pack(ORDER, site.ordered, site.ordered_rest) .. text
     end
@@ -473,7 +491,13 @@ local function flush()
         if queue.state == Q_HELD then later('ZADD', HELD, 0, place_when_held(queue.held_for, number)) end
         local text = pack(ROW_OF_QUEUE, queue.state, queue.priority, queue.turn, queue.wake_at, queue.taken,
             queue.queued, queue.waiting, queue.leased, #queue.held_for, queue.held_for)
-        later('HSET', QUEUES, number, queue.refused and text .. '\1' or text)
+        if queue.own_interval > 0 then
+            text = text .. (queue.refused and '\1' or '\0')
+                .. pack(OWN_PACE, queue.own_next, queue.own_interval, #queue.own_holder, queue.own_holder)
+        elseif queue.refused then
+            text = text .. '\1'
+        end
+        later('HSET', QUEUES, number, text)
     end
     for number, site in pairs(sites) do
         if site.changed then

@@ -33,6 +33,8 @@ local function take_back(fingerprint, fate)
     row.worker, row.at, row.changed = '', 0, now
     move(IN_HAND, row.state)
     write_row(row)
+    local own = find_queue(row.site)
+    if own and own.own_interval > 0 then own.own_next = math.max(own.own_next, now + own.own_interval) end
     free_slot(row.site, after_a_loss(site))
 end
 

@@ -1,8 +1,8 @@
 -- Hand out tasks of the named queues, each site's only as far as its terms allow, with the site's slot and rate token.
 -- ARGV: time, worker, n, lease seconds, limit (-1: none), used elsewhere, beyond ('' or a priority), lanes (see
--- lanes_named), queues.
--- `queues` is packed: I4 lane, I4 site, d interval (-1: no rate), I4 burst, I4 concurrency (0: unlimited), best queue
--- first.
+-- lanes_named), queues, priority of the job.
+-- `queues` is packed: I4 lane, I4 site, d interval (-1: no rate), I4 burst, I4 concurrency (0: unlimited), d the job's
+-- own interval (-1: none), I4 its own concurrency (0: none), best queue first.
 -- `beyond` is the priority of the best queue that is not named: nothing below it is given.
 -- Returns {more, lease, lease, ...}; more is 1 if a queue of these lanes is still ready. A lease is packed, see
 -- rows.py.
@@ -20,11 +20,12 @@ end
 -- The sites, each with its terms and with its named queues.
 local named, by_number, place, all_sites, all_queues = {}, {}, 1, {}, {}
 while place <= #ARGV[9] do
-    local lane, site, interval, burst, concurrency
-    lane, site, interval, burst, concurrency, place = unpack_from('>I4I4dI4I4', ARGV[9], place)
+    local lane, site, interval, burst, concurrency, own, own_concurrency
+    lane, site, interval, burst, concurrency, own, own_concurrency, place = unpack_from('>I4I4dI4I4dI4', ARGV[9], place)
     local terms = by_number[site]
     if not terms then
-        terms = {number = site, interval = interval, burst = burst, concurrency = concurrency, all = {}}
+        terms = {number = site, interval = interval, burst = burst, concurrency = concurrency, own = own,
+            own_concurrency = own_concurrency, all = {}}
         named[#named + 1], by_number[site], all_sites[#all_sites + 1] = terms, terms, site
     end
     local queue = lane * SITES_OF_A_LANE + site
@@ -70,6 +71,8 @@ end
 
 -- seconds, as in frontier/politeness.py and frontier/turns.py
 local TURN, GIVE_WAY, LONGEST = 5, 0.5, 15
+local ONE_IN, CLAIM, LOOK, NOTED = 10, 1, 0.1, 1
+local HEAD_START = 0.02
 
 local served, others = {}, nil
 if ARGV[8] ~= '*' then
@@ -99,21 +102,60 @@ local function must_give_way(terms)
     return found
 end
 
--- How jobs take turns at a site, as in frontier/turns.py.
-local job_number = tonumber(string.match(META, '(%d+):meta$'))
+-- How jobs take turns at a site, and which goes first, as in frontier/turns.py.
+local job_number, priority = tonumber(string.match(META, '(%d+):meta$')), tonumber(ARGV[10])
 
-local function note_refusal(site, number)
-    if site.latest == 0 or site.latest == job_number then return end
-    local served_at = 0
-    for _, lane in ipairs(lanes_named('*')) do
-        local queue = find_queue(lane * SITES_OF_A_LANE + number)
-        if queue then served_at = math.max(served_at, queue.turn / 1000000) end
+local function is_left(site)
+    if site.claim == 0 or site.claim == job_number or site.claim_priority <= priority then return false end
+    return site.claim_until - CLAIM - HEAD_START <= now and now < site.claim_until and site.claim_run < ONE_IN - 1
+end
+
+-- `back_at`: when the job can be served again; nil: it has no more to do here, or there is room for others too.
+local function claim_after(site, back_at, given)
+    if site.claim ~= 0 and site.claim_until <= now and site.claim ~= job_number then
+        site.claim, site.changed = 0, true
     end
-    if served_at > now then served_at = 0 end  -- by a clock that was set back since
-    if site.wanted == 0 then
-        site.wanted, site.wanted_turn, site.since, site.offered, site.changed = job_number, served_at, now, 0, true
-    elseif site.wanted ~= job_number and served_at < site.wanted_turn then
-        site.wanted, site.wanted_turn, site.offered, site.changed = job_number, served_at, 0, true
+    if site.claim ~= 0 and site.claim_priority > priority then
+        if given > 0 then site.claim_run, site.changed = 0, true end
+    elseif not back_at then
+        if site.claim == job_number then site.claim, site.changed = 0, true end
+    else
+        local run = site.claim ~= 0 and site.claim_priority == priority and site.claim_run or 0
+        site.claim, site.claim_priority, site.claim_until = job_number, priority, back_at + CLAIM
+        site.claim_run, site.changed = run + given, true
+    end
+end
+
+-- Note the claim of a job that must wait, if other jobs come here too.
+local function claim_while_waiting(site, back_at)
+    if site.latest ~= job_number or site.wanted ~= 0 then claim_after(site, back_at, 0) end
+end
+
+local function note_refusal(site, number, back_at)
+    if site.latest ~= 0 and site.latest ~= job_number then
+        local served_at = 0
+        for _, lane in ipairs(lanes_named('*')) do
+            local queue = find_queue(lane * SITES_OF_A_LANE + number)
+            if queue then served_at = math.max(served_at, queue.turn / 1000000) end
+        end
+        if served_at > now then served_at = 0 end  -- by a clock that was set back since
+        if site.wanted == 0 then
+            site.wanted, site.wanted_turn, site.since, site.offered = job_number, served_at, now, 0
+            site.wanted_priority, site.changed = priority, true
+        elseif site.wanted ~= job_number and served_at < site.wanted_turn then
+            site.wanted, site.wanted_turn, site.offered = job_number, served_at, 0
+            site.wanted_priority, site.changed = priority, true
+        end
+    end
+    claim_while_waiting(site, back_at)
+end
+
+-- The job must wait for the site's pace, and so must the others: note who goes first.
+local function contend(site, number, back_at)
+    if site.claim ~= 0 and site.claim ~= job_number and site.claim_priority > priority then
+        note_refusal(site, number, back_at)
+    else
+        claim_while_waiting(site, back_at)
     end
 end
 
@@ -124,7 +166,14 @@ local function makes_way(site, free)
         site.since, site.offered, site.changed = now, 0, true
         return false
     end
-    if now - site.since < TURN then return false end
+    local is_its_share = site.claim ~= 0 and site.claim_run >= ONE_IN - 1 and site.wanted_priority < site.claim_priority
+    if is_its_share then  -- at once
+    elseif site.wanted_priority < priority then
+        if now - site.since >= NOTED then site.since, site.offered, site.changed = now, 0, true end
+        return false
+    elseif site.wanted_priority == priority and now - site.since < TURN then
+        return false
+    end
     if not free then
         if now - site.since >= TURN + LONGEST then
             site.wanted, site.changed = 0, true
@@ -141,26 +190,42 @@ local function makes_way(site, free)
     return true
 end
 
-local HEAD_START = 0.02  -- seconds, as in frontier/politeness.py
+-- The job's leases at the site.
+local function own_leases(number)
+    local leased = 0
+    for _, lane in ipairs(lanes_named('*')) do
+        local queue = find_queue(lane * SITES_OF_A_LANE + number)
+        if queue then leased = leased + queue.leased end
+    end
+    return leased
+end
+
 local TOO_FAR = 3600  -- seconds, as in leasing.py
 local answer = {0}
 
 -- A task of a site that is given up takes no place in its bucket: no request is expected.
-local function give(row, site, interval, burst, buries)
+local function give(row, site, interval, burst, buries, own)
     row.state, row.token, row.deliveries = IN_HAND, row.token + 1, row.deliveries + 1
     row.worker, row.at, row.changed = worker, now + duration, now
     write_row(row)
     later('ZADD', LEASED, row.at, row.fingerprint)
     hold(worker, 1)
-    local ahead = 0
+    local ahead, gap = 0, 0
     if interval >= 0 then
         ahead = math.max(site.next_at, now) + interval - now
         if not buries then site.next_at = now + ahead end
     end
+    if own then  -- the worker keeps the slower pace of the job, and so that of the site
+        gap = own.own_interval - math.max(interval, 0)
+        local next_at = math.max(math.max(own.own_next, now) + own.own_interval, now + ahead + gap)
+        ahead, interval = next_at - now, own.own_interval
+        if not buries then own.own_next = next_at end
+    end
     local given_up = site.given_up_until > now
     local away = (site.strikes > 0 or given_up) and site or {away_since = 0, away_reason = '', away_host = ''}
-    answer[#answer + 1] = pack('>c16di4I4I4I4I4I4dddI4dB', row.fingerprint, row.id, row.priority, row.depth,
-        row.attempts, row.max_attempts, row.token, row.deliveries, row.created, row.at, interval, burst, ahead, row.reason == SENT and 1 or 0)
+    answer[#answer + 1] = pack('>c16di4I4I4I4I4I4dddI4ddB', row.fingerprint, row.id, row.priority, row.depth,
+        row.attempts, row.max_attempts, row.token, row.deliveries, row.created, row.at, interval, burst, ahead, gap,
+        row.reason == SENT and 1 or 0)
         .. pack('>Hc0', #site.name, site.name)
         .. pack('>dBHc0Hc0', away.away_since, given_up and 1 or 0, #away.away_reason, away.away_reason, #away.away_host,
             away.away_host)
@@ -221,15 +286,23 @@ local function serve(terms, n, floor)
     if most > 0 then
         n = math.min(n, most - site.in_flight)
         if n <= 0 then
-            note_refusal(site, number)
+            note_refusal(site, number, now)
             return park(ready, number, Q_FULL, '')
         end
     end
     local interval, burst = terms.interval, terms.burst
     if asked >= 0 then interval, burst = math.max(interval, asked), 1 end
+    local own = terms.own > math.max(interval, 0) and queue_of(number)  -- else the site itself asks for more
+    if terms.own_concurrency > 0 or own and interval < 0 then
+        local ours = own_leases(number)
+        if terms.own_concurrency > 0 then n = math.min(n, terms.own_concurrency - ours) end
+        if n <= 0 then return park(ready, number, Q_FULL, '') end
+        -- One pacer at a time spaces the requests of the job exactly.
+        if own and ours > 0 and own.own_holder ~= worker then return park(ready, number, Q_HELD, own.own_holder) end
+    end
     if interval >= 0 then
         if site.in_flight > 0 and site.holder ~= worker then
-            note_refusal(site, number)
+            note_refusal(site, number, now)
             return park(ready, number, Q_HELD, site.holder)
         end
         -- No request was so far ahead: the server's clock was.
@@ -238,14 +311,33 @@ local function serve(terms, n, floor)
         site.next_at = math.max(site.next_at, calm + interval * burst)
         local turn = site.next_at - (burst - 1) * interval - HEAD_START
         if not buries then
-            if turn > now then return put_to_sleep(ready, turn, true) end
+            if turn > now then
+                contend(site, number, turn)
+                return put_to_sleep(ready, turn, true)
+            end
             n = math.min(n, burst)
             if interval > 0 then n = math.min(n, math.floor((now - turn) / interval) + 1) end
         end
     end
-    if makes_way(site, interval < 0 or site.in_flight == 0) then
-        return put_to_sleep(ready, now + GIVE_WAY, false)
+    if own then
+        own.own_interval, own.own_holder = terms.own, worker
+        if own.own_next > now + terms.own * burst + TOO_FAR then own.own_next = now end
+        if calm > 0 then own.own_next = math.max(own.own_next, calm + terms.own * burst) end
+        local turn = own.own_next - (burst - 1) * terms.own - HEAD_START
+        if not buries then
+            if turn > now then return put_to_sleep(ready, turn, true) end
+            n = math.min(n, burst, math.floor((now - turn) / terms.own) + 1)
+        end
     end
+    if is_left(site) then
+        note_refusal(site, number, now)
+        return put_to_sleep(ready, now + LOOK, false)
+    end
+    if makes_way(site, interval < 0 or site.in_flight == 0) then
+        claim_after(site, now, 0)
+        return put_to_sleep(ready, now + (site.wanted_priority < priority and LOOK or GIVE_WAY), false)
+    end
+    if site.claim ~= 0 and site.claim_priority > priority and site.claim_until > now then n = 1 end  -- its share
     for _, entry in ipairs(ready) do
         entry.places, entry.gone, entry.given = places(entry, number, n + 1), 0, 0
     end
@@ -259,7 +351,7 @@ local function serve(terms, n, floor)
         local fingerprint = string.sub(place, 15)
         local row = read_row(fingerprint)
         if row and row.state == QUEUED then
-            give(row, site, interval, burst, buries)
+            give(row, site, interval, burst, buries, own)
             given, entry.given = given + 1, entry.given + 1
         else
             bury_stranger(fingerprint, number, priority_at(place))
@@ -279,6 +371,16 @@ local function serve(terms, n, floor)
     end
     site.in_flight, site.pace, site.changed = site.in_flight + given, interval, true
     site.holder = interval >= 0 and worker or ''
+    local left = false
+    for _, entry in ipairs(ready) do left = left or entry.queue.state == Q_READY end
+    local back_at
+    if left and interval >= 0 then
+        back_at = site.next_at - (burst - 1) * interval
+        if own then back_at = math.max(back_at, own.own_next - (burst - 1) * terms.own) end
+    elseif left and most > 0 and site.in_flight >= most then
+        back_at = now
+    end
+    claim_after(site, back_at, given)
     if given > 0 then
         site.latest = job_number
         if site.wanted == job_number then site.wanted = 0 end

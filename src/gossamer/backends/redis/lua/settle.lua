@@ -1,12 +1,14 @@
 -- Settle leases, several in one call. ARGV: time, bound (-1: none), open elsewhere, per_site, per_shape, window, bits,
 -- hashes, then for each lease one packed text:
---   B verb, c16 fingerprint, I4 token, B state, B redirected, d delay, d paced ahead, I4 duplicates, Hc0 reason,
+--   B verb, c16 fingerprint, I4 token, B state, B redirected, d delay, d paced ahead, d by how much the job's own
+--   interval is longer than that of the site, I4 duplicates, Hc0 reason,
 --   Hc0 message (for MOVE: the lane), Hc0 stats (MessagePack list of names and numbers, or empty),
 --   candidates (see admission.lua)
 -- MOVE is a RELEASE into another lane.
 -- Returns for each {-1} if the lease is lost, {-2} if it has links and the server is out of memory; then nothing was
 -- changed. Otherwise {entered, duplicates, dropped, {doubtful...}, queued}.
 
+local SETTLEMENT = '>Bc16I4BBdddI4Hc0Hc0Hc0'
 local COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
 
 local STATS, MOST_STATS, OTHERS = '=', 100, '=(others)'  -- see keys.py and model/job.py
@@ -36,8 +38,8 @@ end
 local rows = {}  -- by fingerprint, until they are settled
 
 local function settle(text)
-    local verb, fingerprint, token, state, redirected, delay, ahead, duplicates, reason, message, stats, place =
-        unpack_from('>Bc16I4BBddI4Hc0Hc0Hc0', text)
+    local verb, fingerprint, token, state, redirected, delay, ahead, gap, duplicates, reason, message, stats, place =
+        unpack_from(SETTLEMENT, text)
     local row = rows[fingerprint] or read_row(fingerprint)
     rows[fingerprint] = nil
     if not row or row.state ~= IN_HAND or row.token ~= token or row.at <= now then return {-1} end
@@ -48,6 +50,10 @@ local function settle(text)
     queue.leased = queue.leased - 1
     hold(row.worker, -1)
     free_slot(row.site, now + ahead)
+    if gap > 0 then
+        local own = queue_of(row.site)
+        own.own_next = math.max(own.own_next, now + ahead + gap)
+    end
     if verb == MOVE then
         local _, place_of_rest = lane_of(row.tail)
         row.tail = string.char(LANE_FOLLOWS) .. pack('>Hc0', #message, message) .. string.sub(row.tail, place_of_rest)
@@ -95,7 +101,7 @@ end
 -- Unreadable arguments fail here, before anything is written: an interrupted script is not undone.
 local all_urls, all_sites, all_queues = {}, {}, {}
 for i = 9, #ARGV do
-    local _, fingerprint, _, _, _, _, _, _, _, _, stats = unpack_from('>Bc16I4BBddI4Hc0Hc0Hc0', ARGV[i])
+    local _, fingerprint, _, _, _, _, _, _, _, _, _, stats = unpack_from(SETTLEMENT, ARGV[i])
     if #stats > 0 then cmsgpack.unpack(stats) end
     all_urls[#all_urls + 1] = fingerprint
 end
