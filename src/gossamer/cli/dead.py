@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from ..errors import Misconfigured
+from ..model.failure_groups import short_message
 from ..project.dead_letters import (
     DeadLetterChoice,
     DeadLetterDetail,
@@ -33,6 +34,7 @@ from .layout import (
     number,
     print_facts,
     print_failures,
+    print_groups,
     print_json,
     print_message,
     print_table,
@@ -62,11 +64,12 @@ def list_verb(
     job: JobOption = None,
     reason: ReasonOption = None,
     domain: DomainOption = None,
+    message: Annotated[str | None, typer.Option("--message", help="Only with this text in their message.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many, latest first.")] = LETTERS_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
-    """List dead letters, and how many there are for each reason."""
-    choice = DeadLetterChoice(job=job, reason=reason, domain=domain)
+    """List dead letters with their messages, and what they have in common."""
+    choice = DeadLetterChoice(job=job, reason=reason, domain=domain, message=message)
 
     page, now = ask_at(
         lambda project: list_letters(project, choice, limit=limit),
@@ -77,7 +80,7 @@ def list_verb(
     elif page.letters:
         _print_page(page, now)
     else:
-        out.print("No dead letters" + (" match." if job or reason or domain else "."))
+        out.print("No dead letters" + (" match." if job or reason or domain or message else "."))
 
 
 def _jobs(ids: Sequence[str]) -> str:
@@ -90,10 +93,11 @@ def _print_page(page: DeadLetterPage, now: float) -> None:
     letters = page.letters
     print_table(
         (Column("ID", "cyan", right=True), Column("DIED"), Column("JOB", spare=True), Column("REASON", "red"),
-         Column("TRIES", right=True), Column("URL", fold=True)),
+         Column("TRIES", right=True, spare=2), Column("URL"), Column("MESSAGE", fold=True)),
         [
             (letter.id, distance(letter.died_at, now) if out.is_terminal else moment(letter.died_at),
-             _jobs(letter.jobs), letter.reason, letter.attempts, letter.url)
+             _jobs(letter.jobs), letter.reason, letter.attempts, letter.url,
+             short_message(letter.message, letter.url))
             for letter in letters
         ],
     )  # fmt: skip
@@ -101,6 +105,10 @@ def _print_page(page: DeadLetterPage, now: float) -> None:
     listed = sum(len(letter.jobs) for letter in letters)
     if page.total > listed:
         out.print(f"The latest {listed:,} of {page.total:,}; --limit shows more.")
+    if page.searched is not None:
+        out.print(f"Only the messages of the latest {page.searched:,} dead letters were searched.")
+    print_groups(page.failures)
+    out.print()
     print_table(
         (Column("REASON", "red"), Column("LETTERS", right=True)),
         [*page.by_reason.items(), ("all", number(page.total))],

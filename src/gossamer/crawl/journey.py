@@ -320,7 +320,7 @@ class Journey:
         """Bury the page with the raw response, if there is one, and store what the spider's errback yields."""
         facts = self._facts_of_failure(reason)
         message = await bury(self._context, self._held, self._log, facts, reason, message, detail)
-        self._emit(events.Buried, reason=reason, attempt=self._task.attempt + 1, message=message)
+        self._emit(events.Buried, reason=reason, attempt=self._task.attempt + 1, message=message, detail=detail)
 
     async def _wait_for_a_route(self, failure: RouteFailed) -> None:
         """No request can leave at the moment, which is not the page's fault: it uses up no attempt."""

@@ -14,6 +14,7 @@ from ..model.task import DropReason, UrlState
 from ..parse.site import PAGES
 from ..parse.spider import Spider, declares_items
 from ..store.contract import RecordQuery
+from .failures import failures_of
 from .open import Project
 from .reparse.archive_job import is_reparse_job, outcome_of_reparse
 
@@ -56,12 +57,14 @@ async def job_outcome(
     last = None
     if terms.expected.max_change is not None and (good := last_good(earlier)) is not None:
         last = LastRun(good.id, await project.records.count(RecordQuery(job=good.id)))
+    failures = await failures_of(project, DeadFilter(job=job.id), counts.dead)
     return outcome_of(
         JobFacts(
             ending=ending,
             pages=counts.done + counts.unchanged,
             records=records,
             dead=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
+            failing=failures.largest_in_words if failures is not None else "",
             limit=job.limit,
             stopped=job.stopped,
             failure=await why_nothing_came(project, job.id) if ending == "done" else "",

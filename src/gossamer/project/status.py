@@ -18,6 +18,7 @@ from ..backends.addresses import place_of as place_of  # where a part of the dat
 from ..clock import iso_time
 from ..errors import BackendUnavailable
 from ..frontier.contract import DeadFilter, SiteLoad
+from ..model.failure_groups import Failures
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
 from ..model.task import UrlState
@@ -26,6 +27,7 @@ from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..units import distance, many, moment
 from .alerts import AlertView, firing_alerts
+from .failures import failures_of
 from .jobs import JobView, counted_views, find_job
 from .open import Project
 from .sessions import SessionView, failing_sessions
@@ -89,6 +91,7 @@ class JobDetail(JobStatus, frozen=True, kw_only=True):
     schedule: str | None
     sites: list[SiteStatus]  # the first ones with open work
     dead_reasons: dict[str, int]
+    failures: Failures | None  # the largest groups of its dead letters
     data: dict[str, str]
     waits_for: str | None = None  # in words, if no page of it is in hand or may be handed out
     trouble: str | None = None  # with the record store
@@ -140,6 +143,7 @@ async def job_status(project: Project, wanted: str) -> JobDetail:
         schedule=view.schedule,
         sites=[_site_status(project.settings, job, load, now) for load in loads],
         dead_reasons=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
+        failures=await failures_of(project, DeadFilter(job=job.id), counts.dead),
         data={role: place_of(project.settings, role) for role in ROLES},
         waits_for=await waits_for(project, job.id, counts) or None,
         trouble=project.absent or (LOST if fields["records"] is None else None),
