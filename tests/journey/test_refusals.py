@@ -58,6 +58,41 @@ async def test_pages_that_banned_exits_were_refused_come_through_the_healthy_one
         assert sum(one.bans for one in health) == sum(hit.status == 403 for hit in way.world.hits(robots=True))
 
 
+@pytest.mark.parametrize("banned", [5, 9])
+async def test_no_page_is_lost_while_one_exit_is_healthy(tmp_path, banned):
+    every = ",".join(str(n + 1) for n in range(banned))
+    with roads({"b.localhost": f"banning:{every}"}, "datacenter", pages=40, datacenter=10) as way:
+        read = way.settings(tmp_path, more=ONLY.format("b.localhost"), politeness__robots=False)
+        left = await crawled(Offers(way.world.urls()), read)
+        assert len(left.records) == 40
+        assert left.letters == {}
+        left.assert_adds_up()
+        # and the exits that were banned rest: each is asked by pages that were under way, and then no more
+        assert by_exit(way, verdict="page").keys() == set(range(banned + 1, 11))
+        paths = Counter(hit.path for hit in way.world.hits())
+        assert max(paths.values()) <= 10
+
+
+@pytest.mark.parametrize("detail", ["session", "stay"])
+async def test_a_visitor_that_keeps_its_exit_moves_on_when_the_site_refuses_it(tmp_path, detail):
+    class Named(Offers):
+        def start(self) -> Iterator[Request]:
+            for url in self.start_urls:
+                yield Request(url=url, session="ann" if detail == "session" else None)
+
+    with roads({"b.localhost": "banning:1,2,3"}, "datacenter", pages=20, datacenter=6) as way:
+        read = way.settings(tmp_path, more=ONLY.format("b.localhost"), politeness__robots=False)
+        if detail == "stay":
+            file = tmp_path / "gossamer.toml"
+            file.write_text(file.read_text().replace("[proxies.dc]", '[proxies.dc]\nstay = "1h"'))
+            read = settings_for(tmp_path, fetch__allow_private=True, politeness__robots=False)
+        left = await crawled(Named(way.world.urls()), read)
+        assert len(left.records) == 20
+        assert left.letters == {}
+        # then all pages came through one healthy exit
+        assert len(by_exit(way, verdict="page")) == 1
+
+
 async def test_a_gateway_gives_another_session_to_a_page_that_was_refused(tmp_path):
     # given a gateway behind which every third session leaves by a banned address
     sessions: dict[str, str] = {}
