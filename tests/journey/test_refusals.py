@@ -3,6 +3,7 @@ banned. Witness: the log of the site, and that of the proxies."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from gossamer import Page, Request
 from gossamer.model import events
 from tests.services.proxies import http_proxy
+from tests.services.valkey import ValkeyServer, running_valkey
 from tests.sites.blocking import blocking_world
 
 from .crawling import Heard, crawled, look, settings_for
@@ -56,6 +58,36 @@ async def test_pages_that_banned_exits_were_refused_come_through_the_healthy_one
         assert all(one.rest_until == 0 for one in health)
         assert sum(one.successes for one in health) == 30
         assert sum(one.bans for one in health) == sum(hit.status == 403 for hit in way.world.hits(robots=True))
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[ValkeyServer]:
+    with running_valkey() as server:
+        yield server
+
+
+async def test_workers_of_a_fleet_know_of_each_others_bans(tmp_path, valkey):
+    # given two processes that crawl the same job, with their state on a server
+    with roads({"b.localhost": "banning:1,2,3", "a.localhost": "open"}, "datacenter", pages=61, datacenter=6) as way:
+        more = '[router]\nladder = ["datacenter"]'
+        read = way.settings(
+            tmp_path, more=more, state=valkey.address(), project="bans", politeness__robots=False, crawl__concurrency=4
+        )
+        spider = Offers(way.world.urls())
+        first, second = await asyncio.gather(crawled(spider, read), crawled(spider, read))
+
+        assert Counter(fate[1] for fate in first.fates) == {"done": 122}
+        assert first.letters == second.letters == {}
+        at_site = await look(read, lambda system: system.state.exits.at_sites("dc"))
+        banned = {way.datacenter[n].address for n in range(3)}
+        assert {one.name for one in at_site if one.rest_until} == banned
+        assert {one.site for one in at_site} == {"b.localhost"}
+        # then each banned exit was asked by what was under way, and rested then for that site alone
+        assert max(by_exit(way, host="b.localhost", verdict="forbidden").values()) <= 2 * 4 * 3
+        assert min(by_exit(way, host="a.localhost")[n] for n in (1, 2, 3)) >= 3
+        health = await look(read, lambda system: system.state.exits.health("dc"))
+        assert sum(one.tries for one in health) == len(way.world.hits())
+        assert sum(one.tokens for one in health) == 2 * len(way.world.hits())
 
 
 @pytest.mark.parametrize("banned", [5, 9])
@@ -170,6 +202,15 @@ async def test_a_page_that_is_forbidden_to_everybody_dies_and_is_not_held_agains
         # and it was asked for through some exits, and not through all of them again and again
         asked = Counter(hit.path for hit in way.world.hits(verdict="forbidden"))
         assert all(3 <= count <= 15 for count in asked.values())
+
+
+async def test_where_one_exit_is_enough_the_first_refusal_decides(tmp_path):
+    with roads({"b.localhost": "banning:1,2"}, "datacenter", pages=4, datacenter=2) as way:
+        more = f"{ONLY.format('b.localhost')}\n[router]\nmax_exits = 1"
+        read = way.settings(tmp_path, more=more, politeness__robots=False)
+        left = await crawled(Offers(way.world.urls()), read)
+        assert {letter.reason for letter in left.letters.values()} == {"http-403"}
+        assert len(way.world.hits()) == 4
 
 
 async def test_a_wanted_403_is_a_page_and_no_refusal(tmp_path):

@@ -210,7 +210,7 @@ class PageFetch:
                     or (self.logs_in and block.kind == "login")
                     or not await route.climb(block.kind)
                 ):
-                    if not self._refused or self._forbidden:
+                    if not self._refused or self._forbidden or not route.tries_exits:
                         return FetchResult(outcome=outcome, block=block)
                     try:
                         await route.check_rest()

@@ -469,6 +469,11 @@ class PageRoute:
         return True
 
     @property
+    def tries_exits(self) -> bool:
+        """False if the first refusal decides."""
+        return self._terms.max_exits > 1
+
+    @property
     def refused_by(self) -> int:
         """How many exits of the current rung the site refused the page to, in this visit."""
         return len(self._refused)
