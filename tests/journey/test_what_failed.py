@@ -85,7 +85,7 @@ async def test_the_failure_of_most_pages_is_said_everywhere(tmp_path: Path) -> N
             assert job.outcome is not None
             assert any(SAID in reason.message for reason in job.outcome.reasons)
             assert (await list_letters(project, DeadLetterChoice(), limit=3)).failures == report.failures
-            letters = await list_letters(project, DeadLetterChoice(message="KEYERROR: 'PRICE'"), limit=10)
+            letters = await list_letters(project, DeadLetterChoice(message="KeyError: 'price'"), limit=10)
             assert [letter.url for letter in letters.letters] == [f"{shop.url}p/7"]
             assert letters.total == 1
 

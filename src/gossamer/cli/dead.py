@@ -56,6 +56,7 @@ JobOption = Annotated[str | None, typer.Option("--job", help="Only from this job
 ReasonOption = Annotated[
     str | None, typer.Option("--reason", help="Only with this reason: parse, timeout, http-404, http.")
 ]
+MessageOption = Annotated[str | None, typer.Option("--message", help="Only with this text in their message.")]
 DomainOption = Annotated[str | None, typer.Option("--domain", help="Of this site: shop.example.")]
 
 
@@ -64,7 +65,7 @@ def list_verb(
     job: JobOption = None,
     reason: ReasonOption = None,
     domain: DomainOption = None,
-    message: Annotated[str | None, typer.Option("--message", help="Only with this text in their message.")] = None,
+    message: MessageOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many, latest first.")] = LETTERS_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
@@ -105,8 +106,6 @@ def _print_page(page: DeadLetterPage, now: float) -> None:
     listed = sum(len(letter.jobs) for letter in letters)
     if page.total > listed:
         out.print(f"The latest {listed:,} of {page.total:,}; --limit shows more.")
-    if page.searched is not None:
-        out.print(f"Only the messages of the latest {page.searched:,} dead letters were searched.")
     print_groups(page.failures)
     out.print()
     print_table(
@@ -177,6 +176,7 @@ def replay_verb(
     reason: ReasonOption = None,
     domain: DomainOption = None,
     job: JobOption = None,
+    message: MessageOption = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     spider: Annotated[
         str | None, typer.Option("--spider", help="The spider's file, if it is not in the project's folder.")
@@ -189,7 +189,7 @@ def replay_verb(
     ] = False,
 ) -> None:
     """Try dead letters again. Pages that could not be parsed are parsed from the archive; the others are queued."""
-    choice = _chosen("replay", target, reason, domain, job, everything)
+    choice = _chosen("replay", target, reason, domain, job, message, everything)
     replayed = ask(lambda project: replay_letters(project, choice, fetch=fetch, spider=spider, crawled_as=crawled_as))
     if not replayed.matched:
         _nothing_matches()
@@ -249,11 +249,12 @@ def purge_verb(
     reason: ReasonOption = None,
     domain: DomainOption = None,
     job: JobOption = None,
+    message: MessageOption = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Delete dead letters for good. Their raw pages and attempts stay in the store."""
-    choice = _chosen("purge", target, reason, domain, job, everything)
+    choice = _chosen("purge", target, reason, domain, job, message, everything)
     meant = ask(lambda project: count_letters(project, choice))
     if not meant:
         _nothing_matches()
@@ -264,17 +265,30 @@ def purge_verb(
 
 
 def _chosen(
-    verb: str, target: str | None, reason: str | None, domain: str | None, job: str | None, everything: bool
+    verb: str,
+    target: str | None,
+    reason: str | None,
+    domain: str | None,
+    job: str | None,
+    message: str | None,
+    everything: bool,
 ) -> DeadLetterChoice:
     """The dead letters that the flags select. Raises Misconfigured without a filter: every letter needs --all."""
-    chosen = DeadLetterChoice(target=target or None, reason=reason or None, domain=domain or None, job=job or None)
+    chosen = DeadLetterChoice(
+        target=target or None,
+        reason=reason or None,
+        domain=domain or None,
+        job=job or None,
+        message=message or None,
+    )
     if everything and chosen != DeadLetterChoice():
         raise Misconfigured(
             "--all means every dead letter: leave out the URL and the other filters, or leave out --all."
         )
     if not everything and chosen == DeadLetterChoice():
         raise Misconfigured(
-            f"Name the dead letters: gossamer dead {verb} URL, --reason R, --domain D or --job J, or --all."
+            f"Name the dead letters: gossamer dead {verb} URL, --reason R, --domain D, --job J or --message TEXT; or "
+            "--all."
         )
     return chosen
 

@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import InvalidUrl, Misconfigured
 from ..frontier.contract import DeadFilter, DeadLetter, LetterPlace
-from ..model.failure_groups import Failures, group_failures
+from ..model.failure_groups import Failures
 from ..model.job import Job
 from ..model.task import UrlState
 from ..model.url import site_of, typed_url
@@ -26,8 +26,6 @@ from .open import Project
 from .story import AttemptView, attempt_view
 from .view_fields import view_fields
 
-SEARCHED = 10_000  # letters whose messages are searched for a text
-SEARCHED_AT_ONCE = 500
 JOBS_OF_A_LETTER = 10  # listed per address; an address with more jobs may appear twice
 
 
@@ -38,7 +36,7 @@ class DeadLetterChoice(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None = None  # a job's id, or its name: then the newest job of that name
     reason: str | None = None  # parse, timeout, http-404; http for all error responses
     domain: str | None = None
-    message: str | None = None  # a text in their messages, in any case; for lists only
+    message: str | None = None  # a text in their messages
 
 
 class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +74,6 @@ class DeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
     letters: list[DeadLetterView]
     next: str | None = None  # pass it as `after` to get the next page
     failures: Failures | None = None  # the largest groups among them
-    searched: int | None = None  # for a choice by message: if only the latest letters were searched, how many
 
 
 class FailedPage(msgspec.Struct, frozen=True):
@@ -126,17 +123,11 @@ async def list_letters(
 ) -> DeadLetterPage:
     """The latest of these letters, at most `limit`; `after` is `next` of the previous page. An address that was given
     up in several jobs may appear again on a later page. Raises Misconfigured."""
-    which, searched = await _filter(project, choice), None
-    most, place = limit * JOBS_OF_A_LETTER, _place(after) if after else None
-    if choice.message:
-        found, searched = await _with_message(project, which, choice.message, place)
-        reasons = dict(Counter(letter.reason for letter in found).most_common())
-        failures = group_failures(found) if found else None
-        found = found[:most]
-    else:
-        reasons = await project.state.queue.dead_reasons(which)
-        failures = await failures_of(project, which, sum(reasons.values())) if place is None else None
-        found = await project.state.queue.dead(which, most, before=place)
+    which, place = await _filter(project, choice), _place(after) if after else None
+    reasons = await project.state.queue.dead_reasons(which)
+    failures = await failures_of(project, which, sum(reasons.values())) if place is None else None
+    most = limit * JOBS_OF_A_LETTER
+    found = await project.state.queue.dead(which, most, before=place)
     by_address: dict[bytes, list[DeadLetter]] = {}
     last: DeadLetter | None = None  # of this page
     for letter in found:
@@ -154,25 +145,7 @@ async def list_letters(
         ],
         next=f"{last.died_at!r} {last.id} {last.job}" if last is not None else None,
         failures=failures,
-        searched=searched,
     )
-
-
-async def _with_message(
-    project: Project, which: DeadFilter, text: str, place: LetterPlace | None
-) -> tuple[list[DeadLetter], int | None]:
-    """The letters with that text in their message, among the latest SEARCHED; how many that were, if not all."""
-    found: list[DeadLetter] = []
-    searched, wanted = 0, text.casefold()
-    while letters := await project.state.queue.dead(which, SEARCHED_AT_ONCE, before=place):
-        found += [letter for letter in letters if wanted in letter.message.casefold()]
-        searched += len(letters)
-        if len(letters) < SEARCHED_AT_ONCE:
-            break
-        if searched >= SEARCHED:
-            return found, searched
-        place = LetterPlace(letters[-1].died_at, letters[-1].id, letters[-1].job)
-    return found, None
 
 
 def _place(text: str) -> LetterPlace:
@@ -307,6 +280,7 @@ async def _filter(project: Project, choice: DeadLetterChoice) -> DeadFilter:
         url=letter.url if letter is not None else None,
         job=job if job is not None else by_id.job if by_id is not None else None,
         reason=choice.reason,
+        message=choice.message,
         site=None if domain is None else site_of(typed_url(domain if "://" in domain else f"http://{domain}/")),
     )
 

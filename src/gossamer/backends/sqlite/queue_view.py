@@ -428,6 +428,7 @@ def _where(which: DeadFilter) -> tuple[str, Values]:
         ("(urls.reason = ? OR urls.reason LIKE ? || '-%')", which.reason),
         ("sites.name = ?", which.site),
         ("urls.fingerprint = ?", which.fingerprint),
+        ("instr(urls.message, ?) > 0", which.message),
     )
     for condition, value in conditions:
         if value is not None:
