@@ -18,12 +18,14 @@
     │       ├── RateLimited    429 (or 503 with Retry-After)
     │       ├── PageCrashed    the page used too much memory, or killed the process that rendered it
     │       ├── Blocked        the site answered, but with a challenge, a wall or an empty shell
+    │       ├── RefusedByExits every exit that was tried was refused (403, say)
     │       ├── RobotsUnreachable
     │       ├── DiskFull       no room on this machine for a file that is being downloaded
     │       └── RouteFailed    our own side failed: no attempt of the page is used up
     │           ├── ProxyFailed    the proxy refused, hung up or is unreachable
     │           ├── BrowserFailed  the browser died or could not be started
     │           ├── ApiFailed      the managed API is down, refuses the key, or never finishes
+    │           ├── ExitRefused    the site refused robots.txt to this exit, and others are left
     │           ├── AllExitsRest   every exit of a pool is in quarantine
     │           └── BudgetSpent    no tokens are left for this page
     └── Permanent              retrying gives the same result
@@ -194,8 +196,21 @@ class ApiFailed(RouteFailed):
     reason = "managed-api"
 
 
+class ExitRefused(RouteFailed):
+    reason = "exit-refused"
+
+
 class AllExitsRest(RouteFailed):
+    """`refused`: some exits rest for this site alone, because it refused them."""
+
     reason = "exits-rest"
+    refused = False
+
+
+class RefusedByExits(FetchFailed):
+    """The site refused the page to every exit that was tried."""
+
+    reason = "refused-by-exits"
 
 
 class BudgetSpent(RouteFailed):

@@ -436,3 +436,29 @@ async def test_letters_of_a_job_with_a_limit_are_replayed_before_its_other_pages
     assert await lab.queue.replay(DeadFilter(job=job.id)) == 1
 
     assert [lease.task.url for lease in (await lab.frontier.lease(job.id, "w", 9)).leases] == [letter.url]
+
+
+async def test_letters_are_found_counted_replayed_and_purged_by_a_text_in_their_message(lab):
+    job = await lab.job()
+    said = {"a": "KeyError: 'price' (100 % ärgerlich)", "b": "KeyError: 'title'", "c": "KeyError: 'price'\n\nTraceback"}
+    await lab.frontier.add(job.id, [candidate(f"http://shop.example/{name}") for name in said])
+    await lab.jobs.seal_seeds(job.id)
+    while leases := (await lab.frontier.lease(job.id, "w", 10)).leases:
+        for lease in leases:
+            await lab.frontier.bury(lease, "parse", said[lease.task.url[-1]])
+
+    async def found(text: str) -> set[str]:
+        which = DeadFilter(job=job.id, message=text)
+        letters = await lab.queue.dead(which)
+        assert sum((await lab.queue.dead_reasons(which)).values()) == len(letters)
+        assert {one.id async for one in lab.queue.letters(which)} == {one.id for one in letters}
+        return {letter.url[-1] for letter in letters}
+
+    assert await found("'price'") == {"a", "c"}
+    assert await found("100 % ärger") == {"a"}
+    assert await found("%") == {"a"}
+    assert await found("Traceback") == {"c"}
+    assert await found("keyerror") == set()
+    assert await lab.queue.purge(DeadFilter(message="'title'")) == 1
+    assert await lab.queue.replay(DeadFilter(job=job.id, message="Traceback")) == 1
+    assert await found("KeyError") == {"a"}

@@ -16,8 +16,8 @@ from gossamer.backends.sqlite.connection import numbered_scripts, statements_of
 from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.clock import ServerClock, SystemClock
 from gossamer.model.route import ExitOutcome
-from gossamer.routing.proxies.contract import ExitHealth, ExitReport, Renewal, RestTerms
-from gossamer.routing.proxies.health import FORGOTTEN, REMEMBERED, RENEWED, after
+from gossamer.routing.proxies.contract import ExitAtSite, ExitHealth, ExitReport, Renewal, RestTerms
+from gossamer.routing.proxies.health import FORGOTTEN, KEPT_AT_SITE, REMEMBERED, RENEWED, after, after_at_site
 
 from .frontiers import LEASE, UNLIMITED, Backends, sqlite_lab
 
@@ -134,6 +134,54 @@ async def test_a_gateway_goes_on_after_bans_and_many_failures_in_a_row_let_it_re
     assert (await health_of(lab)).rest_until == NOW + 60
 
 
+async def test_an_exit_that_one_site_banned_rests_for_that_site_alone(lab):
+    await lab.exits.report("p", [banned(site="a.example"), ok()], TERMS)
+
+    assert (await health_of(lab)).rest_until == 0
+    assert (await health_of(lab)).score == 1.0
+    (there,) = await lab.exits.at_sites("p")
+    assert (there.site, there.name, there.rest_until, there.strikes) == ("a.example", "a", NOW + 60, 1)
+    assert await lab.exits.at_sites("q") == []
+
+
+async def test_a_refusal_is_no_ban_until_several_pages_in_a_row_are_refused_or_another_exit_got_the_page(lab):
+    refused = ExitReport(exit="a", outcome=ExitOutcome.REFUSED, site="a.example")
+    await lab.exits.report("p", [refused, refused, ok(site="a.example"), refused, refused], TERMS)
+    assert (await lab.exits.at_sites("p"))[0].rest_until == 0
+
+    await lab.exits.report("p", [refused], TERMS)
+    assert (await lab.exits.at_sites("p"))[0].rest_until == NOW + 60
+
+    # when the use of an exit turns out to have been a ban, it is counted once
+    await lab.exits.report("p", [refused, banned(site="b.example", times=0)], TERMS)
+    assert (await lab.exits.at_sites("p"))[1].rest_until == NOW + 60
+    assert (await health_of(lab)).tries == 7
+    assert (await health_of(lab)).bans == 6
+
+
+async def test_a_refusal_after_a_rest_is_a_ban_until_a_page_came_through(lab):
+    refused = ExitReport(exit="a", outcome=ExitOutcome.REFUSED, site="a.example")
+    await lab.exits.report("p", [banned(site="a.example")], TERMS)
+    lab.clock.advance(60)
+    await lab.exits.report("p", [refused], TERMS)
+    assert (await lab.exits.at_sites("p"))[0].rest_until == NOW + 60 + 120
+
+    lab.clock.advance(120)
+    await lab.exits.report("p", [ok(site="a.example"), refused], TERMS)
+    assert (await lab.exits.at_sites("p"))[0].rest_until == NOW + 60 + 120
+
+
+async def test_how_an_exit_fared_at_a_site_is_forgotten_after_a_day_and_by_a_reset(lab):
+    await lab.exits.report("p", [banned(site="a.example"), banned(site="b.example")], TERMS)
+    lab.clock.advance(KEPT_AT_SITE + 1)
+    await lab.exits.report("p", [banned(site="b.example")], TERMS)
+    assert [(one.site, one.strikes) for one in await lab.exits.at_sites("p")] == [("b.example", 1)]
+    assert await lab.exits.at_sites("p", since=NOW + KEPT_AT_SITE + 2) == []
+
+    await lab.exits.reset("p")
+    assert await lab.exits.at_sites("p") == []
+
+
 async def test_only_what_changed_lately_is_told_when_asked_so(lab):
     await lab.exits.report("p", [ok("a"), ok("b")], TERMS)
     lab.clock.advance(5)
@@ -220,7 +268,8 @@ REPORTS = st.lists(
         ExitReport,
         exit=st.sampled_from(["a", "b"]),
         outcome=st.sampled_from(list(ExitOutcome)),
-        times=st.integers(1, 12),
+        site=st.sampled_from(["", "shop.example", "bücher.example"]),
+        times=st.integers(0, 12),
         seconds=st.floats(0, 100),
         bytes=st.integers(0, 10**12),
         tokens=st.floats(0, 1000),
@@ -236,6 +285,7 @@ async def test_every_book_counts_as_the_rules_say(lab):
 
     async def live(pool: str, life: list[tuple[float, list[ExitReport]]], terms: RestTerms) -> None:
         expected: dict[str, ExitHealth] = {}
+        at_sites: dict[tuple[str, str], ExitAtSite] = {}
         for pause, reports in life:
             lab.clock.advance(pause)
             if reports:
@@ -243,6 +293,11 @@ async def test_every_book_counts_as_the_rules_say(lab):
             for report in reports:
                 before = expected.get(report.exit, ExitHealth(name=report.exit))
                 expected[report.exit] = after(before, report, terms, lab.clock.now())
+                key = (report.site, report.exit)
+                if report.site and (key in at_sites or report.outcome is not ExitOutcome.OK):
+                    known = at_sites.get(key, ExitAtSite(name=report.exit, site=report.site))
+                    at_sites[key] = after_at_site(known, report, terms, lab.clock.now())
+        assert await lab.exits.at_sites(pool) == [at_sites[key] for key in sorted(at_sites)]
         found = {one.name: one for one in await lab.exits.health(pool)}
         assert found.keys() == expected.keys()
         for name, health in expected.items():

@@ -7,7 +7,8 @@
         proxy.stop()            # nobody listens any more; proxy.start() opens the same port again
 
 `leads_to` says where names lead: {"shop.example": 8080} or one port for all; the rest is dialled as it was asked for.
-`source` is the loopback address that a proxy dials from ("127.0.0.7"), so that a server can tell exits apart.
+`source` is the loopback address that a proxy dials from ("127.0.0.7"), so that a server can tell exits apart; a gateway
+has a function from the user's name to such an address.
 
 Each server has a thread and a loop of its own, and ends with its block. What one connection says is in
 proxy_lines.py; here is the server around it.
@@ -45,7 +46,7 @@ class ProxyServer:
         *,
         users: Users | None = None,
         leads_to: Mapping[str, int] | int | None = None,
-        source: str | None = None,
+        source: str | Callable[[str], str] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.scheme = scheme
@@ -157,7 +158,7 @@ class ProxyServer:
     def asks_for_password(self) -> bool:
         return self._users is not None or self.conduct.refuse
 
-    async def dial(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def dial(self, host: str, port: int, username: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises OSError."""
         if isinstance(self._leads_to, int):
             host, port = "127.0.0.1", self._leads_to
@@ -167,7 +168,8 @@ class ProxyServer:
             host = "127.0.0.1"
         if not (host == "::1" or host.startswith("127.")):
             raise ConnectionRefusedError(f"{host} is not on loopback, and the tests go nowhere else")
-        from_here = (self._source, 0) if self._source and host != "::1" else None
+        source = self._source(username) if callable(self._source) else self._source
+        from_here = (source, 0) if source and host != "::1" else None
         return await asyncio.open_connection(host, port, local_addr=from_here)
 
     # --- the thread -------------------------------------------------------------------------------------------
@@ -240,7 +242,10 @@ def _running(proxy: ProxyServer) -> Iterator[ProxyServer]:
 
 @contextmanager
 def http_proxy(
-    *, users: Users | None = None, leads_to: Mapping[str, int] | int | None = None, source: str | None = None
+    *,
+    users: Users | None = None,
+    leads_to: Mapping[str, int] | int | None = None,
+    source: str | Callable[[str], str] | None = None,
 ) -> Iterator[ProxyServer]:
     """A proxy for CONNECT and for absolute addresses. Without `users` it asks nobody who he is."""
     with _running(ProxyServer("http", users=users, leads_to=leads_to, source=source)) as proxy:

@@ -132,7 +132,7 @@ async def serve_http(
                 if site is not None:
                     site[1].close()
                 try:
-                    site, site_name = await proxy.dial(host, port), passage.target
+                    site, site_name = await proxy.dial(host, port, username), passage.target
                 except OSError:
                     await _say(writer, 502)
                     return

@@ -17,6 +17,10 @@ an address as their `source`. One process of its own, one JSON line in the log f
     profiled        serves those whose headers agree with each other as a browser's do
     counting:N:S    serves N pages to each exit, then says 429 once, then 403 for S seconds (10 and 5 unless said)
     login           shows a login form to everybody
+    banning:A,B:S   refuses the exits 127.0.x.A and 127.0.x.B (or 127.0.A, for 1.2), robots.txt included: for good, or
+                    for S seconds from the first request on; robots.txt forbids /page/0 to the others
+    private:A,B     serves everybody all but /page/A and /page/B, which are forbidden to all
+    flaky:N         fails N of 100 requests, whoever makes them: status 500, a dropped connection, status 503
 
 A managed API that says `X-Rendered: yes` gets what the script would have made: it has a browser of its own.
 """
@@ -45,7 +49,10 @@ from .grounds import LOREM, record_of
 from .running import ROOT, whole_lines
 
 EXITS = {"127.0.1.": "datacenter", "127.0.2.": "residential", "127.0.3.": "managed"}
-KINDS = ("open", "direct-shy", "datacenter-shy", "fortress", "script", "profiled", "counting", "login")
+KINDS = (
+    "open", "direct-shy", "datacenter-shy", "fortress", "script", "profiled", "counting", "login", "banning", "private",
+    "flaky",
+)  # fmt: skip
 SERVED = {
     "direct-shy": ("datacenter", "residential", "managed"),
     "datacenter-shy": ("residential", "managed"),
@@ -141,6 +148,10 @@ LOGIN = Answer(
     '<input type="password" name="password"><button>Log in</button></form></body></html>',
 )
 ROBOTS = Answer(404, "robots", "no rules", kind="text/plain")
+RULES = Answer(200, "robots", "User-agent: *\nDisallow: /page/0\n", kind="text/plain")
+BROKEN = Answer(500, "broken", "<html><head><title>Error</title></head><body>Something went wrong.</body></html>")
+BUSY = Answer(503, "busy", "<html><head><title>Busy</title></head><body>Try again.</body></html>")
+DROPPED = Answer(0, "dropped", "")
 MISSING = Answer(404, "missing", "not found", kind="text/plain")
 
 
@@ -181,18 +192,22 @@ class Gate:
         self._plan = plan
         self._visits: dict[tuple[str, str], int] = {}
         self._shut_until: dict[tuple[str, str], float] = {}
+        self._began: dict[str, float] = {}
+        self._asked = 0
 
     def answer(self, host: str, path: str, exit: str, headers: list[tuple[str, str]], now: float) -> Answer:
         plan = self._plan
+        kind, *numbers = plan.domains.get(host, "").split(":")
+        if kind == "banning" and self._is_banned(host, exit, numbers, now):
+            return FORBIDDEN._replace(verdict="robots") if path == "/robots.txt" else FORBIDDEN
         if path == "/robots.txt":
-            return ROBOTS
+            return RULES if kind == "banning" else ROBOTS
         found = re.fullmatch(r"/page/(\d{1,6})|/data\.json\?page=(\d{1,6})|/", path)
         if host not in plan.domains or found is None:
             return MISSING
         number = int(found[1] or found[2] or 0)
         if number >= plan.pages:
             return MISSING
-        kind, *numbers = plan.domains[host].split(":")
         through = kind_of_exit(exit)
         page = Answer(200, "page", page_of(plan, host, number))
         if kind in SERVED:
@@ -206,7 +221,20 @@ class Gate:
             return page if through == "managed" or looks_like_a_browser(headers) else FORBIDDEN
         if kind == "counting" and through != "managed":  # a managed API never comes from the same place for long
             return self._counted((host, exit), page, numbers, now)
+        if kind == "private" and str(number) in numbers[0].split(","):
+            return FORBIDDEN
+        if kind == "flaky":
+            self._asked += 1
+            if (self._asked * 37) % 100 < int(numbers[0]):
+                return (BROKEN, BROKEN, BROKEN, DROPPED, BUSY)[self._asked % 5]
         return LOGIN if kind == "login" else page
+
+    def _is_banned(self, host: str, exit: str, numbers: list[str], now: float) -> bool:
+        began = self._began.setdefault(host, now)
+        if len(numbers) > 1 and now >= began + float(numbers[1]):
+            return False
+        names = (exit.rpartition(".")[2], exit.removeprefix("127.0."))
+        return kind_of_exit(exit) != "direct" and not set(names).isdisjoint(numbers[0].split(","))
 
     def _counted(self, visitor: tuple[str, str], page: Answer, numbers: list[str], now: float) -> Answer:
         most, rest = int((numbers or ["10"])[0]), float((numbers[1:] or ["5"])[0])
@@ -254,6 +282,9 @@ class PageRequest(asyncio.Protocol):
             through=kind_of_exit(self._exit), headers=headers,
         )  # fmt: skip
         os.write(self._log, msgspec.json.encode(hit) + b"\n")  # before the answer: what is known is written down
+        if not answer.status:
+            self._transport.abort()
+            return
         body = answer.body.encode()
         first = (f"HTTP/1.1 {answer.status} {answer.verdict}", f"Content-Type: {answer.kind}", *answer.lines)
         self._transport.write("\r\n".join((*first, f"Content-Length: {len(body)}", "", "")).encode() + body)

@@ -22,7 +22,7 @@ def dead_urls(project) -> list[str]:
 def test_list_shows_each_letter_and_the_totals(crawled):
     said = crawled.run("dead", "list")
 
-    assert said.lines[0].split() == ["ID", "DIED", "JOB", "REASON", "TRIES", "URL"]
+    assert said.lines[0].split() == ["ID", "DIED", "JOB", "REASON", "TRIES", "URL", "MESSAGE"]
     assert f"{SHOP}/gone" in said.out
     assert f"{SHOP}/broken" in said.out
     assert said.lines[-1].split() == ["all", "2"]

@@ -173,25 +173,120 @@ async def test_only_a_page_teaches_where_its_site_begins(state):
         assert [one.route for one in await state.routes.learned_routes()] == learned
 
 
-async def test_an_exit_rests_for_a_site_that_let_it_pass_before_or_that_has_no_other_route(state):
+async def test_a_page_that_failed_before_it_was_handed_over_teaches_nothing(state):
     router = router_on(state)
-    exits = router.exits
-    assert isinstance(exits, Pools)
-
-    async def bans() -> int:
-        await exits.flush()
-        return sum(one.bans for one in await state.exits.health("dc"))
-
-    # given a page of a site that nobody was let through to by this pool: a dearer route is left
-    page = await router.begin(task(fetcher="@dc"))
+    page = await router.begin(task(fetcher="@dc", attempt=2))
     await page.open()
-    page.banned("a captcha", answer(403))
-    assert await bans() == 0
-
-    # when pages got through before, the same answer is a ban
     await page.passed(answer())
-    page.banned("a captcha", answer(403))
-    assert await bans() == 1
+    assert await state.routes.learned_routes() == []
+
+
+async def fetch(router: Router, number: int, *, direct: str, dc: str) -> str:
+    """A page that fares like this on the two cheap rungs; returns the rung on which it began."""
+    page = await router.begin(task(url=f"http://a.test/p/{number}", fingerprint=number.to_bytes(16, "big")))
+    began = page.route.name
+    try:
+        while True:
+            outcome = {"direct": direct, "dc": dc}.get(page.route.name, "page")
+            if page.route.name != "direct":
+                await page.open()
+            if outcome == "page":
+                await page.passed(answer())
+                return began
+            if outcome == "error":
+                await page.failed()
+                return began
+            if not await page.climb("forbidden"):
+                return began
+    finally:
+        page.close()
+
+
+async def test_a_share_of_refusals_that_is_not_most_of_them_teaches_nothing(state):
+    router = router_on(state)
+    for number in range(200):
+        assert await fetch(router, number, direct="refusal" if number % 4 == 3 else "page", dc="page") == "direct"
+    assert await state.routes.learned_routes() == []
+
+    # and when the site turns everybody away, that is learned after some pages
+    for number in range(200, 210):
+        await fetch(router, number, direct="refusal", dc="page")
+    assert [one.route for one in await state.routes.learned_routes()] == ["dc"]
+
+
+async def test_what_was_learned_is_given_up_when_the_dear_route_does_no_better(state):
+    def chance(number: int, times: int, bad: str) -> str:
+        return "page" if number * times % 100 < 40 else bad
+
+    # given a site that refuses most pages by the cheap route, which teaches the dear one
+    router = router_on(state)
+    number = 0
+    while not await state.routes.learned_routes():
+        number += 1
+        await fetch(router, number, direct=chance(number, 37, "refusal"), dc="page")
+    # when as many pages fail by the dear one, for other reasons
+    began = []
+    for _ in range(120):
+        number += 1
+        began.append(await fetch(router, number, direct=chance(number, 37, "refusal"), dc=chance(number, 53, "error")))
+    # then pages begin at the cheap one again, but for those that compare
+    assert began[:10] == ["dc"] * 10
+    assert began[-60:].count("direct") >= 50
+
+
+async def test_a_dear_route_that_fails_often_is_compared_with_the_cheap_one_before_its_time(state):
+    # given a route that an earlier process learned
+    await fetch(router_on(state), 1, direct="refusal", dc="page")
+    router = router_on(state)
+    began = [
+        await fetch(router, number, direct="page", dc="error" if number % 3 == 0 else "page") for number in range(2, 60)
+    ]
+    # then one page tries the cheap route although half an hour is not over, and the others follow
+    assert began[0] == "dc"
+    assert began[-1] == "direct"
+    assert [one.route for one in await state.routes.learned_routes()] == ["direct"]
+
+
+async def test_exits_that_refused_a_page_rest_for_its_site_when_another_lets_it_through(state):
+    many = {"dc": ProxyPool(urls=tuple(Secret(f"http://127.0.0.{n}:9") for n in range(1, 6)))}
+    router = router_on(state)
+    exits = router.exits = Pools(many, state.exits, router.clock, project="", root=Path())
+
+    async def resting() -> list[tuple[str, str]]:
+        await exits.flush()
+        return [(one.site, one.name) for one in await state.exits.at_sites("dc") if one.rest_until]
+
+    # given a page that the site refused to two exits
+    page = await router.begin(task(proxy_pool="dc"))
+    refused = []
+    for _ in range(2):
+        await page.open()
+        assert not page.refused("a captcha", answer(403), 403)
+        refused.append(page.exit.name)
+        assert await page.next_exit()
+    assert await resting() == []
+
+    # when a third one gets it, they are to blame, at this site
+    await page.open()
+    await page.passed(answer())
+    assert await resting() == [("a.test", name) for name in sorted(refused)]
+    assert sum(one.tries for one in await state.exits.health("dc")) == 3
+
+
+async def test_a_page_is_tried_through_so_many_exits_at_most(state):
+    many = {"dc": ProxyPool(urls=tuple(Secret(f"http://127.0.0.{n}:9") for n in range(1, 10)))}
+    router = router_on(state)
+    router.exits = Pools(many, state.exits, router.clock, project="", root=Path())
+    router.terms_for = lambda site: RouteTerms(ladder=LADDER, max_exits=4)
+    page = await router.begin(task(proxy_pool="dc"))
+    tried = []
+    while True:
+        await page.open()
+        tried.append(page.exit.name)
+        page.refused("403", answer(403), 403)
+        if not await page.next_exit():
+            break
+    assert len(tried) == len(set(tried)) == 4
 
 
 class FailingBudgets:

@@ -33,7 +33,7 @@ from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
 from .app import allow_local, app, err, fail, run_async, settings_with, styled
-from .layout import in_words, print_tips
+from .layout import in_words, print_groups, print_tips
 from .options import (
     ArgumentOption,
     JsonLogsOption,
@@ -42,7 +42,7 @@ from .options import (
     MinPagesOption,
     MinRecordsOption,
 )
-from .progress import Alarms, ProgressLine, Warnings
+from .progress import Alarms, ProgressLine, Tracebacks, Warnings
 
 if TYPE_CHECKING:  # these import the fetching code
     from ..parse.spider import Spider
@@ -86,6 +86,9 @@ def crawl_verb(
     argument: ArgumentOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print each page that is given up, with its traceback, as it comes.")
+    ] = False,
     json_logs: JsonLogsOption = False,
     min_records: MinRecordsOption = None,
     min_pages: MinPagesOption = None,
@@ -132,6 +135,7 @@ def crawl_verb(
         output=output,
         fresh=fresh,
         quiet=quiet,
+        verbose=verbose,
         json_logs=json_logs,
         command=shlex.join([*_CRAWL.split(), *target, *(f"-a{one}" for one in argument or ())]),
         crew=crew,
@@ -165,6 +169,7 @@ def run_crawl(
     output: Sequence[str] | None = None,
     fresh: bool = False,
     quiet: bool = False,
+    verbose: bool = False,
     json_logs: bool = False,
     command: str = "",
     crew: Crew | None = None,
@@ -186,6 +191,8 @@ def run_crawl(
         listeners.append(Warnings(err, before=f"process {os.getpid()}: " if helps else ""))
     elif log is None:
         listeners.append(Alarms(err))
+    if verbose and log is None:  # the log has the tracebacks too
+        listeners.append(Tracebacks(err))
 
     async def watch(running: Running) -> None:
         for warning in running.project.warnings:
@@ -281,6 +288,7 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     err.print()
     err.print(_headline(report))
     err.print(table)
+    print_groups(report.failures, console=err)
     if tally.last_trouble:
         err.print(styled("[yellow]There was trouble:[/] {}", tally.last_trouble))
     _advise(report, output, command)
@@ -305,7 +313,7 @@ def _advise(report: CrawlReport, output: str | None, command: str) -> None:
     if not report.ended and command:
         tips.append((command, "resume"))
     if report.counts.dead:
-        tips.append(("gossamer dead list", "what failed, and why"))
+        tips.append((f"gossamer dead list --job {report.job.id}", "what failed, and why"))
     if report.records and output is None:
         tips.append(("gossamer export -o items.csv", "the records as a table"))
     if report.ended and report.records == 0 and report.counts.done and command.startswith(_CRAWL):

@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from ..errors import Misconfigured
+from ..model.failure_groups import short_message
 from ..project.dead_letters import (
     DeadLetterChoice,
     DeadLetterDetail,
@@ -33,6 +34,7 @@ from .layout import (
     number,
     print_facts,
     print_failures,
+    print_groups,
     print_json,
     print_message,
     print_table,
@@ -54,6 +56,7 @@ JobOption = Annotated[str | None, typer.Option("--job", help="Only from this job
 ReasonOption = Annotated[
     str | None, typer.Option("--reason", help="Only with this reason: parse, timeout, http-404, http.")
 ]
+MessageOption = Annotated[str | None, typer.Option("--message", help="Only with this text in their message.")]
 DomainOption = Annotated[str | None, typer.Option("--domain", help="Of this site: shop.example.")]
 
 
@@ -62,11 +65,12 @@ def list_verb(
     job: JobOption = None,
     reason: ReasonOption = None,
     domain: DomainOption = None,
+    message: MessageOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many, latest first.")] = LETTERS_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
-    """List dead letters, and how many there are for each reason."""
-    choice = DeadLetterChoice(job=job, reason=reason, domain=domain)
+    """List dead letters with their messages, and what they have in common."""
+    choice = DeadLetterChoice(job=job, reason=reason, domain=domain, message=message)
 
     page, now = ask_at(
         lambda project: list_letters(project, choice, limit=limit),
@@ -77,7 +81,7 @@ def list_verb(
     elif page.letters:
         _print_page(page, now)
     else:
-        out.print("No dead letters" + (" match." if job or reason or domain else "."))
+        out.print("No dead letters" + (" match." if job or reason or domain or message else "."))
 
 
 def _jobs(ids: Sequence[str]) -> str:
@@ -90,10 +94,11 @@ def _print_page(page: DeadLetterPage, now: float) -> None:
     letters = page.letters
     print_table(
         (Column("ID", "cyan", right=True), Column("DIED"), Column("JOB", spare=True), Column("REASON", "red"),
-         Column("TRIES", right=True), Column("URL", fold=True)),
+         Column("TRIES", right=True, spare=2), Column("URL"), Column("MESSAGE", fold=True)),
         [
             (letter.id, distance(letter.died_at, now) if out.is_terminal else moment(letter.died_at),
-             _jobs(letter.jobs), letter.reason, letter.attempts, letter.url)
+             _jobs(letter.jobs), letter.reason, letter.attempts, letter.url,
+             short_message(letter.message, letter.url))
             for letter in letters
         ],
     )  # fmt: skip
@@ -101,6 +106,8 @@ def _print_page(page: DeadLetterPage, now: float) -> None:
     listed = sum(len(letter.jobs) for letter in letters)
     if page.total > listed:
         out.print(f"The latest {listed:,} of {page.total:,}; --limit shows more.")
+    print_groups(page.failures)
+    out.print()
     print_table(
         (Column("REASON", "red"), Column("LETTERS", right=True)),
         [*page.by_reason.items(), ("all", number(page.total))],
@@ -169,6 +176,7 @@ def replay_verb(
     reason: ReasonOption = None,
     domain: DomainOption = None,
     job: JobOption = None,
+    message: MessageOption = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     spider: Annotated[
         str | None, typer.Option("--spider", help="The spider's file, if it is not in the project's folder.")
@@ -181,7 +189,7 @@ def replay_verb(
     ] = False,
 ) -> None:
     """Try dead letters again. Pages that could not be parsed are parsed from the archive; the others are queued."""
-    choice = _chosen("replay", target, reason, domain, job, everything)
+    choice = _chosen("replay", target, reason, domain, job, message, everything)
     replayed = ask(lambda project: replay_letters(project, choice, fetch=fetch, spider=spider, crawled_as=crawled_as))
     if not replayed.matched:
         _nothing_matches()
@@ -241,11 +249,12 @@ def purge_verb(
     reason: ReasonOption = None,
     domain: DomainOption = None,
     job: JobOption = None,
+    message: MessageOption = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Delete dead letters for good. Their raw pages and attempts stay in the store."""
-    choice = _chosen("purge", target, reason, domain, job, everything)
+    choice = _chosen("purge", target, reason, domain, job, message, everything)
     meant = ask(lambda project: count_letters(project, choice))
     if not meant:
         _nothing_matches()
@@ -256,17 +265,30 @@ def purge_verb(
 
 
 def _chosen(
-    verb: str, target: str | None, reason: str | None, domain: str | None, job: str | None, everything: bool
+    verb: str,
+    target: str | None,
+    reason: str | None,
+    domain: str | None,
+    job: str | None,
+    message: str | None,
+    everything: bool,
 ) -> DeadLetterChoice:
     """The dead letters that the flags select. Raises Misconfigured without a filter: every letter needs --all."""
-    chosen = DeadLetterChoice(target=target or None, reason=reason or None, domain=domain or None, job=job or None)
+    chosen = DeadLetterChoice(
+        target=target or None,
+        reason=reason or None,
+        domain=domain or None,
+        job=job or None,
+        message=message or None,
+    )
     if everything and chosen != DeadLetterChoice():
         raise Misconfigured(
             "--all means every dead letter: leave out the URL and the other filters, or leave out --all."
         )
     if not everything and chosen == DeadLetterChoice():
         raise Misconfigured(
-            f"Name the dead letters: gossamer dead {verb} URL, --reason R, --domain D or --job J, or --all."
+            f"Name the dead letters: gossamer dead {verb} URL, --reason R, --domain D, --job J or --message TEXT; or "
+            "--all."
         )
     return chosen
 

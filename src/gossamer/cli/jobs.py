@@ -33,7 +33,17 @@ from ..project.status import SITES_SHOWN, JobDetail, JobStatus, ProjectStatus, S
 from ..settings import Settings
 from ..units import distance, many, moment, span, visible
 from .app import app, ask, ask_at, err, open_crawled, out, run_async, settings_with
-from .layout import Column, advise, heading, in_words, number, print_facts, print_json, print_table
+from .layout import (
+    Column,
+    advise,
+    heading,
+    in_words,
+    number,
+    print_facts,
+    print_groups,
+    print_json,
+    print_table,
+)
 from .options import JsonOption, YesOption
 
 JOBS_SHOWN = 20
@@ -161,6 +171,7 @@ def _print_detail(job: JobDetail, now: float) -> None:
         out.print()
         heading("Dead letters")
         print_table((Column("REASON", "red"), Column("URLS", right=True)), list(job.dead_reasons.items()), indent=2)
+    print_groups(job.failures)
     out.print()
     heading("Data")
     print_facts(list(job.data.items()))
@@ -337,6 +348,7 @@ def _print_job(job: JobView, now: float) -> None:
             ("time to go", _time_to_go(job)),
         ]
     )
+    print_groups(job.failures)
     tips = [(f"gossamer status {job.id}", "sites, reasons for failures, where the data is")]
     if job.standing in (UNSERVED, NOT_RESPONDING):
         tips.append(("gossamer worker", "works on every running job of the project"))

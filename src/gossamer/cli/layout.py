@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ..model.failure_groups import Failures
 from ..units import visible, visible_lines
 from .app import err, out, word_breaks
 
@@ -195,6 +196,26 @@ def print_failures(failures: Sequence[tuple[str, str]]) -> None:
         err.print(Text(f"  {visible(message if url in message else f'{url}: {message}')}", style="red"))
     if len(failures) > FAILURES_SHOWN:
         err.print(Text("  and others; see gossamer why URL", style="dim"))
+
+
+def print_groups(failures: Failures | None, *, console: Console = out) -> None:
+    """Print what the failed pages of a job have in common: each group with its count, an example, and the command that
+    shows it. Nothing of a message is cut off at its end."""
+    if failures is None or not failures.groups:
+        return
+    console.print()
+    console.print(Text.assemble(("What failed", "bold"), (f"  {failures.of_all} dead letters", "dim")))
+    for group in failures.groups:
+        told = Text.assemble("  ", (f"{group.count:,}", "red"), f" {group.reason}: ", visible(group.in_words))
+        breaks = word_breaks(told.plain, max(console.width - 4, MIN_FOLD)) if console.is_terminal else []
+        for at, part in enumerate(told.divide(breaks)):
+            part.rstrip()
+            console.print(Text.assemble("    " if at else "", part), soft_wrap=True)
+        about = f"field {visible(group.field)}; " if group.field else ""
+        example = f"    {about}for example {visible(group.url)}: {group.command}"
+        console.print(Text(example, style="dim"), soft_wrap=True)
+    if failures.others_in_words:
+        console.print(Text(f"  {failures.others_in_words}", style="dim"), soft_wrap=True)
 
 
 def heading(text: str, note: str = "") -> None:

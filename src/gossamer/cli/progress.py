@@ -17,7 +17,7 @@ from ..clock import Clock
 from ..model import events
 from ..model.job import JobCounts
 from ..monitor.progress import JobProgress, RateEstimator, describe
-from ..units import span, visible
+from ..units import span, visible, visible_lines
 
 STOPPING = "Stopping: the pages in flight are finished first. Ctrl-C again stops at once."
 REFRESH = timedelta(milliseconds=250)
@@ -173,6 +173,21 @@ class Warnings:
         if matter not in told and len(told) < MOST_LINES:
             told.add(matter)
             self._console.print(Text(f"{self._before}{line}", style="yellow"))
+
+
+class Tracebacks:
+    """An EventSink that prints every page that is given up as it comes, with the traceback: `crawl --verbose`."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def emit(self, event: events.Event) -> None:
+        if isinstance(event, events.Buried):
+            words = event.message if event.url in event.message else f"{event.url}: {event.message or event.reason}"
+            self._console.print(Text(visible(words), style="red"), soft_wrap=True)
+            for line in visible_lines(event.detail).split("\n"):
+                if line.strip() and line.strip() not in words:
+                    self._console.print(Text(f"    {line}", style="dim"), soft_wrap=True)
 
 
 class Alarms:

@@ -283,6 +283,8 @@ def _exit_row(one: ExitView, now: float) -> tuple[str | None, ...]:
     if state == "resting" and one.resting_until is not None:
         awake = distance(one.resting_until, now) if out.is_terminal else one.resting_until
         state = f"resting, awake {awake}" if out.is_terminal else f"resting until {awake}"
+    elif one.resting_for:
+        state = f"{state}, rests for {', '.join(one.resting_for)}"
     return (
         one.exit,
         state,

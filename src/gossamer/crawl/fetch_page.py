@@ -3,7 +3,8 @@
 What it does: makes one attempt after the other and logs each. Every request is checked against robots.txt, paid for,
 waits for the site's pace and leaves through the route's exit. After a block the page climbs to a dearer route at once,
 a dead proxy is replaced, and a request that failed on a stale connection is repeated when its turn comes; none of this
-uses up an attempt of the page. The differences between a leased page, a sitemap and `gossamer fetch` are arguments.
+uses up an attempt of the page. A refusal that may be meant for the exit (403, 429, a challenge) is tried through others
+first, each in its turn. The differences between a leased page, a sitemap and `gossamer fetch` are arguments.
 How it fails: FetchFailed or FetchRefused (of the last attempt), RouteFailed (no request can leave at the moment),
 NoRoute (no route fits the request), RouteNotServed, and whatever `before_send` raises.
 """
@@ -21,12 +22,16 @@ from ..errors import (
     AllExitsRest,
     Blocked,
     BudgetSpent,
+    ClientError,
     ConnectFailed,
+    ExitRefused,
     FetchFailed,
     FetchRefused,
+    GossamerError,
     Misconfigured,
     NoRoute,
     ProxyFailed,
+    RefusedByExits,
     RouteFailed,
     StaleConnection,
     Walled,
@@ -57,7 +62,8 @@ from .attempt_log import AttemptLog
 from .held_lease import HeldLease
 from .unsafe_send import UnsafeSend
 
-BANNING = ("forbidden", "challenge", "captcha")  # blocks that concern the visitor, not the page
+BANNING = ("forbidden", "challenge", "captcha")  # blocks that concern the visitor, or the page for everybody
+REFUSED = (403, 429)  # statuses that say so, also where responses are not checked for blocks
 ABOUT = 0.2  # sizes that differ by less than this share count as equal
 BY_STATUS = ("forbidden", "rate")  # blocks that the retry rules handle by status
 SLOWING = (429, 503)  # statuses that ask for fewer requests, whatever the page says
@@ -68,10 +74,22 @@ _NO_LEASE = nullcontext()
 
 
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of the last attempt. `block` is set when the response is not the page and no dearer route is left."""
+    """The result of the last attempt. `block` is set when the response is not the page and no dearer route is left.
+    `refused_by` is how many exits the site refused the page to, unless it is known to be forbidden to everybody."""
 
     outcome: Outcome
     block: Block | None = None
+    refused_by: int = 0
+
+    def failure(self, url: str, status: int, by_status: GossamerError | None) -> GossamerError | None:
+        """What the response means, where its status alone means `by_status`. A page that was refused to some exits may
+        come through others later."""
+        by_block = failure_of_block(self.block, url, status) if self.block is not None else None
+        failure = by_block or by_status
+        if self.refused_by and isinstance(failure, ClientError):
+            exits = f"{self.refused_by} exits" if self.refused_by > 1 else "the only exit that is awake"
+            return RefusedByExits(f"{url} answered {status} to {exits}.", status=status)
+        return failure
 
 
 def _silent(kind: type[events.Event], /, **facts: Any) -> None:  # Any: the fields differ by event
@@ -121,6 +139,8 @@ class PageFetch:
         self._repeated = False  # after a stale connection; done at most once
         self._is_file = False
         self._shows_page = True  # False for HEAD and OPTIONS
+        self._refused = False  # the last response was a refusal that may be meant for the exit
+        self._forbidden = False  # ... but it is known to be meant for everybody
         self._small: int | None = None  # size in bytes of a response that seemed too small
 
     async def run(self, request: PageRequest) -> FetchResult:
@@ -149,6 +169,7 @@ class PageFetch:
                     continue
                 except FetchFailed as failure:
                     self._check_repeat(failure)
+                    await route.failed()
                     raise
                 if isinstance(outcome, Disallowed):
                     return FetchResult(outcome=outcome)
@@ -164,7 +185,7 @@ class PageFetch:
                 if self._once is not None and not self._once.repeats:
                     # The server has answered: another exit or route would repeat the action.
                     block = self._block_in(outcome, response, route)
-                    if block is None:
+                    if block is None and not self._refused:
                         await route.passed(response)
                     return FetchResult(outcome=outcome, block=block)
                 if _may_be_the_proxys(response, route) and route.another_exit():
@@ -173,14 +194,31 @@ class PageFetch:
                     self._log.begin_attempt()
                     continue
                 block = self._block_in(outcome, response, route)
-                if block is None:
+                if block is None and not self._refused:
                     await route.passed(response, teaches=self._small is None)
                     return FetchResult(outcome=outcome)
-                self._emit(events.Blocked, kind=block.kind, route=self._log.route, message=block.words)
-                if block.kind == "rate" or (self.logs_in and block.kind == "login"):
-                    return FetchResult(outcome=outcome, block=block)
-                if not await route.climb(block.kind):
-                    return FetchResult(outcome=outcome, block=block)
+                refusal = block or Block("forbidden", f"status {response.status}", "")
+                self._emit(events.Blocked, kind=refusal.kind, route=self._log.route, message=refusal.words)
+                if self._refused and not self._forbidden and await route.next_exit():
+                    await self._log.keep(outcome="blocked", reason=f"blocked-{refusal.kind}", error=refusal.words)
+                    self._log.begin_attempt()
+                    if response.status == 429:
+                        await self._ease()
+                    continue
+                if (
+                    block is None
+                    or block.kind == "rate"
+                    or (self.logs_in and block.kind == "login")
+                    or not await route.climb(block.kind)
+                ):
+                    if not self._refused or self._forbidden or not route.tries_exits:
+                        return FetchResult(outcome=outcome, block=block)
+                    try:
+                        await route.check_rest()
+                    except RouteFailed:
+                        await self._log.keep(outcome="blocked", reason=f"blocked-{refusal.kind}", error=refusal.words)
+                        raise
+                    return FetchResult(outcome=outcome, block=block, refused_by=route.refused_by)
                 await self._log.keep(outcome="blocked", reason=f"blocked-{block.kind}", error=block.words)
                 self._log.begin_attempt()
                 if response.status in SLOWING:
@@ -228,8 +266,17 @@ class PageFetch:
         """Return if another exit may be tried. Otherwise raise the failure, or ConnectFailed if the same route works
         for other pages."""
         failure.lane = route.lane
+        if isinstance(failure, AllExitsRest) and failure.refused and await route.climb("forbidden"):
+            return  # the site refuses this rung
         if isinstance(failure, AllExitsRest | BudgetSpent):
             raise failure
+        if isinstance(failure, ExitRefused):
+            route.refused(str(failure), None, failure.status or 403)
+            await self._log.keep(outcome="released", reason=failure.reason, error=str(failure))
+            self._log.begin_attempt()
+            if not await route.next_exit():
+                raise failure
+            return
         if isinstance(failure, ProxyFailed):
             route.exit_failed(str(failure))
         if self._router.memory.page_is_at_fault(self._task.fingerprint, route.route):
@@ -249,10 +296,15 @@ class PageFetch:
         return judge_redirect(self._task.url, outcome.to) if self._detects_blocks else None
 
     def _block_in(self, outcome: Outcome, response: Response, route: PageRoute) -> Block | None:
-        """Return the block if the response is not the page. Through an exit, the block also counts against that
+        """Return the block if the response is not the page. Notes whether it is a refusal that may be meant for the
         exit."""
         shown = self._shows_page and not response.taken
-        if not isinstance(outcome, Fetched) or not self._detects_blocks or not shown:
+        self._refused = self._forbidden = False
+        if not isinstance(outcome, Fetched):
+            return None
+        if not self._detects_blocks or not shown:
+            if route.exit is not None and response.status in REFUSED and response.status not in self._wanted_statuses:
+                self._note_refusal(f"status {response.status}", response, route)
             return None
         memory, site, kind = self._router.memory, self._task.site, self._task.kind
         usual = None if self._is_file else memory.usual_size(site, kind)
@@ -266,10 +318,14 @@ class PageFetch:
             memory.note_size(site, kind, len(response.body))
             return None
         if block.kind in BANNING or response.status == 429:
-            route.banned(block.words, response)
+            self._note_refusal(block.words, response, route)
         else:
             route.served(response)  # any visitor would have got the same response
         return block
+
+    def _note_refusal(self, words: str, response: Response, route: PageRoute) -> None:
+        self._refused = route.exit is not None
+        self._forbidden = route.refused(words, response, response.status)
 
     def _came_before(self, size: int, route: PageRoute) -> bool:
         before, self._small = self._small, size

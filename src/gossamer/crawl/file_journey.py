@@ -40,11 +40,10 @@ from ..model.page import Headers
 from ..model.record import PageFacts, Record
 from ..model.task import UrlState
 from ..model.url import UrlRules, site_of
-from ..routing.blocks import Block
 from ..store.contract import Archive
 from ..store.part_files import FinishedFile, Part, PartFolder, PartHead
 from ..units import Size
-from .fetch_page import FetchResult, failure_of_block
+from .fetch_page import FetchResult
 from .journey import Journey
 
 PROGRESS = 1024 * 1024  # bytes after which a broken connection is made again at once
@@ -204,7 +203,7 @@ class FileJourney(Journey):
         assert isinstance(outcome, Fetched | NotModified)
         try:
             if isinstance(outcome, Fetched):
-                await self._demand_whole(outcome, result.block)
+                await self._demand_whole(outcome, result)
             finished = await asyncio.to_thread(self._part.finish)
             kind = self._type_of(finished)
         except (FetchFailed, FetchRefused) as failure:
@@ -214,19 +213,17 @@ class FileJourney(Journey):
             return
         await self._keep_file(outcome, finished, kind)
 
-    async def _demand_whole(self, outcome: Fetched, block: Block | None) -> None:
+    async def _demand_whole(self, outcome: Fetched, result: FetchResult) -> None:
         """Raise an error if the response is not the whole file."""
         response, part, url = outcome.response, self._part, self._task.url
-        failure = failure_of_block(block, url, response.status) if block is not None else None
-        if failure is not None:
-            raise failure
         if response.status == 416:
             part.restart()
             raise FetchFailed(f"{url} no longer has the requested range; it is requested from the start.", status=416)
         retry_after = parse_retry_after(response.headers.get("retry-after"), outcome.fetched_at)
-        refusal = failure_of(response.status, self._context.retry_terms_for(self._task.site), retry_after, url)
-        if refusal is not None:
-            raise refusal
+        by_status = failure_of(response.status, self._context.retry_terms_for(self._task.site), retry_after, url)
+        failure = result.failure(url, response.status, by_status)
+        if failure is not None:
+            raise failure
         if response.status not in (200, 203, 206):
             raise ClientError(f"{url} answered {response.status}, not with a file.", status=response.status)
         if not response.taken:

@@ -49,7 +49,6 @@ from ..model.route import FetchOptions
 from ..model.task import SITE_AWAY, DropReason, Request, UrlState
 from ..parse.callbacks import ParsedPage
 from ..pipeline.steps import Piped
-from ..routing.blocks import Block
 from ..routing.router import RouteNotServed
 from ..trace import Tracer, step, traced
 from .attempt_log import AttemptLog
@@ -165,7 +164,7 @@ class Journey:
             case NotModified():
                 await self._keep_unchanged(outcome)
             case Fetched():
-                await self._take_page(outcome, result.block)
+                await self._take_page(outcome, result)
 
     # -- 1. fetch ------------------------------------------------------------------------------------------
 
@@ -214,19 +213,18 @@ class Journey:
 
     # -- 2. judge ------------------------------------------------------------------------------------------
 
-    async def _take_page(self, outcome: Fetched, block: Block | None) -> None:
+    async def _take_page(self, outcome: Fetched, result: FetchResult) -> None:
         response = outcome.response
         snapshot = self._log.snapshot = snapshot_of(self._task, outcome)
         self._unfinished = response.unfinished
-        failure = failure_of_block(block, self._task.url, response.status) if block is not None else None
-        if failure is not None:
-            await self._fail(failure)
-            return
         retry_after = parse_retry_after(response.headers.get("retry-after"), outcome.fetched_at)
         terms = self._context.retry_terms_for(self._task.site)
-        refusal = failure_of(response.status, terms, retry_after, self._task.url)
-        if refusal is not None and response.status not in self._wanted_statuses():
-            await self._fail(refusal)
+        by_status = None
+        if response.status not in self._wanted_statuses():
+            by_status = failure_of(response.status, terms, retry_after, self._task.url)
+        failure = result.failure(self._task.url, response.status, by_status)
+        if failure is not None:
+            await self._fail(failure)
             return
         await self._parse_and_store(snapshot)
 
@@ -331,7 +329,7 @@ class Journey:
         """Bury the page with the raw response, if there is one, and store what the spider's errback yields."""
         facts = facts or self._facts_of_failure(reason)
         message = await bury(self._context, self._held, self._log, facts, reason, message, detail)
-        self._emit(events.Buried, reason=reason, attempt=self._task.attempt + 1, message=message)
+        self._emit(events.Buried, reason=reason, attempt=self._task.attempt + 1, message=message, detail=detail)
 
     async def _wait_for_a_route(self, failure: RouteFailed) -> None:
         """No request can leave at the moment, which is not the page's fault: it uses up no attempt."""

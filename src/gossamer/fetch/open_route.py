@@ -94,6 +94,7 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
     jar: CookieJar
     route: Route = DIRECT
     exit: Exit | None = None
+    others_left: bool = False  # other exits may be tried if the site refuses this one
     render: Render | None = None
     country: str | None = None
     meter: Callable[[int], None] | None = None

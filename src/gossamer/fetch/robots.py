@@ -23,6 +23,7 @@ from ..errors import (
     AddressRefused,
     ConnectFailed,
     DnsFailed,
+    ExitRefused,
     FetchFailed,
     FetchRefused,
     GossamerError,
@@ -243,6 +244,9 @@ class Robots:
                 failure.first_contact = True
             self._remember(f"{origin} {route.route.name}", _Held(soon, None, failure))
             raise
+        if fresh.status == 403 and route.exit is not None:
+            # All exits were refused: the site may have no rules, or may not want us. It is asked again soon.
+            return fresh, await self._hold(origin, fresh, self._clock.now() + UNREACHABLE.total_seconds())
         if len(fresh.text) <= LONGEST_SHELVED:
             await self._shelf.put(fresh)
         return fresh, await self._hold(origin, fresh, fresh.expires_at)
@@ -272,6 +276,9 @@ class Robots:
                 break  # it leads nowhere, so there is no robots.txt
         assert response is not None
         status = response.status
+        if status in (403, 429) and route.others_left:
+            # Not the site's rules, but what it thinks of this exit: 403 would mean that all is allowed.
+            raise ExitRefused(f"{origin}/robots.txt answers {status} to this exit.", status=status)
         if status == 429 or status >= 500:
             raise RobotsUnreachable(
                 f"{origin}/robots.txt answers {status}; the site is left alone until that changes.",

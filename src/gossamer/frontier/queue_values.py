@@ -84,6 +84,7 @@ class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     site: str | None = None
     fingerprint: bytes | None = None
+    message: str | None = None  # a text in their messages
 
 
 MOST_COUNTED = 200  # ready tasks of one site and lane; counting stops there

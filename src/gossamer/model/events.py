@@ -92,6 +92,7 @@ class Buried(Event, frozen=True, kw_only=True, gc=False):
     reason: str
     attempt: int
     message: str = ""
+    detail: str = ""  # the traceback, if code of the user failed
 
 
 class ItemDropped(Event, frozen=True, kw_only=True, gc=False):

@@ -112,6 +112,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     pages: int  # that came, changed or not
     records: int  # that it saw
     dead: Mapping[str, int] = {}  # pages that were given up, by reason
+    failing: str = ""  # what most of them say
     limit: int | None = None  # of pages, that a person named
     cut: tuple[Reason, ...] = ()  # links that a limit of URLs left out
     guessed: tuple[Reason, ...] = ()  # links that were left out because of a guess
@@ -265,7 +266,8 @@ def _dead(facts: JobFacts) -> list[Reason]:
         note = f", where a share of {most:.3g} is allowed"
     else:
         note = f", beside {many(missing, 'dead link')}" if missing else ""
-    return [Reason("dead-letters", f"{count:,} of {many(tried, 'page')} ended as dead letters ({named}){note}")]
+    said = f"; {facts.failing}" if facts.failing else ""
+    return [Reason("dead-letters", f"{count:,} of {many(tried, 'page')} ended as dead letters ({named}){note}{said}")]
 
 
 def _change(facts: JobFacts) -> list[Reason]:

@@ -77,7 +77,8 @@ class ExitOutcome(StrEnum):
     """The result of one use of an exit."""
 
     OK = "ok"
-    BANNED = "banned"  # the site blocked this exit
+    BANNED = "banned"  # the site blocked this exit: it served the same page to another, or asked for fewer requests
+    REFUSED = "refused"  # the site refused a page; whether the exit or the page is to blame is not known yet
     FAILED = "failed"  # the exit itself refused, hung up or was unreachable
 
 

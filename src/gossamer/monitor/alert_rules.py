@@ -106,6 +106,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     traffic: Mapping[str, Traffic] | None = None  # by site in the window of `success`; "" is all of them
     errors: Mapping[str, tuple[Traffic, Traffic]] | None = None  # by site: in the window of `errors`, and before it
     dead: int | None = None  # pages given up in the window of `dead-letters`
+    failing: str = ""  # what most of them say
     figures_age: float | None = None  # seconds since the last figure, while pages are in flight
     pools: tuple[PoolReading, ...] | None = None
     quality: tuple[QualityReading, ...] | None = None
@@ -222,6 +223,8 @@ def dead_letters(situation: Situation, terms: AlertTerms) -> Findings | None:
     if situation.dead < max(1, terms.threshold):
         return {}
     words = f"{many(situation.dead, 'page')} were given up in the last {_window(terms)}: gossamer dead list."
+    if situation.failing:
+        words = f"{words} {situation.failing}"
     return {ALL_SITES: Finding(situation.dead, words)}
 
 

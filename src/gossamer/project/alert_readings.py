@@ -19,7 +19,9 @@ from ..access.contract import CallbackState
 from ..backends.open import open_records
 from ..clock import iso_time
 from ..errors import Transient
+from ..frontier.contract import DeadFilter
 from ..model.alert import Activity, AlertMemory, AlertTerms, Sample
+from ..model.failure_groups import group_failures
 from ..model.figures import FAILURES, OTHER, SUCCESSES
 from ..model.job import Job, JobCounts
 from ..model.outcome import Outcome
@@ -42,6 +44,7 @@ from ..schedule.triggers import next_due
 from ..schedule.windows import is_open, parse_windows
 from ..settings import Settings
 from ..store.contract import Measured
+from .failures import LOOKED_AT
 from .open import Project
 from .proxies import proxy_pools
 from .routes import route_report
@@ -261,12 +264,22 @@ class Readings:
         past = await self._past(now - _window(terms, "errors"), now)
         sites = traffic_of(recent["errors"])
         newest = max((row.start + row.span for row in rows), default=None)
+        dead = sum(row.figures.outcomes().get("dead", 0) for row in recent["dead-letters"])
         return {
             "traffic": traffic_of(recent["success"]),
             "errors": {site: (one, past.get(site, Traffic())) for site, one in sites.items() if site != ALL_SITES},
-            "dead": sum(row.figures.outcomes().get("dead", 0) for row in recent["dead-letters"]),
+            "dead": dead,
+            "failing": await self._failing(now - _window(terms, "dead-letters")) if dead else "",
             "newest_figure": newest,
         }
+
+    async def _failing(self, since: float) -> str:
+        """What most of the pages say that were given up since then; "" if the state does not answer."""
+        try:
+            letters = await self._project.state.queue.dead(DeadFilter(), LOOKED_AT)
+        except Transient:
+            return ""
+        return group_failures(one for one in letters if one.died_at >= since).largest_in_words
 
     async def _past(self, until: float, now: float) -> dict[str, Traffic]:
         """Traffic of the previous day, by site."""

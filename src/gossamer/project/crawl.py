@@ -15,8 +15,9 @@ from ..crawl.job_run import run_job
 from ..crawl.worker import Worker
 from ..errors import Misconfigured, Transient
 from ..fetch.open_route import Transports
-from ..frontier.contract import JobTerms
+from ..frontier.contract import DeadFilter, JobTerms
 from ..model.events import EventHub, EventSink, Trouble
+from ..model.failure_groups import Failures
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome
 from ..parse.arguments import checked_arguments, job_name, stored_arguments, with_arguments
@@ -29,6 +30,7 @@ from ..settings.effective import job_terms, scope_of
 from ..store.contract import RecordQuery
 from ..store.sink import Sink
 from .attempts import job_cost
+from .failures import failures_of
 from .job_end import close_when_stored
 from .open import Project, open_project
 from .spools import Storing
@@ -55,6 +57,7 @@ class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
     storing: Storing | None = None
     cost: float | None = None  # credits, of all attempts by all workers; None without priced routes, or if not known
+    failures: Failures | None = None  # the largest groups of its dead letters
 
 
 Attend = Callable[["Running"], Coroutine[Any, Any, None]]
@@ -164,16 +167,18 @@ async def crawl(
         goes_on = known is not None and known.state is JobState.RUNNING  # a dead letter was replayed at the last moment
         over = known is not None and not goes_on  # another process ended it while this one was stopped
         outcome = known.outcome if known is not None else None
+        counts = await project.state.jobs.counts(job.id)
         return CrawlReport(
             job=known or job,
             resumed=resumed,
             ended=(drained or over) and storing is None and not goes_on,
-            counts=await project.state.jobs.counts(job.id),
+            counts=counts,
             records=records,
             seconds=clock.monotonic() - began,
             failure=outcome.reasons[0].message if outcome is not None and outcome.outcome is Outcome.FAILED else "",
             storing=storing,
             cost=cost,
+            failures=await failures_of(project, DeadFilter(job=job.id), counts.dead),
         )
 
 

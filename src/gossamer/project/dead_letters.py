@@ -15,10 +15,12 @@ import msgspec
 
 from ..errors import InvalidUrl, Misconfigured
 from ..frontier.contract import DeadFilter, DeadLetter, LetterPlace
+from ..model.failure_groups import Failures
 from ..model.job import Job
 from ..model.task import UrlState
 from ..model.url import site_of, typed_url
 from ..units import visible
+from .failures import failures_of
 from .jobs import crawl_command, find_job
 from .open import Project
 from .story import AttemptView, attempt_view
@@ -34,6 +36,7 @@ class DeadLetterChoice(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None = None  # a job's id, or its name: then the newest job of that name
     reason: str | None = None  # parse, timeout, http-404; http for all error responses
     domain: str | None = None
+    message: str | None = None  # a text in their messages
 
 
 class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +73,7 @@ class DeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
     by_reason: dict[str, int]
     letters: list[DeadLetterView]
     next: str | None = None  # pass it as `after` to get the next page
+    failures: Failures | None = None  # the largest groups among them
 
 
 class FailedPage(msgspec.Struct, frozen=True):
@@ -119,10 +123,11 @@ async def list_letters(
 ) -> DeadLetterPage:
     """The latest of these letters, at most `limit`; `after` is `next` of the previous page. An address that was given
     up in several jobs may appear again on a later page. Raises Misconfigured."""
-    which = await _filter(project, choice)
+    which, place = await _filter(project, choice), _place(after) if after else None
     reasons = await project.state.queue.dead_reasons(which)
+    failures = await failures_of(project, which, sum(reasons.values())) if place is None else None
     most = limit * JOBS_OF_A_LETTER
-    found = await project.state.queue.dead(which, most, before=_place(after) if after else None)
+    found = await project.state.queue.dead(which, most, before=place)
     by_address: dict[bytes, list[DeadLetter]] = {}
     last: DeadLetter | None = None  # of this page
     for letter in found:
@@ -139,6 +144,7 @@ async def list_letters(
             for alike in [*by_address.values()][:limit]
         ],
         next=f"{last.died_at!r} {last.id} {last.job}" if last is not None else None,
+        failures=failures,
     )
 
 
@@ -285,6 +291,7 @@ async def _filter(project: Project, choice: DeadLetterChoice) -> DeadFilter:
         url=letter.url if letter is not None else None,
         job=job if job is not None else by_id.job if by_id is not None else None,
         reason=choice.reason,
+        message=choice.message,
         site=None if domain is None else site_of(typed_url(domain if "://" in domain else f"http://{domain}/")),
     )
 

@@ -15,6 +15,7 @@ from ..model.task import DropReason, UrlState
 from ..parse.site import PAGES
 from ..parse.spider import Spider, declares_items
 from ..store.contract import RecordQuery
+from .failures import failures_of
 from .open import Project
 from .reparse.archive_job import is_reparse_job, outcome_of_reparse
 
@@ -87,11 +88,13 @@ async def _facts(
     last = None
     if terms.expected.max_change is not None and (good := last_good(earlier)) is not None:
         last = LastRun(good.id, await project.records.count(RecordQuery(job=good.id)))
+    failures = await failures_of(project, DeadFilter(job=job.id), counts.dead)
     return JobFacts(
         ending=ending,
         pages=counts.pages,
         records=records,
         dead=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
+        failing=failures.largest_in_words if failures is not None else "",
         limit=job.limit if terms.budget is None else None,
         cut=tuple(reasons_of(counts.drops, Outcome.INCOMPLETE)),
         guessed=tuple(reasons_of(counts.drops, Outcome.WARNINGS)),

@@ -18,7 +18,8 @@ from ..backends.worker_names import is_gone
 from ..clock import iso_time
 from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import Misconfigured
-from ..frontier.contract import WorkerCard
+from ..frontier.contract import DeadFilter, WorkerCard
+from ..model.failure_groups import Failures
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
 from ..model.url import site_of
@@ -27,6 +28,7 @@ from ..schedule.sources import FeedSource, SitemapSource, SiteSource, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..units import many, moment
+from .failures import failures_of
 from .job_forecast import JobForecast, JobWait, forecast_job
 from .open import Project
 from .spools import waiting_by_job
@@ -87,6 +89,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     found_last_minute: int | None  # pages found, while it still discovers about as many as it settles
     waits_for: str | None  # in words, if none of its pages is in hand or may be handed out
     waits_until: str | None  # when the first of these pages is tried again
+    failures: Failures | None = None  # the largest groups of its dead letters; only where one job is shown
 
     @property
     def fault(self) -> str:
@@ -153,10 +156,11 @@ async def show_job(project: Project, wanted: str) -> JobView:
 
 
 async def view_of(project: Project, job: Job) -> JobView:
-    """As `views_of`, with the fault of the job's source."""
+    """As `views_of`, with the fault of the job's source and what its failed pages have in common."""
     (view,) = await views_of(project, [job])
     trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule else ""
-    return msgspec.structs.replace(view, trouble=trouble or None)
+    failures = await failures_of(project, DeadFilter(job=job.id), view.dead)
+    return msgspec.structs.replace(view, trouble=trouble or None, failures=failures)
 
 
 async def views_of(project: Project, jobs: Iterable[Job]) -> list[JobView]:

@@ -14,7 +14,7 @@ import msgspec
 from ..clock import SystemClock, iso_time
 from ..errors import GossamerError, Misconfigured
 from ..model.route import Exit
-from ..routing.proxies.contract import ExitHealth
+from ..routing.proxies.contract import ExitAtSite, ExitHealth
 from ..routing.proxies.pool import GatewayPool, ListedPool, open_pool
 from ..routing.proxies.pools import without_secrets
 from ..settings import Settings
@@ -24,6 +24,7 @@ from .open import Project
 
 FAILING = 0.5  # an exit with a lower recent success rate is failing
 TRIES_AT_ONCE = 32
+SITES_SHOWN = 5
 
 
 class ExitView(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +33,7 @@ class ExitView(msgspec.Struct, frozen=True, kw_only=True):
     exit: str
     state: str  # new, ok, failing, resting; not listed: no longer in the pool's sources
     resting_until: str | None
+    resting_for: list[str]  # sites that refused it, for which it rests; SITES_SHOWN at most
     tries: int
     successes: int
     failures: int
@@ -91,9 +93,10 @@ def chosen_pools(settings: Settings, pool: str | None) -> list[str]:
 async def proxy_pools(project: Project, pool: str | None = None) -> list[PoolView]:
     """All pools, or one, as they are now. Raises Misconfigured if there is no such pool."""
     names = chosen_pools(project.settings, pool)
-    health = {name: await project.state.exits.health(name) for name in names}
-    now = project.clock.now()
-    return [_pool_view(project.settings, name, health[name], now) for name in names]
+    exits, now = project.state.exits, project.clock.now()
+    return [
+        _pool_view(project.settings, name, await exits.health(name), now, await exits.at_sites(name)) for name in names
+    ]
 
 
 def untouched_pools(settings: Settings, pool: str | None = None) -> list[PoolView]:
@@ -110,14 +113,20 @@ async def reset_exits(project: Project, pool: str | None = None) -> int:
     return count
 
 
-def _pool_view(settings: Settings, name: str, rows: Sequence[ExitHealth], now: float) -> PoolView:
+def _pool_view(
+    settings: Settings, name: str, rows: Sequence[ExitHealth], now: float, at_sites: Sequence[ExitAtSite] = ()
+) -> PoolView:
     known = {row.name: row for row in rows}
+    refused: dict[str, list[str]] = {}
+    for one in at_sites:
+        if one.rest_until > now:
+            refused.setdefault(one.name, []).append(one.site)
     trouble, listed = None, []
     try:
         listed = _names_of(_open(settings, name))
     except Misconfigured as error:
         trouble = str(error)
-    exits = [_exit_view(one, known.pop(one, None), now) for one in listed]
+    exits = [_exit_view(one, known.pop(one, None), now, refused.get(one, [])) for one in listed]
     exits += [_exit_view(row.name, row, now, listed=False) for row in known.values()]
     exits.sort(key=lambda one: (one.state != "resting", -one.tries))
     successes = sum(row.successes for row in rows if row.latency is not None)
@@ -137,11 +146,14 @@ def _pool_view(settings: Settings, name: str, rows: Sequence[ExitHealth], now: f
     )
 
 
-def _exit_view(name: str, known: ExitHealth | None, now: float, *, listed: bool = True) -> ExitView:
+def _exit_view(
+    name: str, known: ExitHealth | None, now: float, refused: Sequence[str] = (), *, listed: bool = True
+) -> ExitView:
     health = known or ExitHealth(name=name)
     return ExitView(
         exit=name,
         state=_state_of(known, now) if listed else "not listed",
+        resting_for=list(refused[:SITES_SHOWN]),
         resting_until=iso_time(health.rest_until) if health.rest_until > now else None,
         tries=health.tries,
         successes=health.successes,

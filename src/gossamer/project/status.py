@@ -19,6 +19,7 @@ from ..clock import iso_time
 from ..errors import BackendUnavailable
 from ..frontier.contract import DeadFilter, SiteLoad
 from ..frontier.limits import held_back, limits_of
+from ..model.failure_groups import Failures
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
 from ..schedule.windows import is_open, opens_at, parse_windows
@@ -27,6 +28,7 @@ from ..settings.effective import site_terms
 from ..store.contract import RecordQuery
 from ..units import distance, moment
 from .alerts import AlertView, firing_alerts
+from .failures import failures_of
 from .jobs import JobView, counted_views, find_job
 from .open import Project
 from .sessions import SessionView, failing_sessions
@@ -90,6 +92,7 @@ class JobDetail(JobStatus, frozen=True, kw_only=True):
     schedule: str | None
     sites: list[SiteStatus]  # the first ones with open work
     dead_reasons: dict[str, int]
+    failures: Failures | None  # the largest groups of its dead letters
     data: dict[str, str]
     waits_for: str | None = None  # in words, if no page of it is in hand or may be handed out
     trouble: str | None = None  # with the record store
@@ -141,6 +144,7 @@ async def job_status(project: Project, wanted: str) -> JobDetail:
         schedule=view.schedule,
         sites=[_site_status(project.settings, job, load, now) for load in loads],
         dead_reasons=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
+        failures=await failures_of(project, DeadFilter(job=job.id), counts.dead),
         data={role: place_of(project.settings, role) for role in ROLES},
         waits_for=f"{view.waits_for}; next try {moment(view.waits_until, now)}" if view.waits_until else view.waits_for,
         trouble=project.absent or (LOST if fields["records"] is None else None),

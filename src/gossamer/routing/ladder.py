@@ -27,6 +27,7 @@ class RouteTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     ladder: tuple[Route, ...] = (DIRECT,)
     learns: bool = True
+    max_exits: int = 5  # of a pool that may refuse a page in one visit
     recheck: float = 1800.0  # seconds
     max_recheck: float = 86_400.0
 
@@ -260,3 +261,11 @@ def after_probe(terms: RouteTerms, learned: LearnedRoute, route: Route, now: flo
         recheck_at=now + terms.recheck,
         patience=terms.recheck,
     )
+
+
+def after_comparison(
+    terms: RouteTerms, learned: LearnedRoute, cheaper: Route, now: float, pattern: str
+) -> LearnedRoute:
+    """The dear route did no better than the cheaper one: pages of the pattern begin there again."""
+    row = after_probe(terms, learned, cheaper, now)
+    return msgspec.structs.replace(row, pattern=pattern, reason=f"{learned.route} did no better")

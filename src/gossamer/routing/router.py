@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Protocol
 
 import msgspec
 
 from ..clock import Clock
-from ..errors import BackendUnavailable, NoRoute
+from ..errors import AllExitsRest, BackendUnavailable, NoRoute
 from ..fetch.contract import Gate, Response
 from ..fetch.cookies import CookieJar
 from ..fetch.open_route import OpenRoute, Transports
@@ -32,6 +33,7 @@ from .ladder import (
     RoutePlan,
     RouteTerms,
     after_climb,
+    after_comparison,
     after_probe,
     claim,
     handed_over,
@@ -41,11 +43,12 @@ from .ladder import (
     wished,
 )
 from .patterns import pattern_of
-from .proxies.pools import Pools
+from .proxies.pools import LONGEST_WAIT, Pools
 from .site_memory import SiteMemory, remember
 
-LATE_TRIES = 2  # a page that failed this often begins a rung higher: silence may be a block too
-EXITS_AT_MOST = 3  # attempts through a pool for one page, one after the other
+LATE_TRIES = 2  # a page that failed this often begins a rung higher: silence may be a block too, but proves none
+EXITS_AT_MOST = 3  # exits that may fail for one page, one after the other
+PATIENT_RESTS = 5  # rests of all exits for a site during which its pages use up no attempts: half an hour, usually
 
 
 class SessionJars(Protocol):
@@ -121,7 +124,7 @@ class Router:
         if handed and task.fetcher is not None:
             chosen = handed_over(terms, chosen, task.fetcher.removeprefix(LANE_ONLY))
         page = PageRoute(self, task, terms, chosen, learned, pattern=pattern)
-        if handed:
+        if handed and task.attempt < LATE_TRIES:
             page.climbed_before()
         if task.attempt >= LATE_TRIES and not chosen.probes:
             page.begin_higher()
@@ -173,6 +176,8 @@ class PageRoute:
         self._blocked: list[tuple[Route, str]] = []  # rungs that were blocked, and why
         self._avoid: frozenset[str] = frozenset()  # exits that failed for this page
         self._exits_tried = 0  # on the current rung; a pool may have only one exit, so names do not count
+        self._refused: list[Exit] = []  # exits through which the site refused the page, on the current rung
+        self._next_exit: Exit | None = None  # for the next attempt, if it was taken already
         self._receipts: list[Receipt] = []
         self._received: list[int] = []  # bytes received for each receipt
         self._gates: list[Gate | None] = []  # of the request for each receipt
@@ -211,25 +216,39 @@ class PageRoute:
         if route.pool is not None:
             if router.exits is None:
                 raise NoRoute(f"{task.site} is reached through proxy pool {route.pool}, which is not available here.")
-            self.exit = await router.exits.take(
-                route.pool,
-                site=task.site,
-                fingerprint=task.fingerprint,
-                attempt=task.attempt,
-                country=task.country,
-                session=router.visitor(options.session),
-                avoid=self._avoid,
-            )
+            taken, self._next_exit = self._next_exit, None
+            self.exit = taken or await self._take_exit(router.exits, route.pool)
         return OpenRoute(
             transport=pages,
             robots_transport=robots,
             jar=router.jar_for(route, self.exit, options.session, options.apart),
             route=route,
             exit=self.exit,
+            others_left=self._may_try_another(),
             render=options.render,
             country=task.country,
             meter=self._count,
         )
+
+    async def _take_exit(self, exits: Pools, pool: str, *, untried: bool = False) -> Exit:
+        task = self._task
+        return await exits.take(
+            pool,
+            site=task.site,
+            fingerprint=task.fingerprint,
+            attempt=task.attempt,
+            country=task.country,
+            session=self._router.visitor(task.options().session if task.how else None),
+            avoid=self._avoid,
+            untried=untried,
+        )
+
+    def _may_try_another(self) -> bool:
+        """May the page go on through another exit of this rung, if the site refuses the current one?"""
+        exits = self._router.exits
+        if self.exit is None or exits is None or len(self._refused) + 1 >= self._terms.max_exits:
+            return False
+        return exits.has_others(self.exit, self._task.site, self._avoid)
 
     # -- what it costs ---------------------------------------------------------------------------------------------
 
@@ -286,7 +305,11 @@ class PageRoute:
     async def passed(self, response: Response, *, teaches: bool = True) -> None:
         """A response came that is no block. Only a page teaches something: an error is the same on every rung."""
         self.served(response)
+        if response.status < 400 or response.status in (404, 410):
+            self._ban_refused()
         if not teaches or not (response.status < 300 or response.status == 304):
+            if response.status >= 500:
+                await self.failed()
             return
         self._memory.note_pass(self._task.site, self._pattern, self.route)
         if self._terms.learns:
@@ -297,9 +320,13 @@ class PageRoute:
 
     async def _learn(self) -> None:
         memory, site, route, now = self._memory, self._task.site, self.route, self._router.clock.now()
-        if self._plan.probes and self._place == 0 and self._learned is not None:
+        if self._is_learned():
+            await self._compare()
+        elif self._plan.probes and self._place == 0 and self._learned is not None:
             await memory.learn(after_probe(self._terms, self._learned, route, now), instead_of=self._learned)
         elif self._blocked and memory.is_proven(self._pattern, self._blocked[0][0]):
+            if memory.does_no_better(self._pattern, route, self._blocked[0][0]):
+                return
             risen = after_climb(
                 self._terms, self._learned, site=site, route=route, reason=self._blocked[-1][1], now=now,
                 pattern=self._pattern,
@@ -310,18 +337,60 @@ class PageRoute:
             if await memory.learn(risen, instead_of=own):
                 await memory.generalise(risen, self._terms.ladder[: self._terms.place_of(route.name)])
 
+    def _is_learned(self) -> bool:
+        """Is the page on the rung that was learned for it, without having been refused below?"""
+        return self._learned is not None and self.route.name == self._learned.route and not self._blocked
+
+    async def _compare(self) -> None:
+        """Give up what was learned if it does no better than the rung below, which costs less."""
+        terms, memory, learned, now = self._terms, self._memory, self._learned, self._router.clock.now()
+        place = terms.place_of(self.route.name)
+        if learned is None or not place:
+            return
+        cheaper, own = terms.ladder[place - 1], learned if learned.pattern == self._pattern else None
+        if memory.does_no_better(self._pattern, self.route, cheaper):
+            await memory.learn(after_comparison(terms, learned, cheaper, now, self._pattern), instead_of=own)
+        elif memory.is_doubtful(self._pattern, self.route, cheaper) and learned.recheck_at > now:
+            await memory.learn(msgspec.structs.replace(learned, recheck_at=now), instead_of=learned)
+
+    async def failed(self) -> None:
+        """The site failed, or nothing came. That teaches nothing about who is welcome, but it counts when routes are
+        compared."""
+        self._memory.note_failure(self._pattern, self.route)
+        if self._terms.learns and self._is_learned():
+            with suppress(BackendUnavailable):
+                await self._compare()
+
     def served(self, response: Response) -> None:
         """The exit, if there is one, worked."""
         self._report(ExitOutcome.OK, response)
 
-    def banned(self, words: str, response: Response) -> None:
-        """The site refuses this visitor: the exit, if there is one, should rest.
+    def refused(self, words: str, response: Response | None, status: int) -> bool:
+        """The site refuses this visitor, or this page to everybody. True if it is known to be the page, because exits
+        that it was refused to serve others.
 
-        If no page of the site ever got through by this route, and a dearer one is left, the site dislikes this kind of
-        exit. Other sites may accept it, so it does not count against this exit.
+        A refusal alone is not held against the exit. It rests for this site when the page gets through another, when
+        several pages in a row are refused to it, or when it asked too often.
         """
-        disliked = not self.is_top and not self._memory.was_let_through(self._task.site, self.route)
-        self._report(ExitOutcome.OK if disliked else ExitOutcome.BANNED, response, words)
+        exits, task = self._router.exits, self._task
+        if self.exit is None or exits is None:
+            return False
+        if exits.is_the_pages_fault(self.exit, task.site, task.fingerprint):
+            self._report(ExitOutcome.OK, response)
+            return True
+        self._report(ExitOutcome.BANNED if status == 429 else ExitOutcome.REFUSED, response, words)
+        self._refused.append(self.exit)
+        return False
+
+    def _ban_refused(self) -> None:
+        """The page got through the current exit: the ones that it was refused to before are to blame."""
+        exits, refused = self._router.exits, self._refused
+        self._refused = []
+        for one in refused if exits is not None else ():
+            assert exits is not None
+            if self.exit is not None and one.name != self.exit.name:
+                words = f"{self._task.site} served a page to another exit that it refused to this one"
+                exits.report(one, ExitOutcome.BANNED, site=self._task.site, times=0, words=words)
 
     def exit_failed(self, words: str) -> None:
         """The exit refused, hung up or is unreachable."""
@@ -334,6 +403,7 @@ class PageRoute:
         exits.report(
             self.exit,
             outcome,
+            site=self._task.site,
             seconds=response.seconds if response is not None else 0.0,
             received=max(self._bytes, response.wire_bytes if response is not None else 0),
             tokens=self.cost,
@@ -359,6 +429,10 @@ class PageRoute:
         One page of a pattern climbs at a time; others that are blocked meanwhile wait, and go where it got through.
         """
         memory, site = self._memory, self._task.site
+        memory.note_refusal(self._pattern, self.route)
+        if self._terms.learns and self._is_learned():
+            with suppress(BackendUnavailable):
+                await self._compare()
         self._blocked.append((self.route, reason))
         higher = next_rung(self._plan.rungs, self._place, reason)
         if higher is None:
@@ -371,7 +445,7 @@ class PageRoute:
         if self._terms.learns:
             memory.begin_climb(self._pattern, self)
         self._take_rung(higher)
-        self._avoid, self._exits_tried = frozenset(), 0
+        self._avoid, self._exits_tried, self._refused = frozenset(), 0, []
         return True
 
     def another_exit(self) -> bool:
@@ -381,6 +455,40 @@ class PageRoute:
         self._avoid |= {self.exit.name}
         self._exits_tried += 1
         return self._exits_tried < EXITS_AT_MOST
+
+    async def next_exit(self) -> bool:
+        """The site refused the page to the current exit. True if it may be tried through another, which is taken."""
+        exits, route = self._router.exits, self.route
+        if self.exit is None or exits is None or route.pool is None or len(self._refused) >= self._terms.max_exits:
+            return False
+        self._avoid |= {self.exit.name}
+        try:
+            self._next_exit = await self._take_exit(exits, route.pool, untried=True)
+        except AllExitsRest:
+            return False
+        return True
+
+    @property
+    def tries_exits(self) -> bool:
+        """False if the first refusal decides."""
+        return self._terms.max_exits > 1
+
+    @property
+    def refused_by(self) -> int:
+        """How many exits of the current rung the site refused the page to, in this visit."""
+        return len(self._refused)
+
+    async def check_rest(self) -> None:
+        """Raise AllExitsRest if every exit of the current rung rests for the site by now: then the site refuses us, and
+        not this page. The page waits longer than the exits, so that others are tried first. Not for ever: after
+        PATIENT_RESTS its attempts count again."""
+        exits, pool, site = self._router.exits, self.route.pool, self._task.site
+        rest = await exits.rest_at(pool, site) if exits is not None and pool is not None else None
+        if rest is not None and rest.strikes <= PATIENT_RESTS:
+            wait = min(timedelta(seconds=2 * max(0.0, rest.until - self._router.clock.now())), 2 * LONGEST_WAIT)
+            failure = AllExitsRest(f"{site} refuses every exit of pool {pool}.", wait=wait)
+            failure.refused, failure.lane = True, self.lane
+            raise failure
 
     def close(self) -> None:
         """The page needs no more attempts for now: pages that waited for its result go on."""

@@ -27,7 +27,34 @@ FRESH = timedelta(seconds=3)  # how long rows read from the book are cached
 CLIMB_WITHIN = timedelta(seconds=60)  # how long pages wait for the climbing page of their pattern
 MEMORY = 20_000  # sites and pages remembered at most, each
 ROUTE_FAULTS = 3  # failures of a route for one page before the page is to blame
+REFUSED_DECAY = 0.15  # the weight of the newest page in the share of refusals: a site that closes is noticed soon
+SUCCESS_DECAY = 0.05  # and in the share that got through: routes are compared over some twenty pages and more
+COMPARED_AFTER = 20  # pages by a dear route before it is compared with the cheaper one
+FEW = 5  # pages by the cheaper route that are too few to compare
+BETTER_BY = 0.1  # a dear route must let this much more of the pages through
+DOUBTFUL = 0.85  # a share of pages below which it is worth knowing how they fare by the cheaper route
 USUAL_AFTER = 20  # pages of a kind before their usual size is known
+
+
+class RouteShares(msgspec.Struct, frozen=True):
+    """How the last pages of a pattern fared by a route: decayed shares of those that got through, and of those that
+    were refused. Errors and silence are neither."""
+
+    tries: int = 0
+    success: float = 0.0
+    judged: int = 0  # pages that came or were refused
+    refused: float = 0.0
+
+    def after(self, success: float, refused: float | None) -> RouteShares:
+        tries, judged = self.tries + 1, self.judged + (refused is not None)
+        return RouteShares(
+            tries,
+            self.success + (success - self.success) * max(SUCCESS_DECAY, 1 / tries),
+            judged,
+            self.refused
+            if refused is None
+            else self.refused + (refused - self.refused) * max(REFUSED_DECAY, 1 / judged),
+        )
 
 
 class SiteMemory:
@@ -37,9 +64,7 @@ class SiteMemory:
         self._book = book
         self._clock = clock
         self._learned: OrderedDict[str, tuple[float, list[LearnedRoute]]] = OrderedDict()  # by site
-        self._climbs: OrderedDict[tuple[str, str], int] = (
-            OrderedDict()
-        )  # (pattern, route) -> climbs past it since a pass
+        self._shares: OrderedDict[tuple[str, str], RouteShares] = OrderedDict()  # (pattern, route)
         self._passed: OrderedDict[tuple[str, str], bool] = OrderedDict()  # (site, route) by which a page got through
         self._climbing: dict[str, tuple[object, asyncio.Event]] = {}  # pattern -> the page that climbs, and its end
         self._passed_at: dict[str, float] = {}  # route -> when a page last got through
@@ -112,21 +137,44 @@ class SiteMemory:
     def note_pass(self, site: str, pattern: str, route: Route) -> None:
         self._passed_at[route.name] = self._clock.monotonic()
         remember(self._passed, (site, route.name), True)
-        remember(self._climbs, (pattern, route.name), 0)
+        self._note(pattern, route, success=1.0, refused=0.0)
+
+    def note_refusal(self, pattern: str, route: Route) -> None:
+        self._note(pattern, route, success=0.0, refused=1.0)
+
+    def note_failure(self, pattern: str, route: Route) -> None:
+        """An error or silence. It counts when routes are compared, and says nothing about who is welcome."""
+        self._note(pattern, route, success=0.0, refused=None)
+
+    def _note(self, pattern: str, route: Route, *, success: float, refused: float | None) -> None:
+        if not pattern:
+            return  # one rung: there is nothing to compare
+        known = self._shares.get((pattern, route.name), RouteShares())
+        remember(self._shares, (pattern, route.name), known.after(success, refused))
 
     def was_let_through(self, site: str, route: Route) -> bool:
         """Did a page of the site get through by that route, as far as this process remembers?"""
         return (site, route.name) in self._passed
 
     def is_proven(self, pattern: str, route: Route) -> bool:
-        """A page climbed past `route`: is that enough to conclude that pages of its pattern need a dearer one? If some
-        got through there before, it takes two: a single page may be an exception."""
-        key = (pattern, route.name)
-        climbs = self._climbs.get(key)
-        if climbs is None:
-            return True
-        remember(self._climbs, key, climbs + 1)
-        return climbs + 1 >= 2
+        """A page climbed past `route`: is that enough to conclude that pages of its pattern need a dearer one? Only if
+        most of the last pages were refused there: single ones may be exceptions."""
+        known = self._shares.get((pattern, route.name))
+        return known is None or known.refused > 0.5
+
+    def does_no_better(self, pattern: str, dear: Route, cheap: Route) -> bool:
+        """Did about as many of the last pages fail by the dear route, for whatever reason, as by the cheap one? False
+        until enough came by the dear one. Where few came by the cheap one, it is taken for closed."""
+        known, below = self._shares.get((pattern, dear.name)), self._shares.get((pattern, cheap.name), RouteShares())
+        share = below.success if below.tries >= FEW else 0.0
+        return known is not None and known.tries >= COMPARED_AFTER and known.success <= share + BETTER_BY
+
+    def is_doubtful(self, pattern: str, dear: Route, cheap: Route) -> bool:
+        """Do many pages fail by the dear route, while this process hardly saw how they fare by the cheap one?"""
+        known, below = self._shares.get((pattern, dear.name)), self._shares.get((pattern, cheap.name), RouteShares())
+        if known is None or known.tries < COMPARED_AFTER or below.tries >= FEW:
+            return False
+        return known.success < DOUBTFUL
 
     def page_is_at_fault(self, fingerprint: bytes, route: Route) -> bool:
         """The route failed for this page again. True if it works for other pages: then the page is to blame, and the

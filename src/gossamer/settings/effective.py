@@ -286,6 +286,8 @@ def routing_of(settings: Settings) -> Routing:
     router, pools = settings.router, settings.proxies
     if router.when_spent not in WHEN_SPENT:
         raise Misconfigured(f"Setting router.when_spent: {router.when_spent!r} must be one of {', '.join(WHEN_SPENT)}.")
+    if router.max_exits < 1:
+        raise Misconfigured("Setting router.max_exits: at least 1.")
     routes = routes_of(settings.routes, pools, tuple(settings.managed), tuple(settings.transports))
     written = tuple(settings.routes)
     ladder = ladder_of(router.ladder, routes, written, "Setting router.ladder")
@@ -303,6 +305,7 @@ def routing_of(settings: Settings) -> Routing:
         return RouteTerms(
             ladder=rungs,
             learns=router.learn,
+            max_exits=router.max_exits,
             recheck=router.recheck.total_seconds(),
             max_recheck=router.max_recheck.total_seconds(),
         )

@@ -151,6 +151,7 @@ class RouterTable(msgspec.Struct, frozen=True, kw_only=True):
     """[router]: the ladder of routes, what is learned about them, and what may be spent."""
 
     ladder: tuple[str, ...] = ()  # routes from cheap to dear; empty: direct and all [routes], by price
+    max_exits: int = 5  # exits of a pool that may refuse a page before it climbs or fails
     learn: bool = True
     recheck: timedelta = timedelta(minutes=30)  # before a cheaper route is tried again; doubles when that fails
     max_recheck: timedelta = timedelta(days=1)

@@ -174,3 +174,25 @@ async def forms_on(page: Page, path: str) -> int | None:
         assert count == 0
         return None
     return count
+
+
+async def test_the_page_of_a_job_says_what_its_failed_pages_have_in_common(screen: Screen) -> None:
+    state = screen.project.state
+    job, _ = await state.jobs.open_job("by hand", JobTerms(), fresh=True)
+    wrong = "Product: 1 field is not as declared: stock should be int but is '{}' (expected int, got str)"
+    for number in range(5):
+        url = f"http://{SITE}/stock/{number}"
+        fingerprint = screen.project.rules.fingerprint(url)
+        await state.frontier.add(job.id, [Candidate(url=url, fingerprint=fingerprint, site=SITE, shape="/")])
+        (lease,) = (await state.frontier.lease(job.id, "test", 1)).leases
+        await state.frontier.bury(lease, "parse", wrong.format(number) if number else "<b>KeyError</b>: 'price'")
+
+    page = await screen.person()
+    await page.goto(f"/ui/jobs/{job.id}")
+    said = page.locator("section", has_text="What they say").locator("li")
+    await expect(said.first).to_contain_text(
+        "4 of 5: Product: 1 field is not as declared: stock should be int but is '"
+    )
+    await expect(said.nth(1)).to_contain_text("<b>KeyError</b>: 'price'")
+    await said.first.get_by_role("link", name="an example").click()
+    await expect(page.locator("table.dense")).to_contain_text("got str)")

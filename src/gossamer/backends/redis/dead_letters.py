@@ -317,4 +317,5 @@ def _fits(which: DeadFilter, number: int, row: rows.Row) -> bool:
         (which.id is None or number == which.id)
         and (which.url is None or url_of(row) == which.url)
         and (which.reason is None or row.reason == which.reason or row.reason.startswith(f"{which.reason}-"))
+        and (which.message is None or which.message in row.message)
     )

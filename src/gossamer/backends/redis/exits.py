@@ -10,8 +10,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...routing.proxies.contract import ExitHealth, ExitReport, Renewal, RestTerms
-from ...routing.proxies.health import DECAY, EASE, FAILURE_CAP, FORGOTTEN, MAX_STRIKES, REMEMBERED, RENEWED
+from ...routing.proxies.contract import ExitAtSite, ExitHealth, ExitReport, Renewal, RestTerms
+from ...routing.proxies.health import (
+    DECAY,
+    EASE,
+    FAILURE_CAP,
+    FORGOTTEN,
+    KEPT_AT_SITE,
+    MAX_STRIKES,
+    REMEMBERED,
+    RENEWED,
+)
 from .connection import Server
 from .keys import Keyspace
 
@@ -21,6 +30,7 @@ _FIGURES = (  # fields of ExitHealth, in the order of the stored rows
     "changed_at",
 )  # fmt: skip
 _ROW = struct.Struct(f">{len(_FIGURES)}d")
+_AT_SITE = struct.Struct(">4d")  # run, strikes, rest_until, changed_at
 
 
 class RedisExitBook:
@@ -31,11 +41,13 @@ class RedisExitBook:
 
     async def report(self, pool: str, reports: Sequence[ExitReport], terms: RestTerms) -> None:
         packed = [
-            (one.exit, one.outcome.value, one.times, one.seconds, one.bytes, one.tokens, one.words) for one in reports
+            (one.exit, one.outcome.value, one.times, one.seconds, one.bytes, one.tokens, one.words, one.site)
+            for one in reports
         ]
+        names = ("exits", "exits-changed", "exit-sites", "exit-sites-changed")
         await self._server.run(
             "exits_report",
-            (self._of_pool("exits", pool), self._of_pool("exits-changed", pool), self._pools),
+            (*(self._of_pool(name, pool) for name in names), self._pools),
             self._server.now(),
             pool,
             terms.cooldown,
@@ -48,6 +60,7 @@ class RedisExitBook:
             MAX_STRIKES,
             FORGOTTEN,
             msgspec.msgpack.encode(packed),
+            max(KEPT_AT_SITE, terms.max_cooldown),
         )
 
     async def health(self, pool: str, since: float = 0.0) -> list[ExitHealth]:
@@ -58,6 +71,15 @@ class RedisExitBook:
             rows = await self._server.call("HMGET", self._of_pool("exits", pool), *some)
             found += [_health(name.decode(), row) for name, row in zip(some, rows, strict=True) if row is not None]
         return sorted(found, key=lambda one: one.name)
+
+    async def at_sites(self, pool: str, since: float = 0.0) -> list[ExitAtSite]:
+        names = await self._changed("exit-sites-changed", pool, since)
+        found = []
+        for at in range(0, len(names), AT_ONCE):
+            some = names[at : at + AT_ONCE]
+            rows = await self._server.call("HMGET", self._of_pool("exit-sites", pool), *some)
+            found += [_at_site(name, row) for name, row in zip(some, rows, strict=True) if row is not None]
+        return sorted(found, key=lambda one: (one.site, one.name))
 
     async def remember(self, uses: Sequence[tuple[bytes, str]]) -> None:
         pages: dict[bytes, list[str]] = {}
@@ -99,7 +121,8 @@ class RedisExitBook:
         count = 0
         for name in [pool] if pool is not None else [name.decode() for name in known]:
             count += int(await self._server.call("HLEN", self._of_pool("exits", name)))
-            await self._server.call("UNLINK", self._of_pool("exits", name), self._of_pool("exits-changed", name))
+            kinds = ("exits", "exits-changed", "exit-sites", "exit-sites-changed")
+            await self._server.call("UNLINK", *(self._of_pool(kind, name) for kind in kinds))
         return count
 
     async def _changed(self, what: str, pool: str, since: float) -> list[bytes]:
@@ -120,3 +143,12 @@ def _health(name: str, packed: bytes) -> ExitHealth:
         figures["latency"] = None
     last_error = packed[_ROW.size :].decode("utf-8", "replace")
     return msgspec.convert({**figures, "name": name, "last_error": last_error}, ExitHealth, strict=False)
+
+
+def _at_site(key: bytes, packed: bytes) -> ExitAtSite:
+    """An exit at a site as lua/exits_report.lua packs it."""
+    name, _, site = key.decode().partition("\0")
+    run, strikes, rest_until, changed_at = _AT_SITE.unpack(packed)
+    return ExitAtSite(
+        name=name, site=site, run=int(run), strikes=int(strikes), rest_until=rest_until, changed_at=changed_at
+    )

@@ -48,6 +48,8 @@ of one shard are on one node, so that a script may touch them together; shards m
     gossamer:{P}:pools          set     names of proxy pools whose exits were used
     gossamer:{P}:exits:N        hash    pool N: exit -> packed: its health, until when it rests
     gossamer:{P}:exits-changed:N     zset    pool N: exits, by the time of their last report
+    gossamer:{P}:exit-sites:N   hash    pool N: exit, a zero byte, site that refused it -> packed: how it fares there
+    gossamer:{P}:exit-sites-changed:N  zset  pool N: those, by the time of their last report
     gossamer:{P}:sessions:N     hash    pool N: lasting session of a gateway -> how often it was banned
     gossamer:{P}:sessions-changed:N  zset    pool N: those sessions, by the time of their last ban
     gossamer:{P}:used:F         zset    exits that page F has tried in vain, by the time they expire; expires

@@ -433,6 +433,7 @@ def _where(which: DeadFilter) -> tuple[str, Values]:
         ("(urls.reason = ? OR substr(urls.reason, 1, length(?) + 1) = ? || '-')", which.reason),  # no wildcards
         ("sites.name = ?", which.site),
         ("urls.fingerprint = ?", which.fingerprint),
+        ("instr(urls.message, ?) > 0", which.message),
     )
     for condition, value in conditions:
         if value is not None:

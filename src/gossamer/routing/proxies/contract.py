@@ -16,10 +16,13 @@ from ...model.route import ExitOutcome
 
 
 class ExitReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Consecutive uses of one exit with the same outcome. `seconds` is their mean."""
+    """Consecutive uses of one exit with the same outcome. `seconds` is their mean. `site` is set if the outcome counts
+    for that site alone: bans, refusals, and successes at a site that refused the exit before. `times` is 0 for a ban
+    that was found out afterwards, whose use was reported as a refusal."""
 
     exit: str
     outcome: ExitOutcome
+    site: str = ""
     times: int = 1
     seconds: float = 0.0
     bytes: int = 0
@@ -32,7 +35,7 @@ class RestTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     cooldown: float = 60.0  # the first rest; doubles with each further one
     max_cooldown: float = 3600.0
-    patience: int = 3  # failures in a row after which it rests as well
+    patience: int = 3  # failures in a row after which it rests as well, or refusals in a row by one site
     bans_rest: bool = True  # False for a gateway, which has other exits behind it
 
 
@@ -60,6 +63,18 @@ class ExitHealth(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str = ""
 
 
+class ExitAtSite(msgspec.Struct, frozen=True, kw_only=True):
+    """How an exit fares at a site that has refused it. `run` counts successes in a row, or refusals in a row as a
+    negative number; `strikes` as in ExitHealth. `rest_until` is 0 if it never had to rest for this site."""
+
+    name: str
+    site: str
+    run: int = 0
+    strikes: int = 0
+    rest_until: float = 0.0
+    changed_at: float = 0.0
+
+
 class Renewal(msgspec.Struct, frozen=True, kw_only=True):
     """A banned lasting session of a gateway: the generation of its id that is in use now."""
 
@@ -72,7 +87,13 @@ class ExitBook(Protocol):
     """Bounded by the exits used within a month, and by recent bans and failures."""
 
     async def report(self, pool: str, reports: Sequence[ExitReport], terms: RestTerms) -> None:
-        """Count the reports, in this order. Exits of the pool that were not used for a month are deleted."""
+        """Count the reports, in this order. Exits of the pool that were not used for a month are deleted, and what is
+        known of an exit at a site a day after the last report about it."""
+        ...
+
+    async def at_sites(self, pool: str, since: float = 0.0) -> list[ExitAtSite]:
+        """Exits of a pool at the sites that refused them, by site and name: all that are known, or those that changed
+        at `since` or later."""
         ...
 
     async def health(self, pool: str, since: float = 0.0) -> list[ExitHealth]:

@@ -3,6 +3,10 @@
 After a ban an exit rests at once, after failures only if there are several in a row. Each rest is twice as long as the
 one before, until successes in a row have made up for it. Requests in flight when a rest begins are counted, but make it
 neither longer nor shorter: a ban that hits ten requests is one ban.
+
+A ban by a site is a rest for that site alone. A refusal is no ban yet, for the page may be forbidden to everybody: the
+exit rests after several in a row without a success at the site in between, or as soon as the same page got through
+another exit.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from ...model.route import ExitOutcome
-from .contract import ExitHealth, ExitReport, RestTerms
+from .contract import ExitAtSite, ExitHealth, ExitReport, RestTerms
 
 DECAY = 0.1  # the weight of the newest use in the decayed means
 EASE = 5  # successes in a row that cancel one strike
@@ -20,6 +24,7 @@ MAX_WORDS = 200
 REMEMBERED = 3600.0  # seconds for which a page's exits are remembered
 RENEWED = 30 * 86_400.0  # seconds for which a session stays renewed
 FORGOTTEN = 30 * 86_400.0  # seconds after its last use at which an exit's figures are deleted
+KEPT_AT_SITE = 86_400.0  # seconds after which it is forgotten how an exit fared at a site; at least the longest rest
 LEAST_WEIGHT = 0.1  # an exit that always fails is still tried now and then
 
 
@@ -38,6 +43,15 @@ def after(health: ExitHealth, report: ExitReport, terms: RestTerms, now: float) 
     )
     if report.outcome is ExitOutcome.OK:
         return _succeeded(tried, report, share, awake)
+    if report.site or report.outcome is ExitOutcome.REFUSED:
+        # The site's answer came through: the exit works, and other sites may like it.
+        return msgspec.structs.replace(
+            tried,
+            bans=tried.bans + times,
+            score=health.score,
+            run=max(tried.run, 0),
+            last_error=report.words or tried.last_error,
+        )
     if report.outcome is ExitOutcome.BANNED:
         banned = msgspec.structs.replace(
             tried, bans=tried.bans + times, run=min(tried.run, 0), last_error=report.words or tried.last_error
@@ -52,6 +66,25 @@ def after(health: ExitHealth, report: ExitReport, terms: RestTerms, now: float) 
     if awake and failed.run <= -terms.patience:
         return _rest(failed, terms, min(terms.max_cooldown, FAILURE_CAP), now)
     return failed
+
+
+def after_at_site(known: ExitAtSite, report: ExitReport, terms: RestTerms, now: float) -> ExitAtSite:
+    """How the exit fares at the site of the report, after it."""
+    awake = now >= known.rest_until
+    if report.outcome is ExitOutcome.OK:
+        if not awake:
+            return msgspec.structs.replace(known, changed_at=now)
+        before = max(known.run, 0)
+        run = before + report.times
+        strikes = max(0, known.strikes - (run // EASE - before // EASE))
+        return msgspec.structs.replace(known, run=run, strikes=strikes, changed_at=now)
+    refused = msgspec.structs.replace(known, run=min(known.run, 0) - report.times, changed_at=now)
+    certain = report.outcome is ExitOutcome.BANNED and terms.bans_rest
+    again = known.strikes > 0 and known.run < 0  # refused before its rest, and after it
+    if awake and (certain or again or refused.run <= -terms.patience):
+        rest_until = now + _seconds(known.strikes, terms, terms.max_cooldown)
+        return msgspec.structs.replace(refused, rest_until=rest_until, strikes=known.strikes + 1)
+    return refused
 
 
 def weight(health: ExitHealth | None) -> float:
@@ -72,5 +105,10 @@ def _succeeded(health: ExitHealth, report: ExitReport, share: float, awake: bool
 
 
 def _rest(health: ExitHealth, terms: RestTerms, cap: float, now: float) -> ExitHealth:
-    seconds = min(terms.cooldown * 2 ** min(health.strikes, MAX_STRIKES), cap)
+    seconds = _seconds(health.strikes, terms, cap)
     return msgspec.structs.replace(health, rest_until=now + seconds, strikes=health.strikes + 1)
+
+
+def _seconds(strikes: int, terms: RestTerms, cap: float) -> float:
+    """How long the next rest is."""
+    return min(terms.cooldown * 2.0 ** min(strikes, MAX_STRIKES), cap)

@@ -12,7 +12,7 @@ import msgspec
 
 from .contract import ExitBook, ExitReport, RestTerms
 
-MAX_CHANGES = 64  # reports of one exit; beyond that the oldest are merged, whatever was between them
+MAX_CHANGES = 64  # reports of one exit; beyond that the oldest is merged with the next like it, or dropped
 MAX_USES = 20_000  # pages and their exits; beyond that the oldest are dropped
 MAX_RENEWALS = 10_000  # sessions; beyond that the oldest are dropped
 AT_ONCE = 500  # per call of the book
@@ -29,14 +29,15 @@ class Outbox:
 
     def report(self, pool: str, report: ExitReport) -> None:
         waiting = self._reports.setdefault((pool, report.exit), deque())
-        if waiting and waiting[-1].outcome is report.outcome:
+        if waiting and _alike(waiting[-1], report):
             waiting[-1] = _together(waiting[-1], report)
             return
         waiting.append(report)
         if len(waiting) > MAX_CHANGES:
             oldest = waiting.popleft()
-            place = next(place for place, one in enumerate(waiting) if one.outcome is oldest.outcome)
-            waiting[place] = _together(oldest, waiting[place])
+            place = next((place for place, one in enumerate(waiting) if _alike(one, oldest)), None)
+            if place is not None:
+                waiting[place] = _together(oldest, waiting[place])
 
     def use(self, fingerprint: bytes, name: str) -> None:
         self._uses.append((fingerprint, name))
@@ -103,12 +104,16 @@ class Outbox:
                         self.report(pool, report)
 
 
+def _alike(one: ExitReport, other: ExitReport) -> bool:
+    return one.outcome is other.outcome and one.site == other.site
+
+
 def _together(first: ExitReport, then: ExitReport) -> ExitReport:
     times = first.times + then.times
     return msgspec.structs.replace(
         then,
         times=times,
-        seconds=(first.seconds * first.times + then.seconds * then.times) / times,
+        seconds=(first.seconds * first.times + then.seconds * then.times) / max(times, 1),
         bytes=first.bytes + then.bytes,
         tokens=first.tokens + then.tokens,
         words=then.words or first.words,

@@ -15,12 +15,12 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from ...errors import Misconfigured
-from ...model.route import Exit
+from ...model.route import Exit, ExitOutcome
 from ...settings import ProxyPool
-from .contract import ExitHealth, ExitReport, Renewal, RestTerms
+from .contract import ExitAtSite, ExitHealth, ExitReport, Renewal, RestTerms
 from .gateway import SITE, another_id, fresh_id, open_gateway
-from .health import after, weight
-from .rotation import AllRest, Choice, ExitStanding, Rotation, keep
+from .health import after, after_at_site, weight
+from .rotation import AllRest, Choice, ExitStanding, Rotation, SiteRest, all_rest, keep
 from .sources import listed_exits, watched_files
 
 V = TypeVar("V")
@@ -30,6 +30,9 @@ USUAL_STAY = timedelta(minutes=10)
 LISTED_PATIENCE = 3
 # Behind a gateway are thousands of machines, some of which are always down: a few failures say nothing about the rest.
 GATEWAY_PATIENCE = 20
+AGREED = 3  # exits that refused a page before it counts as forbidden to everybody; all of a smaller pool
+# Sessions of a gateway that did: whether one that refused the page serves others since is not known.
+SESSIONS_AGREED = 8
 MAX_SESSIONS = 50_000  # lasting sessions in memory; the least recently used is forgotten first
 
 
@@ -52,6 +55,7 @@ class Found(msgspec.Struct, frozen=True):
 
 class Pool(Protocol):
     terms: RestTerms
+    marks: SiteMarks
 
     def take(self, wanted: ExitRequest, now: float) -> Found | AllRest: ...
 
@@ -61,6 +65,18 @@ class Pool(Protocol):
 
     def count(self, report: ExitReport, now: float) -> None:
         """Count a report that the book does not have yet."""
+        ...
+
+    def has_others(self, site: str, avoid: Collection[str], now: float) -> bool:
+        """Is an exit awake, and welcome at the site, that is none of these?"""
+        ...
+
+    def rest_at(self, site: str, now: float) -> SiteRest | None:
+        """Until when no exit may visit the site, which refused them; None if one may, or none is awake anywhere."""
+        ...
+
+    def is_the_pages_fault(self, site: str, tried: Collection[str]) -> bool:
+        """Is a page of the site forbidden to everybody, and not only to the exits `tried`, which it refused?"""
         ...
 
     def health_name(self, exit_: Exit) -> str:
@@ -79,6 +95,37 @@ class Pool(Protocol):
     def size(self) -> int: ...
 
 
+class SiteMarks:
+    """How the exits of a pool fare at the sites that have refused them, as this process knows it."""
+
+    def __init__(self, terms: RestTerms) -> None:
+        self._terms = terms
+        self._by_site: dict[str, dict[str, ExitAtSite]] = {}
+
+    def at(self, site: str) -> Mapping[str, ExitAtSite]:
+        """By name of the exit."""
+        return self._by_site.get(site, {})
+
+    def learn(self, rows: Iterable[ExitAtSite], *, whole: bool) -> None:
+        """Take over what the book says: of some exits, or (`whole`) of all."""
+        if whole:
+            self._by_site = {}
+        for row in rows:
+            self._by_site.setdefault(row.site, {})[row.name] = row
+
+    def count(self, report: ExitReport, now: float) -> None:
+        known = self.at(report.site).get(report.exit)
+        if known is None and report.outcome is ExitOutcome.OK:
+            return
+        known = known or ExitAtSite(name=report.exit, site=report.site)
+        self._by_site.setdefault(report.site, {})[report.exit] = after_at_site(known, report, self._terms, now)
+
+    def serves(self, site: str, name: str) -> bool:
+        """Has the exit served the site since it last refused it, without a rest in between?"""
+        known = self.at(site).get(name)
+        return known is not None and known.run > 0 and not known.rest_until
+
+
 class ListedPool:
     """Listed exits. Fulfils `Pool`."""
 
@@ -86,6 +133,7 @@ class ListedPool:
         self._name, self._settings, self._root, self._environ = name, terms, root, environ
         self._stay = stay_of(name, terms)
         self.terms = rest_terms(name, terms, patience=LISTED_PATIENCE)
+        self.marks = SiteMarks(self.terms)
         self._signature = signature(watched_files(terms, root))
         self._health: dict[str, ExitHealth] = {}
         self._rotation = Rotation()
@@ -104,15 +152,16 @@ class ListedPool:
 
     def take(self, wanted: ExitRequest, now: float) -> Found | AllRest:
         choice: Choice | AllRest
+        at_site = self.marks.at(wanted.site)
         if wanted.session is not None:
             # One identity for all pages that name the key: only a rest, or the caller, changes it.
             stay = (self._stay or USUAL_STAY).total_seconds()
-            choice = keep(f"key/{wanted.session}", self._standings, now, stay, wanted.avoid)
+            choice = keep(f"key/{wanted.session}", self._standings, now, stay, wanted.avoid, at_site)
         elif self._stay is not None:
             avoid = wanted.avoid | wanted.tried
-            choice = keep(f"site/{wanted.site}", self._standings, now, self._stay.total_seconds(), avoid)
+            choice = keep(f"site/{wanted.site}", self._standings, now, self._stay.total_seconds(), avoid, at_site)
         else:
-            choice = self._rotation.next(now, wanted.avoid | wanted.tried)
+            choice = self._rotation.next(now, wanted.avoid | wanted.tried, at_site)
         return choice if isinstance(choice, AllRest) else Found(self._exits[choice.name], choice.again)
 
     def learn(self, rows: Iterable[ExitHealth], now: float, *, whole: bool) -> None:
@@ -126,6 +175,28 @@ class ListedPool:
     def count(self, report: ExitReport, now: float) -> None:
         before = self._health.get(report.exit) or ExitHealth(name=report.exit)
         self._put(after(before, report, self.terms, now), now)
+        if report.site:
+            self.marks.count(report, now)
+
+    def has_others(self, site: str, avoid: Collection[str], now: float) -> bool:
+        at_site = self.marks.at(site)
+        return any(
+            one.rest_until <= now
+            and one.name not in avoid
+            and (one.name not in at_site or at_site[one.name].rest_until <= now)
+            for one in self._standings
+        )
+
+    def rest_at(self, site: str, now: float) -> SiteRest | None:
+        if self.has_others(site, (), now):
+            return None
+        at_site = self.marks.at(site)
+        found = all_rest(self._standings, now, at_site)
+        strikes = [at_site[one.name].strikes for one in self._standings if one.name in at_site]
+        return SiteRest(found.until, min(strikes)) if found.refused else None
+
+    def is_the_pages_fault(self, site: str, tried: Collection[str]) -> bool:
+        return len(tried) >= min(AGREED, self.size) and any(self.marks.serves(site, name) for name in tried)
 
     def health_name(self, exit_: Exit) -> str:
         return exit_.name
@@ -175,6 +246,7 @@ class GatewayPool:
         stay_of(name, terms)  # checks the kind
         self._span = terms.stay.total_seconds() if terms.stay else None
         self.terms = rest_terms(name, terms, patience=GATEWAY_PATIENCE, bans_rest=False)
+        self.marks = SiteMarks(self.terms)
         self._signature = signature(watched_files(terms, root))
         self._gateway = open_gateway(name, terms, root, environ)
         self._health = ExitHealth(name=self._gateway.door.name)
@@ -196,6 +268,8 @@ class GatewayPool:
     def take(self, wanted: ExitRequest, now: float) -> Found | AllRest:
         if self._health.rest_until > now:
             return AllRest(self._health.rest_until)
+        if (rest := self.rest_at(wanted.site, now)) is not None:
+            return AllRest(rest.until, refused=True)
         if wanted.session is not None:
             return Found(self._last(f"key/{wanted.session}", wanted, wanted.avoid, now))
         if self._gateway.session == SITE:
@@ -209,6 +283,18 @@ class GatewayPool:
 
     def count(self, report: ExitReport, now: float) -> None:
         self._health = after(self._health, report, self.terms, now)
+        if report.site:
+            self.marks.count(report, now)
+
+    def has_others(self, site: str, avoid: Collection[str], now: float) -> bool:
+        return self.rest_at(site, now) is None  # behind the gateway
+
+    def rest_at(self, site: str, now: float) -> SiteRest | None:
+        known = self.marks.at(site).get(self._health.name)
+        return SiteRest(known.rest_until, known.strikes) if known is not None and known.rest_until > now else None
+
+    def is_the_pages_fault(self, site: str, tried: Collection[str]) -> bool:
+        return len(tried) >= SESSIONS_AGREED and self.marks.serves(site, self._health.name)
 
     def health_name(self, exit_: Exit) -> str:
         return self._health.name

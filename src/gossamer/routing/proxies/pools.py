@@ -32,8 +32,9 @@ from .contract import ExitBook, ExitReport
 from .health import MAX_WORDS
 from .outbox import Outbox
 from .pool import ExitRequest, GatewayPool, ListedPool, open_pool
-from .rotation import AllRest
+from .rotation import AllRest, SiteRest
 
+REFUSALS = (ExitOutcome.BANNED, ExitOutcome.REFUSED)
 TELL_EVERY = timedelta(milliseconds=500)
 HEAR_EVERY = timedelta(seconds=1)
 HEAR_ALL_EVERY = timedelta(seconds=10)  # so that a reset is noticed
@@ -106,13 +107,15 @@ class Pools:
         country: str | None = None,
         session: str | None = None,
         avoid: Collection[str] = (),
+        untried: bool = False,
     ) -> Exit:
         """An exit for an attempt at a page. Raises AllExitsRest, Misconfigured, BackendUnavailable.
 
         `attempt` is how many attempts were used up before. From the second on the book is asked which exits the page
         has tried in vain, here or elsewhere; another is taken if there is one. `session` is a key chosen by the spider:
         all pages that name it leave as the same visitor, also when they are retried. `avoid` holds names of exits that
-        the caller does not want.
+        the caller does not want; one of them, or one that was tried in vain, is taken if no other is awake, unless it
+        must be `untried`.
         """
         opened = self._open.get(pool) or await self._pool(pool)
         tried = self._tried.get(fingerprint, frozenset())
@@ -124,10 +127,15 @@ class Pools:
         if isinstance(found, AllRest):
             wait = timedelta(seconds=max(0.0, found.until - now))
             exits = "The gateway" if isinstance(opened, GatewayPool) else f"All {opened.size} exits"
-            raise AllExitsRest(
-                f"{exits} of pool {pool} must rest for {wait.total_seconds():.0f} s more. See `gossamer proxies`.",
+            why = f": {site} refused them" if found.refused else ""
+            rests = AllExitsRest(
+                f"{exits} of pool {pool} must rest for {wait.total_seconds():.0f} s more{why}. See `gossamer proxies`.",
                 wait=min(max(wait, SHORTEST_WAIT), LONGEST_WAIT),
             )
+            rests.refused = found.refused
+            raise rests
+        if found.again and untried:
+            raise AllExitsRest(f"This page has tried every exit of pool {pool} that is awake.", wait=SHORTEST_WAIT)
         if found.again and opened.size > 1:
             self._say(pool, f"A page has tried every exit of pool {pool} that is awake; one is used again.")
         return found.exit
@@ -137,20 +145,32 @@ class Pools:
         exit_: Exit,
         outcome: ExitOutcome,
         *,
+        site: str = "",
+        times: int = 1,
         seconds: float = 0.0,
         received: int = 0,
         tokens: float = 0.0,
         words: str = "",
         fingerprint: bytes | None = None,
     ) -> None:
-        """Report the result of an exit that was taken here. Returns at once. `words` say what went wrong.
+        """Report the result of an exit that was taken here, at that site. Returns at once. `words` say what went wrong.
+        `times` is 0 for a ban whose use was reported as a refusal before.
 
         With the `fingerprint` of the page, its next attempt takes another exit if this one was in vain.
         """
         opened = self._open[exit_.pool]
+        name = opened.health_name(exit_)
+        # A broken exit is broken for all sites; a success matters at a site that has refused the exit.
+        known = opened.marks.at(site).get(name)
+        apart = known is not None if outcome is ExitOutcome.OK else outcome in REFUSALS
+        if outcome is ExitOutcome.REFUSED and fingerprint is not None and not (known is not None and known.strikes):
+            # The same page once more is no further evidence against an exit that never had to rest here.
+            apart = exit_.name not in self._tried.get(fingerprint, ())
         report = ExitReport(
-            exit=opened.health_name(exit_),
+            exit=name,
             outcome=outcome,
+            site=site if apart else "",
+            times=times,
             seconds=seconds,
             bytes=received,
             tokens=tokens,
@@ -167,6 +187,22 @@ class Pools:
             if banned is not None:
                 self._outbox.renew(exit_.pool, *banned)
         self._urgent.set()
+
+    async def rest_at(self, pool: str, site: str) -> SiteRest | None:
+        """Until when no exit of the pool may visit the site, which refused them; None if one may, or if none is awake
+        for other sites either."""
+        opened, now = self._open.get(pool) or await self._pool(pool), self._clock.now()
+        return opened.rest_at(site, now)
+
+    def has_others(self, exit_: Exit, site: str, avoid: Collection[str]) -> bool:
+        """Is another exit of the pool awake and welcome at the site?"""
+        return self._open[exit_.pool].has_others(site, {*avoid, exit_.name}, self._clock.now())
+
+    def is_the_pages_fault(self, exit_: Exit, site: str, fingerprint: bytes) -> bool:
+        """The exit refused the page. True if exits that did so before serve other pages of the site: then the page is
+        forbidden to everybody."""
+        tried = self._tried.get(fingerprint, frozenset()) | {exit_.name}
+        return self._open[exit_.pool].is_the_pages_fault(site, tried)
 
     async def flush(self) -> None:
         """Send all waiting reports to the book now. Raises BackendUnavailable; unsent ones keep waiting."""
@@ -232,8 +268,10 @@ class Pools:
     async def _hear(self, name: str, opened: ListedPool | GatewayPool, *, whole: bool) -> None:
         exits, sessions = (0.0, 0.0) if whole else self._heard.get(name, (0.0, 0.0))
         rows = await self._book.health(name, max(0.0, exits - OVERLAP))
+        at_sites = await self._book.at_sites(name, max(0.0, exits - OVERLAP))  # a report changes both
         now = self._clock.now()
         opened.learn(rows, now, whole=whole)
+        opened.marks.learn(at_sites, whole=whole)
         # Reports waiting here are not in the answer: none is sent while health is read.
         heard = None if whole else {row.name for row in rows}
         for report in self._outbox.waiting(name, heard):

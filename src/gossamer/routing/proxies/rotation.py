@@ -3,17 +3,21 @@
 Two ways. `Rotation` goes round: each exit has its turn in proportion to its weight, in a smooth order. `keep` lets a
 site keep one exit for a while; all workers arrive at the same choice without asking each other.
 
-Neither returns a resting exit. One to be avoided is returned only if no other is awake, and then the choice says so.
+Neither returns a resting exit, nor one that rests for the site (`at_site`). One to be avoided is returned only if no
+other is awake, and then the choice says so.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
 
+from .contract import ExitAtSite
+
+_NOWHERE: Mapping[str, ExitAtSite] = {}
 PROBES = 64  # random positions that are tried before all positions in order
 
 
@@ -34,9 +38,19 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class AllRest(msgspec.Struct, frozen=True):
-    """No exit is awake. The first of them wakes at `until`."""
+    """No exit is awake. The first of them wakes at `until`. `refused`: some of them rest for this site alone, because
+    it refused them."""
 
     until: float
+    refused: bool = False
+
+
+class SiteRest(msgspec.Struct, frozen=True):
+    """Every exit rests for a site that refused them. `strikes` is how often each had to, at least, without a page that
+    made up for it."""
+
+    until: float
+    strikes: int
 
 
 class Rotation:
@@ -72,9 +86,12 @@ class Rotation:
         if standing.name in self._standings:
             self._standings[standing.name] = standing
 
-    def next(self, now: float, avoid: Collection[str] = ()) -> Choice | AllRest:
+    def next(
+        self, now: float, avoid: Collection[str] = (), at_site: Mapping[str, ExitAtSite] = _NOWHERE
+    ) -> Choice | AllRest:
         """The exit whose turn it is; counts it as used."""
         self._wake(now)
+        unwelcome: list[tuple[float, int, str]] = []
         passed_over: list[tuple[float, int, str]] = []
         chosen: Choice | None = None
         while self._awake and chosen is None:
@@ -82,17 +99,19 @@ class Rotation:
             rest_until = self._standings[entry[2]].rest_until
             if rest_until > now:
                 heapq.heappush(self._resting, (rest_until, entry[1], entry[2]))
+            elif entry[2] in at_site and at_site[entry[2]].rest_until > now:
+                unwelcome.append(entry)
             elif entry[2] in avoid:
                 passed_over.append(entry)
             else:
                 chosen = self._take(entry)
         if chosen is None and passed_over:
             chosen = self._take(passed_over.pop(0), again=True)
-        for entry in passed_over:
+        for entry in (*passed_over, *unwelcome):
             heapq.heappush(self._awake, entry)
         if chosen is not None:
             return chosen
-        return AllRest(min((one.rest_until for one in self._standings.values()), default=now))
+        return all_rest(list(self._standings.values()), now, at_site)
 
     def _wake(self, now: float) -> None:
         while self._resting and self._resting[0][0] <= now:
@@ -119,8 +138,22 @@ class Rotation:
         return 1.0 / max(self._standings[name].weight, 1e-6)
 
 
+def all_rest(standings: Sequence[ExitStanding], now: float, at_site: Mapping[str, ExitAtSite]) -> AllRest:
+    """No exit is awake: when does the first one wake?"""
+    refused = {one.name: at_site[one.name].rest_until for one in standings if one.name in at_site}
+    return AllRest(
+        min((max(one.rest_until, refused.get(one.name, 0.0)) for one in standings), default=now),
+        any(one.rest_until <= now < refused.get(one.name, 0.0) for one in standings),
+    )
+
+
 def keep(
-    anchor: str, standings: Sequence[ExitStanding], now: float, stay: float, avoid: Collection[str] = ()
+    anchor: str,
+    standings: Sequence[ExitStanding],
+    now: float,
+    stay: float,
+    avoid: Collection[str] = (),
+    at_site: Mapping[str, ExitAtSite] = _NOWHERE,
 ) -> Choice | AllRest:
     """The exit of `anchor` (a site, or a key chosen by a spider) for this span of `stay` seconds.
 
@@ -137,15 +170,16 @@ def keep(
     avoided: Choice | None = None
     for place in _places(anchor, span, count):
         one = standings[place]
-        if one.rest_until > now:
+        there = at_site.get(one.name)
+        if one.rest_until > now or (there is not None and there.rest_until > now):
             continue
         if one.name in avoid:
             avoided = avoided or Choice(one.name, again=True)
-        elif one.strikes:
+        elif one.strikes or (there is not None and there.strikes):
             struck = struck or Choice(one.name)
         else:
             return Choice(one.name)
-    return struck or avoided or AllRest(min(one.rest_until for one in standings))
+    return struck or avoided or all_rest(standings, now, at_site)
 
 
 def _places(anchor: str, span: int, count: int) -> Iterator[int]:

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from ... import units
 from ...clock import iso_time
+from ...model.failure_groups import short_message
 from ...project.jobs import JobView
 from . import charts
 
@@ -76,6 +77,7 @@ class Templates:
             many=units.many,
             outside=outside,
             after_host=after_host,
+            short_message=short_message,
             lines=lines,
             chart=charts,
             counted=counted,

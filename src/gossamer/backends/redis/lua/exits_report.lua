@@ -1,22 +1,28 @@
 -- Count the outcomes of exits, in order. The rules and numbers are those of routing/proxies/health.py.
--- KEYS: exits of the pool, their changes, names of pools.
+-- KEYS: exits of the pool, their changes, exits at sites that refused them, their changes, names of pools.
 -- ARGV: time or '', pool, cooldown, longest cooldown, longest rest after failures, failures in a row that let an exit
 -- rest, 1 if bans let it rest, decay, successes that cancel a strike, most strikes that count, how long after its last
--- use an exit is deleted, and a MessagePack list of {exit, outcome, times, seconds, bytes, tokens, words}.
+-- use an exit is deleted, a MessagePack list of {exit, outcome, times, seconds, bytes, tokens, words, site}, and how
+-- long after the last report it is forgotten how an exit fared at a site.
 
 local cooldown, longest, longest_after_failures = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local patience, bans_rest = tonumber(ARGV[6]), ARGV[7] == '1'
 local decay, ease, most_strikes = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 
-local limit = string.format('(%.17g', now - tonumber(ARGV[11]))
-local old = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', limit, 'LIMIT', 0, 1000)
-if #old > 0 then
-    redis.call('HDEL', KEYS[1], unpack(old))
-    redis.call('ZREM', KEYS[2], unpack(old))
+local function forget(rows, changes, age)
+    local limit = string.format('(%.17g', now - age)
+    local old = redis.call('ZRANGEBYSCORE', changes, '-inf', limit, 'LIMIT', 0, 1000)
+    if #old > 0 then
+        redis.call('HDEL', rows, unpack(old))
+        redis.call('ZREM', changes, unpack(old))
+    end
 end
 
-local ROW = '>dddddddddddd'
-local rows = {}
+forget(KEYS[1], KEYS[2], tonumber(ARGV[11]))
+forget(KEYS[3], KEYS[4], tonumber(ARGV[13]))
+
+local ROW, AT_SITE = '>dddddddddddd', '>dddd'
+local rows, at_sites = {}, {}
 
 -- A latency of -1: none has been measured.
 local function row_of(name)
@@ -34,20 +40,33 @@ local function row_of(name)
     return row
 end
 
+-- How an exit fares at a site; nil for a success at a site that has not refused it.
+local function at_site(name, site, outcome)
+    local key = name .. '\0' .. site
+    if at_sites[key] then return at_sites[key] end
+    local text = redis.call('HGET', KEYS[3], key)
+    if not text and outcome == 'ok' then return nil end
+    local row = {run = 0, strikes = 0, rest_until = 0}
+    if text then row.run, row.strikes, row.rest_until = struct.unpack(AT_SITE, text) end
+    at_sites[key] = row
+    return row
+end
+
 local function rest(row, cap)
     row.rest_until = now + math.min(cooldown * 2 ^ math.min(row.strikes, most_strikes), cap)
     row.strikes = row.strikes + 1
 end
 
 for _, report in ipairs(cmsgpack.unpack(ARGV[12])) do
-    local name, outcome, times, seconds, bytes, tokens, words =
-        report[1], report[2], report[3], report[4], report[5], report[6], report[7]
+    local name, outcome, times, seconds, bytes, tokens, words, site =
+        report[1], report[2], report[3], report[4], report[5], report[6], report[7], report[8]
     local row = row_of(name)
     local awake = now >= row.rest_until
     local share = 1 - (1 - decay) ^ times
     local good = outcome == 'ok' and 1 or 0
     row.tries, row.bytes, row.tokens = row.tries + times, row.bytes + bytes, row.tokens + tokens
-    row.score = row.score + (good - row.score) * share
+    local answered = outcome ~= 'ok' and (site ~= '' or outcome == 'refused')
+    if not answered then row.score = row.score + (good - row.score) * share end
     if words ~= '' and good == 0 then row.words = words end
     if outcome == 'ok' then
         row.successes = row.successes + times
@@ -57,6 +76,9 @@ for _, report in ipairs(cmsgpack.unpack(ARGV[12])) do
             row.run = before + times
             row.strikes = math.max(0, row.strikes - (math.floor(row.run / ease) - math.floor(before / ease)))
         end
+    elseif answered then
+        row.bans = row.bans + times
+        row.run = math.max(row.run, 0)
     elseif outcome == 'banned' then
         row.bans = row.bans + times
         row.run = math.min(row.run, 0)
@@ -66,6 +88,22 @@ for _, report in ipairs(cmsgpack.unpack(ARGV[12])) do
         row.run = math.min(row.run, 0) - times
         if awake and row.run <= -patience then rest(row, math.min(longest, longest_after_failures)) end
     end
+    local there = site ~= '' and at_site(name, site, outcome)
+    if there then
+        local up = now >= there.rest_until
+        if outcome == 'ok' then
+            if up then
+                local before = math.max(there.run, 0)
+                there.run = before + times
+                there.strikes = math.max(0, there.strikes - (math.floor(there.run / ease) - math.floor(before / ease)))
+            end
+        else
+            local again = there.strikes > 0 and there.run < 0
+            there.run = math.min(there.run, 0) - times
+            local certain = outcome == 'banned' and bans_rest
+            if up and (certain or again or there.run <= -patience) then rest(there, longest) end
+        end
+    end
 end
 
 for name, row in pairs(rows) do
@@ -73,5 +111,9 @@ for name, row in pairs(rows) do
         row.tokens, row.latency, row.score, row.run, row.strikes, row.rest_until, now) .. row.words)
     redis.call('ZADD', KEYS[2], now, name)
 end
-redis.call('SADD', KEYS[3], ARGV[2])
+for key, row in pairs(at_sites) do
+    redis.call('HSET', KEYS[3], key, struct.pack(AT_SITE, row.run, row.strikes, row.rest_until, now))
+    redis.call('ZADD', KEYS[4], now, key)
+end
+redis.call('SADD', KEYS[5], ARGV[2])
 return 1
