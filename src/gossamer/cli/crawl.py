@@ -32,7 +32,7 @@ from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
 from .app import allow_local, app, err, fail, run_async, settings_with
-from .layout import in_words, print_tips
+from .layout import in_words, item_facts, print_tips
 from .options import (
     ArgumentOption,
     JsonLogsOption,
@@ -221,10 +221,10 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     spent = f"{report.seconds:.1f} s" if report.seconds < 60 else short_duration(timedelta(seconds=report.seconds))
     table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
     records = f"{report.records:,}" if report.records is not None else "not known"
-    table.add_row("records", f"[bold]{records}[/]  [dim]{tally.changed:,} new or changed[/]")
-    if tally.item_drops:
-        why = ", ".join(f"{count:,} {reason}" for reason, count in tally.item_drops.most_common(4))
-        table.add_row("items left out", f"{tally.item_drops.total():,}  [dim]{escape(visible(why))}[/]")
+    table.add_row("records", f"[bold]{records}[/]  [dim]seen by this job[/]")
+    for name, words in item_facts(report.items):
+        if words:
+            table.add_row(name, words)
     if tally.faults:
         table.add_row("quality", f"{many(tally.faults, 'fault')} found  [dim]gossamer quality {report.job.name}[/]")
     if tally.gone:

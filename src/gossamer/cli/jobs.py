@@ -32,7 +32,7 @@ from ..project.status import SITES_SHOWN, JobDetail, JobStatus, ProjectStatus, S
 from ..settings import Settings
 from ..units import distance, many, moment, span, visible
 from .app import app, ask, ask_at, err, open_crawled, out, run_async, settings_with
-from .layout import Column, advise, heading, in_words, number, print_facts, print_json, print_table
+from .layout import Column, advise, heading, in_words, item_facts, number, print_facts, print_json, print_table
 from .options import JsonOption, YesOption
 
 JOBS_SHOWN = 20
@@ -150,6 +150,7 @@ def _print_detail(job: JobDetail, now: float) -> None:
             ("waits for", Text(visible(job.waits_for), style="yellow") if job.waits_for else ""),
             ("retries", f"{counts.retries:,}"),
             ("counted", in_words(counts.stats)),
+            *item_facts(job.items),
             ("records", f"{job.records:,}" if job.records is not None else "not known"),
             ("waiting", f"{many(job.storing, 'result')} on the disks of workers" if job.storing else ""),
             ("links", _sum(job)),
@@ -317,6 +318,7 @@ def _print_job(job: JobView, now: float) -> None:
                 "retries",
                 many(job.retries, "failed try was repeated", "failed tries were repeated") if job.retries else "",
             ),
+            *item_facts(job.items),
             ("counted", in_words(job.stats)),
             ("waiting", f"{many(job.storing, 'result')} on the disks of workers" if job.storing else ""),
             ("limit", f"{many(job.limit, 'page')}; redirects do not count" if job.limit is not None else ""),

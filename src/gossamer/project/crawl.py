@@ -17,6 +17,7 @@ from ..errors import Misconfigured, Transient
 from ..fetch.open_route import Transports
 from ..frontier.contract import JobTerms
 from ..model.events import EventHub, EventSink, Trouble
+from ..model.item_account import ItemCounts
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome
 from ..parse.arguments import checked_arguments, job_name, stored_arguments, with_arguments
@@ -53,6 +54,7 @@ class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     failure: str = ""
     storing: Storing | None = None
+    items: ItemCounts | None = None  # what became of those that were yielded; None like `records`
 
 
 Attend = Callable[["Running"], Coroutine[Any, Any, None]]
@@ -142,10 +144,12 @@ async def crawl(
                         watching.cancel()
                         await asyncio.gather(watching, return_exceptions=True)
         records: int | None = None
+        items: ItemCounts | None = None
         try:
             if after is not None:
                 await after(project, job)
             records = await project.records.count(RecordQuery(job=job.id))
+            items = await project.records.items(job.id)
         except Transient as error:
             if drained and storing is None:
                 raise
@@ -164,6 +168,7 @@ async def crawl(
             seconds=clock.monotonic() - began,
             failure=outcome.reasons[0].message if outcome is not None and outcome.outcome is Outcome.FAILED else "",
             storing=storing,
+            items=items,
         )
 
 

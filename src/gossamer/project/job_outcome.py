@@ -14,6 +14,7 @@ from ..model.task import DropReason, UrlState
 from ..parse.site import PAGES
 from ..parse.spider import Spider, declares_items
 from ..store.contract import RecordQuery
+from .items import conflicts_of
 from .open import Project
 from .reparse.archive_job import is_reparse_job, outcome_of_reparse
 
@@ -48,8 +49,9 @@ async def job_outcome(
     doubt: str = "",
 ) -> JobOutcome:
     """The outcome of a job that ends now. `doubt` says why no record was marked as gone. Raises Transient."""
+    conflicts = await conflicts_of(project, job.id)
     if is_reparse_job(job):
-        return outcome_of_reparse(counts, lost)
+        return outcome_of_reparse(counts, lost, conflicts)
     records = await project.records.count(RecordQuery(job=job.id))
     terms = await project.state.jobs.terms(job.id)
     trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule or terms.source else ""
@@ -71,6 +73,7 @@ async def job_outcome(
             lost=lost,
             trouble=trouble,
             doubt=doubt,
+            conflicts=conflicts,
         )
     )
 

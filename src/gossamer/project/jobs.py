@@ -19,6 +19,7 @@ from ..clock import iso_time
 from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import Misconfigured
 from ..frontier.contract import WorkerCard
+from ..model.item_account import ItemCounts
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
 from ..model.url import site_of
@@ -27,6 +28,7 @@ from ..schedule.sources import FeedSource, SitemapSource, SiteSource, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..units import many, moment
+from .items import items_of
 from .open import Project
 from .spools import waiting_by_job
 
@@ -74,6 +76,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     storing: int  # results that wait in spools and are not in the record store yet
     pages_per_second: float  # settled pages, on average over `seconds`
     eta_seconds: float | None  # at the same speed and without new links; None: unknown
+    items: ItemCounts | None = None  # what became of those that were yielded; None in lists, or without a record store
 
     @property
     def fault(self) -> str:
@@ -135,15 +138,15 @@ async def list_jobs(project: Project, *, schedule: str | None = None, limit: int
 
 
 async def show_job(project: Project, wanted: str) -> JobView:
-    """The job with that id or name, with the fault of its source. Raises Misconfigured."""
+    """The job with that id or name, with the fault of its source and the account of its items. Raises Misconfigured."""
     return await view_of(project, await find_job(project, wanted))
 
 
 async def view_of(project: Project, job: Job) -> JobView:
-    """As `views_of`, with the fault of the job's source."""
+    """As `views_of`, with the fault of the job's source and the account of its items."""
     (view,) = await views_of(project, [job])
     trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule else ""
-    return msgspec.structs.replace(view, trouble=trouble or None)
+    return msgspec.structs.replace(view, trouble=trouble or None, items=await items_of(project, job.id))
 
 
 async def views_of(project: Project, jobs: Iterable[Job]) -> list[JobView]:

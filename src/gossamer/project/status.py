@@ -18,6 +18,7 @@ from ..backends.addresses import place_of as place_of  # where a part of the dat
 from ..clock import iso_time
 from ..errors import BackendUnavailable
 from ..frontier.contract import DeadFilter, SiteLoad
+from ..model.item_account import ItemCounts
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
 from ..model.task import UrlState
@@ -26,6 +27,7 @@ from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..units import distance, many, moment
 from .alerts import AlertView, firing_alerts
+from .items import items_of
 from .jobs import JobView, counted_views, find_job
 from .open import Project
 from .sessions import SessionView, failing_sessions
@@ -92,6 +94,7 @@ class JobDetail(JobStatus, frozen=True, kw_only=True):
     data: dict[str, str]
     waits_for: str | None = None  # in words, if no page of it is in hand or may be handed out
     trouble: str | None = None  # with the record store
+    items: ItemCounts | None = None  # what became of those that were yielded; None: the record store does not answer
 
 
 class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +146,7 @@ async def job_status(project: Project, wanted: str) -> JobDetail:
         data={role: place_of(project.settings, role) for role in ROLES},
         waits_for=await waits_for(project, job.id, counts) or None,
         trouble=project.absent or (LOST if fields["records"] is None else None),
+        items=await items_of(project, job.id),
     )
 
 

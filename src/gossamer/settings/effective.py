@@ -16,6 +16,7 @@ from ..frontier.admission import Scope
 from ..frontier.contract import JobTerms
 from ..frontier.politeness import SiteTerms
 from ..frontier.retry import RetryTerms
+from ..model.item_account import ON_FAULT, ON_FAULT_WORDS, OnFault
 from ..model.job import Job, SpiderPoliteness
 from ..model.outcome import Expectations
 from ..model.payload import BadPayload, Pairs, headers_of
@@ -332,6 +333,14 @@ def minimum_quality(settings: Settings, spider: Spider) -> float | None:
     if minimum is not None and not 0 < minimum <= 1:
         raise Misconfigured(f"Spider {spider.name}: min_quality = {minimum!r} must be a share from 0 to 1, like 0.8.")
     return minimum
+
+
+def on_fault_of_spider(settings: Settings, spider: Spider) -> OnFault:
+    """What becomes of the faulty items of a spider whose class does not say. Raises Misconfigured."""
+    chosen = settings.quality.on_fault if spider.on_fault is None else spider.on_fault
+    if chosen not in ON_FAULT:
+        raise Misconfigured(f"Spider {spider.name}: on_fault = {chosen!r:.40} must be {ON_FAULT_WORDS}.")
+    return chosen
 
 
 def local_hosts(urls: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..model.item_account import OnFault
 from ..model.task import RETRY_STATUSES
 from ..units import Rate, Secret, Size
 from .alert_tables import AlertTable, ChannelTable
@@ -306,10 +307,12 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """Checks of what is stored. A spider's own `min_quality` takes precedence over `minimum`."""
+    """Checks of what is stored. A spider's own `min_quality` takes precedence over `minimum`, its `on_fault` and that
+    of an item's class over `on_fault`."""
 
     minimum: float | None = None  # share of faultless items below which nothing more is stored
     window: int = 50  # the last items that count
+    on_fault: OnFault = "store"  # what becomes of a faulty item
     usual: float | None = 0.95  # a field filled this often must not be empty
     price_jump: float | None = 5.0  # factor against the previous price, up or down
     price_ceiling: float | None = 10_000_000.0
