@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 from gossamer import Drop, Item, Page, Spider
-from gossamer.project.crawl import CrawlReport
+from gossamer.model.events import QualityChanged
+from gossamer.parse.discovery import load_spider
+from gossamer.project.crawl import CrawlReport, Running
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 from tests.journey.commands import QUICK, gossamer
-from tests.journey.crawling import crawled, look, settings_for
+from tests.journey.crawling import Heard, crawled, look, settings_for
 from tests.sites.moving import moving_shop
 from tests.sites.sayings import Sayings, sayings_site
 
@@ -52,6 +55,17 @@ class Plain(Spider):
 
     def item(self, page: Page, quote: str) -> Any:
         return {"url": page.url, "text": quote}
+
+
+class Rated(Plain):
+    """Every item is faulty: no site has a rating of 7 out of 5."""
+
+    name = "rated"
+    min_quality = 0.8
+    concurrency = 1
+
+    def item(self, page: Page, quote: str) -> Any:
+        return {"url": page.url, "text": quote, "rating": 7}
 
 
 class OneKey(Plain):
@@ -197,3 +211,97 @@ async def test_a_spider_parses_pages_that_another_one_of_its_file_has_read(tmp_p
             after = await crawled(spider, read)
             assert after.report.items is not None
             assert after.report.items.yielded == 1, spider.name
+
+
+async def test_a_restart_in_the_middle_of_a_bad_run_does_not_open_the_guard(tmp_path: Path) -> None:
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    heard = Heard()
+
+    async def stop_when_it_closes(running: Running) -> None:
+        while not heard.of(QualityChanged):
+            await asyncio.sleep(0.001)
+        running.worker.drain()
+
+    with sayings_site(pages=200, each=1) as site:
+        first = await crawled(Rated(site), read, attend=stop_when_it_closes, heard=heard)
+        assert not first.report.ended
+        stored = account(first.report)["new"]
+        second = await crawled(Rated(site), read)
+    assert second.report.resumed
+    assert account(second.report) == {"new": stored, "held": 200 - stored}
+    assert second.report.items is not None
+    assert second.report.items.reasons == {"the quality guard": 200 - stored}
+    assert outcome_of(second.report)[0] == "held back"
+
+
+SCRAPY = """
+import scrapy
+
+class Plain(scrapy.Spider):
+    name = "plain"
+    start_urls = ["{url}"]
+
+    def parse(self, response):
+        for text in response.css(".saying::text").getall():
+            yield {{"url": response.url, "text": text}}
+        yield from response.follow_all(css="a")
+"""
+
+
+async def test_the_same_body_in_a_scrapy_spider_has_the_same_records(tmp_path: Path, site: Sayings) -> None:
+    (tmp_path / "theirs.py").write_text(SCRAPY.format(url=site.url))
+    scrapy_spider = load_spider("theirs.py", tmp_path, "spiders")()
+    found = []
+    for place, spider in enumerate((Plain(site), scrapy_spider)):
+        read = settings_for(tmp_path / str(place), fetch__allow_hosts=["127.0.0.1"])
+        after = await crawled(spider, read)
+        found.append({(record.key, record.data["text"]) for record in after.records})
+        assert account(after.report) == {"new": 100}
+        site.texts[5][5] += " Changed."
+        assert account((await crawled(spider, read)).report) == {"unchanged": 99, "changed": 1}
+        site.texts[5][5] = site.texts[5][5].removesuffix(" Changed.")
+    assert found[0] == found[1]
+
+
+async def test_the_items_of_errbacks_and_of_failing_pages_are_counted_with_their_page(
+    tmp_path: Path, site: Sayings
+) -> None:
+    class Heedful(Plain):
+        def parse(self, page: Page) -> Any:
+            yield from super().parse(page)
+            if page.url == site.url:
+                yield page.follow("/nothing-here")
+            if page.url.endswith("/page/2"):
+                raise ValueError("a bug")
+
+        def failed(self, failure: Any) -> Any:
+            yield {"url": failure.url, "text": failure.reason}
+
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    assert account((await crawled(Heedful(site), read)).report) == {"new": 92, "lost": 10}
+
+
+@pytest.mark.parametrize(("policy", "states"), [("store", {"new": 100}), ("drop", {"faulty": 100})])
+async def test_a_spider_says_what_becomes_of_faulty_items(
+    tmp_path: Path, site: Sayings, policy: Any, states: dict[str, int]
+) -> None:
+    class Chosen(Rated):
+        min_quality = None
+        on_fault = policy
+
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    assert account((await crawled(Chosen(site), read)).report) == states
+
+
+async def test_a_faulty_item_may_fail_its_page(tmp_path: Path, site: Sayings) -> None:
+    class Strict(Rated):
+        min_quality = None
+        on_fault = "fail"
+
+        def item(self, page: Page, quote: str) -> Any:
+            return {"url": page.url, "text": quote, "rating": 7 if "Saying 3 of page 4" in quote else 4}
+
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    after = await crawled(Strict(site), read)
+    assert account(after.report) == {"new": 90, "faulty": 1, "lost": 9}
+    assert outcome_of(after.report) == ("done with warnings", ["dead-letters"])
