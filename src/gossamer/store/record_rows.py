@@ -142,12 +142,12 @@ class _ItemNotes(msgspec.Struct, frozen=True, omit_defaults=True):
     shared_with: str = ""
 
 
-def item_values(counts: ItemCounts) -> Values:
+def item_values(counts: ItemCounts) -> list[Any]:
     """COUNT_FIELDS, then the parser and the notes."""
     notes = ""
     if counts.reasons or counts.example or counts.shared_with:
         notes = msgspec.json.encode(_ItemNotes(counts.reasons, counts.example, counts.shared_with)).decode()
-    return (*_counts_of(counts), counts.parser, notes)
+    return [*_counts_of(counts), counts.parser, notes]
 
 
 def item_counts(values: Values, notes: Iterable[str] = ()) -> ItemCounts:

@@ -21,6 +21,7 @@ from ..model.item import REPLACEMENT, safe_text
 from ..model.item_account import (
     CHANGED,
     CONFLICT,
+    COUNT_FIELDS,
     EQUAL,
     HELD,
     LONGEST_EXAMPLE,
@@ -43,6 +44,7 @@ from ..model.record import (
     Tally,
 )
 from .contract import Difference
+from .record_rows import Values, item_values
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -235,16 +237,22 @@ class ItemStates:
             self._counts["shared"] = self._counts.get("shared", 0) + 1
             self._shared_with = other_spider
 
-    def account(self, known: ItemCounts) -> ItemCounts:
-        """The account of the page, from what was `known` before its records were stored."""
-        sums = {name: getattr(known, name) + count for name, count in self._counts.items()}
-        return msgspec.structs.replace(
-            known,
-            **sums,
-            reasons={**known.reasons, **self._held},
-            example=known.example or self._example,
-            shared_with=self._shared_with,
-        )
+    def values(self, known: ItemCounts) -> Values:
+        """The account of the page as it is stored (`item_values`), from what was `known` before its records were."""
+        if self._held or self._example is not None or self._shared_with:
+            known = msgspec.structs.replace(
+                known,
+                reasons={**known.reasons, **self._held},
+                example=known.example or self._example,
+                shared_with=self._shared_with,
+            )
+        values = item_values(known)
+        for name, count in self._counts.items():
+            values[_PLACES[name]] += count
+        return values
+
+
+_PLACES = {name: place for place, name in enumerate(COUNT_FIELDS)}
 
 
 def conflict_of(record: Record) -> Conflict:

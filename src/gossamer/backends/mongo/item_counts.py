@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 
 from pymongo import ReplaceOne
 
-from ...model.item_account import COUNT_FIELDS, NO_ITEMS, ItemCounts
+from ...model.item_account import COUNT_FIELDS, ItemCounts
 from ...model.record import PageResult
-from ...store.record_rows import item_counts, item_values
+from ...store.record_rows import Values, item_counts
 from ...store.record_rules import ItemStates
 from .connection import Document, MongoDatabase, Write
 from .layout import MOST, job_hash, sighting_name
@@ -21,32 +21,35 @@ async def count_items(
     database: MongoDatabase, results: Sequence[PageResult], number: dict[bytes, int], states: Sequence[ItemStates]
 ) -> None:
     """Replace the account of each page that was settled."""
-    accounts: dict[tuple[str, int], tuple[float, ItemCounts]] = {}
-    for result, account in zip(results, states, strict=True):
-        if result.items is not None:
-            page = (result.attempt.job, number[result.attempt.fingerprint])
-            counted = NO_ITEMS if result.items.says_nothing else account.account(result.items)
-            accounts[page] = (result.attempt.at, counted)
+    accounts = {
+        (result.attempt.job, number[result.attempt.fingerprint]): (
+            result.attempt.at,
+            None if result.items.says_nothing else account.values(result.items),
+        )
+        for result, account in zip(results, states, strict=True)
+        if result.items is not None
+    }
     await write_items(database, [(job, page, *account) for (job, page), account in accounts.items()])
 
 
-async def write_items(database: MongoDatabase, accounts: Sequence[tuple[str, int, float, ItemCounts]]) -> None:
-    """Write accounts: job, number of the page, time, counts. An empty one removes what was there."""
-    documents = {sighting_name(job_hash(job), page): (job, at, counts) for job, page, at, counts in accounts}
-    if empty := [name for name, (_, _, counts) in documents.items() if counts.says_nothing]:
+async def write_items(database: MongoDatabase, accounts: Sequence[tuple[str, int, float, Values | None]]) -> None:
+    """Write accounts: job, number of the page, time, and what `item_values` makes of the counts; None removes what was
+    there."""
+    documents = {sighting_name(job_hash(job), page): (job, at, values) for job, page, at, values in accounts}
+    if empty := [name for name, (_, _, values) in documents.items() if values is None]:
         await database.delete("item_counts", {"_id": {"$in": empty}})
     writes: list[Write] = [
-        ReplaceOne({"_id": name}, _document(name, job, at, counts), upsert=True)
-        for name, (job, at, counts) in documents.items()
-        if not counts.says_nothing
+        ReplaceOne({"_id": name}, _document(name, job, at, values), upsert=True)
+        for name, (job, at, values) in documents.items()
+        if values is not None
     ]
     while writes:  # two writers may be the first at the same time: the second finds the document
         written = await database.write("item_counts", writes)
         writes = [writes[place] for place in sorted(written.refused)]
 
 
-def _document(name: bytes, job: str, at: float, counts: ItemCounts) -> Document:
-    return {"_id": name, "job": job, "at": at, **dict(zip(_FIELDS, item_values(counts), strict=True))}
+def _document(name: bytes, job: str, at: float, values: Values) -> Document:
+    return {"_id": name, "job": job, "at": at, **dict(zip(_FIELDS, values, strict=True))}
 
 
 async def items_of(database: MongoDatabase, job: str) -> AsyncIterator[tuple[float, ItemCounts]]:

@@ -21,6 +21,7 @@ from ...store.record_rows import (
     DumpedRecord,
     DumpedSchema,
     RecordRow,
+    item_values,
 )
 from ...store.record_rules import NO_PAGE
 from .connection import Document, MongoDatabase
@@ -196,7 +197,7 @@ class MongoRecordStream:
         await self._database.write("visits", [InsertOne(one) for one in visits])
         await write_items(
             self._database,
-            [(job, numbers[page.fingerprint], at, one) for page in pages for job, at, one in page.items],
+            [(job, numbers[page.fingerprint], at, item_values(one)) for page in pages for job, at, one in page.items],
         )
 
     async def _load_records(self, records: Sequence[DumpedRecord]) -> None:

@@ -22,7 +22,6 @@ import msgspec
 
 from ...model.item_account import COUNT_FIELDS
 from ...model.record import ItemSchema, PageResult, Record
-from ...store.record_rows import item_values
 from ...store.record_rules import (
     REPEAT,
     UNCHANGED,
@@ -208,7 +207,7 @@ async def _count_items(
     accounts: dict[tuple[str, int], tuple[Any, ...] | None] = {}
     for result, account in zip(results, states, strict=True):
         if account is not None and result.items is not None:
-            counted = (result.attempt.at, *item_values(account.account(result.items)))
+            counted = (result.attempt.at, *account.values(result.items))
             page = (result.attempt.job, number[result.attempt.fingerprint])
             accounts[page] = None if result.items.says_nothing else counted
     if without := [page for page, counted in accounts.items() if counted is None]:

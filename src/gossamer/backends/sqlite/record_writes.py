@@ -13,7 +13,6 @@ from typing import Any
 
 from ...model.item_account import COUNT_FIELDS
 from ...model.record import ItemSchema, PageResult, Record
-from ...store.record_rows import item_values
 from ...store.record_rules import (
     REPEAT,
     UNCHANGED,
@@ -155,7 +154,7 @@ def _count_items(
         if result.items.says_nothing:
             without.append(page)
         else:
-            counted.append((*page, result.attempt.at, *item_values(account.account(result.items))))
+            counted.append((*page, result.attempt.at, *account.values(result.items)))
     if without:
         connection.executemany(_NO_ITEMS, without)
     if counted:
