@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gossamer import Spider, settings
 from gossamer.errors import Misconfigured, ParseFailed
 from gossamer.model.item import AnyItem, Item, content_hash
 from gossamer.model.item_account import Conflict
 from gossamer.pipeline.clean import clean, clean_text
 from gossamer.pipeline.inspection import Inspector
 from gossamer.pipeline.steps import Drop, Dropped, Piped, Pipeline
+from gossamer.settings.effective import on_fault_of_spider
 from gossamer.settings.tables import Quality
 
 
@@ -270,3 +273,14 @@ async def test_items_without_a_declared_key_are_known_by_url_and_place() -> None
 
 class Loose(Item):
     title: str
+
+
+def test_a_wrong_policy_of_the_settings_or_a_spider_is_refused(tmp_path: Path) -> None:
+    wrong = settings.load(start=tmp_path, environ={}, flags={"quality.on_fault": "ignore"})
+    with pytest.raises(Misconfigured, match=r"Setting quality.on_fault: 'ignore' must be"):
+        on_fault_of_spider(wrong, Spider())
+
+    class Own(Spider):
+        on_fault = "drop"
+
+    assert on_fault_of_spider(wrong, Own()) == "drop"

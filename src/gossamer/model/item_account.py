@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 OnFault: TypeAlias = Literal["store", "drop", "fail"]  # what becomes of an item that a quality rule finds faulty
-ON_FAULT: tuple[str, ...] = get_args(OnFault)
+ON_FAULT: tuple[OnFault, ...] = get_args(OnFault)
 ON_FAULT_WORDS = '"store", "drop" or "fail"'
 
 NEW, CHANGED, UNCHANGED, EQUAL, CONFLICT = "new", "changed", "unchanged", "equal", "conflict"

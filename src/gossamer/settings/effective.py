@@ -337,10 +337,13 @@ def minimum_quality(settings: Settings, spider: Spider) -> float | None:
 
 def on_fault_of_spider(settings: Settings, spider: Spider) -> OnFault:
     """What becomes of the faulty items of a spider whose class does not say. Raises Misconfigured."""
-    chosen = settings.quality.on_fault if spider.on_fault is None else spider.on_fault
-    if chosen not in ON_FAULT:
-        raise Misconfigured(f"Spider {spider.name}: on_fault = {chosen!r:.40} must be {ON_FAULT_WORDS}.")
-    return chosen
+    own = spider.on_fault is not None
+    chosen = spider.on_fault if own else settings.quality.on_fault
+    for policy in ON_FAULT:
+        if chosen == policy:
+            return policy
+    where = f"Spider {spider.name}: on_fault" if own else "Setting quality.on_fault:"
+    raise Misconfigured(f"{where} {chosen!r:.40} must be {ON_FAULT_WORDS}.")
 
 
 def local_hosts(urls: Sequence[str]) -> list[str]:

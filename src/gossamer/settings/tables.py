@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from ..model.item_account import OnFault
 from ..model.task import RETRY_STATUSES
 from ..units import Rate, Secret, Size
 from .alert_tables import AlertTable, ChannelTable
@@ -312,7 +311,7 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
 
     minimum: float | None = None  # share of faultless items below which nothing more is stored
     window: int = 50  # the last items that count
-    on_fault: OnFault = "store"  # what becomes of a faulty item
+    on_fault: str = "store"  # what becomes of a faulty item: store, drop, fail
     usual: float | None = 0.95  # a field filled this often must not be empty
     price_jump: float | None = 5.0  # factor against the previous price, up or down
     price_ceiling: float | None = 10_000_000.0
