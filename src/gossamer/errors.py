@@ -312,7 +312,8 @@ class ClientError(FetchRefused):
 
 class ParseFailed(Permanent):
     """The page could not be turned into data. `detail` is the traceback or the list of missing fields; if an item was
-    refused, `type` is its type and `fields` are the faulty ones."""
+    refused, `type` is its type and `fields` are the faulty ones. `items` counts those that were yielded before, of
+    which `faulty` are to blame; none of them is stored."""
 
     reason = "parse"
 
@@ -321,3 +322,5 @@ class ParseFailed(Permanent):
         self.detail = discreet(detail)
         self.type = type
         self.fields = tuple(fields)
+        self.items = 0
+        self.faulty = 0

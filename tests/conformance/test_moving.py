@@ -21,6 +21,7 @@ from gossamer.fetch.sessions import begin_login, end_login
 from gossamer.frontier.contract import DeadFilter, UrlStory
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.alert import AlertState, Notice, NoticeState, NoticeSubject, Severity, Silence, Standing
+from gossamer.model.item_account import ItemCounts
 from gossamer.model.job import JobCounts, JobState, JobTerms
 from gossamer.model.outcome import JobOutcome, Outcome, Reason
 from gossamer.model.page import Headers, Snapshot
@@ -478,9 +479,13 @@ async def lived_through(store: Records) -> None:
     shaped = [msgspec.structs.replace(book(key), schema="5f") for key in ("gone", "back", "kept", "unseen")]
     tally = Tally(spider="books", day="2027-01-15", type="Book", field="tit\0le", checked=4, filled=3, faulty=1)
     first = visit(listing, *shaped[:3], at=NOW, job="whole-1")
-    await store.save([msgspec.structs.replace(first, quality=(tally,), schemas=(shape,))])
+    items = ItemCounts(yielded=5, dropped=2, reasons={"no_stock": 2})
+    await store.save([msgspec.structs.replace(first, quality=(tally,), schemas=(shape,), items=items)])
     await store.save([visit(lost, shaped[3], at=NOW, job="whole-1"), visit(lost + "/2", at=NOW, failure="parse")])
-    await store.save([visit(listing, book("kept"), at=NOW + 10, job="whole-2")])
+    kept = msgspec.structs.replace(book("kept"), spider="other")
+    await store.save(
+        [msgspec.structs.replace(visit(listing, kept, at=NOW + 10, job="whole-2"), items=ItemCounts(yielded=1))]
+    )
     await store.retire(Retirement(job="whole-2", spider="books", at=NOW + 20, earlier=["whole-1"]))
     await store.save([visit(listing, book("back"), book("kept", price=1), at=NOW + 30, job="whole-3")])
     await store.save([reparse(listing, book("kept", price=2), visit=NOW + 30, at=NOW + 40)])
@@ -523,6 +528,11 @@ async def test_records_have_their_whole_history_on_the_other_side(stores: tuple[
         assert there_differ == [one async for one in source.differences(before, after)] != []
     assert await target.schemas() == await source.schemas() != []
     assert await target.scores() == await source.scores() != []
+    for job in ("whole-1", "whole-2"):
+        counts = await target.items(job)
+        assert counts == await source.items(job)
+        assert counts.yielded == sum(counts.states().values()) > 0
+    assert [one.key for one in await all_of(target, RecordQuery(spider="other"))] == ["kept"]
     copies = [{one async for one in store.archived(VisitQuery())} for store in (target, source)]
     assert copies[0] == copies[1]
     assert {one.failure for one in copies[0]} == {"", "parse"}

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from gossamer.model.item_account import STATES
 from tests.patience import PATIENCE
 
 SPIDER = """
@@ -96,6 +97,13 @@ class Project:
         # A page that was done twice, because its worker died before it could settle it, says so the second time.
         first = "SELECT job, url FROM attempts WHERE outcome = 'done' AND reason = '' GROUP BY 1, 2 HAVING count(*) > 1"
         assert self.sql("records.db", first) == []
+        # Items add up as URLs do, and each record was new once.
+        item_states = " + ".join(f"sum({state})" for state in STATES)
+        yielded, accounted, new = self.sql(
+            "records.db", f"SELECT sum(yielded), {item_states}, sum(new) FROM item_counts"
+        )[0]
+        assert yielded == accounted
+        assert self.sql("records.db", "SELECT count(*) FROM records") == [(new,)]
 
 
 def wait_for(process: subprocess.Popen[bytes], within: float = PATIENCE) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from gossamer.frontier.contract import DeadFilter, DeadLetter
+from gossamer.model.item_account import NO_ITEMS, ItemCounts
 from gossamer.model.job import JobCounts
 from gossamer.model.record import StoredRecord
 from gossamer.project.open import Project, open_project
@@ -40,6 +41,7 @@ class Outcome:
     counts: JobCounts
     records: list[StoredRecord]
     letters: list[DeadLetter] = field(default_factory=list)
+    items: ItemCounts = NO_ITEMS
 
 
 class WorkerProcess:
@@ -174,6 +176,7 @@ async def _read(system: Project) -> Outcome:
         counts=await system.state.jobs.counts(jobs[0].id),
         records=[record async for record in system.records.records(RecordQuery())],
         letters=await system.state.queue.dead(DeadFilter()),
+        items=await system.records.items(jobs[0].id),
     )
 
 
@@ -222,6 +225,9 @@ def assert_whole(project: FleetProject, *, extra: int) -> Outcome:
     for record in outcome.records:
         assert (record.data["title"], record.url) == (truth[record.key]["title"], truth[record.key]["url"])
     counts = outcome.counts
+    # Every page yields one item, and it is counted once, however often it was stored.
+    assert outcome.items.states() == {"new": len(truth)}
+    assert outcome.items.yielded == len(truth)
     assert outcome.letters == []
     assert (counts.done, counts.open, counts.dead) == (len(wanted), 0, 0)
     assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates

@@ -45,7 +45,7 @@ def test_processes_do_one_crawl_and_one_of_them_speaks(folder):
         assert said.count("Crawling park") == 1
         assert said.count("Done.") == 1
         assert "60 done" in said
-        assert "60  60 new or changed" in said
+        assert "60 yielded = 60 new" in said
         assert "by this command" not in said
         lines = (project.folder / "plants.jsonl").read_text().splitlines()
         assert {json.loads(line)["sku"] for line in lines} == site.truth().keys()

@@ -93,7 +93,7 @@ async def crawled(
     arguments: dict[str, Any] | None = None,
     heard: Heard | None = None,
 ) -> Aftermath:
-    """Crawl to the end and look at everything that is left."""
+    """Crawl to the end and look at everything that is left. Items add up, whatever the crawl was."""
     heard = heard or Heard()
     left: dict[str, Any] = {}
 
@@ -106,6 +106,8 @@ async def crawled(
     report = await crawl(
         spider, read, name=name, arguments=arguments, events=heard, attend=attend, after=after, fresh=fresh
     )
+    assert report.items is not None
+    assert report.items.yielded == sum(report.items.states().values())
     return Aftermath(report=report, heard=heard, **left)
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.errors import ParseFailed
+from gossamer import Spider, settings
+from gossamer.errors import Misconfigured, ParseFailed
 from gossamer.model.item import AnyItem, Item, content_hash
+from gossamer.model.item_account import Conflict
 from gossamer.pipeline.clean import clean, clean_text
+from gossamer.pipeline.inspection import Inspector
 from gossamer.pipeline.steps import Drop, Dropped, Piped, Pipeline
+from gossamer.settings.effective import on_fault_of_spider
+from gossamer.settings.tables import Quality
 
 
 class Here:
@@ -122,7 +128,8 @@ async def test_of_equal_keys_the_last_wins_unless_it_says_less() -> None:
         Product(sku="2", title="poor"),
     )
     assert [json.loads(record.data)["title"] for record in result.records] == ["new", "full"]
-    assert [(drop.step, drop.type) for drop in result.dropped] == [("deduplicate", "Product")] * 2
+    assert (result.items.yielded, result.items.conflict, result.items.equal) == (4, 2, 0)
+    assert result.items.example == Conflict(type="Product", key="1", url=Here.url)
 
 
 async def test_equal_keys_of_different_types_are_different_things() -> None:
@@ -182,3 +189,98 @@ def test_cleaning_twice_changes_nothing_more(text: str) -> None:
     once.encode()
     assert "\x00" not in once
     assert once == once.strip()
+
+
+class Offer(Item, key="sku", on_fault="drop"):
+    sku: str
+    price: float
+
+
+class Strict(Item, key="sku", on_fault="fail"):
+    sku: str
+    price: float
+
+
+class Lenient(Item, key="sku"):
+    sku: str
+    price: float
+
+
+def inspecting(**terms: Any) -> Pipeline:
+    return Pipeline(inspector=Inspector("shop", Quality()), **terms)
+
+
+async def test_faulty_items_are_stored_unless_their_type_says_otherwise() -> None:
+    result = await piped(inspecting(), Lenient(sku="1", price=-1.0), Lenient(sku="2", price=2.0), {"price": -1})
+    assert len(result.records) == 3
+    assert (result.items.faulty, result.items.flawed, result.items.fine) == (0, 2, 1)
+
+
+async def test_a_type_drops_its_faulty_items_and_keeps_the_others() -> None:
+    items = [Offer(sku="1", price=-1.0), Offer(sku="2", price=2.0), Offer(sku="3", price="2"), {"price": -1}]
+    result = await piped(inspecting(), *items)
+    assert [record.key for record in result.records] == ["2", Here.url]
+    assert (result.items.yielded, result.items.faulty, result.items.dropped) == (4, 2, 0)
+    assert {drop.step for drop in result.dropped} == {"on_fault"}
+    assert len(result.dropped) == 2
+
+
+async def test_the_default_holds_for_dicts_and_types_that_say_nothing() -> None:
+    items: list[Any] = [
+        {"price": -1},
+        {"url": "u", "price": 1},
+        Lenient(sku="1", price=0.0),
+        Strict(sku="1", price=1.0),
+    ]
+    result = await piped(inspecting(on_fault="drop"), *items)
+    assert len(result.records) == 2
+    assert result.items.faulty == 2
+
+
+@pytest.mark.parametrize("bad", [Strict(sku="1", price=-1.0), Strict(sku="1", price="12")])
+async def test_a_type_fails_its_page(bad: Strict) -> None:
+    with pytest.raises(ParseFailed) as failure:
+        await piped(inspecting(), Strict(sku="2", price=1.0), bad)
+    assert failure.value.faulty == 1
+
+
+def test_a_fault_policy_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(Misconfigured, match=r'must be "store", "drop" or "fail"'):
+
+        class Wrong(Item, on_fault="ignore"):  # type: ignore[call-arg]
+            title: str
+
+
+async def test_items_without_a_declared_key_are_known_by_url_and_place() -> None:
+    items: list[Any] = [
+        {"url": "https://shop.example/a", "n": 1},
+        {"url": "https://shop.example/a", "n": 2},
+        {"url": "https://shop.example/a", "n": 1},
+        {"n": 3},
+        Loose(title="x"),
+        Loose(title="y"),
+    ]
+    result = await piped(Pipeline(), *items)
+    assert [(record.type, record.key) for record in result.records] == [
+        ("item", "https://shop.example/a"),
+        ("item", "https://shop.example/a #2"),
+        ("item", Here.url),
+        ("Loose", Here.url),
+        ("Loose", f"{Here.url} #2"),
+    ]
+    assert (result.items.yielded, result.items.equal, result.items.conflict) == (6, 1, 0)
+
+
+class Loose(Item):
+    title: str
+
+
+def test_a_wrong_policy_of_the_settings_or_a_spider_is_refused(tmp_path: Path) -> None:
+    wrong = settings.load(start=tmp_path, environ={}, flags={"quality.on_fault": "ignore"})
+    with pytest.raises(Misconfigured, match=r"Setting quality.on_fault: 'ignore' must be"):
+        on_fault_of_spider(wrong, Spider())
+
+    class Own(Spider):
+        on_fault = "drop"
+
+    assert on_fault_of_spider(wrong, Own()) == "drop"

@@ -311,3 +311,10 @@ def test_the_oldest_are_forgotten() -> None:
         None,
     )
     assert not isinstance(step({"url": "c", "text": LONG}, None), Drop)
+
+
+def test_a_guard_that_recalls_a_bad_run_is_closed() -> None:
+    guard = QualityGuard("shop", 0.8, 50)
+    guard.recall([(10, 0), (0, 15)])
+    assert guard.closed
+    assert guard.note(1, 0) is None

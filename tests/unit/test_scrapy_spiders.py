@@ -143,9 +143,9 @@ def page_of(spider, body="<h1>Lamp</h1>", *, url=URL, status=200, kind="parse", 
 async def test_what_a_callback_gives_becomes_items_with_keys_and_requests_with_data(shop):
     parsed = await run_callback(shop, "parse", page_of(shop))
 
-    assert [(type_name(item), item_key(item), dict(item)) for item in parsed.items] == [
+    assert [(type_name(item), item.key or item.place, dict(item)) for item in parsed.items] == [
         ("shop", URL, {"one": "Lamp"}),
-        ("shop", f"{URL}#2", {"two": URL}),
+        ("shop", URL, {"two": URL}),
         ("Ware", "A1", {"sku": "A1", "price": 3}),
     ]
     (request,) = parsed.requests
@@ -159,7 +159,7 @@ async def test_what_a_callback_gives_becomes_items_with_keys_and_requests_with_d
     again = await run_callback(shop, "login", page)
     assert again.items[0]["meta"] == {"at": [1, 2], "depth": 2, "download_slot": "shop.example"}
     # The same address, asked for with other values: its items are others.
-    assert item_key(again.items[0]).startswith(f"{request.url} ")
+    assert again.items[0].place.startswith(f"{request.url} ")
 
 
 async def test_a_request_travels_with_everything_that_it_says(shop):

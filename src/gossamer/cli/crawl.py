@@ -33,7 +33,7 @@ from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
 from .app import allow_local, app, err, fail, run_async, settings_with, styled
-from .layout import in_words, print_groups, print_tips
+from .layout import in_words, item_facts, print_groups, print_tips
 from .options import (
     ArgumentOption,
     JsonLogsOption,
@@ -255,10 +255,10 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     if limit := limit_words(settings, report.job, tally.sites, latency=tally.latency, seconds=report.seconds):
         table.add_row("limit", visible(limit))
     records = f"{report.records:,}" if report.records is not None else "not known"
-    table.add_row("records", styled("[bold]{}[/]  [dim]{} new or changed[/]", records, f"{tally.changed:,}"))
-    if tally.item_drops:
-        why = ", ".join(f"{count:,} {reason}" for reason, count in tally.item_drops.most_common(4))
-        table.add_row("items left out", styled("{}  [dim]{}[/]", f"{tally.item_drops.total():,}", why))
+    table.add_row("records", styled("[bold]{}[/]  [dim]seen by this job[/]", records))
+    for name, words in item_facts(report.items):
+        if words:
+            table.add_row(name, words)
     if tally.faults:
         table.add_row(
             "quality", styled("{} found  [dim]gossamer quality {}[/]", many(tally.faults, "fault"), report.job.name)

@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ..model.failure_groups import Failures
+from ..model.item_account import ItemCounts
+from ..project.items import reasons_in_words, shared_in_words, sum_in_words
 from ..units import visible, visible_lines
 from .app import err, out, word_breaks
 
@@ -261,3 +263,16 @@ def number(count: int) -> str:
 
 def _cell(value: object, nothing: str) -> str:
     return visible(str(value)) if value not in (None, "") else nothing
+
+
+def item_facts(items: ItemCounts | None) -> list[tuple[str, Text | str]]:
+    """The account of a job's items as facts: the sum, why some are not stored, and which are shared. Empty for a job
+    that yielded none."""
+    if items is None or not items.yielded:
+        return []
+    words = visible(sum_in_words(items))
+    return [
+        ("items", Text(words, style="yellow") if items.conflict else words),
+        ("not stored", visible(reasons_in_words(items))),
+        ("shared", visible(shared_in_words(items))),
+    ]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ..clock import Clock
 from ..fetch.contract import Response
+from ..model.item_account import ItemCounts
 from ..model.page import Snapshot
 from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
 from ..model.route import DIRECT, Exit, Route
@@ -20,8 +23,9 @@ LONGEST_ERROR = 2000
 
 class AttemptLog:
     """The log of one task in one worker. `snapshot` is the raw page, once there is one; `quality` holds its quality
-    counts. Without a `sink` nothing is written. `repeat`: an earlier worker of the same job may have finished the page
-    and lost its lease before it could settle. `personal`: the response may be meant for this visitor alone."""
+    counts, `items` the account of its items, None as long as it was not parsed. Without a `sink` nothing is written.
+    `repeat`: an earlier worker of the same job may have finished the page and lost its lease before it could settle.
+    `personal`: the response may be meant for this visitor alone."""
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class AttemptLog:
         self._clock = clock
         self.snapshot: Snapshot | None = None
         self.quality: tuple[Tally, ...] = ()
+        self.items: ItemCounts | None = None
         self.status: int | None = None
         self._route: Route = DIRECT
         self._exit: Exit | None = None
@@ -135,7 +140,12 @@ class AttemptLog:
         )
         if page is not None and self._personal:
             page = without_validators(page)
-        result = PageResult(attempt=attempt, page=page, records=records, quality=self.quality, schemas=schemas)
+        items = None
+        if self.items is not None and outcome != "retry":
+            items = msgspec.structs.replace(self.items, parser=self._parser_version)
+        result = PageResult(
+            attempt=attempt, page=page, records=records, quality=self.quality, schemas=schemas, items=items
+        )
         note(outcome=outcome, route=self._route.name, status=self.status or 0, tokens=self._cost)
         with step("store"):
             return await self._sink.keep(result, snapshot)

@@ -12,6 +12,7 @@ import msgspec
 from ..errors import ParseFailed
 from ..frontier.contract import Added
 from ..model import events
+from ..model.item_account import ItemCounts, summed_items
 from ..model.page import Headers, Snapshot
 from ..model.record import ItemSchema, PageFacts, Record
 from ..model.task import Request, Task, UrlState
@@ -22,7 +23,7 @@ from ..parse.spider import errback_of
 from .attempt_log import AttemptLog
 from .context import JobContext
 from .held_lease import HeldLease
-from .parse_page import parse_and_pipe
+from .parse_page import lost_items, parse_and_pipe
 
 QUALITY = "quality"  # the reason of pages that wait for a fixed spider: the pages themselves are fine
 
@@ -36,6 +37,7 @@ class ErrbackResult(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[Record, ...] = ()
     schemas: tuple[ItemSchema, ...] = ()
     stats: dict[str, int] = {}
+    items: ItemCounts | None = None
 
 
 async def bury(
@@ -103,6 +105,8 @@ async def _keep(
 ) -> None:
     """Store the attempt with the records of the errback, which count in the summary like any others."""
     began = context.clock.monotonic()
+    if heard.items is not None:
+        log.items = summed_items(filter(None, (log.items, heard.items)))
     changed = await log.keep(
         outcome=outcome,
         reason=reason,
@@ -157,7 +161,8 @@ async def _run_errback(
     result = await parse_and_pipe(seen, code, task, context.spider, context.pipeline, context.time_limit)
     if isinstance(result, ParseFailed):
         both = f"{message} Its errback failed too: {result}"
-        return ErrbackResult(message=both, text="\n\n".join(filter(None, (both, detail, result.detail))))
+        words = "\n\n".join(filter(None, (both, detail, result.detail)))
+        return ErrbackResult(message=both, text=words, items=lost_items(result))
     parsed, piped = result
     return ErrbackResult(
         message=message,
@@ -166,6 +171,7 @@ async def _run_errback(
         records=tuple(piped.records),
         schemas=piped.schemas,
         stats=parsed.stats,
+        items=piped.items,
     )
 
 

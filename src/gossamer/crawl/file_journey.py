@@ -36,6 +36,7 @@ from ..model.file import (
     sniffed_type,
 )
 from ..model.item import content_hash, item_data, schema_of, type_name
+from ..model.item_account import ItemCounts
 from ..model.page import Headers
 from ..model.record import PageFacts, Record
 from ..model.task import UrlState
@@ -279,6 +280,7 @@ class FileJourney(Journey):
             spider=context.spider.name,
         )
         schema = schema_of(file)
+        self._log.items = ItemCounts(yielded=1)
         changed = await self._log.keep(
             outcome="done",
             page=self._observed(facts, digest[:16]),
@@ -292,6 +294,7 @@ class FileJourney(Journey):
     def _moved(self, to: str) -> tuple[Record, ...]:
         """A record with the new location, for readers that know the file by this URL."""
         file = File(url=self._task.url, location=to, page=self._download.page)
+        self._log.items = ItemCounts(yielded=1)
         return (self._record(file, self._context.clock.now()),)
 
     def _record(self, file: File, at: float) -> Record:

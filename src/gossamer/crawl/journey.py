@@ -59,7 +59,7 @@ from .held_lease import HeldLease
 from .pacer import TooEarly
 from .page_facts import content_of, links_of, observed, snapshot_of, was_done, without_validators
 from .page_request import is_personal, redirected
-from .parse_page import parse_page
+from .parse_page import held_items, lost_items, parse_page
 from .side_requests import allow_side_requests
 from .site_notes import SiteNotes
 from .unsafe_send import UNCERTAIN, unsafe_send
@@ -174,11 +174,13 @@ class Journey:
 
     async def _request(self) -> PageRequest:
         known = self._known
-        # A page that other code parsed must be parsed again, so it is requested in full.
+        # A page that other code parsed must be parsed again, so it is requested in full. So is one that another spider
+        # parsed: spiders of one file have one version, and the records of the other one are not those of this one.
         usable = (
             self._context.conditional
             and known is not None
             and known.parser == self._context.parser_version
+            and known.spider == self._context.spider.name
             and known.status == 200
             and not (self._context.spider._renders_anew and self._how is not None and self._how.render is not None)
         )
@@ -372,12 +374,14 @@ class Journey:
             )
         if isinstance(parsing, ParseFailed):
             self._log.quality = context.pipeline.refused(parsing, snapshot.fetched_at)
+            self._log.items = msgspec.structs.replace(lost_items(parsing), flawed=1)
             self._count_quality(0, 1)
             await self._fail(parsing, self._with_version(parsing.detail))
             return
         parsed, piped = parsing
         self._log.quality = piped.inspection.tallies
-        self._count_quality(piped.inspection.fine, piped.inspection.faulty)
+        self._log.items = piped.items
+        self._count_quality(piped.items.fine, piped.items.flawed)
         if context.guard.closed and (piped.records or piped.inspection.empty):
             await self._hold_back(piped)
             return
@@ -440,6 +444,7 @@ class Journey:
     async def _hold_back(self, piped: Piped) -> None:
         """Too many recent items were faulty: do not store the records; the raw page waits until the spider is fixed."""
         await self._site.answered()
+        self._log.items = held_items(piped)
         detail = "\n".join(fault.message for fault in piped.inspection.faults[:MOST_FAULTS])
         await self._give_up("quality", self._context.guard.refusal(self._task.url), self._with_version(detail))
 

@@ -7,8 +7,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, TypeAlias
 
+import msgspec
+
 from ..errors import GossamerError, ParseFailed
 from ..model.item import safe_text
+from ..model.item_account import ItemCounts
 from ..model.page import Snapshot
 from ..model.task import Task
 from ..parse.callbacks import ParsedPage, run_callback
@@ -18,6 +21,7 @@ from ..parse.timelimit import TimeLimit
 from ..pipeline.steps import Piped, Pipeline
 
 LONGEST_TRACEBACK = 20_000
+GUARD = "the quality guard"  # the reason of items that are held back
 
 Describe: TypeAlias = Callable[[Snapshot], Awaitable[object]]
 AroundParse: TypeAlias = Callable[[Page, Callable[[Page], Awaitable[ParsedPage]]], Coroutine[Any, Any, ParsedPage]]
@@ -63,16 +67,33 @@ async def parse_and_pipe(
     new: bool = False,
 ) -> tuple[ParsedPage, Piped] | ParseFailed:
     """Run the spider's `code` for the page and pass its items through the pipeline."""
+    parsed: ParsedPage | None = None
     try:
         parsed = await limit.run(code, task.url)
         piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=page.fetched_at, new=new)
         return parsed, await (limit.run(piping, task.url, waits=False) if pipeline.has_user_code else piping)
     except ParseFailed as failure:
         failure.__cause__ = failure.__context__ = None  # their text is in the detail
+        if parsed is not None:
+            failure.items = len(parsed.items)
         return failure.with_traceback(None)
     except GossamerError:
         raise
     except Exception as error:  # an item that the pipeline did not expect: the page is kept, with the reason
         brief = "".join(traceback.format_exception_only(error)).strip()
         detail = "".join(traceback.format_exception(error))[-LONGEST_TRACEBACK:]
-        return ParseFailed(f"{task.url} could not be turned into records: {brief[:500]}", detail=safe_text(detail))
+        refused = ParseFailed(f"{task.url} could not be turned into records: {brief[:500]}", detail=safe_text(detail))
+        refused.items = len(parsed.items) if parsed is not None else 0
+        return refused
+
+
+def lost_items(failure: ParseFailed) -> ItemCounts:
+    """The account of the items of a page that could not be parsed: the faulty ones, and those that go with them."""
+    return ItemCounts(yielded=failure.items, faulty=failure.faulty, lost=failure.items - failure.faulty)
+
+
+def held_items(piped: Piped) -> ItemCounts:
+    """The account of the items of a page that the quality guard holds back."""
+    held = len(piped.records)
+    reasons = {**piped.items.reasons, GUARD: held} if held else piped.items.reasons
+    return msgspec.structs.replace(piped.items, held=held, reasons=reasons)

@@ -5,8 +5,9 @@ schema of its declared fields. Money is in money.py.
         title: str
         price: Money | None = None
 
-`key` names the field, or fields, that identify an item. Without one the key is the item's `url`, or its content if that
-is not set. Plain dicts are items too: of type "item", with the same default key.
+`key` names the field, or fields, that identify an item. Without one the key is the item's `url`, or its page if that is
+not set, and its place among the items of the page that have the same (pipeline/steps.py). Plain dicts are items too: of
+type "item", with the same default key.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ import msgspec
 from msgspec import UNSET, Struct, StructMeta, UnsetType
 
 from ..errors import Misconfigured, ParseFailed
+from .item_account import ON_FAULT, ON_FAULT_WORDS, OnFault
 from .money import Money as Money
 from .record import ItemSchema
 
 DICT_TYPE = "item"
 _KEY_ATTRIBUTE = "__item_key__"
+_ON_FAULT_ATTRIBUTE = "__on_fault__"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 # Values of these types are accepted as they are; a str is never converted to one of them.
@@ -51,7 +54,7 @@ _NATIVE = (bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID)
 
 
 class ItemMeta(StructMeta):
-    """Reads `key=` from the class line and checks that it names fields. Raises Misconfigured."""
+    """Reads `key=` and `on_fault=` from the class line and checks them. Raises Misconfigured."""
 
     def __new__(
         mcls: type[ItemMeta],
@@ -60,6 +63,7 @@ class ItemMeta(StructMeta):
         namespace: dict[str, Any],
         *,
         key: str | tuple[str, ...] | None = None,
+        on_fault: OnFault | None = None,
         **options: Any,  # options of msgspec.Struct: frozen, rename ...
     ) -> ItemMeta:
         options.setdefault("kw_only", True)
@@ -72,6 +76,10 @@ class ItemMeta(StructMeta):
                     hint = f" Did you mean {near[0]!r}?" if near else f" Declare `{field}: str` in the class."
                     raise Misconfigured(f"Item {name}: the key {field!r} is not one of its fields.{hint}")
             setattr(cls, _KEY_ATTRIBUTE, names)
+        if on_fault is not None:
+            if on_fault not in ON_FAULT:
+                raise Misconfigured(f"Item {name}: on_fault = {on_fault!r:.40} must be {ON_FAULT_WORDS}.")
+            setattr(cls, _ON_FAULT_ATTRIBUTE, on_fault)
         return cls
 
 
@@ -81,19 +89,21 @@ class Item(Struct, metaclass=ItemMeta):
     Every item has a `url`, which is left out of the data unless it is set."""
 
     __item_key__: ClassVar[tuple[str, ...]] = ()
+    __on_fault__: ClassVar[OnFault | None] = None
 
     url: str | UnsetType = UNSET
 
 
 class KeyedDict(dict[str, Any]):
-    """A dict with its own type and key: an item of another framework."""
+    """A dict with its own type and key: an item of another framework. Without a key, `place` stands for its page."""
 
-    __slots__ = ("key", "type")
+    __slots__ = ("key", "place", "type")
 
-    def __init__(self, values: Mapping[str, Any], *, type: str, key: str) -> None:
+    def __init__(self, values: Mapping[str, Any], *, type: str, key: str = "", place: str = "") -> None:
         super().__init__(values)
         self.type = type
         self.key = key
+        self.place = place
 
 
 AnyItem: TypeAlias = Item | dict[str, Any]  # a dict may hold any values
@@ -105,6 +115,11 @@ def type_name(item: AnyItem | type[Item]) -> str:
     if isinstance(item, dict):
         return item.type if isinstance(item, KeyedDict) else DICT_TYPE
     return item.__name__ if isinstance(item, type) else type(item).__name__
+
+
+def on_fault_of(item: AnyItem, default: OnFault) -> OnFault:
+    """What its type says about faulty items; `default` if it says nothing."""
+    return default if isinstance(item, dict) else item.__on_fault__ or default
 
 
 def validate(item: _ItemT) -> _ItemT:
@@ -250,19 +265,27 @@ def _inner(message: str) -> str:
 
 
 def item_key(item: AnyItem) -> str:
-    """The key: items of one type and site with the same key are the same record.
+    """The declared key: items of one type and site with the same key are the same record. Otherwise what tells the item
+    from others in this process: its `url`, or 32 hex digits of its content.
 
-    One key field: the text of that field; several: a JSON list of them; none: the `url` if it is set, else 32 hex
-    digits of the content. Raises ParseFailed if a key field is empty.
+    One key field: the text of that field; several: a JSON list of them. Raises ParseFailed if a key field is empty.
     """
-    if isinstance(item, KeyedDict):
-        return safe_text(item.key)
-    names: tuple[str, ...] = () if isinstance(item, dict) else item.__item_key__
+    return declared_key(item) or own_url(item) or content_hash(item_data(item)).hex()
+
+
+def own_url(item: AnyItem) -> str:
+    """The `url` of an item; "" if it has none."""
+    url = item.get("url") if isinstance(item, dict) else item.url
+    return safe_text(_plain_text(url)) if isinstance(url, str) else ""
+
+
+def declared_key(item: AnyItem) -> str:
+    """The key that the item's type declares; "" if it declares none. Raises ParseFailed if a key field is empty."""
+    if isinstance(item, dict):
+        return safe_text(item.key) if isinstance(item, KeyedDict) else ""
+    names = item.__item_key__
     if not names:
-        url = item.get("url") if isinstance(item, dict) else item.url
-        if isinstance(url, str) and url:
-            return safe_text(_plain_text(url))
-        return content_hash(item_data(item)).hex()
+        return ""
     values = [getattr(item, name) for name in names]
     for name, value in zip(names, values, strict=True):
         # NaN and infinities are null in JSON: all such items would share one key.

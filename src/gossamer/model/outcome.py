@@ -24,6 +24,7 @@ from ..units import many
 NOT_FOUND = frozenset({"http-404", "http-410"})  # pages that do not exist: every site links to some
 HELD_BACK_REASON = "quality"  # the reason of a dead letter that the quality guard has held back
 BUDGET_REASON = "budget"
+CONFLICT_REASON = "conflict"
 LOGGED_OUT_REASONS = frozenset({"blocked-login", "http-401", "logged-out"})
 REFUSED = frozenset({"http-403", "http-429", "http-451", "http-503"})
 MOST_NAMED = 3  # reasons of dead letters
@@ -124,6 +125,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0  # results that an operator has given up
     trouble: str = ""  # with a source that could be read only in part
     doubt: str = ""  # why no record was marked as gone
+    conflicts: str = ""  # items that share a key with a different item, in words
 
 
 def implied(ending: str) -> JobOutcome | None:
@@ -239,6 +241,8 @@ def _warnings(facts: JobFacts) -> Found:
     if expected.min_pages and facts.pages < expected.min_pages:
         words = f"{many(facts.pages, 'page')} where {expected.min_pages:,} or more are expected"
         reasons.append(Reason("min-pages", words))
+    if facts.conflicts:
+        reasons.append(Reason(CONFLICT_REASON, facts.conflicts))
     reasons += _dead(facts)
     reasons += _change(facts)
     if facts.lost:

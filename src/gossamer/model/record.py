@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from .item_account import ItemCounts
 from .route import DIRECT
 
 RecordIdentity: TypeAlias = tuple[str, str, str]  # type, site, key
@@ -143,10 +144,15 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PageResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Everything that one visit stores, in one step that may safely be repeated."""
+    """Everything that one visit stores, in one step that may safely be repeated.
+
+    `items` is the account of the page's items as far as it is known before its records are stored: the store adds what
+    becomes of each record. None: the attempt settles nothing, or nothing was parsed.
+    """
 
     attempt: Attempt
     page: PageFacts | None = None
     records: tuple[Record, ...] = ()
     quality: tuple[Tally, ...] = ()
     schemas: tuple[ItemSchema, ...] = ()
+    items: ItemCounts | None = None

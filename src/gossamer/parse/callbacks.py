@@ -30,6 +30,7 @@ from .spider import FAILED, Spider, callback_names, errback_fault
 from .timelimit import TookTooLong
 
 MAX_YIELDS = 100_000
+LOST_ITEMS = "gossamer_lost_items"  # of an exception: how many items another framework had collected before it
 _OURS = str(Path(__file__).resolve().parents[1])
 _MOST_FRAMES = 20
 _LONGEST_DETAIL = 20_000
@@ -90,14 +91,18 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
                 await _by_rules(spider, kind, argument, basket)
             else:
                 await _collect(spider._method(kind)(argument), basket)
-    except (KeyboardInterrupt, _Unusable):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit in a spider must not end the worker
         if is_cancellation(error):
             raise
-        if isinstance(error, ParseFailed) and error.detail:
+        lost = len(basket.items) + basket.lost + getattr(error, LOST_ITEMS, 0)
+        if isinstance(error, _Unusable) or (isinstance(error, ParseFailed) and error.detail):
+            error.items = lost
             raise  # already has its detail
-        raise _failure(basket.callback, argument.url, error) from error
+        failure = _failure(basket.callback, argument.url, error)
+        failure.items = lost
+        raise failure from error
     finally:
         made.clear()  # the garbage collector does not track requests: one that refers to its page would leak it
     page = argument if isinstance(argument, Page) else argument.page
@@ -185,6 +190,7 @@ class _Basket:
         self._made = made or MadeLinks()
         self.items: list[AnyItem] = []
         self.requests: list[Request] = []
+        self.lost = 0  # items that a generator yielded before it raised
         self.links_only = True
         self._room = room
         self._nothings = 0
@@ -192,7 +198,12 @@ class _Basket:
     def add_all(self, entries: Iterable[Any]) -> None:
         """Add each entry. The links of one `follow_all`, often dozens, are checked as a whole if they come in one
         run."""
-        given = list(islice(entries, self._room + 1))
+        given: list[Any] = []
+        try:
+            given.extend(islice(entries, self._room + 1))
+        except BaseException:  # what came before is in the list, and lost
+            self.lost += sum(isinstance(entry, Item | dict) for entry in given)
+            raise
         whole: dict[int, list[Request]] = {}  # by start index
         for links in self._made.taken_runs():
             at = _place_of(links, given)

@@ -18,6 +18,7 @@ import msgspec
 
 from ..errors import InvalidUrl, Misconfigured, ParseFailed, SourceFailed
 from ..model.item import AnyItem, Item
+from ..model.item_account import OnFault
 from ..model.secret_text import Reveal, SecretText, secret_of_environment
 from ..model.task import DEFAULT_KIND, MAX_PRIORITY, Request, fault_of
 from ..model.url import parse_url, site_of, without_user
@@ -81,6 +82,7 @@ class Spider:
     clean: bool = True  # False: texts are stored exactly as they were given
     quality_rules: Sequence[ItemStep] = ()  # rule(item, page) -> None, a text or a Fault
     min_quality: float | None = None  # share of faultless items below which storing stops
+    on_fault: OnFault | None = None  # what becomes of faulty items, if their class does not say; None: quality.on_fault
 
     min_records: int | None = None  # records that a run should find; 0: no minimum
     min_pages: int | None = None

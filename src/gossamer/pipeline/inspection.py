@@ -108,6 +108,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     fine: int = 0  # items without a fault
     faulty: int = 0
     empty: bool = False  # no items, which is a fault here
+    by_item: dict[int, Sequence[Fault]] = {}  # the faults of each faulty item, by its index
 
 
 class Inspector:
@@ -140,16 +141,17 @@ class Inspector:
         habits, day, kind = self._habits, day_of(at), getattr(page, "kind", "")
         looks: list[_Look] = []
         faults: list[Fault] = []
-        faulty = 0
-        for identity, item in items:
+        by_item: dict[int, Sequence[Fault]] = {}
+        for place, (identity, item) in enumerate(items):
             values = values_of(item)
             found = faults_of(item, self._terms, values=values, before=before.get(identity), broken=habits.broken)
             if self._rules:
                 found += self._own(item, page)
             fields, filled = fill_of(values)
             looks.append((identity[0], fields, filled, found, habits.note(identity[0], fields, filled)))
-            faults += found
-            faulty += bool(found)
+            if found:
+                faults += found
+                by_item[place] = found
         # A page without items, if its callback nearly always found some and recently finds none.
         empty = bool(kind) and not items and habits.broken(WHOLE, kind)
         if empty:
@@ -158,9 +160,10 @@ class Inspector:
         return Inspection(
             tallies=self._tallies(day, kind, looks, usual, empty),
             faults=tuple(faults),
-            fine=len(items) - faulty,
-            faulty=faulty + empty,
+            fine=len(items) - len(by_item),
+            faulty=len(by_item) + empty,
             empty=empty,
+            by_item=by_item,
         )
 
     def _tallies(

@@ -5,12 +5,15 @@ storing when the share of faultless items among the last ones falls below it. Th
 dead letters (reason "quality"), and are parsed again from the archive when the spider has been fixed. If the pages get
 better by themselves, the guard opens again.
 
-Each process has one guard per job; a new guard is open and has counted nothing.
+Each process has one guard per job. A new one first counts what the account of the job's items says of the last pages,
+whichever process parsed them, as long as the same version of the spider did: a restart in the middle of a bad run does
+not open it, and one with a mended spider does.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
@@ -44,6 +47,11 @@ class QualityGuard:
     def score(self) -> float:
         """The share of faultless items among the last ones; 1.0 before the first item."""
         return self._fine / len(self._last) if self._last else 1.0
+
+    def recall(self, pages: Iterable[tuple[int, int]]) -> None:
+        """Count the faultless and faulty items of earlier pages, oldest first. It may be closed afterwards."""
+        for fine, faulty in pages:
+            self.note(fine, faulty)
 
     def note(self, fine: int, faulty: int) -> GuardChange | None:
         """Count the items of one page. Return the change if they have closed or opened the guard."""

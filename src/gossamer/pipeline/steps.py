@@ -16,7 +16,21 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from ..errors import ParseFailed
-from ..model.item import AnyItem, Item, content_hash, item_data, item_key, schema_of, type_name, validate
+from ..model.item import (
+    AnyItem,
+    Item,
+    KeyedDict,
+    content_hash,
+    declared_key,
+    item_data,
+    on_fault_of,
+    own_url,
+    safe_text,
+    schema_of,
+    type_name,
+    validate,
+)
+from ..model.item_account import LONGEST_EXAMPLE, Conflict, ItemCounts, OnFault, add_reasons
 from ..model.record import ItemSchema, Record, RecordIdentity, Tally
 from ..model.url import site_of
 from ..process.signals import is_cancellation
@@ -24,6 +38,9 @@ from .clean import clean
 from .inspection import Inspection, Inspector, failure_in
 from .quality_rules import is_filled, values_of
 
+ON_FAULT_STEP = "on_fault"  # the step that drops faulty items
+MOST_FAULTS = 50  # listed for a page that fails because of them
+LONGEST_REASON = 120  # characters of a drop's reason in the account
 MOST_REMARKS = 5  # kinds of drops, and of faults, that are listed for one page
 
 
@@ -43,9 +60,6 @@ class Drop(msgspec.Struct, frozen=True):
 Step: TypeAlias = Callable[..., Any]  # (item, page) -> item | Drop | None, plain or async
 
 
-DEDUPLICATE = "deduplicate"  # the built-in step that leaves one item of each key
-
-
 class Dropped(msgspec.Struct, frozen=True, gc=False):
     """A dropped item: by which step, and why."""
 
@@ -55,23 +69,29 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
 
 
 class Piped(msgspec.Struct, frozen=True):
-    """The records of one page to store, and the dropped items."""
+    """The records of one page to store, the dropped items, and the account of all items as far as it is known before
+    the records are stored."""
 
     records: list[Record]
     dropped: list[Dropped]
     inspection: Inspection = Inspection()
     schemas: tuple[ItemSchema, ...] = ()
+    items: ItemCounts = ItemCounts()
 
     @property
     def held_back(self) -> bool:
-        """Did a step drop an item? Of several items with one key on a page, one is the record: none is held back."""
-        return any(one.step != DEDUPLICATE for one in self.dropped)
+        """Is something that the page says not in its records: an item that a step dropped, or one in conflict?"""
+        return bool(self.dropped) or self.items.conflict > 0
 
     def remarks(self) -> str:
-        """One line about dropped items and faults; empty if there were none."""
-        if not self.dropped and not self.inspection.faults:
+        """One line about dropped items, conflicts and faults; empty if there were none."""
+        clash = self.items.example
+        if not self.dropped and clash is None and not self.inspection.faults:
             return ""
-        told = [
+        told = []
+        if clash is not None:
+            told.append(f"{_counted(self.items.conflict, 'item')} in conflict (another one has the key {clash.key})")
+        told += [
             f"{_counted(count, 'item')} dropped by {what}"
             for what, count in _tally(f"{one.step} ({one.reason})" for one in self.dropped)
         ]
@@ -82,6 +102,14 @@ class Piped(msgspec.Struct, frozen=True):
         return "; ".join(told)
 
 
+def _reasons(dropped: list[Dropped]) -> dict[str, int]:
+    """By step and reason; a step may give each item its own, and of these only the first ones are named."""
+    reasons: dict[str, int] = {}
+    for name, count in Counter(safe_text(f"{one.step}: {one.reason}"[:LONGEST_REASON]) for one in dropped).items():
+        add_reasons(reasons, {name: count})
+    return reasons
+
+
 def _tally(entries: Iterable[str]) -> list[tuple[str, int]]:
     return Counter(entries).most_common(MOST_REMARKS)
 
@@ -90,13 +118,26 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-class Pipeline:
-    """The steps of one spider, shared by all pages. `cleans=False` leaves texts as the spider gave them."""
+class _NotAsDeclared(ParseFailed):
+    """An item misses required fields, or has some of the wrong type."""
 
-    def __init__(self, steps: Sequence[Step] = (), *, inspector: Inspector | None = None, cleans: bool = True) -> None:
+
+class Pipeline:
+    """The steps of one spider, shared by all pages. `cleans=False` leaves texts as the spider gave them. `on_fault` is
+    what becomes of a faulty item whose type does not say."""
+
+    def __init__(
+        self,
+        steps: Sequence[Step] = (),
+        *,
+        inspector: Inspector | None = None,
+        cleans: bool = True,
+        on_fault: OnFault = "store",
+    ) -> None:
         self._steps = tuple((_name_of(step), step) for step in steps)
         self._inspector = inspector
         self._cleans = cleans
+        self._on_fault = on_fault
         # Are there user-defined steps or rules, which may take any time?
         self.has_user_code = bool(steps) or (inspector is not None and inspector.has_user_code)
 
@@ -117,17 +158,33 @@ class Pipeline:
         """
         dropped: list[Dropped] = []
         kept: list[AnyItem] = []
+        yielded = refused = 0
         for item in items:
-            checked = _checked(item, self._cleans)
-            passed = await self._own_steps(checked, page, dropped) if self._steps else checked
+            yielded += 1
+            try:
+                checked = _checked(item, self._cleans)
+                passed = await self._own_steps(checked, page, dropped) if self._steps else checked
+            except _NotAsDeclared as failure:
+                if on_fault_of(item, self._on_fault) != "drop":
+                    failure.faulty = 1
+                    raise
+                refused += 1
+                dropped.append(Dropped(ON_FAULT_STEP, failure.detail.partition("\n")[0], type_name(item)))
+                continue
             if passed is not None:
                 kept.append(passed)
+        refused_early = refused
         site = site_of(page.url)
-        winners = _winners(kept, dropped, site)
+        basket = _Winners(site, page.url)
+        for item in kept:
+            basket.add(item)
+        winners = basket.found
         inspection = Inspection()
         if self._inspector is not None:
             found = [(identity, item) for identity, (item, _) in winners.items()]
             inspection = await self._inspector.inspect(found, page, now, new=new)
+            if inspection.by_item:
+                refused += self._refuse(found, inspection, winners, dropped, page)
         records: list[Record] = []
         schemas: dict[str, ItemSchema] = {}
         for (type_, _, key), (item, data) in winners.items():
@@ -147,7 +204,47 @@ class Pipeline:
                 schema=schema.id if schema is not None else "",
             )
             records.append(record)
-        return Piped(records, dropped, inspection, tuple(schemas.values()))
+        counts = ItemCounts(
+            yielded=yielded,
+            equal=basket.equal,
+            conflict=basket.conflict,
+            dropped=len(dropped) - refused,
+            faulty=refused,
+            fine=inspection.fine,
+            flawed=inspection.faulty + refused_early,
+            reasons=_reasons(dropped) if dropped else {},
+            example=basket.example,
+        )
+        return Piped(records, dropped, inspection, tuple(schemas.values()), counts)
+
+    def _refuse(
+        self,
+        found: Sequence[tuple[RecordIdentity, AnyItem]],
+        inspection: Inspection,
+        winners: dict[RecordIdentity, tuple[AnyItem, str]],
+        dropped: list[Dropped],
+        page: PageLike,
+    ) -> int:
+        """Leave out the faulty items whose type says so; return how many. Raises ParseFailed if one fails its page."""
+        refused, failing = 0, []
+        for place, faults in inspection.by_item.items():
+            identity, item = found[place]
+            match on_fault_of(item, self._on_fault):
+                case "drop":
+                    del winners[identity]
+                    dropped.append(Dropped(ON_FAULT_STEP, f"{faults[0].field} is {faults[0].rule}", identity[0]))
+                    refused += 1
+                case "fail":
+                    failing.append(faults)
+        if failing:
+            told = [fault.message for faults in failing for fault in faults]
+            failure = ParseFailed(
+                safe_text(f"{_counted(len(failing), 'item')} of {page.url} faulty, and on_fault = 'fail': {told[0]}"),
+                detail=safe_text("\n".join(told[:MOST_FAULTS])),
+            )
+            failure.faulty = len(failing)
+            raise failure
+        return refused
 
     def refused(self, failure: ParseFailed, at: float) -> tuple[Tally, ...]:
         """The tallies of a page that could not be parsed."""
@@ -191,27 +288,51 @@ def _validated(item: AnyItem) -> AnyItem:
         return validate(item)
     except ParseFailed as refused:
         fields = [line.partition(" ")[0].partition(".")[0].partition("[")[0] for line in refused.detail.splitlines()]
-        raise ParseFailed(str(refused), detail=refused.detail, type=type_name(item), fields=fields) from None
+        raise _NotAsDeclared(str(refused), detail=refused.detail, type=type_name(item), fields=fields) from None
 
 
 def _name_of(step: Step) -> str:
     return str(getattr(step, "__name__", type(step).__name__))
 
 
-def _winners(items: list[AnyItem], dropped: list[Dropped], site: str) -> dict[RecordIdentity, tuple[AnyItem, str]]:
-    """One item per key with its JSON, in order of first appearance. Of several items the last wins, unless it has fewer
-    filled fields."""
-    winners: dict[RecordIdentity, tuple[AnyItem, str]] = {}
-    for item in items:
-        data = item_data(item)
-        identity = (type_name(item), site, item_key(item))
-        rival = winners.get(identity)
+class _Winners:
+    """One item per key with its JSON, in order of first appearance. Of several items with one declared key the last
+    wins, unless it has fewer filled fields.
+
+    An item without a declared key is known by its `url`, or by its page if it has none. Of several different items of a
+    page with the same, the second and later ones are known by their place among these as well.
+    """
+
+    def __init__(self, site: str, page: str) -> None:
+        self._site = site
+        self._page = page
+        self._places: dict[tuple[str, str], dict[str, int]] = {}  # by type and url: the place of each content
+        self.found: dict[RecordIdentity, tuple[AnyItem, str]] = {}
+        self.equal = self.conflict = 0
+        self.example: Conflict | None = None
+
+    def add(self, item: AnyItem) -> None:
+        data, type_ = item_data(item), type_name(item)
+        key = declared_key(item)
+        if not key:
+            key = own_url(item) or (item.place if isinstance(item, KeyedDict) else "") or safe_text(self._page)
+            places = self._places.setdefault((type_, key), {})
+            place = places.setdefault(data, len(places) + 1)
+            if place > 1:
+                key = f"{key} #{place}"
+        identity = (type_, self._site, key)
+        rival = self.found.get(identity)
         if rival is not None:
-            dropped.append(Dropped(DEDUPLICATE, f"another item of the page has the key {identity[2]}", identity[0]))
+            if rival[1] == data:
+                self.equal += 1
+                return
+            self.conflict += 1
+            if self.example is None:
+                where = safe_text(self._page[:LONGEST_EXAMPLE])
+                self.example = Conflict(type=type_, key=key[:LONGEST_EXAMPLE], url=where)
             if _filled(item) < _filled(rival[0]):
-                continue
-        winners[identity] = (item, data)
-    return winners
+                return
+        self.found[identity] = (item, data)
 
 
 def _filled(item: AnyItem) -> int:

@@ -18,6 +18,7 @@ from ..fetch.open_route import Transports
 from ..frontier.contract import DeadFilter, JobTerms
 from ..model.events import EventHub, EventSink, Trouble
 from ..model.failure_groups import Failures
+from ..model.item_account import ItemCounts
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome
 from ..parse.arguments import checked_arguments, job_name, stored_arguments, with_arguments
@@ -58,6 +59,7 @@ class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     storing: Storing | None = None
     cost: float | None = None  # credits, of all attempts by all workers; None without priced routes, or if not known
     failures: Failures | None = None  # the largest groups of its dead letters
+    items: ItemCounts | None = None  # what became of those that were yielded; None like `records`
 
 
 Attend = Callable[["Running"], Coroutine[Any, Any, None]]
@@ -153,11 +155,13 @@ async def crawl(
                         await asyncio.gather(watching, return_exceptions=True)
         records: int | None = None
         cost: float | None = None
+        items: ItemCounts | None = None
         try:
             if after is not None:
                 await after(project, job)
             records = await project.records.count(RecordQuery(job=job.id))
             cost = await job_cost(project, job) if settings.routes else None
+            items = await project.records.items(job.id)
         except Transient as error:
             if drained and storing is None:
                 raise
@@ -179,6 +183,7 @@ async def crawl(
             storing=storing,
             cost=cost,
             failures=await failures_of(project, DeadFilter(job=job.id), counts.dead),
+            items=items,
         )
 
 

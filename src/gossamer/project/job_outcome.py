@@ -16,6 +16,7 @@ from ..parse.site import PAGES
 from ..parse.spider import Spider, declares_items
 from ..store.contract import RecordQuery
 from .failures import failures_of
+from .items import conflicts_of
 from .open import Project
 from .reparse.archive_job import is_reparse_job, outcome_of_reparse
 
@@ -53,7 +54,7 @@ async def job_outcome(
 ) -> JobOutcome:
     """The outcome of a job that ends now. `doubt` says why no record was marked as gone. Raises Transient."""
     if is_reparse_job(job):
-        return outcome_of_reparse(counts, lost)
+        return outcome_of_reparse(counts, lost, await conflicts_of(project, job.id))
     return outcome_of(await _facts(project, spider, job, counts, ending, earlier=earlier, lost=lost, doubt=doubt))
 
 
@@ -106,6 +107,7 @@ async def _facts(
         lost=lost,
         trouble=trouble,
         doubt=doubt,
+        conflicts=await conflicts_of(project, job.id),
     )
 
 

@@ -20,6 +20,7 @@ from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import Misconfigured
 from ..frontier.contract import DeadFilter, WorkerCard
 from ..model.failure_groups import Failures
+from ..model.item_account import ItemCounts
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
 from ..model.url import site_of
@@ -29,6 +30,7 @@ from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..units import many, moment
 from .failures import failures_of
+from .items import items_of
 from .job_forecast import JobForecast, JobWait, forecast_job
 from .open import Project
 from .spools import waiting_by_job
@@ -90,6 +92,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: str | None  # in words, if none of its pages is in hand or may be handed out
     waits_until: str | None  # when the first of these pages is tried again
     failures: Failures | None = None  # the largest groups of its dead letters; only where one job is shown
+    items: ItemCounts | None = None  # what became of those that were yielded; None in lists, or without a record store
 
     @property
     def fault(self) -> str:
@@ -151,16 +154,17 @@ async def list_jobs(project: Project, *, schedule: str | None = None, limit: int
 
 
 async def show_job(project: Project, wanted: str) -> JobView:
-    """The job with that id or name, with the fault of its source. Raises Misconfigured."""
+    """The job with that id or name, with the fault of its source and the account of its items. Raises Misconfigured."""
     return await view_of(project, await find_job(project, wanted))
 
 
 async def view_of(project: Project, job: Job) -> JobView:
-    """As `views_of`, with the fault of the job's source and what its failed pages have in common."""
+    """As `views_of`, with the fault of the job's source, the account of its items and what its failed pages have in
+    common."""
     (view,) = await views_of(project, [job])
     trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule else ""
-    failures = await failures_of(project, DeadFilter(job=job.id), view.dead)
-    return msgspec.structs.replace(view, trouble=trouble or None, failures=failures)
+    failures, items = await failures_of(project, DeadFilter(job=job.id), view.dead), await items_of(project, job.id)
+    return msgspec.structs.replace(view, trouble=trouble or None, failures=failures, items=items)
 
 
 async def views_of(project: Project, jobs: Iterable[Job]) -> list[JobView]:

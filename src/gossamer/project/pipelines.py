@@ -10,10 +10,12 @@ from datetime import timedelta
 
 from ..errors import Transient
 from ..model.record import RecordIdentity, Tally
-from ..parse.spider import Spider
+from ..parse.spider import Spider, spider_version
 from ..pipeline.inspection import Habits, Inspector, Latest
+from ..pipeline.quality_guard import FEWEST, QualityGuard
 from ..pipeline.steps import Pipeline
 from ..settings import Settings
+from ..settings.effective import minimum_quality, on_fault_of_spider
 from ..store.contract import Records
 from ..store.sink import Sink
 
@@ -37,7 +39,22 @@ def pipeline_of(
         habits=Habits(settings.quality.usual, counted, strict=strict),
         latest=latest,
     )
-    return Pipeline(spider.pipeline, inspector=inspector, cleans=spider.clean)
+    return Pipeline(
+        spider.pipeline,
+        inspector=inspector,
+        cleans=spider.clean,
+        on_fault=on_fault_of_spider(settings, spider),
+    )
+
+
+async def quality_guard_of(settings: Settings, spider: Spider, job: str, records: Records) -> QualityGuard:
+    """The quality guard of a job, with the last items that this version of its spider yielded in any process.
+    Raises Misconfigured, BackendUnavailable."""
+    minimum, window = minimum_quality(settings, spider), settings.quality.window
+    guard = QualityGuard(spider.name, minimum, window, keeps_pages=settings.store.keep_pages)
+    if minimum is not None:
+        guard.recall(await records.recent_items(job, spider_version(type(spider)), max(window, FEWEST)))
+    return guard
 
 
 def latest_of(records: Records, sink: Sink) -> Latest:

@@ -20,6 +20,7 @@ from ..errors import BackendUnavailable
 from ..frontier.contract import DeadFilter, SiteLoad
 from ..frontier.limits import held_back, limits_of
 from ..model.failure_groups import Failures
+from ..model.item_account import ItemCounts
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
 from ..schedule.windows import is_open, opens_at, parse_windows
@@ -29,6 +30,7 @@ from ..store.contract import RecordQuery
 from ..units import distance, moment
 from .alerts import AlertView, firing_alerts
 from .failures import failures_of
+from .items import items_of
 from .jobs import JobView, counted_views, find_job
 from .open import Project
 from .sessions import SessionView, failing_sessions
@@ -96,6 +98,7 @@ class JobDetail(JobStatus, frozen=True, kw_only=True):
     data: dict[str, str]
     waits_for: str | None = None  # in words, if no page of it is in hand or may be handed out
     trouble: str | None = None  # with the record store
+    items: ItemCounts | None = None  # what became of those that were yielded; None: the record store does not answer
 
 
 class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +151,7 @@ async def job_status(project: Project, wanted: str) -> JobDetail:
         data={role: place_of(project.settings, role) for role in ROLES},
         waits_for=f"{view.waits_for}; next try {moment(view.waits_until, now)}" if view.waits_until else view.waits_for,
         trouble=project.absent or (LOST if fields["records"] is None else None),
+        items=await items_of(project, job.id),
     )
 
 

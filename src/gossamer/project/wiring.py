@@ -38,7 +38,6 @@ from ..model.session import KeptSession
 from ..parse.callbacks import run_hook
 from ..parse.spider import Spider, parser_version, session_names
 from ..parse.timelimit import TimeLimit
-from ..pipeline.quality_guard import QualityGuard
 from ..routing.budget import BudgetKeeper, yesterday
 from ..routing.ladder import first_rung
 from ..routing.proxies.contract import ExitBook
@@ -49,7 +48,6 @@ from ..settings.effective import (
     header_defaults,
     limits_of,
     manners_of,
-    minimum_quality,
     retry_terms,
     robots_rule,
     routing_of,
@@ -64,7 +62,7 @@ from ..store.spool_notes import SpoolNotes
 from .extensions import extensions_of
 from .job_end import end_job
 from .open import Project
-from .pipelines import HABITS_OF, latest_of, pipeline_of
+from .pipelines import HABITS_OF, latest_of, pipeline_of, quality_guard_of
 from .transports import SharedTransports, check_installed, transports_of
 
 
@@ -308,12 +306,7 @@ async def open_context(
             pacer=pacer,
             unleased_turns=unleased_turns,
             pipeline=pipeline_of(settings, spider, counted=counted, latest=latest_of(project.records, sink)),
-            guard=QualityGuard(
-                spider.name,
-                minimum_quality(settings, spider),
-                settings.quality.window,
-                keeps_pages=settings.store.keep_pages,
-            ),
+            guard=await quality_guard_of(settings, spider, job, project.records),
             admission=Admission(
                 scope,
                 project.rules,

@@ -1,7 +1,7 @@
 """Scrapy items as our records: their values as JSON, their type, and their key.
 
-The key consists of the fields that GOSSAMER_ITEM_KEYS names; else it is the URL of the page, plus the position from the
-second item on. So no item replaces another, and a page with one item has that item's history.
+The key consists of the fields that GOSSAMER_ITEM_KEYS names; without them it is that of any item without a declared key
+(pipeline/steps.py).
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ from .settings_table import KEYS, item_key_fields
 class ScrapyItem(KeyedDict):
     """An item, together with the object it was made from."""
 
-    __slots__ = ("item", "place", "response")
+    __slots__ = ("item", "response")
 
     def __init__(
         self, values: Mapping[str, Any], *, type: str, key: str, item: Any, place: str, response: Response | None
     ) -> None:
-        super().__init__(values, type=type, key=key)
+        super().__init__(values, type=type, key=key, place=place)
         self.item = item
-        self.place = place
         self.response = response
 
 
 def item_of(item: Any, spider: str, settings: ScrapySettings, place: str, response: Response | None) -> ScrapyItem:
-    """The item as it is stored. `place` is its key if none is named. A dict, which has no class, gets the type of its
-    spider: dicts of two spiders for one page are different things. Raises ParseFailed."""
+    """The item as it is stored. `place` stands for its page. A dict, which has no class, gets the type of its spider:
+    dicts of two spiders for one page are different things. Raises ParseFailed."""
     kind = spider if type(item) is dict else type(item).__name__
     values = {str(name): plain(value) for name, value in ItemAdapter(item).asdict().items()}
-    key = _key(values, item_key_fields(settings, kind), kind) or place
+    key = _key(values, item_key_fields(settings, kind), kind)
     return ScrapyItem(values, type=kind, key=key, item=item, place=place, response=response)
 
 

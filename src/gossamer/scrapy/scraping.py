@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from contextlib import suppress
 from typing import Any
 
 import scrapy
@@ -19,6 +20,7 @@ from scrapy.utils.misc import arg_to_iter
 from twisted.python.failure import Failure as TwistedFailure
 
 from ..errors import ParseFailed
+from ..parse.callbacks import LOST_ITEMS
 from ..pipeline.steps import Drop
 from .components import ProjectCrawler, call, settled
 
@@ -76,6 +78,8 @@ class SpiderMiddlewares:
         except CloseSpider as error:  # what it yielded before counts
             self._crawler.closing.ask(error.reason)
         except Exception as error:
+            with suppress(AttributeError):  # an exception class with slots
+                setattr(error, LOST_ITEMS, sum(map(ItemAdapter.is_item, found)))
             found = await self._recovered(error, response)
         return await self.passed(response, found, places)
 

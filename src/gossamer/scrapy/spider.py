@@ -252,13 +252,11 @@ class ScrapySpider(Spider):
         settings, terms = self.scrapy_settings, self._request_terms()
         found: list[ScrapyItem | Request] = []
         mark = mark_of(source.data, source.kind)
-        count = 0
+        place = f"{source.url} {mark}" if mark else source.url
         for entry in entries:
             if isinstance(entry, scrapy.Request):
                 found.append(queued(entry, terms, places.get(id(entry), what)))
             elif ItemAdapter.is_item(entry):
-                count += 1
-                place = source.url + (f" {mark}" if mark else "") + (f"#{count}" if count > 1 else "")
                 found.append(item_of(entry, self.name, settings, place, response))
             elif entry is not None:
                 raise refusal(

@@ -16,6 +16,7 @@ from ..frontier.admission import Scope
 from ..frontier.contract import JobTerms
 from ..frontier.politeness import SiteTerms
 from ..frontier.retry import RetryTerms
+from ..model.item_account import ON_FAULT, ON_FAULT_WORDS, OnFault
 from ..model.job import PRIORITY, Job, JobPoliteness
 from ..model.outcome import Expectations
 from ..model.payload import BadPayload, Pairs, headers_of
@@ -367,6 +368,17 @@ def minimum_quality(settings: Settings, spider: Spider) -> float | None:
     if minimum is not None and not 0 < minimum <= 1:
         raise Misconfigured(f"Spider {spider.name}: min_quality = {minimum!r} must be a share from 0 to 1, like 0.8.")
     return minimum
+
+
+def on_fault_of_spider(settings: Settings, spider: Spider) -> OnFault:
+    """What becomes of the faulty items of a spider whose class does not say. Raises Misconfigured."""
+    own = spider.on_fault is not None
+    chosen = spider.on_fault if own else settings.quality.on_fault
+    for policy in ON_FAULT:
+        if chosen == policy:
+            return policy
+    where = f"Spider {spider.name}: on_fault" if own else "Setting quality.on_fault:"
+    raise Misconfigured(f"{where} {chosen!r:.40} must be {ON_FAULT_WORDS}.")
 
 
 def local_hosts(urls: Sequence[str]) -> list[str]:

@@ -312,10 +312,12 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """Checks of what is stored. A spider's own `min_quality` takes precedence over `minimum`."""
+    """Checks of what is stored. A spider's own `min_quality` takes precedence over `minimum`, its `on_fault` and that
+    of an item's class over `on_fault`."""
 
     minimum: float | None = None  # share of faultless items below which nothing more is stored
     window: int = 50  # the last items that count
+    on_fault: str = "store"  # what becomes of a faulty item: store, drop, fail
     usual: float | None = 0.95  # a field filled this often must not be empty
     price_jump: float | None = 5.0  # factor against the previous price, up or down
     price_ceiling: float | None = 10_000_000.0

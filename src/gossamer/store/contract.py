@@ -18,6 +18,7 @@ import msgspec
 
 from ..errors import Permanent
 from ..model.figures import Figures
+from ..model.item_account import ItemCounts
 from ..model.page import Snapshot
 from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
 from .attempt_pages import AttemptPage as AttemptPage  # part of this contract
@@ -52,7 +53,8 @@ class Retirement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Selects records. None does not restrict. `since` is compared with last_changed.
+    """Selects records. None does not restrict. `since` is compared with last_changed. `job` and `spider` select what
+    they saw, whoever wrote it.
 
     `gone` True means only records that are gone, False only those that are still there. `after` and `upto` are cursors:
     they select what was stored between the two, whatever its times say. `newest` reverses the order; `beyond` is the
@@ -210,6 +212,20 @@ class QualityBook(Protocol):
         ...
 
 
+class ItemBook(Protocol):
+    """The account of items (model/item_account.py). `save` writes that of a page, in the commit that stores its
+    records: the account of the page's last settlement in this job replaces an earlier one."""
+
+    async def items(self, job: str) -> ItemCounts:
+        """What became of the items of a job. Items of spooled results are not in it yet."""
+        ...
+
+    async def recent_items(self, job: str, parser: str, limit: int) -> list[tuple[int, int]]:
+        """What the quality checks found on the last pages of a job that this version of its spider parsed, oldest
+        first: the number of faultless and of faulty items of each page that has any."""
+        ...
+
+
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of `span` seconds from `start` on."""
 
@@ -242,7 +258,7 @@ class FigureBook(Protocol):
         ...
 
 
-class Records(RecordStore, PageLog, RecordHistory, QualityBook, FigureBook, Protocol):
+class Records(RecordStore, PageLog, RecordHistory, QualityBook, ItemBook, FigureBook, Protocol):
     """Everything a record store does. `stream` is its whole content, row by row, for a move or a backup."""
 
     @property

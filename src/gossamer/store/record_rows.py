@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ..model.item_account import COUNT_FIELDS, Conflict, ItemCounts, add_reasons
 from ..model.record import Attempt, ItemSchema, PageFacts, Tally
 from ..model.stream import RowStream
 from .contract import Version
@@ -23,6 +24,7 @@ class DumpedPage(msgspec.Struct, frozen=True, kw_only=True):
     facts: PageFacts | None
     attempts: tuple[Attempt, ...] = ()
     visits: tuple[PageFacts, ...] = ()
+    items: tuple[tuple[str, float, ItemCounts], ...] = ()  # job, time, account
 
 
 class DumpedRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +48,7 @@ class DumpedRecord(msgspec.Struct, frozen=True, kw_only=True):
     page: bytes = b""
     past: tuple[Version, ...] = ()
     seen_by: tuple[tuple[str, int], ...] = ()
+    spiders: tuple[str, ...] = ()  # that saw it, and did not write it last
 
 
 class DumpedSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +72,10 @@ PAST_FIELDS = ("version", "at", "job", "data", "gone", "schema")
 COUNTED = {
     "records": "records", "earlier versions": "superseded", "sightings": "sightings", "pages": "pages",
     "attempts": "attempts", "archived visits": "visits", "shapes of items": "schemas", "quality counts": "quality",
+    "accounts of items": "item_counts",
 }  # fmt: skip  # what `counts` calls the rows of each table
-TABLES = ("figures", "figure_sheets", "quality", "schemas", "visits", "attempts", "sightings", "superseded", "records",
-          "pages")  # fmt: skip  # children first
+TABLES = ("figures", "figure_sheets", "quality", "schemas", "item_counts", "visits", "attempts", "seen_by", "sightings",
+          "superseded", "records", "pages")  # fmt: skip  # children first
 
 Values = Sequence[Any]  # Any: one row of a table, whose columns have different types
 
@@ -92,8 +96,11 @@ def grouped(rows: Iterable[Values]) -> dict[int, list[Values]]:
     return groups
 
 
-def dumped_page(columns: Values, attempts: Iterable[Values], visits: Iterable[Values]) -> DumpedPage:
-    """From the PAGE_FIELDS of a page, the ATTEMPT_FIELDS of its attempts and the VISIT_FIELDS of its visits."""
+def dumped_page(
+    columns: Values, attempts: Iterable[Values], visits: Iterable[Values], items: Iterable[Values]
+) -> DumpedPage:
+    """From the PAGE_FIELDS of a page, the ATTEMPT_FIELDS of its attempts, the VISIT_FIELDS of its visits, and job,
+    time, COUNT_FIELDS, parser and notes of the accounts of its items."""
     facts = dict(zip(PAGE_FIELDS, columns, strict=True))
     page = facts["fingerprint"]
     return DumpedPage(
@@ -103,12 +110,15 @@ def dumped_page(columns: Values, attempts: Iterable[Values], visits: Iterable[Va
         facts=PageFacts(**facts) if facts["fetched_at"] is not None else None,
         attempts=tuple(Attempt(fingerprint=page, **dict(zip(ATTEMPT_FIELDS, one, strict=True))) for one in attempts),
         visits=tuple(PageFacts(fingerprint=page, **dict(zip(VISIT_FIELDS, one, strict=True))) for one in visits),
+        items=tuple(sorted((job, at, item_counts(counts)) for job, at, *counts in items)),
     )
 
 
-def dumped_record(columns: Values, page: bytes | None, past: Iterable[Values], seen: Iterable[Values]) -> DumpedRecord:
-    """From the RECORD_FIELDS of a record, the PAST_FIELDS of its past versions, and the job and version of each
-    sighting."""
+def dumped_record(
+    columns: Values, page: bytes | None, past: Iterable[Values], seen: Iterable[Values], spiders: Iterable[Values]
+) -> DumpedRecord:
+    """From the RECORD_FIELDS of a record, the PAST_FIELDS of its past versions, the job and version of each sighting,
+    and the other spiders that saw it."""
     return DumpedRecord(
         **dict(zip(RECORD_FIELDS, columns, strict=True)),
         page=page or b"",
@@ -117,4 +127,42 @@ def dumped_record(columns: Values, page: bytes | None, past: Iterable[Values], s
             for version, at, job, data, gone, schema in past
         ),
         seen_by=tuple(sorted((job, version) for job, version in seen)),
+        spiders=tuple(sorted(spider for (spider,) in spiders)),
     )
+
+
+# -- the account of items ---------------------------------------------------------------------------------------------
+
+
+class _ItemNotes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The part of an account that is not numbers."""
+
+    reasons: dict[str, int] = {}
+    example: Conflict | None = None
+    shared_with: str = ""
+
+
+def item_values(counts: ItemCounts) -> list[Any]:
+    """COUNT_FIELDS, then the parser and the notes."""
+    notes = ""
+    if counts.reasons or counts.example or counts.shared_with:
+        notes = msgspec.json.encode(_ItemNotes(counts.reasons, counts.example, counts.shared_with)).decode()
+    return [*_counts_of(counts), counts.parser, notes]
+
+
+def item_counts(values: Values, notes: Iterable[str] = ()) -> ItemCounts:
+    """From COUNT_FIELDS, the parser and the notes, which may be those of many pages."""
+    *numbers, parser, own = values
+    reasons: dict[str, int] = {}
+    example, shared_with = None, ""
+    for text in filter(None, (own, *notes)):
+        one = msgspec.json.decode(text, type=_ItemNotes)
+        add_reasons(reasons, one.reasons)
+        example, shared_with = example or one.example, shared_with or one.shared_with
+    return ItemCounts(
+        **dict(zip(COUNT_FIELDS, map(int, numbers), strict=True)),
+        reasons=reasons, example=example, shared_with=shared_with, parser=parser,
+    )  # fmt: skip
+
+
+_counts_of = attrgetter(*COUNT_FIELDS)

@@ -17,6 +17,21 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..errors import Misconfigured, Permanent
+from ..model.item import REPLACEMENT, safe_text
+from ..model.item_account import (
+    CHANGED,
+    CONFLICT,
+    COUNT_FIELDS,
+    EQUAL,
+    HELD,
+    LONGEST_EXAMPLE,
+    NEW,
+    Conflict,
+    ItemCounts,
+)
+from ..model.item_account import (
+    UNCHANGED as SAME,
+)
 from ..model.record import (
     NO_BODY,
     Attempt,
@@ -29,6 +44,7 @@ from ..model.record import (
     Tally,
 )
 from .contract import Difference
+from .record_rows import Values, item_values
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -44,7 +60,8 @@ class Verdict(Enum):
 
     NEW = "new"
     CHANGED = "changed"
-    CHECKED = "checked"  # same content, or too soon to rewrite: only the times move
+    CHECKED = "checked"  # same content: only the times move
+    HELD = "held"  # other content, but too soon to rewrite: only the times move
     LATE = "late"  # a newer scrape was stored first
 
 
@@ -62,6 +79,7 @@ class Held(msgspec.Struct):
     version: int
     page: int
     gone: bool = False
+    spider: str = ""  # that wrote the present version
 
 
 def receive(
@@ -77,7 +95,7 @@ def receive(
     if record.reparsed_at is not None:
         at = max(scraped_at, min(record.reparsed_at, now))
     if held is None:
-        return Verdict.NEW, Held(0, record.content_hash, scraped_at, at, scraped_at, 1, page)
+        return Verdict.NEW, Held(0, record.content_hash, scraped_at, at, scraped_at, 1, page, spider=record.spider)
     if record.reparsed_at is None:
         verdict = judge(held, record.content_hash, scraped_at, min_age)
     else:
@@ -93,6 +111,7 @@ def receive(
         held.last_changed = max(at, held.last_changed)
         held.version += 1
         held.gone = False
+        held.spider = record.spider
     return verdict, held
 
 
@@ -114,7 +133,7 @@ def judge(held: Held | None, content_hash: bytes, scraped_at: float, min_age: fl
     if scraped_at == held.last_checked and (content_hash < held.content_hash or held.last_changed > scraped_at):
         return Verdict.LATE  # it changed after it was scraped: a reparse has replaced what this visit gave
     if 0 <= scraped_at - held.last_changed < min_age:
-        return Verdict.CHECKED
+        return Verdict.HELD
     return Verdict.CHANGED
 
 
@@ -164,6 +183,110 @@ def asked_again(result: PageResult) -> PageResult:
     if result.page is None:
         return result
     return msgspec.structs.replace(result, page=msgspec.structs.replace(result.page, parser=""))
+
+
+# -- what becomes of an item ------------------------------------------------------------------------------------------
+
+SEEN_STATES = ("", NEW, CHANGED, SAME, HELD)  # of a sighting, as stored: the position. 0: unknown
+CONTENT_BYTES = 8  # of a content hash, in a sighting
+
+
+class Sighting(msgspec.Struct):
+    """What a job saw of a record: the version, and what it first got: from which page, with which content, and what
+    became of that item. Mutable: it follows the batch."""
+
+    version: int = 0
+    page: int = NO_PAGE
+    state: int = 0
+    content: bytes = b""
+
+
+def see(seen: Sighting | None, record: Record, page: int, verdict: Verdict, held: Held) -> tuple[str, Sighting, bool]:
+    """What becomes of an item that `page` yielded: its state, the sighting of its job, and whether that has changed.
+    Call it after `receive`.
+
+    A job compares an item with what it first saw of the record, not with what is stored: whether two items of one run
+    are in conflict does not depend on other jobs, nor on the order in which pages are stored again. The page that the
+    job had the record from first may be stored any number of times, and its item stays what it was.
+    """
+    content = record.content_hash[:CONTENT_BYTES]
+    version = version_seen(held, record.content_hash)
+    if seen is None:
+        seen = Sighting(-1)
+    news = version > seen.version
+    if news:
+        seen.version = version
+    if seen.state and seen.page != page:
+        return (EQUAL if seen.content == content else CONFLICT), seen, news
+    if seen.state and seen.content == content:
+        return SEEN_STATES[seen.state], seen, news
+    state = _first_state(verdict, held, record)
+    if seen.state and state == CHANGED:  # the page was read again, and says something else by now
+        state = NEW if SEEN_STATES[seen.state] == NEW else CHANGED
+    seen.page, seen.state, seen.content = page, SEEN_STATES.index(state), content
+    return state, seen, True
+
+
+def _first_state(verdict: Verdict, held: Held, record: Record) -> str:
+    match verdict:
+        case Verdict.NEW:
+            return NEW
+        case Verdict.CHANGED:
+            return CHANGED
+        case Verdict.CHECKED:
+            return SAME
+    return SAME if version_seen(held, record.content_hash) else HELD
+
+
+class ItemStates:
+    """Adds what becomes of the records of one page to the account of its items."""
+
+    __slots__ = ("_counts", "_example", "_held", "_shared_with")
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._example: Conflict | None = None
+        self._held: dict[str, int] = {}
+        self._shared_with = ""
+
+    def add(self, state: str, record: Record, verdict: Verdict, other_spider: str) -> None:
+        """Count one record. `other_spider` wrote its last version; "" if that was this one."""
+        self._counts[state] = self._counts.get(state, 0) + 1
+        if state == CONFLICT and self._example is None:
+            self._example = conflict_of(record)
+        elif state == HELD:
+            why = "store.min_rewrite_age" if verdict is Verdict.HELD else "a newer scrape"
+            self._held[why] = self._held.get(why, 0) + 1
+        if other_spider:
+            self._counts["shared"] = self._counts.get("shared", 0) + 1
+            self._shared_with = other_spider
+
+    def values(self, known: ItemCounts) -> Values:
+        """The account of the page as it is stored (`item_values`), from what was `known` before its records were."""
+        if self._held or self._example is not None or self._shared_with:
+            known = msgspec.structs.replace(
+                known,
+                reasons={**known.reasons, **self._held},
+                example=known.example or self._example,
+                shared_with=self._shared_with,
+            )
+        values = item_values(known)
+        for name, count in self._counts.items():
+            values[_PLACES[name]] += count
+        return values
+
+
+_PLACES = {name: place for place, name in enumerate(COUNT_FIELDS)}
+
+
+def conflict_of(record: Record) -> Conflict:
+    """A record whose item is in conflict, as an example."""
+    return Conflict(type=_plain(record.type), key=_plain(record.key), url=_plain(record.url))
+
+
+def _plain(text: str) -> str:
+    """A short text that every store takes as it is; U+FDD0 escapes NUL in PostgreSQL."""
+    return safe_text(text[:LONGEST_EXAMPLE]).replace("\ufdd0", REPLACEMENT)
 
 
 def spider_of(result: PageResult) -> str:
@@ -266,6 +389,7 @@ def with_texts(result: PageResult, change: Callable[[str], str]) -> PageResult:
         records=tuple(map(changed, result.records)),
         quality=tuple(map(changed, result.quality)),
         schemas=tuple(map(changed, result.schemas)),
+        items=result.items,
     )
 
 

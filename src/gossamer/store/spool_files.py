@@ -19,6 +19,7 @@ from zlib import crc32
 import msgspec
 import zstandard
 
+from ..model.item_account import ItemCounts
 from ..model.page import Headers, Snapshot
 from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
 
@@ -49,6 +50,7 @@ class _ReadResult(msgspec.Struct, frozen=True, gc=False):
     records: tuple[Record, ...]
     quality: tuple[Tally, ...] = ()
     schemas: tuple[ItemSchema, ...] = ()
+    items: ItemCounts | None = None
 
 
 class _Read(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -113,7 +115,12 @@ def unpack(payload: bytes) -> Waiting:
     except TypeError as error:
         raise ValueError(f"its attempt is not one of ours: {error}") from error
     result = PageResult(
-        attempt=attempt, page=found.page, records=found.records, quality=found.quality, schemas=found.schemas
+        attempt=attempt,
+        page=found.page,
+        records=found.records,
+        quality=found.quality,
+        schemas=found.schemas,
+        items=found.items,
     )
     return Waiting(result=result, snapshot=read.snapshot)
 

@@ -112,7 +112,7 @@ async def _every_view_shows_what_there_is(screen: Screen, page: Page, done: str)
     (tried, *_) = (await list_attempts(project, AttemptFilter(job=done, outcome="done"), limit=1)).attempts
     shows = {
         "/ui/jobs": done,
-        f"/ui/jobs/{done}": "How it adds up",
+        f"/ui/jobs/{done}": "What became of its items",
         "/ui/spiders": "The demo shop, without its outlet.",
         "/ui/queue": "waits.example",
         "/ui/queue/waits.example": "is paused",

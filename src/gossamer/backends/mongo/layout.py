@@ -9,6 +9,7 @@
     <prefix>.records     every record as it is now                        _id: hash of type, site and key
     <prefix>.superseded  earlier versions of records                      _id: record, version
     <prefix>.sightings   which job saw which record in which version      _id: hash of the job, record
+    <prefix>.item_counts what became of the items of a page in a job      _id: hash of the job, page
     <prefix>.schemas     every shape that items have had                  _id: hash of type and id
     <prefix>.quality     sums of the counts (quality.py)                  _id: hash of day and spider
     <prefix>.figures     sums of attempts, over time (figures.py)         _id: "now"; span and start
@@ -25,7 +26,8 @@ A single mongod has no transactions, so the store uses none. What keeps the docu
    history use only versions that are older than the record's.
 4. Records come first, then sightings, visits and attempts; the facts of a page (with its ETag) come last. A crash
    anywhere repeats the visit in full; a page never counts as known while its records are missing.
-5. A record names the job that last checked it, so that a crash before the sighting is written does not make it gone.
+5. A record names the job that last checked it, and what that job first got of it, so that a crash before the sighting
+   is written does not make it gone, nor its item something else when it comes again.
 6. Counts are part of the attempt's own document, which exists once.
 
 `source` is the exact text of a record; `data` is the same for your queries, if MongoDB can hold it
@@ -40,8 +42,8 @@ from hashlib import blake2b
 import msgspec
 
 LAYOUT = 1  # the version of all this
-COLLECTIONS = ("store", "pages", "visits", "attempts", "records", "superseded", "sightings", "schemas", "quality",
-               "figures")  # fmt: skip
+COLLECTIONS = ("store", "pages", "visits", "attempts", "records", "superseded", "sightings", "item_counts", "schemas",
+               "quality", "figures")  # fmt: skip
 
 # Name -> collection, fields, whether documents without the field are left out.
 INDEXES: dict[str, tuple[str, tuple[str, ...], bool]] = {

@@ -27,7 +27,9 @@ def conditions(query: RecordQuery, store: str, newest: int) -> Document:
     """The filter for a record's document, without the job. Raises Misconfigured for a cursor from another store:
     `store` is this one's id, `newest` the current revision."""
     wanted: Document = {}
-    for field in ("spider", "type", "site", "key", "url"):
+    if query.spider is not None:
+        wanted["$or"] = [{"spider": mend(query.spider)}, {"seen_by": mend(query.spider)}]
+    for field in ("type", "site", "key", "url"):
         value = getattr(query, field)
         if value is not None:
             wanted[field] = mend(value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from pymongo import InsertOne
 
+from ...model.item_account import ItemCounts
 from ...model.record import Tally
 from ...model.stream import MoveMark
 from ...store.contract import Version
@@ -20,9 +21,11 @@ from ...store.record_rows import (
     DumpedRecord,
     DumpedSchema,
     RecordRow,
+    item_values,
 )
 from ...store.record_rules import NO_PAGE
 from .connection import Document, MongoDatabase
+from .item_counts import counts_of, write_items
 from .layout import (
     JOB_BYTES,
     MOST,
@@ -80,24 +83,32 @@ class MongoRecordStream:
     # -- dumping ---------------------------------------------------------------------------------------------------
 
     async def dump(self) -> AsyncIterator[Sequence[RecordRow]]:
-        last = 0
+        last, counted = 0, await self._jobs("item_counts")
         while pages := await self._database.find(
             "pages", {"number": {"$gt": last}}, order=[("number", 1)], limit=BATCH, hint="page_number"
         ):
-            yield await self._dumped_pages(pages)
+            yield await self._dumped_pages(pages, counted)
             last = pages[-1]["number"]
-        jobs = await self._jobs()
+        jobs = await self._jobs("sightings")
         last = 0
-        while records := await self._records_after(last, ["number", "source", "page", *RECORD_FIELDS], BATCH):
+        while records := await self._records_after(
+            last, ["number", "source", "page", "seen_by", *RECORD_FIELDS], BATCH
+        ):
             yield await self._dumped_records(records, jobs)
             last = records[-1]["number"]
         yield [DumpedSchema(shape=shape, first_stored=at) for shape, at in await self._store.schemas()]
         yield await self._store.scores()
 
-    async def _dumped_pages(self, pages: Sequence[Document]) -> list[DumpedPage]:
+    async def _dumped_pages(self, pages: Sequence[Document], jobs: Sequence[tuple[bytes, str]]) -> list[DumpedPage]:
         first, last = pages[0]["number"], pages[-1]["number"]
         attempts = await self._between("attempts", attempts_from(first), attempts_from(last + 1))
         visits = await self._between("visits", visits_from(first), visits_from(last + 1))
+        items: dict[int, list[tuple[str, float, ItemCounts]]] = {}
+        names = [sighting_name(job, page["number"]) for job, _ in jobs for page in pages]
+        for part in portions(names, SIGHTINGS_PER_QUERY):
+            for one in await self._database.find("item_counts", {"_id": {"$in": part}}):
+                account = (one["job"], one["at"], counts_of(one))
+                items.setdefault(number_in(one["_id"], JOB_BYTES), []).append(account)
         return [
             DumpedPage(
                 fingerprint=page["_id"],
@@ -108,6 +119,7 @@ class MongoRecordStream:
                 visits=tuple(
                     facts_of(page["_id"], one, VISIT_FIELDS) for one in reversed(visits.get(page["number"], ()))
                 ),
+                items=tuple(sorted(items.get(page["number"], ()))),
             )
             for page in pages
         ]
@@ -133,6 +145,7 @@ class MongoRecordStream:
                 page=pages.get(record["page"], b""),
                 past=tuple(map(version_of, _before(record, past.get(record["number"], ())))),
                 seen_by=tuple(seen.get(record["number"], ())),
+                spiders=tuple(sorted(record.get("seen_by", ()))),
             )
             for record in records
         ]
@@ -149,13 +162,11 @@ class MongoRecordStream:
             groups.setdefault(number_in(one["_id"]), []).append(one)
         return groups
 
-    async def _jobs(self) -> list[tuple[bytes, str]]:
-        """The hash and the name of every job that saw a record: one index step for each."""
+    async def _jobs(self, name: str) -> list[tuple[bytes, str]]:
+        """The hash and the name of every job in a collection whose ids start with it: one index step for each."""
         found: list[tuple[bytes, str]] = []
         last = bytes(JOB_BYTES + 8)
-        while first := await self._database.find(
-            "sightings", {"_id": {"$gt": last}}, ["job"], order=[("_id", 1)], limit=1
-        ):
+        while first := await self._database.find(name, {"_id": {"$gt": last}}, ["job"], order=[("_id", 1)], limit=1):
             job = first[0]["_id"][:JOB_BYTES]
             found.append((job, first[0]["job"]))
             last = sighting_name(job, MOST)
@@ -184,6 +195,10 @@ class MongoRecordStream:
         visits = [visit_document(one, numbers[page.fingerprint]) for page in pages for one in page.visits]
         await self._database.write("attempts", [InsertOne(one) for one in attempts])
         await self._database.write("visits", [InsertOne(one) for one in visits])
+        await write_items(
+            self._database,
+            [(job, numbers[page.fingerprint], at, item_values(one)) for page in pages for job, at, one in page.items],
+        )
 
     async def _load_records(self, records: Sequence[DumpedRecord]) -> None:
         if not records:
@@ -200,7 +215,7 @@ class MongoRecordStream:
                 **{field: getattr(record, field) for field in RECORD_FIELDS if field != "data"},
                 "_id": name, "number": numbers[name], "key_hash": key_hash(record.key), "source": record.data,
                 "data": queryable(record.data), "page": pages.get(record.page, NO_PAGE), "revision": ticket.revision,
-                "checked_by": None,
+                "checked_by": None, "seen_by": list(record.spiders),
             }
             for name, record in zip(names, records, strict=True)
         }  # fmt: skip
@@ -241,7 +256,7 @@ class MongoRecordStream:
         """Nothing to do: pages come before the records they yielded."""
 
     async def clear(self) -> None:
-        for name in TABLES:
+        for name in TABLES:  # those that are no collection here are empty
             while found := await self._database.find(name, {}, ["_id"], limit=CHECKED):
                 await self._database.delete(name, {"_id": {"$in": [one["_id"] for one in found]}})
         self._store.forget_schemas()

@@ -17,6 +17,7 @@ from datetime import timedelta
 
 from ...clock import Clock
 from ...model.figures import Figures
+from ...model.item_account import ItemCounts, summed_items
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
 from ...store.attempt_pages import page_of, read_mark
 from ...store.contract import (
@@ -32,11 +33,12 @@ from ...store.contract import (
 )
 from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
-from ...store.record_rules import asked_again, mend, on_time, write_cursor
+from ...store.record_rules import ItemStates, asked_again, mend, on_time, write_cursor
 from . import record_history as history
 from . import record_queries as queries
 from .connection import CONNECT_WITHIN, Document, MongoDatabase, open_database
 from .figures import FigureLedger
+from .item_counts import count_items, items_of
 from .layout import attempts_from, identity_of, number_in, visits_from
 from .page_log import (
     FACT_FIELDS,
@@ -112,7 +114,9 @@ class MongoRecords:
         # In this order: layout.py says why.
         stale = await stale_ones(self.database, rows, number)
         batch = RecordBatch(self.database, self.revisions, now=now, min_age=self._min_age)
-        counts = await batch.store(rows, number, stale)
+        states = [ItemStates() for _ in rows]
+        counts = await batch.store(rows, number, stale, states)
+        await count_items(self.database, rows, number, states)
         rows = [asked_again(row) if place in batch.behind else row for place, row in enumerate(rows)]
         looks = [(number[rows[place].attempt.fingerprint], rows[place].attempt.job) for place in sorted(stale)]
         await see_stale(self.database, looks)
@@ -219,6 +223,15 @@ class MongoRecords:
 
     async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
         return await self._ledger.scores(mend(spider) if spider is not None else None, since)
+
+    async def items(self, job: str) -> ItemCounts:
+        return summed_items([one async for _, one in items_of(self.database, mend(job))])
+
+    async def recent_items(self, job: str, parser: str, limit: int) -> list[tuple[int, int]]:
+        pages = items_of(self.database, mend(job))
+        found = [(at, one) async for at, one in pages if one.parser == parser and one.fine + one.flawed]
+        found.sort(key=lambda one: one[0])
+        return [(one.fine, one.flawed) for _, one in found[-limit:]]
 
     async def figures(self, since: float, until: float, part: FigurePart | None = None) -> list[Measured]:
         return await self._figures.between(since, until, part)

@@ -81,7 +81,9 @@ def selection(query: RecordQuery, store: str, newest: int) -> Selection:
 
     if query.job is not None:
         demand("sightings.job = {}", stored(query.job))
-    for column in ("spider", "type", "site", "key", "url"):
+    if query.spider is not None:
+        demand(_SEEN_BY_SPIDER, stored(query.spider))
+    for column in ("type", "site", "key", "url"):
         wanted = getattr(query, column)
         if wanted is not None:
             demand(f"records.{column} = {{}}", stored(wanted))
@@ -111,6 +113,8 @@ def selection(query: RecordQuery, store: str, newest: int) -> Selection:
     )
 
 
+_SEEN_BY_SPIDER = """(records.spider = {0}
+    OR EXISTS (SELECT FROM @seen_by AS seers WHERE seers.spider = {0} AND seers.record = records.number))"""
 _SEEN_BY = "EXISTS (SELECT FROM @sightings AS s WHERE s.job = $1 AND s.record = records.number)"
 
 

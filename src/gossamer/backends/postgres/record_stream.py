@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...model.item_account import COUNT_FIELDS
 from ...model.record import Tally
 from ...model.stream import MoveMark
 from ...store.record_rows import (
@@ -28,12 +29,13 @@ from ...store.record_rows import (
     dumped_page,
     dumped_record,
     grouped,
+    item_values,
     visit_values,
 )
 from .connection import PostgresDatabase, Session
 from .errors import Unstorable
 from .page_log import ADD_ATTEMPTS, ADD_PAGES, ADD_SCHEMAS, ADD_TALLIES, ADD_VISITS, Unfetched, new_rows, tally_rows
-from .record_writes import ADD_PAST, ADD_RECORDS, ADD_SIGHTINGS, Queryable
+from .record_writes import ADD_PAST, ADD_RECORDS, ADD_SEERS, ADD_SIGHTINGS, COUNT_ITEMS, Queryable
 from .stored_text import identity_of, queryable, read, stored
 
 if TYPE_CHECKING:
@@ -64,6 +66,12 @@ SELECT seen.record, seen.job, seen.version FROM unnest($1::text[]) AS wanted (jo
     SELECT record, job, version FROM @sightings AS sightings
     WHERE sightings.job = wanted.job AND record = ANY ($2::bigint[])
 ) AS seen"""
+
+_ITEMS = f"""
+SELECT page, job, at, {_columns(COUNT_FIELDS)}, parser, notes FROM @item_counts
+WHERE job = ANY ($1::text[]) AND page = ANY ($2::bigint[])"""  # noqa: S608 - our own names
+_SEERS = """
+SELECT record, spider FROM @seen_by WHERE spider = ANY ($1::text[]) AND record = ANY ($2::bigint[])"""
 
 _NUMBERS = "SELECT fingerprint, number FROM @pages WHERE fingerprint = ANY ($1::bytea[])"
 _RECORD_NUMBERS = "SELECT identity, number FROM @records WHERE identity = ANY ($1::bytea[])"
@@ -100,19 +108,28 @@ class PostgresRecordStream:
         return {name: count for name, count in counts.items() if count}
 
     async def dump(self) -> AsyncIterator[Sequence[RecordRow]]:
-        last = -1
+        last, counted = -1, [stored(job) for job in await self._names("item_counts", "job")]
         while rows := await self._rows(_PAGES, last, BATCH):
             numbers = [row[0] for row in rows]
             attempts = grouped(await self._rows(_ATTEMPTS, numbers))
             visits = grouped(await self._rows(_VISITS, numbers))
-            yield [dumped_page(row[1:], attempts.get(row[0], ()), visits.get(row[0], ())) for row in rows]
+            items = grouped(await self._rows(_ITEMS, counted, numbers))
+            yield [
+                dumped_page(row[1:], attempts.get(row[0], ()), visits.get(row[0], ()), items.get(row[0], ()))
+                for row in rows
+            ]
             last = numbers[-1]
-        jobs, last = [stored(job) for job in await self._jobs()], -1
+        jobs, last = [stored(job) for job in await self._names("sightings", "job")], -1
+        spiders = [stored(spider) for spider in await self._names("seen_by", "spider")]
         while rows := await self._rows(_RECORDS, last, BATCH):
             numbers = [row[0] for row in rows]
             past = grouped(await self._rows(_PAST, numbers))
             seen = grouped(await self._rows(_SEEN, jobs, numbers))
-            yield [dumped_record(row[2:], row[1], past.get(row[0], ()), seen.get(row[0], ())) for row in rows]
+            seers = grouped(await self._rows(_SEERS, spiders, numbers))
+            yield [
+                dumped_record(row[2:], row[1], past.get(row[0], ()), seen.get(row[0], ()), seers.get(row[0], ()))
+                for row in rows
+            ]
             last = numbers[-1]
         yield [DumpedSchema(shape=shape, first_stored=at) for shape, at in await self._store.schemas()]
         yield await self._store.scores()
@@ -154,13 +171,14 @@ class PostgresRecordStream:
         rows = await self._database.transact(lambda session: session.rows(sql, *values))
         return [[read(value) if type(value) is str else value for value in row] for row in rows]
 
-    async def _jobs(self) -> list[str]:
-        """Every job that saw a record: one index step for each, instead of a scan of all sightings."""
+    async def _names(self, table: str, column: str) -> list[str]:
+        """Every job or spider in a table whose key starts with it: one index step for each, instead of a scan."""
         found: list[str] = []
-        rows = await self._rows("SELECT min(job) FROM @sightings")
-        while (job := rows[0][0]) is not None:
-            found.append(job)
-            rows = await self._rows("SELECT min(job) FROM @sightings WHERE job > $1", stored(job))
+        first = f"SELECT min({column}) FROM @{table}"  # noqa: S608 - our own names
+        rows = await self._rows(first)
+        while (name := rows[0][0]) is not None:
+            found.append(name)
+            rows = await self._rows(f"{first} WHERE {column} > $1", stored(name))
         return found
 
 
@@ -184,6 +202,11 @@ async def _add_pages(session: Session, pages: Sequence[DumpedPage]) -> None:
         await session.run(ADD_ATTEMPTS, *new_rows(tried))
     if seen:
         await session.run(ADD_VISITS, *new_rows(seen))
+    items = [
+        (stored(job), number[page.fingerprint], at, *item_values(one)) for page in pages for job, at, one in page.items
+    ]
+    if items:
+        await session.run(COUNT_ITEMS, *new_rows(items))
 
 
 async def _add_records(session: Session, records: Sequence[DumpedRecord], as_json: Queryable) -> None:
@@ -224,6 +247,13 @@ async def _add_records(session: Session, records: Sequence[DumpedRecord], as_jso
     ]
     if sightings:
         await session.run(ADD_SIGHTINGS, *new_rows(sightings))
+    seers = [
+        (stored(spider), number[identity])
+        for identity, one in zip(identities, records, strict=True)
+        for spider in one.spiders
+    ]
+    if seers:
+        await session.run(ADD_SEERS, *new_rows(seers))
 
 
 async def _add_shapes(session: Session, shapes: Sequence[DumpedSchema]) -> None:

@@ -20,8 +20,21 @@ from typing import Any
 
 import msgspec
 
+from ...model.item_account import COUNT_FIELDS
 from ...model.record import ItemSchema, PageResult, Record
-from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, on_time, receive, version_seen
+from ...store.record_rules import (
+    REPEAT,
+    UNCHANGED,
+    Held,
+    ItemStates,
+    Sighting,
+    Verdict,
+    last_of_each,
+    on_time,
+    receive,
+    see,
+    version_seen,
+)
 from .connection import Collision, Session
 from .figures import Count
 from .page_log import (
@@ -53,9 +66,14 @@ WHERE EXISTS (
 _LOCK_RECORDS = """
 SELECT found.* FROM unnest($1::bytea[]) AS wanted (identity) CROSS JOIN LATERAL (
     SELECT identity, number, content_hash, first_seen, last_changed, last_checked, version, page,
-        gone_since IS NOT NULL
+        gone_since IS NOT NULL, spider
     FROM @records AS records WHERE records.identity = wanted.identity FOR NO KEY UPDATE
 ) AS found"""
+
+# What the jobs of the batch saw of records that it has locked: no other transaction changes it meanwhile.
+_SEEN = """
+SELECT job, record, version, page, state, content FROM @sightings
+WHERE job = ANY ($1::text[]) AND record = ANY ($2::bigint[])"""
 
 # Numbered in the order of the batch, added in the order of identities.
 RECORD_COLUMNS = """identity, type, site, key, url, job, spider, source, data, content_hash, first_seen, last_changed,
@@ -109,6 +127,24 @@ ADD_SIGHTINGS = """
 INSERT INTO @sightings AS sightings (job, record, version) SELECT * FROM unnest($1::text[], $2::bigint[], $3::int[])
 ON CONFLICT (job, record) DO UPDATE SET version = excluded.version WHERE excluded.version > sightings.version"""
 
+_SEE = """
+INSERT INTO @sightings AS sightings (job, record, version, page, state, content)
+SELECT * FROM unnest($1::text[], $2::bigint[], $3::int[], $4::bigint[], $5::smallint[], $6::bytea[])
+ON CONFLICT (job, record) DO UPDATE SET version = greatest(sightings.version, excluded.version), page = excluded.page,
+    state = excluded.state, content = excluded.content"""
+
+ADD_SEERS = """
+INSERT INTO @seen_by (spider, record) SELECT * FROM unnest($1::text[], $2::bigint[]) ON CONFLICT DO NOTHING"""
+
+_ITEM_COLUMNS = ("job", "page", "at", *COUNT_FIELDS, "parser", "notes")
+COUNT_ITEMS = f"""
+INSERT INTO @item_counts ({", ".join(_ITEM_COLUMNS)})
+SELECT * FROM {unnest(("text", "bigint", "float8", *["int"] * len(COUNT_FIELDS), "text", "text"))}
+ON CONFLICT (job, page) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _ITEM_COLUMNS[2:])}"""  # noqa: S608
+_NO_ITEMS = """
+DELETE FROM @item_counts AS counts USING unnest($1::text[], $2::bigint[]) AS page (job, number)
+WHERE counts.job = page.job AND counts.page = page.number"""
+
 
 async def save_results(
     session: Session,
@@ -131,13 +167,14 @@ async def save_results(
     unchanged = [result.attempt for result in results if result.attempt.outcome == UNCHANGED]
     old = [results[place].attempt for place in sorted(stale)]
     held = await _lock_records(session, results, [number[attempt.fingerprint] for attempt in (*unchanged, *old)])
-    changes = RecordChanges(held, now, min_age)
+    changes = RecordChanges(held, now, min_age, await _seen(session, results, held))
+    states = [ItemStates() if result.items is not None else None for result in results]
     counts: list[int] = []
     behind: list[PageResult] = []  # results of which not everything is in the records
     for place, result in enumerate(results):
-        page, changes.held_back = number[result.attempt.fingerprint], False
-        taken = [changes.take(record, page, stale=place in stale) for record in last_of_each(result.records)]
-        counts.append(sum(taken))
+        page, account, old_visit = number[result.attempt.fingerprint], states[place], place in stale
+        changes.held_back = False
+        counts.append(sum(changes.take(one, page, account, stale=old_visit) for one in last_of_each(result.records)))
         if changes.held_back:
             behind.append(result)
     if old:
@@ -148,6 +185,7 @@ async def save_results(
         not_given = await session.rows(_NOT_GIVEN, list(pages), list(times))
         changes.confirm(looks, {(row["identity"], row["at"]) for row in not_given})
     await _write_records(session, changes, queryable)
+    await _count_items(session, results, number, states)
     new = await write_visits(session, results, number, count)
     await ask_again(session, behind, number)
     await keep_schemas(session, schemas, now)
@@ -164,6 +202,33 @@ async def _lock_records(session: Session, results: Sequence[PageResult], pages: 
         return {}
     rows = await session.rows(_LOCK_RECORDS, sorted(wanted))
     return {row[0]: Held(*row[1:]) for row in map(tuple, rows)}
+
+
+async def _seen(
+    session: Session, results: Sequence[PageResult], held: dict[bytes, Held]
+) -> dict[tuple[str, int], Sighting]:
+    """What the jobs of the batch saw before of its records; nothing in a first crawl, where all are new."""
+    jobs = list({result.attempt.job for result in results if result.records})
+    if not jobs or not held:
+        return {}
+    rows = await session.rows(_SEEN, jobs, [one.number for one in held.values()])
+    return {(job, record): Sighting(*rest) for job, record, *rest in map(tuple, rows)}
+
+
+async def _count_items(
+    session: Session, results: Sequence[PageResult], number: dict[bytes, int], states: Sequence[ItemStates | None]
+) -> None:
+    """Replace the account of each page that was settled; of one that is in the batch twice, the last counts."""
+    accounts: dict[tuple[str, int], tuple[Any, ...] | None] = {}
+    for result, account in zip(results, states, strict=True):
+        if account is not None and result.items is not None:
+            counted = (result.attempt.at, *account.values(result.items))
+            page = (result.attempt.job, number[result.attempt.fingerprint])
+            accounts[page] = None if result.items.says_nothing else counted
+    if without := [page for page, counted in accounts.items() if counted is None]:
+        await session.run(_NO_ITEMS, *new_rows(without))
+    if rows := [(*page, *counted) for page, counted in accounts.items() if counted is not None]:
+        await session.run(COUNT_ITEMS, *new_rows(rows))
 
 
 async def _write_records(session: Session, changes: RecordChanges, queryable: Queryable) -> None:
@@ -205,6 +270,10 @@ async def _write_records(session: Session, changes: RecordChanges, queryable: Qu
         await session.run(_MOVE_RECORDS, *new_rows((h.number, h.first_seen, h.last_checked, h.page) for h in moved))
     if sightings := changes.sightings:
         await session.run(ADD_SIGHTINGS, *new_rows(sightings))
+    if seen := changes.given:
+        await session.run(_SEE, *new_rows(seen))
+    if seers := changes.seers:
+        await session.run(ADD_SEERS, *new_rows(seers))
 
 
 # -- deciding, without I/O ---------------------------------------------------------------------------------------
@@ -233,27 +302,44 @@ class PastVersion(msgspec.Struct, frozen=True):
 class RecordChanges:
     """Takes the records of a batch one by one; afterwards its lists say what to write."""
 
-    def __init__(self, held: dict[bytes, Held], now: float, min_age: float) -> None:
+    def __init__(
+        self,
+        held: dict[bytes, Held],
+        now: float,
+        min_age: float,
+        seen: dict[tuple[str, int], Sighting] | None = None,
+    ) -> None:
         self._drafts = {identity: RecordDraft(identity, one, is_new=False) for identity, one in held.items()}
         self._now = now
         self._min_age = min_age
+        self._stored = seen or {}
+        self._given: dict[tuple[str, bytes], Sighting] = {}
+        self._seers: set[tuple[str, bytes]] = set()
         self._seen: dict[tuple[str, bytes], int] = {}
         self.superseded: list[int] = []  # numbers of records whose stored version is replaced
         self.past: list[PastVersion] = []
         self.held_back = False  # the store has another version of a record that was taken since this was reset
 
-    def take(self, record: Record, page: int, *, stale: bool = False) -> bool:
-        """Decide about one record that `page` yielded. True if it is new or changed."""
+    def take(self, record: Record, page: int, account: ItemStates | None = None, *, stale: bool = False) -> bool:
+        """Decide about one record that `page` yielded, and note what became of it. True if it is new or changed."""
         identity = identity_of(record.type, record.site, record.key)
         draft = self._drafts.get(identity)
+        writer = record.spider if draft is None else draft.held.spider
         if draft is None:
             verdict, held = receive(None, record, page, now=self._now, min_age=self._min_age, stale=stale)
             draft = self._drafts[identity] = RecordDraft(identity, held, is_new=True, record=record)
         else:
             verdict = self._receive(draft, record, page, stale)
-        version = version_seen(draft.held, record.content_hash)
-        self.held_back |= not version
-        self._see(record.job, identity, version)
+        self.held_back |= not version_seen(draft.held, record.content_hash)
+        name, held = (record.job, identity), draft.held
+        known = self._given.get(name) or self._stored.get((record.job, held.number))
+        state, seen, news = see(known, record, page, verdict, held)
+        if news:
+            self._given[name] = seen
+        if writer != record.spider:
+            self._seers.add((writer if held.spider == record.spider else record.spider, identity))
+        if account is not None:
+            account.add(state, record, verdict, writer if writer != record.spider else "")
         return verdict is Verdict.NEW or verdict is Verdict.CHANGED
 
     def _receive(self, draft: RecordDraft, record: Record, page: int, stale: bool) -> Verdict:
@@ -266,7 +352,7 @@ class RecordChanges:
             else:
                 self.past.append(PastVersion(draft, version, last_changed, draft.record))
             draft.record = record
-        elif verdict is Verdict.CHECKED or held.first_seen < first_seen:
+        elif verdict is not Verdict.LATE or held.first_seen < first_seen:
             draft.has_moved = True
         return verdict
 
@@ -274,7 +360,7 @@ class RecordChanges:
         """Pages that a job found unchanged at a time: the records they yielded exist, were checked, and were seen by
         the job. `not_given` are records, each with such a time, that their page no longer yielded when last read.
         """
-        given = self._given()
+        given = self._by_page()
         found = [
             (draft, job, at)
             for page, job, at in unchanged
@@ -293,12 +379,12 @@ class RecordChanges:
 
     def pass_over(self, stale: Iterable[tuple[int, str]]) -> None:
         """Note pages of which a job has parsed a copy older than the newest: it proves nothing missing."""
-        given = self._given()
+        given = self._by_page()
         for page, job in stale:
             for draft in given.get(page, ()):
                 self._see(job, draft.identity, 0)
 
-    def _given(self) -> dict[int, list[RecordDraft]]:
+    def _by_page(self) -> dict[int, list[RecordDraft]]:
         """The records that each page yielded last."""
         given: dict[int, list[RecordDraft]] = {}
         for draft in self._drafts.values():
@@ -341,3 +427,16 @@ class RecordChanges:
     def sightings(self) -> list[tuple[str, int, int]]:
         """Which job saw which record in which version, by number: call it after the new records have theirs."""
         return [(job, self._drafts[identity].held.number, version) for (job, identity), version in self._seen.items()]
+
+    @property
+    def given(self) -> list[tuple[str, int, int, int, int, bytes]]:
+        """Which job saw which record, and what it first got of it; as above."""
+        return [
+            (job, self._drafts[identity].held.number, one.version, one.page, one.state, one.content)
+            for (job, identity), one in self._given.items()
+        ]
+
+    @property
+    def seers(self) -> list[tuple[str, int]]:
+        """Which spiders saw records that another one wrote last; as above."""
+        return sorted((spider, self._drafts[identity].held.number) for spider, identity in self._seers)

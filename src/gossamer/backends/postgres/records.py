@@ -17,6 +17,7 @@ import msgspec
 
 from ...clock import Clock
 from ...model.figures import Figures
+from ...model.item_account import COUNT_FIELDS, ItemCounts
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
 from ...store.attempt_pages import LOOKED_AT, page_of, read_mark
 from ...store.contract import (
@@ -31,7 +32,7 @@ from ...store.contract import (
     VisitQuery,
 )
 from ...store.figure_rules import DOMAINS
-from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
+from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS, item_counts
 from ...store.record_rules import mend, stored_record, write_cursor
 from .connection import CONNECT_WITHIN, PostgresDatabase, Row, Session, open_database
 from .errors import Unstorable
@@ -62,6 +63,14 @@ SELECT found.* FROM unnest($1::bytea[]) AS wanted (fingerprint) CROSS JOIN LATER
     SELECT {", ".join(PAGE_FIELDS)} FROM @pages AS pages
     WHERE pages.fingerprint = wanted.fingerprint AND fetched_at IS NOT NULL LIMIT 1
 ) AS found"""  # noqa: S608 - our own names
+
+_ITEMS = f"""
+SELECT {", ".join(f"coalesce(sum({name}), 0)" for name in COUNT_FIELDS)}, bool_or(notes <> '') FROM @item_counts
+WHERE job = $1"""  # noqa: S608 - our own names
+_ITEM_NOTES = "SELECT notes FROM @item_counts WHERE job = $1 AND notes <> ''"
+_RECENT_ITEMS = """
+SELECT fine, flawed FROM @item_counts WHERE job = $1 AND parser = $2 AND fine + flawed > 0
+ORDER BY at DESC LIMIT $3"""
 
 _KNOWN_ATTEMPT = ("fingerprint", *ATTEMPT_FIELDS)
 _KNOWN_VISIT = ("fingerprint", *VISIT_FIELDS)
@@ -283,6 +292,16 @@ class PostgresRecords:
         # Compared and sorted here: the database's collation depends on its settings.
         wanted = [one for one in tallies if one.day >= since]
         return sorted(wanted, key=lambda one: (one.day, one.spider, one.type, one.field, one.rule))
+
+    async def items(self, job: str) -> ItemCounts:
+        rows = await self._database.rows(_ITEMS, stored(job))
+        *numbers, has_notes = tuple(rows[0])
+        notes = await self._database.rows(_ITEM_NOTES, stored(job)) if has_notes else []
+        return item_counts((*numbers, "", ""), [row["notes"] for row in notes])
+
+    async def recent_items(self, job: str, parser: str, limit: int) -> list[tuple[int, int]]:
+        rows = await self._database.rows(_RECENT_ITEMS, stored(job), parser, limit)
+        return [(row["fine"], row["flawed"]) for row in reversed(rows)]
 
     async def figures(self, since: float, until: float, part: FigurePart | None = None) -> list[Measured]:
         return await self._figures.between(since, until, part)

@@ -40,6 +40,9 @@ _BY_REVISION = "SELECT number FROM records INDEXED BY records_revision WHERE rev
 
 _SEEN_BY = "EXISTS (SELECT 1 FROM sightings WHERE sightings.job = ? AND sightings.record = records.number)"
 
+_SEEN_BY_SPIDER = """(records.spider = ?
+    OR EXISTS (SELECT 1 FROM seen_by WHERE seen_by.spider = ? AND seen_by.record = records.number))"""
+
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a statement. `few` finds the numbers of a superset of the matches; None: scan `source`.
@@ -85,7 +88,10 @@ def selection(query: RecordQuery, store: str, newest: int) -> Selection:
         conditions.append(condition)
         values.append(value)
 
-    for column in ("spider", "type", "site", "key", "url"):
+    if query.spider is not None:
+        conditions.append(_SEEN_BY_SPIDER)
+        values += [mend(query.spider)] * 2
+    for column in ("type", "site", "key", "url"):
         wanted = getattr(query, column)
         if wanted is not None:
             demand(f"records.{column} = ?", mend(wanted))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...model.item_account import COUNT_FIELDS
 from ...model.record import Tally
 from ...store.record_rows import (
     ATTEMPT_FIELDS,
@@ -27,10 +28,12 @@ from ...store.record_rows import (
     dumped_record,
     fields_of,
     grouped,
+    item_values,
     visit_values,
 )
 from .connection import Database
 from .page_log import add_attempts, add_visits
+from .record_writes import COUNT_ITEMS
 from .stream import SqliteStream
 
 if TYPE_CHECKING:
@@ -53,6 +56,13 @@ ORDER BY page, fetched_at"""  # noqa: S608 - our own names
 _PAST = f"""
 SELECT record, {", ".join(PAST_FIELDS)} FROM superseded WHERE record IN (SELECT value FROM json_each(?))
 ORDER BY record, version"""  # noqa: S608 - our own names
+_ITEMS = f"""
+SELECT item_counts.page, item_counts.job, at, {", ".join(COUNT_FIELDS)}, parser, notes
+FROM json_each(?) AS job CROSS JOIN json_each(?) AS wanted
+CROSS JOIN item_counts ON item_counts.job = job.value AND item_counts.page = wanted.value"""  # noqa: S608 - our own names
+_SEERS = """
+SELECT seen_by.record, seen_by.spider FROM json_each(?) AS spider CROSS JOIN json_each(?) AS wanted
+CROSS JOIN seen_by ON seen_by.spider = spider.value AND seen_by.record = wanted.value"""
 # Sightings are stored by job: one look-up for each job and record, in the order of the table.
 _SEEN = """
 SELECT sightings.record, sightings.job, sightings.version FROM json_each(?) AS job CROSS JOIN json_each(?) AS wanted
@@ -68,17 +78,26 @@ class SqliteRecordStream(SqliteStream):
         return {name: count for name, count in (await self._count(COUNTED)).items() if count}
 
     async def dump(self) -> AsyncIterator[Sequence[RecordRow]]:
+        counted = _json(await self._names("item_counts", "job"))
         async for rows in self._batches(_PAGES, BATCH):
             numbers = _json([row[0] for row in rows])
             attempts = grouped(await self._rows(_ATTEMPTS, (numbers,)))
             visits = grouped(await self._rows(_VISITS, (numbers,)))
-            yield [dumped_page(row[1:], attempts.get(row[0], ()), visits.get(row[0], ())) for row in rows]
-        jobs = _json(await self._jobs())
+            items = grouped(await self._rows(_ITEMS, (counted, numbers)))
+            yield [
+                dumped_page(row[1:], attempts.get(row[0], ()), visits.get(row[0], ()), items.get(row[0], ()))
+                for row in rows
+            ]
+        jobs, spiders = _json(await self._names("sightings", "job")), _json(await self._names("seen_by", "spider"))
         async for rows in self._batches(_RECORDS, BATCH):
             numbers = _json([row[0] for row in rows])
             past = grouped(await self._rows(_PAST, (numbers,)))
             seen = grouped(await self._rows(_SEEN, (jobs, numbers)))
-            yield [dumped_record(row[2:], row[1], past.get(row[0], ()), seen.get(row[0], ())) for row in rows]
+            seers = grouped(await self._rows(_SEERS, (spiders, numbers)))
+            yield [
+                dumped_record(row[2:], row[1], past.get(row[0], ()), seen.get(row[0], ()), seers.get(row[0], ()))
+                for row in rows
+            ]
         yield [DumpedSchema(shape=shape, first_stored=at) for shape, at in await self._store.schemas()]
         yield await self._store.scores()
 
@@ -110,13 +129,14 @@ class SqliteRecordStream(SqliteStream):
         await self._database.write(write)
         self._store.forget_schemas()
 
-    async def _jobs(self) -> list[str]:
-        """Every job that saw a record: one index step for each, instead of a scan of all sightings."""
+    async def _names(self, table: str, column: str) -> list[str]:
+        """Every job or spider in a table whose key starts with it: one index step for each, instead of a scan."""
         found: list[str] = []
-        rows = await self._rows("SELECT min(job) FROM sightings")
-        while (job := rows[0][0]) is not None:
-            found.append(job)
-            rows = await self._rows("SELECT min(job) FROM sightings WHERE job > ?", (job,))
+        first = f"SELECT min({column}) FROM {table}"  # noqa: S608 - our own names
+        rows = await self._rows(first)
+        while (name := rows[0][0]) is not None:
+            found.append(name)
+            rows = await self._rows(f"{first} WHERE {column} > ?", (name,))
         return found
 
 
@@ -136,6 +156,7 @@ _ADD_UNFETCHED = _insert("pages", ("fingerprint", "url", "job"))
 _ADD_RECORD = _insert("records", (*RECORD_FIELDS, "page"))
 _ADD_PAST = _insert("superseded", ("record", *PAST_FIELDS))
 _ADD_SIGHTING = _insert("sightings", ("record", "job", "version"))
+_ADD_SEER = _insert("seen_by", ("record", "spider"))
 _ADD_SCHEMA = _insert("schemas", ("type", "id", "definition", "first_stored"))
 _ADD_TALLY = _insert("quality", TALLY_FIELDS)
 _FIND_PAGE = "SELECT number FROM pages WHERE fingerprint = ?"
@@ -150,6 +171,7 @@ def _add_page(connection: sqlite3.Connection, page: DumpedPage) -> None:
     number = connection.execute(_FIND_PAGE, (page.fingerprint,)).fetchone()[0]
     add_attempts(connection, [(number, *attempt_values(one)) for one in page.attempts])
     add_visits(connection, [(number, *visit_values(one)) for one in page.visits])
+    connection.executemany(COUNT_ITEMS, [(job, number, at, *item_values(one)) for job, at, one in page.items])
 
 
 def _add_record(connection: sqlite3.Connection, record: DumpedRecord) -> None:
@@ -158,3 +180,4 @@ def _add_record(connection: sqlite3.Connection, record: DumpedRecord) -> None:
     number = connection.execute(_FIND_RECORD, (record.type, record.site, record.key)).fetchone()[0]
     connection.executemany(_ADD_PAST, [(number, *fields_of(version, PAST_FIELDS)) for version in record.past])
     connection.executemany(_ADD_SIGHTING, [(number, job, version) for job, version in record.seen_by])
+    connection.executemany(_ADD_SEER, [(number, spider) for spider in record.spiders])

@@ -11,8 +11,21 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from ...model.item_account import COUNT_FIELDS
 from ...model.record import ItemSchema, PageResult, Record
-from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, on_time, receive, version_seen
+from ...store.record_rules import (
+    REPEAT,
+    UNCHANGED,
+    Held,
+    ItemStates,
+    Sighting,
+    Verdict,
+    last_of_each,
+    on_time,
+    receive,
+    see,
+    version_seen,
+)
 from .figures import count_attempts
 from .page_log import ask_again, count_quality, find, insert, keep_schemas, number_pages, save_visits, stale_ones
 
@@ -23,10 +36,12 @@ NEXT_REVISION = "SELECT coalesce(max(revision), 0) + 1 FROM records"
 
 # CROSS JOIN fixes the direction: for each wanted identity one step into the index.
 _FIND_RECORDS = """
-WITH wanted (type, site, key) AS (VALUES {rows})
-SELECT records.type, records.site, records.key, number, content_hash, first_seen, last_changed, last_checked, version,
-    page, gone_since IS NOT NULL
-FROM wanted CROSS JOIN records USING (type, site, key)"""
+WITH wanted (type, site, key, seer) AS (VALUES {rows})
+SELECT wanted.seer, sightings.version, sightings.page, sightings.state, sightings.content, records.type, records.site,
+    records.key, number, content_hash, first_seen, last_changed, last_checked, records.version, records.page,
+    gone_since IS NOT NULL, spider
+FROM wanted CROSS JOIN records USING (type, site, key)
+LEFT JOIN sightings ON sightings.job = wanted.seer AND sightings.record = records.number"""
 
 _ADD_RECORD = insert(
     "records",
@@ -71,7 +86,17 @@ INSERT INTO sightings (job, record, version)
 SELECT ?, number, iif(last_checked <= ? AND gone_since IS NULL, version, 0) FROM records
 WHERE page = ? AND {_STILL_GIVEN}{_SEE}"""  # noqa: S608
 
-_ADD_SIGHTING = f"INSERT INTO sightings (job, record, version) VALUES (?, ?, ?){_SEE}"  # noqa: S608
+_ADD_SIGHTING = """
+INSERT INTO sightings (job, record, version, page, state, content) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (job, record) DO UPDATE SET version = max(sightings.version, excluded.version), page = excluded.page,
+    state = excluded.state, content = excluded.content"""
+
+_ADD_SEER = "INSERT INTO seen_by (spider, record) VALUES (?, ?) ON CONFLICT DO NOTHING"
+
+COUNT_ITEMS = insert("item_counts", ("job", "page", "at", *COUNT_FIELDS, "parser", "notes")).replace(
+    "INSERT", "REPLACE", 1
+)
+_NO_ITEMS = "DELETE FROM item_counts WHERE job = ? AND page = ?"
 
 
 def save_results(
@@ -92,17 +117,19 @@ def save_results(
     behind: list[PageResult] = []  # results of which not everything is in the records
     number, facts = number_pages(connection, results)
     stale = stale_ones(connection, results, number)
+    states = [ItemStates() if result.items is not None else None for result in results]
     if any(result.records for result in results):
         batch = _RecordBatch(connection, now, min_age)
         batch.look_up([record for result in results for record in result.records])
         for position, result in enumerate(results):
-            page = number[result.attempt.fingerprint]
+            page, account = number[result.attempt.fingerprint], states[position]
             old = bool(stale) and position in stale
             batch.held_back = False
-            counts[position] = sum(batch.take(record, page, old) for record in last_of_each(result.records))
+            counts[position] = sum(batch.take(record, page, old, account) for record in last_of_each(result.records))
             if batch.held_back:
                 behind.append(result)
         batch.flush()
+    _count_items(connection, results, number, states)
     for position in stale:
         attempt = results[position].attempt
         connection.execute(_SEE_AGAIN, (attempt.job, None, number[attempt.fingerprint], None))
@@ -117,6 +144,29 @@ def save_results(
         count_quality(connection, tallies)
     count_attempts(connection, new, now, most_domains)
     return counts
+
+
+def _count_items(
+    connection: sqlite3.Connection,
+    results: Sequence[PageResult],
+    number: dict[bytes, int],
+    states: Sequence[ItemStates | None],
+) -> None:
+    """Replace the account of each page that was settled."""
+    counted: list[tuple[Any, ...]] = []
+    without: list[tuple[Any, ...]] = []
+    for result, account in zip(results, states, strict=True):
+        if account is None or result.items is None:
+            continue
+        page = (result.attempt.job, number[result.attempt.fingerprint])
+        if result.items.says_nothing:
+            without.append(page)
+        else:
+            counted.append((*page, result.attempt.at, *account.values(result.items)))
+    if without:
+        connection.executemany(_NO_ITEMS, without)
+    if counted:
+        connection.executemany(COUNT_ITEMS, counted)
 
 
 def _confirm(connection: sqlite3.Connection, unchanged: Sequence[tuple[int, str, float]]) -> None:
@@ -140,36 +190,46 @@ class _RecordBatch:
         self._min_age = min_age
         self._next: int = connection.execute(_NEXT_NUMBER).fetchone()[0]
         self._revision: int = connection.execute(NEXT_REVISION).fetchone()[0]
-        self._held: dict[tuple[str, str, str], Held] = {}
+        self._held: dict[tuple[str, ...], Held] = {}  # by type, site and key
         self._new: list[tuple[Any, ...]] = []
         self._changed: list[tuple[Any, ...]] = []
         self._moved: dict[int, Held] = {}
         self._unwritten: set[int] = set()  # numbers in _new or _changed
-        self._sightings: dict[tuple[str, int], int] = {}
+        self._seen: dict[tuple[str, int], Sighting] = {}
+        self._unwritten_sightings: dict[tuple[str, int], Sighting] = {}
+        self._seers: set[tuple[str, int]] = set()
         self.held_back = False  # the store has another version of a record that was taken since this was reset
 
     def look_up(self, records: Sequence[Record]) -> None:
         """Read the stored state of these records, by which `take` decides."""
-        identities = dict.fromkeys((record.type, record.site, record.key) for record in records)
-        for type_, site, key, *rest in find(self._connection, _FIND_RECORDS, list(identities)):
-            self._held[type_, site, key] = Held(*rest)
+        identities = dict.fromkeys((record.type, record.site, record.key, record.job) for record in records)
+        for row in find(self._connection, _FIND_RECORDS, list(identities)):
+            job, version, page, state, content, *identity, number = row[:9]
+            self._held.setdefault(tuple(identity), Held(*row[8:]))
+            if version is not None:
+                self._seen[job, number] = Sighting(version, page, state, content)
 
-    def take(self, record: Record, page: int, stale: bool) -> bool:
-        """Decide about one record that `page` yielded. True if it is new or changed."""
+    def take(self, record: Record, page: int, stale: bool, account: ItemStates | None) -> bool:
+        """Decide about one record that `page` yielded, and note what became of it. True if it is new or changed."""
         identity = (record.type, record.site, record.key)
         known = self._held.get(identity)
-        first_seen = known.first_seen if known is not None else 0.0
+        first_seen, writer = (known.first_seen, known.spider) if known is not None else (0.0, record.spider)
         verdict, held = receive(known, record, page, now=self._now, min_age=self._min_age, stale=stale)
         if verdict is Verdict.NEW:
             self._add(identity, record, held)
         elif verdict is Verdict.CHANGED:
             self._change(record, held)
-        elif verdict is Verdict.CHECKED or held.first_seen < first_seen:
+        elif verdict is not Verdict.LATE or held.first_seen < first_seen:
             self._moved[held.number] = held
-        sighting, version = (record.job, held.number), version_seen(held, record.content_hash)
-        self.held_back |= not version
-        if version >= self._sightings.get(sighting, 0):
-            self._sightings[sighting] = version
+        self.held_back |= not version_seen(held, record.content_hash)
+        sighting = (record.job, held.number)
+        state, seen, news = see(self._seen.get(sighting), record, page, verdict, held)
+        if news:
+            self._seen[sighting] = self._unwritten_sightings[sighting] = seen
+        if writer != record.spider:
+            self._seers.add((writer if held.spider == record.spider else record.spider, held.number))
+        if account is not None:
+            account.add(state, record, verdict, writer if writer != record.spider else "")
         return verdict is Verdict.NEW or verdict is Verdict.CHANGED
 
     def _add(self, identity: tuple[str, str, str], record: Record, held: Held) -> None:
@@ -201,10 +261,14 @@ class _RecordBatch:
             write(_CHANGE_RECORD, self._changed)
         if self._moved:
             write(_MOVE_TIMES, [(h.first_seen, h.last_checked, h.page, h.number) for h in self._moved.values()])
-        if self._sightings:
-            write(_ADD_SIGHTING, sorted((job, number, version) for (job, number), version in self._sightings.items()))
+        if self._unwritten_sightings:
+            rows = [(*name, s.version, s.page, s.state, s.content) for name, s in self._unwritten_sightings.items()]
+            write(_ADD_SIGHTING, sorted(rows))
+        if self._seers:
+            write(_ADD_SEER, sorted(self._seers))
         self._new.clear()
         self._changed.clear()
         self._moved.clear()
         self._unwritten.clear()
-        self._sightings.clear()
+        self._unwritten_sightings.clear()
+        self._seers.clear()

@@ -20,6 +20,7 @@ import msgspec
 
 from ...clock import Clock
 from ...model.figures import Figures
+from ...model.item_account import COUNT_FIELDS, ItemCounts
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
 from ...store.attempt_pages import LOOKED_AT, page_of, read_mark
 from ...store.contract import (
@@ -34,7 +35,7 @@ from ...store.contract import (
     VisitQuery,
 )
 from ...store.figure_rules import DOMAINS
-from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
+from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS, item_counts
 from ...store.record_rules import mend, stored_record, with_texts, write_cursor
 from .connection import Database
 from .figures import figures_between, total_figures
@@ -108,6 +109,13 @@ SELECT records.type, records.site, records.key, data FROM wanted CROSS JOIN reco
 _SCHEMAS = "SELECT id, type, definition, first_stored FROM schemas ORDER BY first_stored, type, id"
 
 _SCORES = f"SELECT {', '.join(TALLY_FIELDS)} FROM quality WHERE day >= :since AND (:spider IS NULL OR spider = :spider)"  # noqa: S608
+
+_ITEMS = f"""
+SELECT {", ".join(f"coalesce(sum({name}), 0)" for name in COUNT_FIELDS)}, max(notes) FROM item_counts
+WHERE job = ?"""  # noqa: S608 - our own names
+_ITEM_NOTES = "SELECT notes FROM item_counts WHERE job = ? AND notes <> ''"
+_RECENT_ITEMS = """
+SELECT fine, flawed FROM item_counts WHERE job = ? AND parser = ? AND fine + flawed > 0 ORDER BY at DESC LIMIT ?"""
 
 _HIGHEST_PAGE = "SELECT coalesce(max(number), 0) FROM pages"
 _PRUNE_ATTEMPTS = "DELETE FROM attempt_rows WHERE page BETWEEN ? AND ? AND at < ?"
@@ -253,6 +261,15 @@ class SqliteRecords:
     async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
         rows = await self._rows(_SCORES, {"since": since, "spider": mend(spider) if spider is not None else None})
         return [_built(Tally, TALLY_FIELDS, row) for row in sorted(rows)]
+
+    async def items(self, job: str) -> ItemCounts:
+        rows = await self._rows(_ITEMS, (mend(job),))
+        notes = await self._rows(_ITEM_NOTES, (mend(job),)) if rows[0][-1] else []
+        return item_counts((*rows[0][:-1], "", ""), [text for (text,) in notes])
+
+    async def recent_items(self, job: str, parser: str, limit: int) -> list[tuple[int, int]]:
+        rows = await self._rows(_RECENT_ITEMS, (mend(job), parser, limit))
+        return [(fine, flawed) for fine, flawed in reversed(rows)]
 
     async def figures(self, since: float, until: float, part: FigurePart | None = None) -> list[Measured]:
         return await self._database.read(lambda connection: figures_between(connection, since, until, part))

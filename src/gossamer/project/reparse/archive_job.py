@@ -19,7 +19,7 @@ import msgspec
 
 from ...frontier.admission import Judged
 from ...model.job import Job, JobCounts, JobPoliteness, JobTerms
-from ...model.outcome import JobOutcome, Outcome, Reason
+from ...model.outcome import CONFLICT_REASON, JobOutcome, Outcome, Reason
 from ...model.record import PageFacts
 from ...model.task import Candidate, Task
 from ...model.url import origin_of
@@ -249,8 +249,8 @@ async def retire_unseen(project: Project, job: Job) -> int:
     return sum([await project.records.retire(Retirement(job=job.id, spider=name, at=now)) for name in terms.names])
 
 
-def outcome_of_reparse(counts: JobCounts, lost_results: int) -> JobOutcome:
-    """The outcome of the job, from the counters of its workers."""
+def outcome_of_reparse(counts: JobCounts, lost_results: int, conflicts: str = "") -> JobOutcome:
+    """The outcome of the job, from the counters of its workers; `conflicts` are those of its items, in words."""
     parts = ((NOT_PARSED, "could not be parsed"), (LOST, "are not in the archive any more"))
     missed = [(counts.stats.get(name, 0), words) for name, words in parts]
     reasons = [
@@ -258,6 +258,8 @@ def outcome_of_reparse(counts: JobCounts, lost_results: int) -> JobOutcome:
         for (name, _), (count, words) in zip(parts, missed, strict=True)
         if count
     ]
+    if conflicts:
+        reasons.append(Reason(CONFLICT_REASON, conflicts))
     if counts.dead:
         reasons.append(Reason("dead-letters", f"{many(counts.dead, 'page')} took their workers with them"))
     if lost_results:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ...model.item_account import ItemCounts
 from ...model.record import ItemSchema, PageFacts, Record, Tally
 from ...model.task import Request
 
@@ -57,6 +58,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
     message: str = ""
     detail: str = ""
+    items: ItemCounts | None = None  # None: it was not parsed
 
 
 class ParserAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from typing import BinaryIO
 import msgspec
 
 from ...backends.open import open_archive
-from ...crawl.parse_page import AroundParse
+from ...crawl.parse_page import AroundParse, held_items, lost_items
 from ...errors import GossamerError, ParseFailed, Permanent, Transient
 from ...model.page import Snapshot
 from ...model.record import PageFacts, Record, Tally
@@ -112,6 +112,7 @@ class ArchiveParser:
         facts = _facts(wanted, snapshot, parts)
         if not snapshot.kind and not isinstance(parts.spider, RecipeSpider):  # imported, not fetched
             snapshot = msgspec.structs.replace(snapshot, kind=DEFAULT_KIND)
+        parsed: ParsedPage | None = None
         try:
             page = Page(snapshot, depth=wanted.depth or snapshot.depth, spider=parts.spider)
             callback = partial(_called, parts.spider)
@@ -127,7 +128,10 @@ class ArchiveParser:
             )
             piped = await self._limit.run(piping, snapshot.url)
         except ParseFailed as failure:
+            if parsed is not None:
+                failure.items = len(parsed.items)
             return Outcome(
+                items=lost_items(failure),
                 wanted=wanted,
                 facts=msgspec.structs.replace(facts, parser="", failure=failure.reason),
                 page_url=snapshot.url,
@@ -142,6 +146,7 @@ class ArchiveParser:
                 facts=msgspec.structs.replace(facts, parser="", failure=QUALITY),
                 page_url=snapshot.url,
                 failure=QUALITY,
+                items=held_items(piped),
                 message=f"{snapshot.url} is as faulty as before: {piped.remarks()}",
             )
         links = msgspec.json.encode(parsed.requests) if parsed.requests and (facts.etag or facts.last_modified) else b""
@@ -153,6 +158,7 @@ class ArchiveParser:
             requests=tuple(parsed.requests) if wanted.number else (),
             page_url=snapshot.url,
             remarks=piped.remarks(),
+            items=piped.items,
         )
 
     async def leave(self) -> None:

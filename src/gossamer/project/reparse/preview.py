@@ -136,6 +136,8 @@ class Preview:
         changed = gone = 0
         for run, spider in runs:
             async for record in self._project.records.records(RecordQuery(spider=spider)):
+                if record.spider != spider:  # it is left to the spider that wrote it last
+                    continue
                 made = self._take_out(identity_of(record))
                 if made:
                     changed += await self._compare(record, made, now, tell)

@@ -54,7 +54,9 @@ def result_of(outcome: Outcome, *, at: float, worker: str, repeat: bool = False)
         error=(outcome.message or outcome.remarks)[:LONGEST_ERROR],
     )
     # Scores cover what was crawled: a page that is parsed again was counted on its day.
-    return PageResult(attempt=attempt, page=facts, records=outcome.records, schemas=outcome.schemas)
+    return PageResult(
+        attempt=attempt, page=facts, records=outcome.records, schemas=outcome.schemas, items=outcome.items
+    )
 
 
 async def store(project: Project, outcomes: Sequence[Outcome]) -> list[int]:

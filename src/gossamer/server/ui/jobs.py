@@ -8,10 +8,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ...model.item_account import STATE_WORDS, ItemCounts
 from ...model.job import Job
 from ...project.api_jobs import is_ended
 from ...project.attempts import hard_pages
 from ...project.figures import job_history
+from ...project.items import reasons_in_words, shared_in_words
 from ...project.job_table import JobSort, JobWanted, begin_again, job_table, rows_of
 from ...project.jobs import JobChange, cancel_job, pause_job, resume_job, view_of
 from ...project.keys import JOBS, SCRAPE
@@ -53,7 +55,15 @@ async def one(visit: Visit) -> Context:
         "row": row,
         "ended": is_ended(job),
         "mine": visit.may(JOBS) and visit.caller.may_change(job),
+        "state_words": STATE_WORDS,
+        "item_notes": _item_notes(detail.items) if detail.items is not None else [],
     }
+
+
+def _item_notes(items: ItemCounts) -> list[str]:
+    """Why items are not stored, and which records are shared with another spider."""
+    reasons = reasons_in_words(items)
+    return [words for words in (f"Not stored: {reasons}" if reasons else "", shared_in_words(items)) if words]
 
 
 async def pace(visit: Visit) -> Context:
