@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
+from uuid import uuid4
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gossamer.model.item_account import STATES, Conflict, ItemCounts
 from gossamer.model.record import PageResult, Record
@@ -179,3 +183,40 @@ async def test_a_record_is_found_under_every_spider_that_saw_it(record_store: Re
     counts = await record_store.items("js-1")
     assert (counts.shared, counts.shared_with) == (2, "plain")
     assert (await record_store.items("books-1")).shared == 0
+
+
+PAGES = st.lists(  # of each page, which keys it gives, with which content
+    st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), max_size=3), min_size=1, max_size=5
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pages=PAGES, data=st.data())
+async def test_items_add_up_however_often_and_in_whatever_order_pages_are_stored_again(
+    record_store: Records, pages: list[dict[str, str]], data: st.DataObject
+) -> None:
+    job = f"job-{uuid4()}"
+    site = uuid4().hex
+
+    def stored(place: int, at: float) -> PageResult:
+        records = [
+            msgspec.structs.replace(book(key, title=title), site=site) for key, title in sorted(pages[place].items())
+        ]
+        return page(f"https://shop.example/{site}/{place}", *records, at=NOW + at, job=job)
+
+    for place in range(len(pages)):
+        await record_store.save([stored(place, place)])
+    once = await account(record_store, job)
+    firsts: dict[str, str] = {}
+    expected = Counter[str]()
+    for one in pages:
+        for key, title in one.items():
+            new = key not in firsts
+            same = firsts.setdefault(key, title) == title
+            expected["new" if new else "equal" if same else "conflict"] += 1
+    assert once == dict(expected)
+
+    order = data.draw(st.lists(st.sampled_from(range(len(pages))), max_size=8))
+    for turn, place in enumerate(order):
+        await record_store.save([stored(place, 100 + turn if data.draw(st.booleans()) else place)])
+    assert await account(record_store, job) == once

@@ -39,7 +39,10 @@ async def door(tmp_path: Path, site: Park) -> AsyncIterator[Served]:
 async def crawled(door: Served, limit: int = RECORDS) -> str:
     async with door.client() as client:
         job = (await client.crawl(spider="things", limit=limit)).job_id
-        assert (await client.wait(job, every=0.05)).done == limit
+        ended = await client.wait(job, every=0.05)
+        assert ended.done == limit
+        assert ended.items is not None
+        assert ended.items.yielded == sum(ended.items.states().values()) == limit
     return job
 
 

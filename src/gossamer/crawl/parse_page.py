@@ -70,7 +70,15 @@ async def parse_and_pipe(
     parsed: ParsedPage | None = None
     try:
         parsed = await limit.run(code, task.url)
-        piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=page.fetched_at, new=new)
+        piping = pipeline.run(
+            parsed.items,
+            page,
+            spider=spider.name,
+            job=task.job,
+            now=page.fetched_at,
+            new=new,
+            request=(task.url, task.fingerprint) if task.how else None,
+        )
         return parsed, await (limit.run(piping, task.url, waits=False) if pipeline.has_user_code else piping)
     except ParseFailed as failure:
         failure.__cause__ = failure.__context__ = None  # their text is in the detail

@@ -9,7 +9,8 @@ commit that stores the records, because only there is it known whether a record 
     conflict                 another item of this run has the same key and other content; of the two, the newer is kept
     held                     not stored: the quality guard, store.min_rewrite_age, or a newer scrape
     dropped                  by a step of the pipeline
-    faulty                   dropped, or failed with its page, because its type says so (`on_fault`)
+    faulty                   dropped, or failed with its page, because its type says so (`on_fault`) or it is not as
+                             declared
     lost                     with its page: the callback, or the pipeline, failed later
 """
 

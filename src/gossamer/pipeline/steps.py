@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -32,12 +33,13 @@ from ..model.item import (
 )
 from ..model.item_account import LONGEST_EXAMPLE, Conflict, ItemCounts, OnFault, add_reasons
 from ..model.record import ItemSchema, Record, RecordIdentity, Tally
-from ..model.url import site_of
+from ..model.url import UrlRules, site_of
 from ..process.signals import is_cancellation
 from .clean import clean
 from .inspection import Inspection, Inspector, failure_in
 from .quality_rules import is_filled, values_of
 
+MARK_BYTES = 5  # of a fingerprint, in the key of an item without one
 ON_FAULT_STEP = "on_fault"  # the step that drops faulty items
 MOST_FAULTS = 50  # listed for a page that fails because of them
 LONGEST_REASON = 120  # characters of a drop's reason in the account
@@ -124,7 +126,7 @@ class _NotAsDeclared(ParseFailed):
 
 class Pipeline:
     """The steps of one spider, shared by all pages. `cleans=False` leaves texts as the spider gave them. `on_fault` is
-    what becomes of a faulty item whose type does not say."""
+    what becomes of a faulty item whose type does not say. `rules` tell a plain request from others for the same URL."""
 
     def __init__(
         self,
@@ -133,11 +135,13 @@ class Pipeline:
         inspector: Inspector | None = None,
         cleans: bool = True,
         on_fault: OnFault = "store",
+        rules: UrlRules | None = None,
     ) -> None:
         self._steps = tuple((_name_of(step), step) for step in steps)
         self._inspector = inspector
         self._cleans = cleans
         self._on_fault = on_fault
+        self._rules = rules or UrlRules()
         # Are there user-defined steps or rules, which may take any time?
         self.has_user_code = bool(steps) or (inspector is not None and inspector.has_user_code)
 
@@ -150,9 +154,10 @@ class Pipeline:
         job: str,
         now: float,
         new: bool = False,
+        request: tuple[str, bytes] | None = None,
     ) -> Piped:
         """Pass the items of one page through all steps. `now` is when they were scraped. The items of a `new` page have
-        no earlier records to compare with.
+        no earlier records to compare with. `request` is the URL and the fingerprint of the page's task.
 
         Raises ParseFailed, and BackendUnavailable if the inspector asks the store.
         """
@@ -175,7 +180,7 @@ class Pipeline:
                 kept.append(passed)
         refused_early = refused
         site = site_of(page.url)
-        basket = _Winners(site, page.url)
+        basket = _Winners(site, page.url, partial(self._place, page.url, request))
         for item in kept:
             basket.add(item)
         winners = basket.found
@@ -216,6 +221,14 @@ class Pipeline:
             example=basket.example,
         )
         return Piped(records, dropped, inspection, tuple(schemas.values()), counts)
+
+    def _place(self, url: str, request: tuple[str, bytes] | None) -> str:
+        """What stands for the page in the key of an item without one: its URL, and for a request that is more than a
+        plain GET what tells it from others for this URL."""
+        place = safe_text(url)
+        if request is None or self._rules.fingerprint(request[0]) == request[1]:
+            return place
+        return f"{place} {request[1][:MARK_BYTES].hex()}"
 
     def _refuse(
         self,
@@ -303,9 +316,10 @@ class _Winners:
     page with the same, the second and later ones are known by their place among these as well.
     """
 
-    def __init__(self, site: str, page: str) -> None:
+    def __init__(self, site: str, page: str, place: Callable[[], str]) -> None:
         self._site = site
         self._page = page
+        self._place = place
         self._places: dict[tuple[str, str], dict[str, int]] = {}  # by type and url: the place of each content
         self.found: dict[RecordIdentity, tuple[AnyItem, str]] = {}
         self.equal = self.conflict = 0
@@ -315,7 +329,7 @@ class _Winners:
         data, type_ = item_data(item), type_name(item)
         key = declared_key(item)
         if not key:
-            key = own_url(item) or (item.place if isinstance(item, KeyedDict) else "") or safe_text(self._page)
+            key = own_url(item) or (item.place if isinstance(item, KeyedDict) else "") or self._place()
             places = self._places.setdefault((type_, key), {})
             place = places.setdefault(data, len(places) + 1)
             if place > 1:

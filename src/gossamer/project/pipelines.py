@@ -15,7 +15,7 @@ from ..pipeline.inspection import Habits, Inspector, Latest
 from ..pipeline.quality_guard import FEWEST, QualityGuard
 from ..pipeline.steps import Pipeline
 from ..settings import Settings
-from ..settings.effective import minimum_quality, on_fault_of_spider
+from ..settings.effective import minimum_quality, on_fault_of_spider, url_rules
 from ..store.contract import Records
 from ..store.sink import Sink
 
@@ -44,6 +44,7 @@ def pipeline_of(
         inspector=inspector,
         cleans=spider.clean,
         on_fault=on_fault_of_spider(settings, spider),
+        rules=url_rules(settings),
     )
 
 

@@ -125,6 +125,7 @@ class ArchiveParser:
                 spider=parts.spider.name,
                 job=wanted.run,
                 now=snapshot.fetched_at,
+                request=(snapshot.requested_url, wanted.fingerprint),
             )
             piped = await self._limit.run(piping, snapshot.url)
         except ParseFailed as failure:
