@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+import importlib
 import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
@@ -21,7 +23,7 @@ from gossamer.model.task import Request
 from gossamer.parse.callbacks import run_callback
 from gossamer.parse.page import Page
 from gossamer.parse.site import SiteSpider, WebPage
-from gossamer.parse.spider import Results, Spider, default_name, listed_seeds, seeds, spider_version
+from gossamer.parse.spider import Results, Spider, default_name, listed_seeds, parser_version, seeds, spider_version
 
 LISTING = """<article><h3><a href="/b/1">A</a></h3></article><article><h3><a href="/b/2">B</a></h3></article>
 <li class="next"><a href="?page=2">next</a></li>"""
@@ -476,6 +478,19 @@ def test_allowed_sites_are_those_of_the_seeds_unless_named() -> None:
 def test_version_is_stable_and_differs_between_modules() -> None:
     assert spider_version(Books) == spider_version(Books)
     assert spider_version(Books) != spider_version(SiteSpider)
+
+
+def test_the_version_of_a_parser_covers_its_steps_and_its_arguments(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    versions = set()
+    for n, body in enumerate(("return item", "return None")):
+        (tmp_path / f"steps_{n}.py").write_text(f"def step(item, page):\n    {body}\n", encoding="utf-8")
+        steps = importlib.import_module(f"steps_{n}")
+        versions.add(spider_version(type("Stepped", (Books,), {"pipeline": (steps.step,)})))
+        versions.add(spider_version(type("Stepped", (Books,), {"pipeline": (functools.partial(steps.step),)})))
+    assert len(versions) == 2
+    assert parser_version(Books(), "") == spider_version(Books)
+    assert len({parser_version(Books(), one) for one in ("", '{"a":1}', '{"a":2}')}) == 3
 
 
 async def test_site_spider_describes_a_page_and_stays_on_the_site() -> None:
