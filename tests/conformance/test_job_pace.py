@@ -34,6 +34,7 @@ def spaced(times, interval, burst=1):
     return times
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("terms", [QUICK, OPEN], ids=["paced site", "unpaced site"])
 async def test_a_job_with_its_own_rate_keeps_it_with_two_workers_and_holds_up_no_other_job(lab, terms):
     lab.terms["a.test"] = terms
@@ -141,6 +142,7 @@ async def test_new_terms_hold_from_the_next_lease_on(lab):
     assert 3 <= len(spaced(crowd.times(job), 1.0)) <= 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("terms", "latency"),
     [
@@ -172,6 +174,7 @@ async def test_a_job_of_higher_priority_goes_first_and_the_other_has_its_share(l
         spaced([at for at, _ in crowd.grants], terms.interval.total_seconds())
 
 
+@pytest.mark.long
 async def test_jobs_of_lower_priority_have_the_site_when_the_first_has_nothing_to_do_or_is_gone(lab):
     lab.terms["a.test"] = QUICK
     crowd = Crowd(lab, latency=0.03)
@@ -188,6 +191,7 @@ async def test_jobs_of_lower_priority_have_the_site_when_the_first_has_nothing_t
     assert len(crowd.times(low)) >= 35
 
 
+@pytest.mark.long
 async def test_three_priorities_all_move(lab):
     lab.terms["a.test"] = QUICK
     crowd = Crowd(lab, latency=0.03)

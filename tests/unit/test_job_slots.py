@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gossamer.project import job_slots
 from gossamer.project.job_slots import (
     FILES_OF_A_JOB,
     FILES_OF_A_PROCESS,
@@ -116,3 +117,22 @@ def test_more_important_jobs_go_first_and_do_not_make_way_for_lesser_ones() -> N
     assert makes_way(served, line) == ["low", "high"]
     assert makes_way(served, [WaitingJob("plain", True, 1.0)]) == ["low"]
     assert makes_way(served, []) == []
+
+
+def test_a_job_of_higher_priority_gets_all_pages_in_flight_but_a_tenth_if_it_can_use_them():
+    def shared(*uses):
+        return job_slots.shares_by_priority(20, uses)
+
+    high, low = job_slots.SlotUse(priority=9), job_slots.SlotUse(priority=1)
+    assert shared(high, low, low) == [18, 1, 1]
+    assert shared(low, low) == [10, 10]
+    waits = job_slots.SlotUse(priority=9, full=False, in_flight=2)  # for its site, say
+    assert shared(waits, low, low) == [3, 9, 8]
+    assert shared(job_slots.SlotUse(priority=9, idle=True), low) == [1, 20]
+    assert sum(shared(high, job_slots.SlotUse(priority=5), low)) == 20
+
+
+def test_a_job_that_has_waited_for_ten_turns_is_next_whatever_its_priority():
+    turn = job_slots.USUAL_TERMS.turn.total_seconds()
+    low, high = job_slots.after_waiting(-5, 10 * turn), job_slots.after_waiting(100, turn)
+    assert low > high == 100

@@ -10,6 +10,7 @@ import pytest
 
 from gossamer.errors import InvalidUrl, Misconfigured
 from gossamer.frontier.away import AwayTerms, SiteFailure
+from gossamer.model.job import JobPoliteness, JobTerms
 from gossamer.model.task import UrlState
 from gossamer.project.dead_letters import (
     DeadLetterChoice,
@@ -21,6 +22,8 @@ from gossamer.project.dead_letters import (
     show_letters,
 )
 from gossamer.project.open import open_project
+from gossamer.project.scaling import scaling
+from gossamer.project.sites import queue_by_site
 from gossamer.project.status import job_status
 from gossamer.project.story import story_of
 from gossamer.settings import load
@@ -115,3 +118,34 @@ async def test_people_are_told_that_a_site_is_away_and_when_it_is_tried_again(pr
     (site,) = [each for each in status.sites if each.site == "gone.example"]
     assert site.away_since == one.site_away_since
     assert ": away since " in site.next_request
+
+
+@pytest.mark.parametrize(
+    ("politeness", "manners", "words"),
+    [
+        ('rate = "unlimited"\nconcurrency = 2', JobPoliteness(), "2 at a time at this site: politeness.concurrency"),
+        ('rate = "6/m"', JobPoliteness(), "6/m at this site: politeness.rate"),
+        (
+            'rate = "unlimited"',
+            JobPoliteness(rate="6/m", given=("rate",)),
+            "6/m of this job at a site: the rate, given for it",
+        ),
+    ],
+    ids=["at once", "rate of the site", "rate of the job"],
+)
+async def test_a_page_that_a_limit_holds_back_names_the_limit_and_no_worker(tmp_path, politeness, manners, words):
+    (tmp_path / "gossamer.toml").write_text(f"[politeness]\n{politeness}\n")
+    async with open_project(load(start=tmp_path, environ={})) as project:
+        state = project.state
+        job, _ = await state.jobs.open_job("wares", JobTerms(manners=manners), fresh=False)
+        await state.frontier.add(job.id, [candidate(f"{SHOP}/{n}") for n in range(6)])
+        assert (await state.frontier.lease(job.id, project.worker, 2)).leases
+
+        (told,) = (await story_of(project, f"{SHOP}/5")).jobs
+        assert words in told.in_words
+        assert "worker that is free" not in told.in_words
+        (site,) = (await job_status(project, job.id)).sites
+        assert words in site.next_request
+        assert words in (await scaling(project)).limit
+        (queue,) = (await queue_by_site(project)).sites
+        assert words in queue.why

@@ -11,8 +11,8 @@ from .keys import Keyspace
 
 # The format of a state on Redis. 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting
 # results, 5 no sessions, 7 one route for all of a site, 8 no orders for sites, 9 no learned paces of sites and no order
-# of jobs by their owners, and longer rows of settled URLs.
-VERSION = 10
+# of jobs by their owners, and longer rows of settled URLs, 10 no rates of jobs and no claims of jobs to sites.
+VERSION = 11
 
 
 def check_format(version: int, where: str) -> None:
