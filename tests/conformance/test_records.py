@@ -619,3 +619,17 @@ async def test_what_was_tried_and_visited_keeps_its_address_and_copy_when_the_pa
         (one.page.url, one.page.archive_ref, one.page.body_hash) for one in saved if one.page is not None
     ]
     assert [one.archive_ref async for one in record_store.archived(VisitQuery())] == ["copy 3"]
+
+
+async def test_a_visit_by_a_clock_that_is_ahead_is_one_visit_however_often_it_is_stored(
+    record_store: Records, clock: VirtualClock
+) -> None:
+    visit = version(10, clock.now() + 10 * 365 * 86_400.0)
+    assert visit.page is not None
+    visit = msgspec.structs.replace(visit, page=msgspec.structs.replace(visit.page, archive_ref="2027-01-31/a.zst#0+9"))
+
+    await record_store.save([visit])
+    clock.advance(60)
+    await record_store.save([visit])
+
+    assert len(await record_store.visits(visit.attempt.fingerprint)) == 1

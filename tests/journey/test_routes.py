@@ -71,7 +71,7 @@ async def test_every_try_is_in_the_log_with_its_route_its_exit_and_its_price(tmp
             *[("datacenter", "blocked", 2.0)] * 3,  # each exit of the pool, before the page climbs
             ("residential", "done", 3.0),
         ]
-        assert after.report.cost == 7.0  # and the summary says the same
+        assert after.report.cost == 11.0  # and the summary says the same
         assert tries[0].proxy is None
         assert {one.proxy for one in tries[1:4]} == {proxy.address for proxy in way.datacenter}
         assert all(one.reason.startswith("blocked-") and one.error for one in tries[:4])

@@ -71,7 +71,7 @@ async def test_several_urls_are_several_sites(tmp_path, site):
     ("text", "message"),
     [
         ("", "There is no address in urls.txt"),
-        ("http://127.0.0.1/ok\nnonsense\n", "urls.txt line 2: 'nonsense' is not a URL."),
+        ("http://127.0.0.1/ok\nnonsense\n", "urls.txt line 2: it is not an http or https URL."),
         ("mailto:you@shop.example\n", "urls.txt line 1"),
     ],
 )

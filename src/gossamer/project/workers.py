@@ -57,7 +57,7 @@ async def list_workers(project: Project) -> list[WorkerView]:
     waiting = {note.worker: sum(note.results.values()) for note in await project.state.spools.notes()}
     return [
         WorkerView(
-            **view_fields(card, "started_at", "seen_at"),
+            **{name: value for name, value in view_fields(card, "started_at", "seen_at").items() if name != "paces"},
             waiting=waiting.get(card.name, 0),
             missing=now - card.seen_at > MISSING_SECONDS or is_gone(card.name),
         )

@@ -166,8 +166,8 @@ def version_seen(held: Held, content_hash: bytes) -> int:
 
 
 def on_time(results: Sequence[PageResult], now: float) -> Sequence[PageResult]:
-    """The results, with no page fetched later than `now`. As with records: a worker whose clock is ahead must not
-    freeze the facts of a page, which would then run ahead of its records."""
+    """The results for the facts of their pages, none fetched later than `now`. As with records: a worker whose clock is
+    ahead must not freeze the facts of a page, which would then run ahead of its records."""
     if all(one.page is None or one.page.fetched_at <= now for one in results):
         return results
     return [

@@ -14,7 +14,7 @@ from pymongo import InsertOne, UpdateOne
 from ...errors import BackendUnavailable
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
-from ...store.record_rules import REPEAT, UNCHANGED, Held, archived_visits, is_stale, reparsed, reread
+from ...store.record_rules import REPEAT, UNCHANGED, Held, archived_visits, is_stale, on_time, reparsed, reread
 from . import figures
 from .connection import Document, MongoDatabase, Write
 from .layout import attempt_name, attempts_from, digest, number_in, visit_name, visits_from
@@ -237,7 +237,7 @@ async def log_visits(
 ) -> int:
     """Write visits, attempts and, last, the facts of pages; return how many attempts have counts for the quality sums.
     All of them are to be counted in the figures."""
-    pages = [result.page for result in results if result.page is not None]
+    pages = [result.page for result in on_time(results, now) if result.page is not None]
     visits = archived_visits(results)
     await database.write("visits", [InsertOne(visit_document(page, number[page.fingerprint])) for page in visits])
     attempts = [attempt_document(result.attempt, number[result.attempt.fingerprint]) for result in results]

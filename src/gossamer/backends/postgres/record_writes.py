@@ -161,8 +161,8 @@ async def save_results(
     Texts must be as stored_text.py stores them; `queryable` makes the jsonb of a record's source. `schemas` may be new.
     `count` is what the batch adds to the figures.
     """
-    results = on_time(results, now)
-    number = await keep_pages(session, results)
+    timely = on_time(results, now)  # for the facts; visits keep their times, by which they are told apart
+    number = await keep_pages(session, timely)
     stale = await stale_ones(session, results, number)
     unchanged = [result.attempt for result in results if result.attempt.outcome == UNCHANGED]
     old = [results[place].attempt for place in sorted(stale)]
@@ -176,7 +176,7 @@ async def save_results(
         changes.held_back = False
         counts.append(sum(changes.take(one, page, account, stale=old_visit) for one in last_of_each(result.records)))
         if changes.held_back:
-            behind.append(result)
+            behind.append(timely[place])
     if old:
         changes.pass_over([(number[attempt.fingerprint], attempt.job) for attempt in old])
     if unchanged:

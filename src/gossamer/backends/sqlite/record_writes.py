@@ -112,10 +112,10 @@ def save_results(
 
     `schemas` are those that may be new; `most_domains` is how many have separate figures in the total.
     """
-    results = on_time(results, now)
     counts = [0] * len(results)
     behind: list[PageResult] = []  # results of which not everything is in the records
-    number, facts = number_pages(connection, results)
+    timely = on_time(results, now)  # for the facts; visits keep their times, by which they are told apart
+    number, facts = number_pages(connection, timely)
     stale = stale_ones(connection, results, number)
     states = [ItemStates() if result.items is not None else None for result in results]
     if any(result.records for result in results):
@@ -127,7 +127,7 @@ def save_results(
             batch.held_back = False
             counts[position] = sum(batch.take(record, page, old, account) for record in last_of_each(result.records))
             if batch.held_back:
-                behind.append(result)
+                behind.append(timely[position])
         batch.flush()
     _count_items(connection, results, number, states)
     for position in stale:
