@@ -245,7 +245,7 @@ async def log_visits(
         document.update(uncounted(result.quality))
         document.update(figures.uncounted(result, now))
     await database.write("attempts", [InsertOne(one) for one in attempts])
-    await _keep_facts(database, pages)
+    await _keep_facts(database, pages, now)
     await _keep_reparsed(database, reread(results), number)
     return sum("sheet" in one for one in attempts)
 
@@ -265,9 +265,10 @@ def attempt_document(attempt: Attempt, number: int) -> Document:
     }
 
 
-async def _keep_facts(database: MongoDatabase, pages: Sequence[PageFacts]) -> None:
+async def _keep_facts(database: MongoDatabase, pages: Sequence[PageFacts], now: float) -> None:
     """Of two visits at the same instant the greater hash wins, so that the order of arrival does not matter. The same
-    visit again changes nothing: a newer parser may have parsed it since."""
+    visit again changes nothing: a newer parser may have parsed it since. A visit from the future gives way to any
+    other."""
     newest: dict[bytes, PageFacts] = {}
     for page in pages:
         known = newest.get(page.fingerprint)
@@ -276,6 +277,7 @@ async def _keep_facts(database: MongoDatabase, pages: Sequence[PageFacts]) -> No
     older = {
         page.fingerprint: [
             {"fetched_at": None},
+            {"fetched_at": {"$gt": now}},
             {"fetched_at": {"$lt": page.fetched_at}},
             {"fetched_at": page.fetched_at, "body_hash": {"$lt": page.body_hash}},
         ]

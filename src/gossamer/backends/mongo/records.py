@@ -32,7 +32,7 @@ from ...store.contract import (
 )
 from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
-from ...store.record_rules import asked_again, mend, on_time, write_cursor
+from ...store.record_rules import asked_again, mend, write_cursor
 from . import record_history as history
 from . import record_queries as queries
 from .connection import CONNECT_WITHIN, Document, MongoDatabase, open_database
@@ -105,8 +105,7 @@ class MongoRecords:
     async def save(self, results: Sequence[PageResult]) -> list[int]:
         if not results:
             return []
-        now = self._clock.now()
-        rows = on_time(stored_results(results), now)
+        rows, now = stored_results(results), self._clock.now()
         number = await number_pages(self.database, self.revisions, rows)
         await self._save_schemas(rows, now)
         # In this order: layout.py says why.

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from ...model.record import ItemSchema, PageResult, Record
-from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, on_time, receive, version_seen
+from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
 from .connection import Collision, Session
 from .figures import Count
 from .page_log import (
@@ -125,8 +125,7 @@ async def save_results(
     Texts must be as stored_text.py stores them; `queryable` makes the jsonb of a record's source. `schemas` may be new.
     `count` is what the batch adds to the figures.
     """
-    results = on_time(results, now)
-    number = await keep_pages(session, results)
+    number = await keep_pages(session, results, now)
     stale = await stale_ones(session, results, number)
     unchanged = [result.attempt for result in results if result.attempt.outcome == UNCHANGED]
     old = [results[place].attempt for place in sorted(stale)]

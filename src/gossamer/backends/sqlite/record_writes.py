@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...model.record import ItemSchema, PageResult, Record
-from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, on_time, receive, version_seen
+from ...store.record_rules import REPEAT, UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
 from .figures import count_attempts
 from .page_log import ask_again, count_quality, find, insert, keep_schemas, number_pages, save_visits, stale_ones
 
@@ -87,7 +87,6 @@ def save_results(
 
     `schemas` are those that may be new; `most_domains` is how many have separate figures in the total.
     """
-    results = on_time(results, now)
     counts = [0] * len(results)
     behind: list[PageResult] = []  # results of which not everything is in the records
     number, facts = number_pages(connection, results)
@@ -109,7 +108,7 @@ def save_results(
     unchanged = [result.attempt for result in results if result.attempt.outcome == UNCHANGED]
     if unchanged:
         _confirm(connection, [(number[a.fingerprint], a.job, min(a.at, now)) for a in unchanged])
-    new = save_visits(connection, results, number, facts)
+    new = save_visits(connection, results, number, facts, now)
     ask_again(connection, behind, number)
     if schemas:
         keep_schemas(connection, schemas, now)
