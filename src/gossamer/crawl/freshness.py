@@ -61,7 +61,7 @@ class Freshness:
     def _marked(self, candidate: Candidate, facts: PageFacts | None, now: float) -> Candidate:
         if facts is None or facts.failure or candidate.dropped is not None or candidate.force:
             return candidate
-        if facts.parser != self._parser:
+        if facts.parser != self._parser or facts.fetched_at > now:  # a clock was ahead: nobody knows when it was
             return candidate
         if self._min_age is not None and facts.fetched_at > now - self._min_age.total_seconds():
             return msgspec.structs.replace(candidate, dropped=DropReason.FRESH)

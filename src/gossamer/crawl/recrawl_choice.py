@@ -45,7 +45,8 @@ async def chosen_pages(
                     choice.note(candidate.fingerprint, None, None)
                 else:
                     lastmod = None if facts.failure else candidate.options().lastmod
-                    choice.note(candidate.fingerprint, rhythm_of(facts), facts.fetched_at, lastmod)
+                    fetched_at = min(facts.fetched_at, context.clock.now())
+                    choice.note(candidate.fingerprint, rhythm_of(facts), fetched_at, lastmod)
     # In a thread: a million pages take several seconds.
     wanted = await asyncio.to_thread(choice.choose, context.clock.now(), _bounds_of(terms), max(left, 0))
     async with aclosing(listed()) as batches:

@@ -192,7 +192,7 @@ def _first_run(progress: ScheduleProgress, now: float, *, leads: bool, last: Job
     if first is None:
         return "no tick to come gets a single fetch of the budget" if skipped else "it is never due again"
     when = _at_its_place(progress, first, now)
-    if first <= now:
+    if first < now + 1.0:  # a clock may round
         when = "at once" if leads else "as soon as a scheduler runs"
     return f"next run {when}" + (f"; {early}" if skipped else "")
 

@@ -165,19 +165,6 @@ def version_seen(held: Held, content_hash: bytes) -> int:
     return held.version if content_hash == held.content_hash and not held.gone else 0
 
 
-def on_time(results: Sequence[PageResult], now: float) -> Sequence[PageResult]:
-    """The results for the facts of their pages, none fetched later than `now`. As with records: a worker whose clock is
-    ahead must not freeze the facts of a page, which would then run ahead of its records."""
-    if all(one.page is None or one.page.fetched_at <= now for one in results):
-        return results
-    return [
-        msgspec.structs.replace(one, page=msgspec.structs.replace(one.page, fetched_at=min(one.page.fetched_at, now)))
-        if one.page is not None
-        else one
-        for one in results
-    ]
-
-
 def asked_again(result: PageResult) -> PageResult:
     """The result of a visit of which not everything is in the records: the next visit requests the page in full."""
     if result.page is None:

@@ -14,7 +14,7 @@ from pymongo import InsertOne, UpdateOne
 from ...errors import BackendUnavailable
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
-from ...store.record_rules import REPEAT, UNCHANGED, Held, archived_visits, is_stale, on_time, reparsed, reread
+from ...store.record_rules import REPEAT, UNCHANGED, Held, archived_visits, is_stale, reparsed, reread
 from . import figures
 from .connection import Document, MongoDatabase, Write
 from .layout import attempt_name, attempts_from, digest, number_in, visit_name, visits_from
@@ -237,7 +237,7 @@ async def log_visits(
 ) -> int:
     """Write visits, attempts and, last, the facts of pages; return how many attempts have counts for the quality sums.
     All of them are to be counted in the figures."""
-    pages = [result.page for result in on_time(results, now) if result.page is not None]
+    pages = [result.page for result in results if result.page is not None]
     visits = archived_visits(results)
     await database.write("visits", [InsertOne(visit_document(page, number[page.fingerprint])) for page in visits])
     attempts = [attempt_document(result.attempt, number[result.attempt.fingerprint]) for result in results]
@@ -245,7 +245,7 @@ async def log_visits(
         document.update(uncounted(result.quality))
         document.update(figures.uncounted(result, now))
     await database.write("attempts", [InsertOne(one) for one in attempts])
-    await _keep_facts(database, pages)
+    await _keep_facts(database, pages, now)
     await _keep_reparsed(database, reread(results), number)
     return sum("sheet" in one for one in attempts)
 
@@ -265,9 +265,10 @@ def attempt_document(attempt: Attempt, number: int) -> Document:
     }
 
 
-async def _keep_facts(database: MongoDatabase, pages: Sequence[PageFacts]) -> None:
+async def _keep_facts(database: MongoDatabase, pages: Sequence[PageFacts], now: float) -> None:
     """Of two visits at the same instant the greater hash wins, so that the order of arrival does not matter. The same
-    visit again changes nothing: a newer parser may have parsed it since."""
+    visit again changes nothing: a newer parser may have parsed it since. A visit from the future gives way to any
+    other."""
     newest: dict[bytes, PageFacts] = {}
     for page in pages:
         known = newest.get(page.fingerprint)
@@ -276,6 +277,7 @@ async def _keep_facts(database: MongoDatabase, pages: Sequence[PageFacts]) -> No
     older = {
         page.fingerprint: [
             {"fetched_at": None},
+            {"fetched_at": {"$gt": now}},
             {"fetched_at": {"$lt": page.fetched_at}},
             {"fetched_at": page.fetched_at, "body_hash": {"$lt": page.body_hash}},
         ]

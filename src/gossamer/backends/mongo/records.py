@@ -107,8 +107,7 @@ class MongoRecords:
     async def save(self, results: Sequence[PageResult]) -> list[int]:
         if not results:
             return []
-        now = self._clock.now()
-        rows = stored_results(results)
+        rows, now = stored_results(results), self._clock.now()
         number = await number_pages(self.database, self.revisions, rows)
         await self._save_schemas(rows, now)
         # In this order: layout.py says why.

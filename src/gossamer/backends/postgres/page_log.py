@@ -104,7 +104,7 @@ _COUNT_ON = """ DO UPDATE SET checked = quality.checked + excluded.checked, fill
     faulty = quality.faulty + excluded.faulty"""
 
 
-async def keep_pages(session: Session, results: Sequence[PageResult]) -> dict[bytes, int]:
+async def keep_pages(session: Session, results: Sequence[PageResult], now: float) -> dict[bytes, int]:
     """Lock every page of the batch, adding missing ones, and store the newest facts; return their numbers.
 
     A page has a number from its first attempt on.
@@ -125,12 +125,14 @@ async def keep_pages(session: Session, results: Sequence[PageResult]) -> dict[by
         number.update(await added(session, ADD_PAGES, "fingerprint", new_rows(map(msgspec.structs.astuple, new))))
         if len(number) < len(wanted):
             raise Collision
-    # The same visit again changes nothing: a newer parser may have parsed it since.
+    # The same visit again changes nothing: a newer parser may have parsed it since. A visit from the future, by a
+    # worker whose clock was ahead, gives way to any other.
     facts = [
         page
         for fingerprint, page in newest.items()
         if fingerprint in known
         and (known[fingerprint]["fetched_at"] is None
+             or known[fingerprint]["fetched_at"] > now
              or _age(page) > (known[fingerprint]["fetched_at"], known[fingerprint]["body_hash"]))
     ]  # fmt: skip
     if facts:

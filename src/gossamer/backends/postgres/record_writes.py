@@ -30,7 +30,6 @@ from ...store.record_rules import (
     Sighting,
     Verdict,
     last_of_each,
-    on_time,
     receive,
     see,
     version_seen,
@@ -161,8 +160,7 @@ async def save_results(
     Texts must be as stored_text.py stores them; `queryable` makes the jsonb of a record's source. `schemas` may be new.
     `count` is what the batch adds to the figures.
     """
-    timely = on_time(results, now)  # for the facts; visits keep their times, by which they are told apart
-    number = await keep_pages(session, timely)
+    number = await keep_pages(session, results, now)
     stale = await stale_ones(session, results, number)
     unchanged = [result.attempt for result in results if result.attempt.outcome == UNCHANGED]
     old = [results[place].attempt for place in sorted(stale)]
@@ -176,7 +174,7 @@ async def save_results(
         changes.held_back = False
         counts.append(sum(changes.take(one, page, account, stale=old_visit) for one in last_of_each(result.records)))
         if changes.held_back:
-            behind.append(timely[place])
+            behind.append(result)
     if old:
         changes.pass_over([(number[attempt.fingerprint], attempt.job) for attempt in old])
     if unchanged:

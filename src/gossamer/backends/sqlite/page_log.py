@@ -34,11 +34,12 @@ _ADD_PAGE = insert("pages", ("number", *PageFacts.__struct_fields__))
 _ADD_UNFETCHED_PAGE = "INSERT INTO pages (number, fingerprint, url, job) VALUES (?, ?, ?, ?)"
 
 # Of two visits at the same instant the greater hash wins, so that the order of arrival does not matter. The same visit
-# again changes nothing: a newer parser may have parsed it since.
+# again changes nothing: a newer parser may have parsed it since. A visit from the future, by a worker whose clock was
+# ahead, gives way to any other: it must not answer for a page that has changed since.
 _KEEP_FACTS = """
 UPDATE pages SET url = ?, job = ?, fetched_at = ?, status = ?, etag = ?, last_modified = ?, archive_ref = ?,
     body_hash = ?, parser = ?, links = ?, spider = ?, failure = ?, content = ?, rhythm = ?
-WHERE number = ? AND (fetched_at IS NULL OR (?, ?) > (fetched_at, body_hash))"""
+WHERE number = ? AND (fetched_at IS NULL OR fetched_at > ? OR (?, ?) > (fetched_at, body_hash))"""
 
 # Rows of earlier versions contain the worker's name itself.
 _ADD_ATTEMPT = f"""
@@ -116,7 +117,11 @@ def stale_ones(
 
 
 def save_visits(
-    connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int], facts: list[PageFacts]
+    connection: sqlite3.Connection,
+    results: Sequence[PageResult],
+    number: dict[bytes, int],
+    facts: list[PageFacts],
+    now: float,
 ) -> Sequence[PageResult]:
     """Write attempts, page facts and visits; return the results whose attempts were new."""
     if facts:
@@ -127,7 +132,8 @@ def save_visits(
             _KEEP_FACTS,
             [
                 (p.url, p.job, p.fetched_at, p.status, p.etag, p.last_modified, p.archive_ref, p.body_hash, p.parser,
-                 p.links, p.spider, p.failure, p.content, p.rhythm, number[p.fingerprint], p.fetched_at, p.body_hash)
+                 p.links, p.spider, p.failure, p.content, p.rhythm, number[p.fingerprint], now, p.fetched_at,
+                 p.body_hash)
                 for p in facts
             ],
         )  # fmt: skip

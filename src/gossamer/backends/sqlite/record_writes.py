@@ -21,7 +21,6 @@ from ...store.record_rules import (
     Sighting,
     Verdict,
     last_of_each,
-    on_time,
     receive,
     see,
     version_seen,
@@ -114,8 +113,7 @@ def save_results(
     """
     counts = [0] * len(results)
     behind: list[PageResult] = []  # results of which not everything is in the records
-    timely = on_time(results, now)  # for the facts; visits keep their times, by which they are told apart
-    number, facts = number_pages(connection, timely)
+    number, facts = number_pages(connection, results)
     stale = stale_ones(connection, results, number)
     states = [ItemStates() if result.items is not None else None for result in results]
     if any(result.records for result in results):
@@ -127,7 +125,7 @@ def save_results(
             batch.held_back = False
             counts[position] = sum(batch.take(record, page, old, account) for record in last_of_each(result.records))
             if batch.held_back:
-                behind.append(timely[position])
+                behind.append(result)
         batch.flush()
     _count_items(connection, results, number, states)
     for position in stale:
@@ -136,7 +134,7 @@ def save_results(
     unchanged = [result.attempt for result in results if result.attempt.outcome == UNCHANGED]
     if unchanged:
         _confirm(connection, [(number[a.fingerprint], a.job, min(a.at, now)) for a in unchanged])
-    new = save_visits(connection, results, number, facts)
+    new = save_visits(connection, results, number, facts, now)
     ask_again(connection, behind, number)
     if schemas:
         keep_schemas(connection, schemas, now)
