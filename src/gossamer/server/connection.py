@@ -55,8 +55,10 @@ class StrictLines(ReceiveBuffer):
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
         if self._data[:2] != b"\r\n":
-            blank = _BLANK_LINE.search(self._data)
-            if _WRONG_LINE.search(self._data, 0, blank.end() if blank is not None else len(self._data)):
+            # From where h11 looks on: a long head that comes byte by byte is not read from its beginning each time.
+            start = self._multiple_lines_search
+            blank = _BLANK_LINE.search(self._data, start)
+            if _WRONG_LINE.search(self._data, start, blank.end() if blank is not None else len(self._data)):
                 raise h11.LocalProtocolError("A line that does not end as it should.")
         return super().maybe_extract_lines()
 
