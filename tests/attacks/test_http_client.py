@@ -148,7 +148,9 @@ def test_a_wrong_line_is_seen_wherever_the_head_is_cut(wrong: bytes) -> None:
             read_both(parser, head[:cut], head[cut:])
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "127.0.0.1:8420", "LOCALHOST", "localhost.", "[::1]", "[::1]:80"])
+@pytest.mark.parametrize(
+    "name", ["127.0.0.1", "127.0.0.1:8420", "127.0.0.1:", "LOCALHOST", "localhost.", "[::1]", "[::1]:80"]
+)
 async def test_the_names_of_the_server_are_taken_as_before(port: int, name: str) -> None:
     said = await answer_to(port, GOOD.replace(b"Host: 127.0.0.1", f"Host: {name}".encode()))
     assert said.startswith(b"HTTP/1.1 200 "), said
