@@ -4,13 +4,16 @@ server's, pages of other local servers, and connections that say nothing. A real
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import h11
 import pytest
 
+from gossamer.server import connection
 from gossamer.server.run import Server, _config
 from tests.patience import PATIENCE
 from tests.server.serving import Served, listening, serving, settings_of
@@ -105,7 +108,49 @@ async def test_no_second_request_hides_behind_the_end_of_chunks(door: Served, po
     assert b" 200 " not in said, said
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "127.0.0.1:8420", "LOCALHOST", "localhost.", "[::1]", "[::1]:80"])
+class Looks:
+    """A pattern that counts the bytes it is shown."""
+
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        self.pattern = pattern
+        self.count = 0
+
+    def search(self, text: bytearray, start: int = 0, end: int | None = None) -> re.Match[bytes] | None:
+        end = len(text) if end is None else end
+        self.count += end - start
+        return self.pattern.search(text, start, end)
+
+
+@pytest.mark.parametrize("content", [b"X: " + b"a" * 8000, b"X:a\r\n" * 1600], ids=["one line", "many lines"])
+def test_a_head_that_arrives_byte_by_byte_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    looks = {name: Looks(getattr(connection, name)) for name in ("_WRONG_LINE", "_BLANK_LINE")}
+    for name, one in looks.items():
+        monkeypatch.setattr(connection, name, one)
+    parser = connection.Requests()
+    for byte in b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + content:
+        parser.receive_data(bytes([byte]))
+        assert parser.next_event() is h11.NEED_DATA
+    assert all(len(content) <= one.count < 5 * len(content) for one in looks.values())
+
+
+def read_both(parser: connection.Requests, *pieces: bytes) -> None:
+    for piece in pieces:
+        parser.receive_data(piece)
+        parser.next_event()
+
+
+@pytest.mark.parametrize("wrong", [b"X: a\n", b"X: a\rb\r\n", b"X: a\r\n b\r\n", b"X: a\r\n\n", b"X: a\n\r\n"])
+def test_a_wrong_line_is_seen_wherever_the_head_is_cut(wrong: bytes) -> None:
+    head = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + wrong + b"Y: b\r\n\r\n"
+    for cut in range(1, len(head)):
+        parser = connection.Requests()
+        with pytest.raises(h11.RemoteProtocolError):
+            read_both(parser, head[:cut], head[cut:])
+
+
+@pytest.mark.parametrize(
+    "name", ["127.0.0.1", "127.0.0.1:8420", "127.0.0.1:", "LOCALHOST", "localhost.", "[::1]", "[::1]:80"]
+)
 async def test_the_names_of_the_server_are_taken_as_before(port: int, name: str) -> None:
     said = await answer_to(port, GOOD.replace(b"Host: 127.0.0.1", f"Host: {name}".encode()))
     assert said.startswith(b"HTTP/1.1 200 "), said

@@ -15,9 +15,11 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from gossamer.access.webhooks import new_secret, signed_headers
+from gossamer.errors import BackendUnavailable
 from gossamer.model.url import _BAD_PORTS
-from gossamer.project import api_views
+from gossamer.project import api_views, keys
 from gossamer.project.keys import revoke_key
+from gossamer.project.open import Project
 from gossamer.server import door as door_module
 from gossamer.server import job_routes, record_routes
 from gossamer.server.firecrawl import documents, watch
@@ -126,8 +128,21 @@ async def test_a_stream_of_records_ends_with_its_key(door: Served, path: str) ->
 
 
 @pytest.mark.parametrize("path", ["/api/v1/scrape", "/v2/scrape", "/mcp"])
-async def test_a_page_that_comes_after_the_end_of_the_key_is_not_given_out(door: Served, path: str) -> None:
+async def test_a_page_that_comes_after_the_end_of_the_key_is_not_given_out(
+    door: Served, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
     let_go = asyncio.Event()
+    usual, ended = keys.is_still_open_to, False
+
+    async def asked_once(project: Project, caller: keys.Caller) -> bool:
+        """The store goes away after it has said that the key is over: the answer must not go on for that."""
+        nonlocal ended
+        if ended:
+            raise BackendUnavailable("away")
+        ended = not await usual(project, caller)
+        return not ended
+
+    monkeypatch.setattr(keys, "is_still_open_to", asked_once)
 
     async def slow(call: Call) -> None:
         await let_go.wait()

@@ -4,6 +4,7 @@ key waits for one turn, not for all of them. The order is counted, not the time.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from gossamer.model.site_part import SitePart
 from gossamer.project import page_children
 from gossamer.project.key_turns import KeyBusy, KeyTurns, ServerBusy
 from gossamer.project.page_child import PageOrder
@@ -250,3 +252,75 @@ async def test_children_end_with_who_opened_them() -> None:
     assert answer is not None
     assert process is not None
     assert process.returncode is not None
+
+
+# -- patterns --------------------------------------------------------------------------------------------------------
+
+SITEMAP = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{}</urlset>'
+JUDGING = 0.005  # seconds that a slow pattern takes for one address
+
+
+class SlowPatterns:
+    """Notes which addresses this process compares with patterns, and takes its time for each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at: list[float] = []
+        usual = SitePart.has
+
+        def has(part: SitePart, href: str) -> bool:
+            if part.include or part.exclude:
+                self.at.append(time.monotonic())
+                time.sleep(JUDGING)
+            return usual(part, href)
+
+        monkeypatch.setattr(SitePart, "has", has)
+
+
+@asynccontextmanager
+async def linked_site(listed: int) -> AsyncIterator[str]:
+    """A small page with links, and a sitemap that lists some more."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/sitemap.xml":
+            places = "".join(f"<url><loc>http://{request.host}/listed/{n}</loc></url>" for n in range(listed))
+            return web.Response(text=SITEMAP.format(places), content_type="application/xml")
+        if request.path == "/robots.txt":
+            raise web.HTTPNotFound
+        text = TINY + "".join(f"<a href='/{name}'>x</a>" for name in ("good/1", "good/2", "bad/1", "good/1"))
+        return web.Response(text=text, content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://heavy.localhost:{runner.addresses[0][1]}/"
+    finally:
+        await runner.cleanup()
+
+
+async def test_links_meet_the_patterns_of_a_key_in_a_child_however_small_the_page_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the worker's event loop, patterns that take 80 ms for an address stopped the pages of all other keys."""
+    slow = SlowPatterns(monkeypatch)
+    async with linked_site(0) as url, serving(settings_of(tmp_path, **HERE)) as door, asyncio.timeout(PATIENCE):
+        body = {"url": url, "includePaths": ["^/good/"], "sitemap": "skip", "crawlEntireDomain": True}
+        job = (await door.post("/v2/crawl", body)).json()["id"]
+        await door.client().wait(job, every=0.02)
+        found = (await door.get(f"/v2/crawl/{job}")).json()["data"]
+    assert sorted(page["metadata"]["sourceURL"] for page in found) == [f"{url}good/1", f"{url}good/2"]
+    assert slow.at == []
+
+
+async def test_a_sitemap_under_slow_patterns_leaves_the_loop_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowPatterns(monkeypatch)
+    async with linked_site(20) as url, serving(settings_of(tmp_path, **HERE)) as door, asyncio.timeout(PATIENCE):
+        body = {"url": url, "includePaths": ["^/listed/"], "sitemap": "only"}
+        job = (await door.post("/v2/crawl", body)).json()["id"]
+        await door.client().wait(job, every=0.02)
+    assert len(slow.at) >= 20
+    assert slow.at[19] - slow.at[0] >= 19 * JUDGING * 9  # it rests most of the time

@@ -12,6 +12,7 @@ lost its last writes; seeds that entered before are duplicates.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from datetime import timedelta
@@ -45,6 +46,8 @@ FULL_PAUSE = timedelta(milliseconds=500)
 LEASE = timedelta(seconds=15)  # after this long without a renewal another worker reads the source
 RENEW = timedelta(seconds=4)
 LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
+QUICK = 0.001  # seconds that judging one URL of a source may take without a rest
+REST = 9  # times as long as judging a URL took is rested after it
 
 
 async def run_with_seeds(
@@ -430,13 +433,16 @@ class Seeder:
             aclosing(sources.entries(source, files.context(report=self._report))) as listed,
         ):
             async for entry in listed:
+                began = time.perf_counter()
                 request = self._spider.from_source(
                     Request(url=entry.url, kind=terms.kind or DEFAULT_KIND, lastmod=entry.lastmod)
                 )
+                took = time.perf_counter() - began
+                # A million refused URLs, or slow patterns of a key, must not keep the loop from the pages in flight.
+                if request is None or took > QUICK:
+                    await asyncio.sleep(took * REST if took > QUICK else 0)
                 if request is not None:
                     yield request
-                else:  # a million refused URLs must not keep the loop from the pages in flight
-                    await asyncio.sleep(0)
 
     def _report(self, message: str) -> None:
         self._fault = self._fault or message

@@ -58,9 +58,13 @@ class SitePart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             href = href.partition("#")[0].partition("?")[0]
         return href if self._is_near(href) and self.has(href) else None
 
+    @property
+    def has_patterns(self) -> bool:
+        return bool(self.include or self.exclude)
+
     def has(self, href: str) -> bool:
         """Do the patterns accept it?"""
-        if not (self.include or self.exclude):
+        if not self.has_patterns:
             return True
         text = (parse_url(href) if self.match_address else _path(href)).encode()
         if len(text) > LONGEST_ADDRESS or any(_compiled(pattern).search(text) for pattern in self.exclude):

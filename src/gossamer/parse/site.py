@@ -54,18 +54,43 @@ def _is_html(page: Page) -> bool:
 
 
 class Description(msgspec.Struct, frozen=True):
-    """The record of a page, and its links."""
+    """The record of a page, and its links. Of a crawl of a part of a site, only the links that belong to the part, and
+    whether the page itself does."""
 
     record: WebPage
     links: list[str]
+    belongs: bool = True
 
 
-def description_of(page: Page) -> Description:
-    """Read the page; if another process has done so (`Page._description`), take what it found."""
+class PartTerms(msgspec.Struct, frozen=True):
+    """Which pages a crawl of a part of a site covers, and whether links lead to them."""
+
+    part: SitePart
+    follows: bool = True
+
+
+def description_of(page: Page, terms: PartTerms | None = None) -> Description:
+    """Read the page; if another process has done so (`Page._description`), take what it found. Raises ParseFailed for
+    patterns that take too long."""
     if isinstance(page._description, Description):
         return page._description
     links = page.document_links() if _is_html(page) else []
-    return Description(web_page(page, len(links)), links)
+    record = web_page(page, len(links))
+    if terms is None:
+        return Description(record, links)
+    followed = _belonging(links[:MOST_LINKS], terms.part) if terms.follows else []
+    return Description(record, followed, terms.part.has(page.requested_url))
+
+
+def _belonging(links: list[str], part: SitePart) -> list[str]:
+    """The links that belong to the part, without duplicates. Raises ParseFailed."""
+    began, found = time.monotonic(), dict[str, None]()
+    for link in links:
+        if (wanted := part.page(link)) is not None:
+            found[wanted] = None
+        if part.has_patterns and time.monotonic() - began > MATCHING:
+            raise ParseFailed("The patterns of the crawl take too long for one page. Make them simpler.")
+    return list(found)
 
 
 def web_page(page: Page, links: int) -> WebPage:
@@ -151,32 +176,20 @@ class SitePartSpider(Spider):
             raise Misconfigured(f"The crawl of {part.url} has a pattern that cannot be used. {error}") from error
         self.start_urls = (part.url,)
         self.allowed_domains = "*" if part.other_sites else None
-        self._part = part
+        self.terms = PartTerms(part, follows)
         self._request = request
-        self._follows = follows
 
     def parse(self, page: Page) -> Iterator[Item | Request]:
-        found = description_of(page)
-        if self._part.has(page.requested_url):
+        found = description_of(page, self.terms)
+        if found.belongs:
             # Under the requested address, by which clients find the raw page.
             yield msgspec.structs.replace(found.record, url=page.requested_url)
-        for link in self._wanted(found.links[:MOST_LINKS]) if self._follows else ():
+        for link in found.links:
             yield msgspec.structs.replace(self._request, url=link)
 
-    def _wanted(self, links: list[str]) -> Iterator[str]:
-        """The links that belong to the part, without duplicates. Raises ParseFailed."""
-        began, known = time.monotonic(), set[str]()
-        has_patterns = bool(self._part.include or self._part.exclude)
-        for link in links:
-            found = self._part.page(link)
-            if found is not None and found not in known:
-                known.add(found)
-                yield found
-            if has_patterns and time.monotonic() - began > MATCHING:
-                raise ParseFailed("The patterns of the crawl take too long for one page. Make them simpler.")
-
     def from_source(self, request: Request) -> Request | None:
-        found = self._part.page(request.url) if request.url != self._part.url else request.url
+        part = self.terms.part
+        found = part.page(request.url) if request.url != part.url else request.url
         return msgspec.structs.replace(self._request, url=found, lastmod=request.lastmod) if found is not None else None
 
 

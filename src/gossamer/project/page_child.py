@@ -24,7 +24,7 @@ from ..errors import GossamerError
 from ..model.page import Headers, Snapshot
 from ..parse.page import Page
 from ..parse.recipe.extract import BadRules, extract, read_rules
-from ..parse.site import description_of
+from ..parse.site import PartTerms, description_of
 from ..process.supervisor import PR_SET_PDEATHSIG
 from .page_formats import WantedFormats, formatted
 from .page_links import WantedLinks, links_in
@@ -59,6 +59,8 @@ class ListLinks(msgspec.Struct, frozen=True, tag="links"):
 
 class DescribePage(msgspec.Struct, frozen=True, tag="describe"):
     """The record of the page and its links: `Description`."""
+
+    terms: PartTerms | None = None  # of a crawl of a part of a site
 
 
 Work = CheckRules | ExtractValues | FormatPage | ListLinks | DescribePage
@@ -141,8 +143,8 @@ def _done(order: PageOrder) -> Any:  # Any: any JSON
             return formatted(order.page, wanted)
         case ListLinks(wanted):
             return links_in(order.page, wanted)
-        case DescribePage():
-            return description_of(order.page)
+        case DescribePage(terms):
+            return description_of(order.page, terms)
 
 
 def _answer(order: PageOrder) -> bytes:

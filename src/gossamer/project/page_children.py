@@ -132,17 +132,20 @@ async def _start() -> asyncio.subprocess.Process:
 
 
 def describer_of(children: PageChildren, job: Job, spider: Spider, settings: Settings) -> Describe | None:
-    """Reads large pages of a key's job for the worker: on its event loop, each would stop the pages of all other jobs.
-    None for jobs of the project itself, and for spiders whose own code reads the page."""
+    """Reads pages of a key's job for the worker, if they are large or their links are matched with the key's patterns:
+    on its event loop, each would stop the pages of all other jobs. None for jobs of the project itself, and for spiders
+    whose own code reads the page."""
     if not job.owner or not isinstance(spider, SiteSpider | SitePartSpider):
         return None
     seconds = settings.crawl.parse_timeout.total_seconds()
+    terms = spider.terms if isinstance(spider, SitePartSpider) else None
+    read_here = READ_HERE if terms is None or not terms.part.has_patterns else -1
 
     async def describe(snapshot: Snapshot) -> Description | None:
-        if len(snapshot.body) <= READ_HERE or snapshot.kind == HAND_ON:
+        if len(snapshot.body) <= read_here or snapshot.kind == HAND_ON:
             return None
         async with children.turn(job.owner) as child:
-            answer = await child.ask(DescribePage(), snapshot, seconds)
+            answer = await child.ask(DescribePage(terms), snapshot, seconds)
         if answer is None or answer.failure:
             late = f"{snapshot.url} takes longer to read than {seconds:g} s (crawl.parse_timeout), or too much memory."
             raise ParseFailed(answer.failure if answer is not None else late)

@@ -28,7 +28,7 @@ MOST_HEAD = 64 * 1024  # bytes of the head of a request
 PIECE = 16 * 1024  # bytes read at a time
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _WRONG_LINE = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\n[ \t]")
-_HOST = re.compile(rb"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
+_HOST = re.compile(rb"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?", re.ASCII)
 LENGTHS = frozenset({b"content-length", b"transfer-encoding"})  # headers that say where a body ends
 STALL_SECONDS = 30.0  # within which a client must read at least some of the response
 REFUSAL = (
@@ -55,8 +55,10 @@ class StrictLines(ReceiveBuffer):
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
         if self._data[:2] != b"\r\n":
-            blank = _BLANK_LINE.search(self._data)
-            if _WRONG_LINE.search(self._data, 0, blank.end() if blank is not None else len(self._data)):
+            # From where h11 looks on: a long head that comes byte by byte is not read from its beginning each time.
+            start = self._multiple_lines_search
+            blank = _BLANK_LINE.search(self._data, start)
+            if _WRONG_LINE.search(self._data, start, blank.end() if blank is not None else len(self._data)):
                 raise h11.LocalProtocolError("A line that does not end as it should.")
         return super().maybe_extract_lines()
 

@@ -38,7 +38,7 @@ from .endpoint import PUBLIC, Call, Endpoint, Reply
 from .request_body import parse_body, parse_query, read_body
 
 log = logging.getLogger("gossamer.server")
-_HOST = re.compile(r"(?:(?P<name>[\w.-]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::[0-9]{1,5})?", re.ASCII)
+_HOST = re.compile(r"(?:(?P<name>[\w.-]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::[0-9]{0,5})?", re.ASCII)
 NOBODY = Caller(id="", name="", scopes=frozenset())
 MOST_AT_ONCE = 250  # requests of one key that may be under way in this process
 MOST_BUCKETS = 10_000  # keys whose bucket is remembered; the oldest are forgotten
@@ -170,17 +170,18 @@ class Door:
     async def answer(self, request: Request, send: Send, app: ASGIApp) -> None:
         """Let `app` answer the request as long as its key is valid: one that is revoked meanwhile ends the answer, or
         gets a 401 if it has not begun."""
-        clock, begun = self._project.clock, False
+        clock, begun, valid = self._project.clock, False, True
         looked_at = clock.monotonic()
 
         async def checked(message: Message) -> None:
-            nonlocal looked_at, begun
+            nonlocal looked_at, begun, valid
             caller: Caller | None = getattr(request.state, "caller", None)
-            if caller is not None and clock.monotonic() - looked_at >= LOOK_AT_KEY:
+            if caller is not None and valid and clock.monotonic() - looked_at >= LOOK_AT_KEY:
                 looked_at = clock.monotonic()
                 with suppress(Transient):  # the key is looked up again with the next piece
-                    if not await keys.is_still_open_to(self._project, caller):
-                        raise AnswerCut("the key was revoked, or has expired")
+                    valid = await keys.is_still_open_to(self._project, caller)
+            if not valid:  # nor afterwards: an application may catch this and answer with something else
+                raise AnswerCut("the key was revoked, or has expired")
             begun = True
             await send(message)
 
