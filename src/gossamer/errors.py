@@ -5,6 +5,7 @@
     │   ├── UnknownSetting     a key that does not exist, with a suggestion
     │   ├── SpiderNotFound     no spider of that name, or its file does not load
     │   ├── BadState           a state or records file that is not ours, or newer than this version
+    │   ├── StoreRefused       a store answers and refuses us: login, rights, version (backends/known_stores.py)
     │   └── MissingExtra       an optional dependency; the message names the pip command
     ├── Transient              the same call may succeed later
     │   ├── BackendUnavailable the state, record store or archive does not answer (or its disk is full)
@@ -78,6 +79,12 @@ class SpiderNotFound(Misconfigured):
 
 class BadState(Misconfigured):
     reason = "bad-state"
+
+
+class StoreRefused(Misconfigured):
+    """A store answers, and refuses what we need. A wrong setting, unless the store was in use before."""
+
+    reason = "store-refused"
 
 
 class MissingExtra(Misconfigured):

@@ -240,11 +240,36 @@ async def test_a_child_that_cannot_be_started_leaves_no_file_open():
     assert max(tries) < min(tries) + 25  # others in this process open some meanwhile
 
 
-def test_a_child_that_is_misconfigured_ends_them_all_and_is_not_tried_again():
+def test_children_that_are_all_misconfigured_end_the_supervisor():
     told: list[str] = []
     slots = [ChildSlot(spawn((sys.executable, "-c", "raise SystemExit(2)"))) for _ in range(3)]
     assert Supervisor(slots, tell=told.append, backoff=BACKOFF).run() == 1
-    assert told == []
+    assert all("cannot work with these settings; the others go on" in line for line in told)
+
+
+async def test_a_child_that_is_misconfigured_does_not_end_its_siblings_and_is_tried_again(tmp_path):
+    # given a healthy child, and one whose settings are wrong
+    wrong = tmp_path / "wrong"
+    wrong.touch()
+    program = (
+        "import os, sys, time\n"
+        f"if len(sys.argv) > 1 and os.path.exists({str(wrong)!r}): sys.exit(2)\n"
+        "while True:\n    os.write(int(os.environ['_GOSSAMER_PULSE']), b'.')\n    time.sleep(0.2)\n"
+    )
+    told: list[str] = []
+    slots = [ChildSlot(spawn((sys.executable, "-c", program, *more))) for more in ((), ("other",))]
+    supervisor = Supervisor(slots, tell=told.append, backoff=BACKOFF)
+    async with running(supervisor) as run:
+        await asyncio.to_thread(until, lambda: len(told) >= 2)
+        assert "cannot work with these settings; the others go on. Another one starts in 1 s." in told[0]
+        [healthy] = supervisor.pids
+        # when that is mended
+        wrong.unlink()
+        # then both work, and the healthy one never stopped
+        await asyncio.to_thread(until, lambda: len(supervisor.pids) == 2)
+        assert healthy in supervisor.pids
+        supervisor.stop()
+        assert await run == 0
 
 
 def test_pauses_before_a_new_child_double_up_to_a_minute_until_one_lives_well():

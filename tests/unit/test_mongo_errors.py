@@ -36,7 +36,15 @@ from gossamer.backends.mongo.errors import DRIVER_ERRORS, Unstorable, translate
 from gossamer.backends.mongo.layout import LAYOUT
 from gossamer.backends.mongo.records import open_mongo_records
 from gossamer.clock import VirtualClock
-from gossamer.errors import BackendUnavailable, BadState, GossamerError, Misconfigured, MissingExtra, Permanent
+from gossamer.errors import (
+    BackendUnavailable,
+    BadState,
+    GossamerError,
+    Misconfigured,
+    MissingExtra,
+    Permanent,
+    StoreRefused,
+)
 from tests.patience import PATIENCE
 
 from ..conformance.stores import NOW, all_of, book, result
@@ -86,7 +94,7 @@ async def test_nobody_listens_there(lone_mongo: MongoServer) -> None:
 async def test_a_member_that_takes_no_writes(lone_mongo: MongoServer) -> None:
     lone_mongo.hello = {"isWritablePrimary": False}
     error = await refusal(lone_mongo.address())
-    assert isinstance(error, Misconfigured)
+    assert isinstance(error, BackendUnavailable)
     assert "address of the primary" in str(error)
 
 
@@ -195,7 +203,12 @@ async def test_a_connection_that_is_lost_in_the_middle_of_a_batch(lone_mongo: Mo
 
 async def test_what_the_server_refuses_is_told(lone_mongo: MongoServer, prefix: str) -> None:
     async with open_mongo_records(lone_mongo.address(), CLOCK, prefix=prefix) as store:
-        for code, kind in ((13, Misconfigured), (50, BackendUnavailable), (14031, BackendUnavailable), (8, Permanent)):
+        for code, kind in (
+            (13, BackendUnavailable),
+            (50, BackendUnavailable),
+            (14031, BackendUnavailable),
+            (8, Permanent),
+        ):
             lone_mongo.fail("insert", ".attempts", code=code)
             with pytest.raises(kind):
                 await store.save([result(book())])
@@ -224,18 +237,18 @@ async def test_what_the_server_refuses_is_told(lone_mongo: MongoServer, prefix: 
         (OperationFailure("full", 14031), BackendUnavailable, "Free some space"),
         (OperationFailure("stepped down", 189), BackendUnavailable, "can be repeated"),
         (OperationFailure("x", 9999, {"errorLabels": ["RetryableWriteError"]}), BackendUnavailable, "repeated"),
-        (OperationFailure("bad auth", 8000), Misconfigured, "refused the login"),
-        (OperationFailure("not authorized on crawls", 13), Misconfigured, "role readWrite"),
-        (OperationFailure("no such command: 'update'", 59), Misconfigured, "MongoDB 4.4"),
+        (OperationFailure("bad auth", 8000), StoreRefused, "refused the login"),
+        (OperationFailure("not authorized on crawls", 13), StoreRefused, "role readWrite"),
+        (OperationFailure("no such command: 'update'", 59), StoreRefused, "MongoDB 4.4"),
         (OperationFailure("index exists", 85), BadState, "Drop it"),
         (OperationFailure("object too large", 10334), Unstorable, "cannot hold"),
         (OperationFailure("what else\nsecond line", 12345), Permanent, "error 12345: what else)"),
         (DocumentTooLarge("18 MB"), Unstorable, "16 MB"),
         (InvalidDocument("cannot encode object"), Unstorable, "cannot hold"),
         (OverflowError("8-byte ints"), Unstorable, "8-byte ints"),
-        (ConfigurationError("wire version 3, needs 4.4"), Misconfigured, "4.4"),
+        (ConfigurationError("wire version 3, needs 4.4"), StoreRefused, "4.4"),
         (InvalidURI(f"mongodb://crawler:{PASSWORD}@"), Misconfigured, "Write it like"),
-        (BulkWriteError({"writeErrors": [{"code": 11000}, {"code": 13}]}), Misconfigured, "readWrite"),
+        (BulkWriteError({"writeErrors": [{"code": 11000}, {"code": 13}]}), StoreRefused, "readWrite"),
         (BulkWriteError({"writeConcernErrors": [{"code": 64, "errmsg": "x"}]}), BackendUnavailable, "majority"),
         (BulkWriteError({"writeErrors": [{"code": 11000}]}), Permanent, "taken"),
     ],

@@ -115,7 +115,7 @@ async def test_a_read_only_user(postgres: PostgresServer, schema: str) -> None:
         f"CREATE ROLE reader_{schema} LOGIN", f"ALTER ROLE reader_{schema} SET default_transaction_read_only = on"
     )
     error = await refusal(postgres.address(user=f"reader_{schema}"), schema)
-    assert isinstance(error, Misconfigured)
+    assert isinstance(error, BackendUnavailable)
     assert "address of the primary" in str(error)
 
 
@@ -127,7 +127,7 @@ async def test_a_server_that_has_stopped_and_one_that_is_a_replica(lone_postgres
 
     lone_postgres.become_standby()
     error = await refusal(lone_postgres.address())
-    assert isinstance(error, Misconfigured)
+    assert isinstance(error, BackendUnavailable)
     assert "is a read-only replica. Set `records` to the address of the primary" in str(error)
 
 

@@ -105,9 +105,9 @@ async def test_a_server_that_never_answers_does_not_hang_us():
                 pass
 
 
-async def test_a_replica_is_refused(valkey):
+async def test_a_replica_is_away(valkey):
     with running_valkey("--replicaof", "127.0.0.1", str(valkey.port)) as replica:
-        assert "read-only replica" in await refusal(replica, Misconfigured)
+        assert "read-only replica" in await refusal(replica, BackendUnavailable)
 
 
 async def test_a_server_that_may_evict_the_queue_is_refused(valkey):

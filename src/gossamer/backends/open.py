@@ -20,6 +20,7 @@ from ..settings import Settings
 from ..settings.trust import demand_trust
 from ..store.contract import Archive, Records, RecordStore, WholeArchive
 from .addresses import MONGO, local_path, place_of, postgres_schema, scheme_of
+from .known_stores import opened_before
 from .state import State
 
 
@@ -37,7 +38,7 @@ async def open_state(
     If a server holds the state, `clock` follows the server's clock from now on. `records` confirm that a URL was really
     seen when a Bloom filter says so. `to_move` also opens a state with an unfinished move into it.
     """
-    async with _state_backend(settings, clock, terms_for, records) as state:
+    async with opened_before(settings, "state", _state_backend(settings, clock, terms_for, records)) as state:
         if not to_move:
             await old_copy(settings, "state", state.stream)
         yield state
@@ -79,7 +80,7 @@ def _own_file(settings: Settings, role: str) -> Path:
 @asynccontextmanager
 async def open_records(settings: Settings, clock: Clock, *, to_move: bool = False) -> AsyncIterator[Records]:
     """Open the record store. Raises as `open_state`."""
-    async with _records_backend(settings, clock) as store:
+    async with opened_before(settings, "records", _records_backend(settings, clock)) as store:
         if not to_move:
             await old_copy(settings, "records", store.stream)
         yield store
@@ -115,7 +116,7 @@ def open_archive(settings: Settings, writer: str) -> AbstractAsyncContextManager
         return FolderArchive(local_path(settings, "archive"), level=level, writer=writer)
     from .object.archive import open_object_archive
 
-    return open_object_archive(settings.archive, level=level, writer=writer)
+    return opened_before(settings, "archive", open_object_archive(settings.archive, level=level, writer=writer))
 
 
 class ArchiveOnDemand:

@@ -2,8 +2,9 @@
 `gossamer crawl --processes 4`, whose first child stands for the command while the others help.
 
 What it does: forks before anything heavy is loaded, watches the child, and ends as the child ends, with the same exit
-code or signal. How it fails: a child that dies before it begins to work, or SPURIOUS times in a row with no page's code
-running, is not replaced. How it recovers: like every supervisor (supervisor.py).
+code or signal. How it fails: a child that ends before it begins to work, or dies SPURIOUS times in a row with no page's
+code running, is not replaced; one of a crew that was killed before it began is. How it recovers: like every supervisor
+(supervisor.py).
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class _LoneSupervisor(Supervisor):
 
     def _follows(self, slot: ChildSlot, death: Death) -> bool:
         began = death.began or (PARENT.crew is not None and PARENT.crew.job != "")  # another one of the crew began
-        if death.in_order or not began or (death.code < 0 and -death.code in ON_PURPOSE):
+        killed = PARENT.crew is not None and death.code < 0  # while the others wait for it, or go on without it
+        if death.in_order or not (began or killed) or (death.code < 0 and -death.code in ON_PURPOSE):
             return False
         if slot is self._first and os.isatty(2):
             os.write(2, SHOWN_AGAIN)
@@ -49,6 +51,9 @@ class _LoneSupervisor(Supervisor):
         if slot.unexplained > SPURIOUS:
             self._tell(f"The process {fate}, {slot.unexplained} times in a row. No page is to blame.")
             return False
+        if not began:  # without a fate: the next one begins the crawl, and does not continue it
+            self._tell(f"Process {death.pid} {fate} before it began to work. Another one starts.")
+            return True
         slot.fate = f"The process {fate}. Another one goes on; the pages it had in hand are tried apart from others."
         return True
 

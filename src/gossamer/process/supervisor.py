@@ -5,8 +5,8 @@ writes a byte to its own pipe each second, from its event loop (pulse.py); one t
 killed. Shared memory (black_box.py) names the page whose code killed a child.
 `gossamer worker --processes 4` and `gossamer up` have several children, each a separate program; `gossamer worker` has
 one, and `gossamer crawl` one or a crew, which are forks (lone_child.py).
-How it fails: a child that exits because the project is misconfigured ends them all; one that cannot even be started is
-retried, like one that died, and the others go on.
+How it fails: a child that exits because the project is misconfigured is retried, like one that died or cannot even be
+started, and the others go on. Only when all of them are misconfigured, the supervisor ends, with exit code 1.
 How it recovers: a child that was killed loses nothing, because its leases come back; the page that killed it gets one
 delivery closer to the dead letters each time. No child outlives the supervisor: Linux signals it at once, the pipe says
 the same within a second, and a child that hangs by then ends itself.
@@ -37,7 +37,7 @@ SILENCE = timedelta(seconds=30)  # a child that is silent for this long hangs
 GRACE = timedelta(seconds=20)  # for closing the stores, after the time for pages in hand
 HEALTHY = timedelta(seconds=60)  # a child that lived this long did not die of a failed start
 
-MISCONFIGURED = 2  # exit code of a child that would fail in the same way again
+MISCONFIGURED = 2  # exit code of a child that fails in the same way until somebody changes something
 DRAINED = 3  # exit code of a child that was asked to go: it is not replaced
 HEEDED = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1
@@ -95,6 +95,10 @@ class Child:
         self._silent = 0.0 if felt else self._silent + elapsed
         self.hung = self.hung or (allowed is not None and self._silent >= allowed)
 
+    @property
+    def lived(self) -> timedelta:
+        return timedelta(seconds=time.monotonic() - self._started_at)
+
     def signal(self, number: int) -> None:
         with suppress(ProcessLookupError):  # not reaped yet, so the pid is still its own
             os.kill(self.pid, number)
@@ -104,9 +108,8 @@ class Child:
         code = self._poll()
         if code is None:
             return None
-        lived = timedelta(seconds=time.monotonic() - self._started_at)
         box = self.box
-        death = Death(self.pid, code, self.hung, box.page, began=box.began, in_order=box.ended, lived=lived)
+        death = Death(self.pid, code, self.hung, box.page, began=box.began, in_order=box.ended, lived=self.lived)
         box.close()
         os.close(self.pulse)
         return death
@@ -138,6 +141,7 @@ class ChildSlot:
         self.unexplained = 0  # deaths in a row with no page's code running
         self.fate = ""  # what happened to the last child, for the next one
         self.is_spare = False  # counts towards `resize`
+        self.is_misconfigured = False  # its last child said so
         self.retires = False  # its child may drain without a time limit, and is not replaced
 
     def retire(self) -> None:
@@ -145,6 +149,11 @@ class ChildSlot:
         self.retires = True
         if self.child is not None:
             self.child.signal(signal.SIGTERM)
+
+    def works(self) -> bool:
+        """False if its child was misconfigured, and no successor is at work."""
+        child = self.child
+        return not self.is_misconfigured or (child is not None and (child.box.began or child.lived >= HEALTHY))
 
     def pause_after(self, death: Death | None, backoff: Backoff | None) -> timedelta:
         """The pause before the next child; without a `death` the last one could not be started.
@@ -330,15 +339,17 @@ class Supervisor:
             self._spares -= slot.is_spare
             self._tell(f"{slot.name.capitalize()} {death.pid} was asked to drain and has ended; it is not replaced.")
             return False
-        if death.code == MISCONFIGURED:
-            self.code = 1  # the child has said why
+        slot.is_misconfigured = death.code == MISCONFIGURED  # the child has said why
+        if slot.is_misconfigured and not any(one.works() for one in self._slots):
+            self.code = 1
             self.stop()
             return False
         pause = slot.pause_after(death, self._backoff)
         slot.start_at = time.monotonic() + pause.total_seconds()
         doing = f" It was in the code for {death.page}." if death.page else ""
         who = f"{slot.name.capitalize()} {death.pid}"
-        self._tell(f"{who} {death.words}. Another one starts in {pause.total_seconds():.0f} s.{doing}")
+        how = "cannot work with these settings; the others go on" if slot.is_misconfigured else death.words
+        self._tell(f"{who} {how}. Another one starts in {pause.total_seconds():.0f} s.{doing}")
         return True
 
     def _close(self, slot: ChildSlot, death: Death) -> None:

@@ -35,7 +35,7 @@ from ..schedule.leader import Scheduler
 from ..schedule.spider_loader import SpiderLoader
 from ..settings import Settings
 from ..settings.effective import routing_of, served
-from ..units import many
+from ..units import many, span
 from .crawl import Attend, CrawlReport, crawl
 from .export import outputs_of, write_feeds, write_outputs
 from .job_end import first_of
@@ -45,11 +45,12 @@ from .retention import forget_old_runs
 from .scaling import Bounds, Look, decide, in_words, kept, look_at, scaling
 from .spools import waiting_by_job
 from .wiring import is_over, sink_of
-from .worker_health import HealthAddress, telling_health
+from .worker_health import HealthAddress, listen, telling_health
 from .worker_health import health_address as health_address  # re-exported for callers that start workers
 from .worker_pool import WorkerPool
 
 AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
+SAID_AGAIN = timedelta(minutes=5)  # how long a backend is away before this is said again, and then each time as long
 RESTARTS = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))  # of a process that died
 EXIT_DRAINED = DRAINED  # tells a supervisor that the worker was drained on purpose and is not to be replaced
 SCALER_ENDS_WITHIN = timedelta(seconds=5)
@@ -263,15 +264,23 @@ async def leaving_when_outdated(project: Project, leave: Callable[[], None]) -> 
 
 
 async def open_patiently(stack: AsyncExitStack, settings: Settings, tell: Tell, *, to_look: bool = False) -> Project:
-    """Open the backends; wait for one that is away, since commands are often started before their servers."""
+    """Open the backends; wait for one that is away, since commands are often started before their servers.
+
+    An outage that lasts is said again and again: it may be a wrong setting after all. It is tried all the same.
+    """
     clock, pauses, told = SystemClock(), AWAY.pauses(), ""
+    began = told_at = clock.monotonic()
     while True:
         try:
             return await stack.enter_async_context(open_project(settings, to_look=to_look))
         except BackendUnavailable as error:
+            now = clock.monotonic()
             if str(error) != told:
-                told = str(error)
+                told, told_at = str(error), now
                 tell(f"{told} Waiting for it.")
+            elif now - told_at >= SAID_AGAIN.total_seconds():
+                told_at = now
+                tell(f"{told} Nothing could be done for {span(now - began)}. Waiting for it.")
         await clock.sleep(next(pauses).total_seconds())
 
 
@@ -288,7 +297,9 @@ async def supervised_workers(
     until_idle: bool,
     health_at: HealthAddress | None = None,
 ) -> Supervisor:
-    """The supervisor that runs `command` in `processes` processes, and replaces those that die."""
+    """The supervisor that runs `command` in `processes` processes, and replaces those that die. Raises Misconfigured
+    before anything is started."""
+    await _check_ports(health_at, processes)
     async with AsyncExitStack() as stack:  # report faults of the backends once, not from each child
         welcome(await open_patiently(stack, settings, tell))
     slots = [_worker_slot(command, settings, health_at, place) for place in range(processes)]
@@ -311,13 +322,14 @@ async def supervised_all(
     welcome: Callable[[Project, bool], None],
     tell: Tell,
 ) -> Supervisor:
-    """The supervisor of one scheduler, `workers` workers and perhaps a server; all end when one of them cannot
-    continue.
+    """The supervisor of one scheduler, `workers` workers and perhaps a server. One that cannot continue is retried; the
+    others go on.
 
     If `workers` is None, `autoscaled` decides. `welcome` is also told whether the project has schedules. Raises
     Misconfigured before anything is started.
     """
     schedules_of(settings.schedules)
+    await _check_ports(health_at, workers or 0)
     async with AsyncExitStack() as stack:  # as above
         project = await open_patiently(stack, settings, tell, to_look=True)
         welcome(project, bool(settings.schedules or await project.state.schedules.schedules()))
@@ -373,6 +385,14 @@ async def _autoscale(supervisor: Supervisor, settings: Settings, bounds: Bounds,
                     current = wanted
                     supervisor.resize(current)
             await clock.sleep(settings.scaling.look.total_seconds())
+
+
+async def _check_ports(health_at: HealthAddress | None, workers: int) -> None:
+    """Raise Misconfigured if a worker could not serve its metrics, before anything is started."""
+    if health_at is None:
+        return
+    for place in range(workers):
+        (await listen(health_address(health_at.moved(place)), lambda *_: None)).close()
 
 
 def _worker_slot(

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
@@ -29,6 +29,8 @@ MOST_HEAD = 8192  # bytes of a request
 CLIENT_WITHIN = timedelta(seconds=10)
 LAG_EVERY = timedelta(milliseconds=500)
 LAGS = 60  # samples kept: half a minute
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None] | None]
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,13 +87,7 @@ async def telling_health(address: HealthAddress, read: Callable[[], Health], clo
             with suppress(ConnectionError):
                 await writer.wait_closed()
 
-    try:
-        server = await asyncio.start_server(answer, address.host, address.port, limit=MOST_HEAD)
-    except OSError as error:
-        why = "something else listens there" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-        raise Misconfigured(
-            f"The worker cannot listen on {address.moved(0)} ({why}). Choose another port: --metrics-port."
-        ) from error
+    server = await listen(address, answer)
     watching = asyncio.create_task(_measure_lag(lags, clock), name="loop lag")
     try:
         async with server:
@@ -99,6 +95,17 @@ async def telling_health(address: HealthAddress, read: Callable[[], Health], clo
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+
+async def listen(address: HealthAddress, answer: Answer) -> asyncio.Server:
+    """A server at that address, with `answer` for each client. Raises Misconfigured."""
+    try:
+        return await asyncio.start_server(answer, address.host, address.port, limit=MOST_HEAD)
+    except OSError as error:
+        why = "something else listens there" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        raise Misconfigured(
+            f"The worker cannot listen on {address.moved(0)} ({why}). Choose another port: --metrics-port."
+        ) from error
 
 
 async def _measure_lag(lags: deque[float], clock: Clock) -> None:

@@ -23,9 +23,9 @@ from pymongo.errors import BulkWriteError, ConfigurationError, DuplicateKeyError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from ...errors import BadState, Misconfigured
+from ...errors import BackendUnavailable, BadState, Misconfigured, StoreRefused
 from .address import Address, read_address
-from .errors import DRIVER_ERRORS, DUPLICATE, EXAMPLE, translate
+from .errors import DRIVER_ERRORS, DUPLICATE, EXAMPLE, translate, translate_at_work
 from .layout import COLLECTIONS, INDEXES, LAYOUT
 
 Document: TypeAlias = dict[str, Any]  # any fields
@@ -139,7 +139,7 @@ class MongoDatabase:
         try:
             yield
         except DRIVER_ERRORS as error:
-            raise translate(error, self.address.place) from error
+            raise translate_at_work(error, self.address.place) from error
 
 
 @asynccontextmanager
@@ -194,9 +194,10 @@ def _client(address: Address, connect_within: timedelta) -> AsyncMongoClient[Doc
 async def _check_server(client: AsyncMongoClient[Document], address: Address) -> None:
     hello = await client.admin.command("hello")
     if hello.get("maxWireVersion", 0) < OLDEST_WIRE:
-        raise Misconfigured(f"{address.place} is too old; Gossamer needs MongoDB {OLDEST} or newer. Upgrade it.")
+        raise StoreRefused(f"{address.place} is too old; Gossamer needs MongoDB {OLDEST} or newer. Upgrade it.")
     if not hello.get("isWritablePrimary", False) or hello.get("readOnly", False):
-        raise Misconfigured(f"{address.place} is a read-only member. Set `records` to the address of the primary.")
+        # Never a wrong setting: it may have been the primary a moment ago, and may be it again.
+        raise BackendUnavailable(f"{address.place} is a read-only member. Set `records` to the address of the primary.")
 
 
 async def _require_layout(database: AsyncDatabase[Document], address: Address) -> str:

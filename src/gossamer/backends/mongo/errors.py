@@ -24,7 +24,7 @@ from pymongo.errors import (
     WriteConcernError,
 )
 
-from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured, Permanent
+from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured, Permanent, StoreRefused
 
 ELSEWHERE = "set records = 'mongodb://...' to another one in gossamer.toml"
 EXAMPLE = "mongodb://user:password@host:27017/database"
@@ -64,6 +64,12 @@ def translate(error: BaseException, place: str) -> GossamerError:
     return _no_connection(error, place)
 
 
+def translate_at_work(error: BaseException, place: str) -> GossamerError:
+    """As `translate`, for a database that is open: a refusal now is an outage, not a wrong setting."""
+    found = translate(error, place)
+    return BackendUnavailable(str(found)) if isinstance(found, StoreRefused) else found
+
+
 def _unstorable(error: BaseException, place: str) -> GossamerError:
     if isinstance(error, DocumentTooLarge):
         return Unstorable(f"{place} cannot hold a value of this result: it has more than 16 MB.")
@@ -97,14 +103,14 @@ def _of_command(error: OperationFailure, place: str) -> GossamerError:
 def _by_code(code: int | None, said: str, place: str) -> GossamerError:
     said = _short(said)
     if code in _NOT_LET_IN:
-        return Misconfigured(
+        return StoreRefused(
             f"{place} refused the login. Check the user, the password and authSource in `records`; special characters "
             f"of a password are written percent-encoded, @ as %40."
         )
     if code in _NOT_ALLOWED:
-        return Misconfigured(f"{place}: {said}. Grant our user the role readWrite on the database.")
+        return StoreRefused(f"{place}: {said}. Grant our user the role readWrite on the database.")
     if code in _UNKNOWN_COMMAND:
-        return Misconfigured(f"{place} lacks features of MongoDB 4.4 ({said}). Use 4.4 or later.")
+        return StoreRefused(f"{place} lacks features of MongoDB 4.4 ({said}). Use 4.4 or later.")
     if code in _TOO_LARGE:
         return Unstorable(f"{place} cannot hold a value of this result ({said}).")
     if code in _FULL:
@@ -128,7 +134,7 @@ def _not_confirmed(place: str, said: str) -> GossamerError:
 def _misconfigured(error: ConfigurationError, place: str) -> GossamerError:
     if isinstance(error, InvalidURI):  # its text may quote the address
         return Misconfigured(f"The address in `records` cannot be read. Write it like {EXAMPLE}.")
-    return Misconfigured(f"{place} cannot be used ({_short(str(error))}). Check the address in `records`.")
+    return StoreRefused(f"{place} cannot be used ({_short(str(error))}). Check the address in `records`.")
 
 
 def _no_connection(error: BaseException, place: str) -> GossamerError:

@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from ...errors import BackendUnavailable, Misconfigured, MissingExtra
+from ...errors import BackendUnavailable, Misconfigured, MissingExtra, StoreRefused
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Config, S3Store
@@ -251,10 +251,10 @@ def unavailable(error: Exception, place: BucketAddress) -> BackendUnavailable:
     )
 
 
-def refused_at_start(error: Exception, place: BucketAddress) -> Misconfigured | BackendUnavailable:
-    """The same failures before any work was done: what the user must fix is reported as Misconfigured."""
+def refused_at_start(error: Exception, place: BucketAddress) -> StoreRefused | BackendUnavailable:
+    """The same failures before any work was done: what the user must fix is reported as StoreRefused."""
     remedy = _remedy(error)
-    return unavailable(error, place) if remedy is None else Misconfigured(f"archive = {place}: {remedy}")
+    return unavailable(error, place) if remedy is None else StoreRefused(f"archive = {place}: {remedy}")
 
 
 def _remedy(error: Exception) -> str | None:

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from ...errors import BackendUnavailable, Misconfigured
+from ...errors import BackendUnavailable, Misconfigured, StoreRefused
 from .address import Address, quoted, read_address
-from .errors import COLLISIONS, DRIVER_ERRORS, translate
+from .errors import COLLISIONS, DRIVER_ERRORS, translate, translate_at_work
 from .migrations import Migration, known_migrations, migrate, require_schema
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class PostgresDatabase:
         try:
             found: list[Row] = await self.pool.fetch(qualified(sql, self.address.schema), *values)
         except DRIVER_ERRORS as error:
-            raise translate(error, self.address.place) from error
+            raise translate_at_work(error, self.address.place) from error
         return found
 
     async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
@@ -93,7 +93,7 @@ class PostgresDatabase:
             except (*COLLISIONS, Collision) as error:
                 collision = error
             except DRIVER_ERRORS as error:
-                raise translate(error, self.address.place) from error
+                raise translate_at_work(error, self.address.place) from error
         raise BackendUnavailable(
             f"{self.address.place}: {MAX_TRIES} tries collided with other writers. Try again later."
         ) from collision
@@ -191,7 +191,8 @@ async def _check_server(connection: Connection, address: Address) -> None:
     found = await connection.fetchrow(_LOOK)
     if found["is_replica"] or found["is_read_only"]:
         kind = "a read-only replica" if found["is_replica"] else "read-only for our user"
-        raise Misconfigured(f"{address.place} is {kind}. Set `records` to the address of the primary.")
+        # Never a wrong setting: it may have been the primary a moment ago, and may be it again.
+        raise BackendUnavailable(f"{address.place} is {kind}. Set `records` to the address of the primary.")
     if found["encoding"] != "UTF8":
         raise Misconfigured(
             f"{address.place} is encoded in {found['encoding']}, which cannot hold every text. "
@@ -202,4 +203,4 @@ async def _check_server(connection: Connection, address: Address) -> None:
 def check_version(major: int, place: str) -> None:
     """Raises Misconfigured if the server is too old."""
     if major < OLDEST:
-        raise Misconfigured(f"{place} is version {major}; Gossamer needs PostgreSQL {OLDEST} or newer. Upgrade it.")
+        raise StoreRefused(f"{place} is version {major}; Gossamer needs PostgreSQL {OLDEST} or newer. Upgrade it.")

@@ -7,7 +7,7 @@ from socket import gaierror
 
 import asyncpg
 
-from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured, Permanent
+from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured, Permanent, StoreRefused
 
 ELSEWHERE = "set records = 'postgresql://...' to another one in gossamer.toml"
 
@@ -37,16 +37,22 @@ def translate(error: BaseException, place: str) -> GossamerError:
     return _no_connection(error, place)
 
 
+def translate_at_work(error: BaseException, place: str) -> GossamerError:
+    """As `translate`, for a database that is open: a refusal now is an outage, not a wrong setting."""
+    found = translate(error, place)
+    return BackendUnavailable(str(found)) if isinstance(found, StoreRefused) else found
+
+
 def _refused_entry(error: BaseException, place: str) -> GossamerError | None:
     """Errors of a refused login."""
     said = str(error)
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):  # wrong passwords are among them
-        return Misconfigured(
+        return StoreRefused(
             f"{place} refused the login ({said}). Check the user and the password in `records`; special "
             f"characters of a password are written percent-encoded, @ as %40."
         )
     if isinstance(error, asyncpg.InvalidCatalogNameError):
-        return Misconfigured(f"{place}: {said}. Create it with `createdb -E UTF8 -T template0 NAME`, or {ELSEWHERE}.")
+        return StoreRefused(f"{place}: {said}. Create it with `createdb -E UTF8 -T template0 NAME`, or {ELSEWHERE}.")
     if isinstance(error, asyncpg.TooManyConnectionsError):
         return BackendUnavailable(
             f"{place} accepts no further connections ({said}). Raise max_connections, or run fewer workers."
@@ -67,7 +73,7 @@ def _refused_work(error: BaseException, place: str) -> GossamerError | None:
     """Errors of statements, if the user can do something about the database."""
     said = str(error).partition("\n")[0]
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
-        return Misconfigured(
+        return StoreRefused(
             f"{place}: {said}. As its owner: GRANT CREATE ON DATABASE ... TO our user, or make the schema for it "
             f"with CREATE SCHEMA ... AUTHORIZATION ..."
         )
@@ -79,7 +85,7 @@ def _refused_work(error: BaseException, place: str) -> GossamerError | None:
     if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InvalidSchemaNameError)):
         return BadState(f"{place} lacks tables of ours ({said}). Restore them, or run: gossamer migrate")
     if isinstance(error, (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)):
-        return Misconfigured(
+        return StoreRefused(
             f"{place} is reached through a pooler that forgets prepared statements. Use PgBouncer 1.21 or newer with "
             f"max_prepared_statements above 0, or its session mode, or the server's own address."
         )
@@ -107,7 +113,7 @@ def _no_connection(error: BaseException, place: str) -> GossamerError:
     if isinstance(error, gaierror):
         return BackendUnavailable(f"{place}: the name of the host is not known. Check its spelling, or {ELSEWHERE}.")
     if isinstance(error, ssl.SSLError):
-        return Misconfigured(f"{place}: no secure connection ({error.reason}). Check sslmode and sslrootcert.")
+        return StoreRefused(f"{place}: no secure connection ({error.reason}). Check sslmode and sslrootcert.")
     if isinstance(error, ConnectionRefusedError):
         return BackendUnavailable(f"{place} refused the connection. Start it, or {ELSEWHERE}.")
     if isinstance(error, TimeoutError):

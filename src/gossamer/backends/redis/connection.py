@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...errors import BackendUnavailable, GossamerError, Misconfigured, MissingExtra
+from ...errors import BackendUnavailable, GossamerError, Misconfigured, MissingExtra, StoreRefused
 from ...process import limits as openfiles
 
 try:
@@ -84,18 +84,29 @@ class Server:
         self._time = time
         self.ticks = time or monotonic  # measures durations
         self._room = asyncio.Semaphore(MAX_CONNECTIONS)
+        self.is_in_use = False  # its state was opened: a refusal is an outage from now on, not a wrong setting
 
     async def run(self, name: str, keys: Sequence[str], *args: Any) -> Any:  # Any: each script has its own answer
         """Run a script atomically. Raises BackendUnavailable; it is then unknown whether it ran."""
         text, digest = script(name)
-        with translated(self.where):
+        with self._translated():
             try:
                 return await self._execute("EVALSHA", digest, len(keys), *keys, *args)
             except problems.NoScriptError:
                 return await self._execute("EVAL", text, len(keys), *keys, *args)
 
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            with translated(self.where):
+                yield
+        except StoreRefused as error:
+            if not self.is_in_use:
+                raise
+            raise BackendUnavailable(str(error)) from error
+
     async def call(self, *command: Any) -> Any:
-        with translated(self.where):
+        with self._translated():
             return await self._execute(*command)
 
     async def _execute(self, *command: Any) -> Any:
@@ -119,7 +130,7 @@ class Server:
         pipeline = self._client.pipeline() if self.cluster else self._client.pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
-        with translated(self.where):
+        with self._translated():
             answers: list[Any] = await self._alone(pipeline.execute)
         return answers
 
@@ -156,7 +167,7 @@ class Server:
 
     async def names(self, pattern: str) -> AsyncIterator[bytes]:
         """Every key whose name matches the pattern, on all nodes."""
-        with translated(self.where):
+        with self._translated():
             async for name in self._client.scan_iter(match=pattern, count=1_000):
                 yield name
 
@@ -238,17 +249,18 @@ async def _facts(server: Server) -> dict[str, str]:
 async def _trust(server: Server, facts: dict[str, str], oldest: tuple[int, int]) -> tuple[str, ...]:
     version = tuple(int(part) for part in facts.get("redis_version", "0.0").split(".")[:2])
     if version < oldest:
-        raise Misconfigured(
+        raise StoreRefused(
             f"The server at {server.where} is version {facts.get('redis_version', '?')}; Gossamer needs Redis 6.2 or "
             "newer, or any Valkey. Upgrade it, or set state = 'sqlite:///...' in gossamer.toml."
         )
     if facts.get("role") == "slave":
-        raise Misconfigured(
+        # Never a wrong setting: it may have been the primary a moment ago, and may be it again.
+        raise BackendUnavailable(
             f"The server at {server.where} is a read-only replica. Give the address of its primary as state."
         )
     policy = facts.get("maxmemory_policy", "noeviction")
     if policy.startswith("allkeys"):
-        raise Misconfigured(
+        raise StoreRefused(
             f"The server at {server.where} evicts any key when memory is short (maxmemory-policy {policy}): it would "
             "silently lose parts of the queue. Set maxmemory-policy to noeviction, or use a separate server."
         )
@@ -285,7 +297,7 @@ def translated(where: str) -> Iterator[None]:
     try:
         yield
     except problems.AuthenticationError as error:
-        raise Misconfigured(
+        raise StoreRefused(
             f"Redis at {where} refused the user name or password. Fix the state address, or its environment variable."
         ) from error
     except problems.ReadOnlyError as error:
@@ -325,13 +337,13 @@ def _refused(where: str, error: Exception) -> GossamerError:
     if "OOM" in text:
         return out_of_memory(where)
     if "DB index" in text or "invalid DB" in text:
-        return Misconfigured(f"Redis at {where} has no database of that number. Fix the number at the end of state.")
+        return StoreRefused(f"Redis at {where} has no database of that number. Fix the number at the end of state.")
     if "NOAUTH" in text or "WRONGPASS" in text or "invalid password" in text or "without any password" in text:
-        return Misconfigured(f"Redis at {where} requires another user name or password. Fix the state address.")
+        return StoreRefused(f"Redis at {where} requires another user name or password. Fix the state address.")
     if "NOPERM" in text:
-        return Misconfigured(f"Redis at {where} does not allow this user what Gossamer needs: {text}")
+        return StoreRefused(f"Redis at {where} does not allow this user what Gossamer needs: {text}")
     if "unknown command" in text.lower():
-        return Misconfigured(f"The server at {where} lacks a command that Gossamer needs: {text}")
+        return StoreRefused(f"The server at {where} lacks a command that Gossamer needs: {text}")
     if any(word in text for word in ("MISCONF", "READONLY", "LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")):
         return BackendUnavailable(f"Redis at {where} cannot write now: {text}")
     return BackendUnavailable(f"Redis at {where} failed: {text}")

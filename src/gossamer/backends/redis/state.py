@@ -93,6 +93,7 @@ async def open_redis_state(
             server, keys, jobs=jobs, schedules=schedules, seeds=seeds, robots=robots, routes=routes, budgets=budgets
         )
         clock.agree(await server.time())
+        server.is_in_use = True
         try:
             yield State(
                 frontier=frontier_at(admission, terms_for),
