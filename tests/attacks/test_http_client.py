@@ -186,8 +186,23 @@ async def test_agents_in_a_browser_are_of_the_servers_own_origin(door: Served, o
     assert answer.status_code == status, answer.text
 
 
-async def test_silent_connections_from_many_addresses_lock_nobody_out(door: Served) -> None:
-    """Five times as many connections as the server has, half of them with half a head."""
+SIGN_IN = b"POST /ui/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\n"
+FORM = b"Content-Type: application/x-www-form-urlencoded\r\n"
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        b"GET /healthz HTTP/1.1\r\nHost: 127",
+        b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n",
+        b"POST /api/v1/scrape HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{",
+        b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n",
+        SIGN_IN + FORM + b"Content-Length: 9\r\n\r\nkey=",
+        SIGN_IN + FORM + b"Transfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+async def test_silent_connections_from_many_addresses_lock_nobody_out(door: Served, half: bytes) -> None:
+    """Five times as many connections as the server has, half of them with half a request."""
     async with AsyncExitStack() as stack, listening(Server(_config(door.app, 200, MOST))) as port:
         opened = []
         for number in range(5 * MOST):
@@ -195,7 +210,7 @@ async def test_silent_connections_from_many_addresses_lock_nobody_out(door: Serv
             reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=place)
             stack.callback(writer.close)
             if number % 2:
-                writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127")
+                writer.write(half)
             opened.append(reader)
             if number % 10 == 0:
                 assert (await answer_to(port, GOOD)).startswith(b"HTTP/1.1 200 ")

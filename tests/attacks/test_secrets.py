@@ -286,3 +286,33 @@ ALLOWED = {
         r'state\.gossamer:[^ ]+:(\d+:urls: .*"auth"|jobs: |schedules: .*source)|all\.backup: ', re.DOTALL
     ),
 }
+
+
+QUOTES = """
+from gossamer import Spider
+
+class Quotes(Spider):
+    name = "quotes"
+    start_urls = ["http://127.0.0.1:{port}/web/http://eve:evemark@g/landed", "http://127.0.0.1:{port}/landed"]
+
+    def parse(self, page):
+        yield from page.follow_all(["/copy/http://a:evemark@g/http://b:evemark@g/x"])
+"""
+
+
+def test_a_url_that_quotes_another_one_is_requested_as_it_is_without_the_login_in_the_quote(
+    project: ProjectFolder,
+) -> None:
+    """An archive of the web has such paths. What they quote is no login for the archive."""
+    with sites() as (site, _):
+        project.write("gossamer.toml", 'fetch.allow_private = true\npoliteness.rate = "unlimited"\n')
+        project.write("spiders/quotes.py", QUOTES.replace("{port}", str(site.port)))
+        project.run("crawl", "quotes")
+        project.run("fetch", f"http://127.0.0.1:{site.port}/typed/http://eve:evemark@g/")
+    asked = {path: login for _, path, login in site.seen if path != "/robots.txt"}
+    assert asked == {
+        "/web/http://eve:evemark@g/landed": "",
+        "/landed": "",
+        "/copy/http://a:evemark@g/http://b:evemark@g/x": "",
+        "/typed/http://eve:evemark@g/": "",
+    }

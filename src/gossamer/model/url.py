@@ -188,12 +188,13 @@ def authority_of(href: str) -> str:
 _PLAIN_AUTHORITY = re.compile(r"https?://([^/?#@]*)(?![^/?#])")  # nearly every URL: no user name before the host
 
 
-_USER = re.compile(r"(?<=://)[^/?#]*@")
+# Before the host, and not in a path or query that quotes another URL.
+_USER = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)([^/?#]*)@")
 
 
 def without_user(href: str) -> str:
     """An absolute address without the user name and the password in it."""
-    return _USER.sub("", href, count=1) if "@" in href else href
+    return _USER.sub(r"\1", href) if "@" in href else href
 
 
 def user_in(href: str) -> tuple[str, str] | None:
@@ -201,7 +202,7 @@ def user_in(href: str) -> tuple[str, str] | None:
     found = _USER.search(href)
     if found is None:
         return None
-    name, _, password = found[0][:-1].partition(":")
+    name, _, password = found[2].partition(":")
     return unquote(name), unquote(password)
 
 

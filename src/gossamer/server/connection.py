@@ -171,8 +171,9 @@ class Connection(H11Protocol):
             self._closing = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
     def _count(self) -> None:
-        """Count the connection among the idle ones, or no longer."""
-        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+        """Count the connection among the idle ones, or no longer. One that owes the rest of a body, which may never
+        come, is idle too, whether it was answered or not."""
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing():
             self.idle[self._peer].setdefault(self)
         elif self._peer in self.idle:
             self.idle[self._peer].pop(self, None)
