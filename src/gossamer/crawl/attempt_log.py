@@ -13,7 +13,7 @@ from ..model.task import Request, Task
 from ..store.record_rules import REPEAT
 from ..store.sink import Sink
 from ..trace import note, step
-from .page_facts import facts_of, facts_of_failure, without_validators
+from .page_facts import facts_of, facts_of_failure, is_safe, without_validators
 
 LONGEST_ERROR = 2000
 
@@ -134,7 +134,7 @@ class AttemptLog:
             error=error[:LONGEST_ERROR],
         )
         if page is not None and self._personal:
-            page = without_validators(page)
+            page = without_validators(page, keeps_links=not is_safe(task))
         result = PageResult(attempt=attempt, page=page, records=records, quality=self.quality, schemas=schemas)
         note(outcome=outcome, route=self._route.name, status=self.status or 0, tokens=self._cost)
         with step("store"):

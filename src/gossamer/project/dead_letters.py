@@ -21,6 +21,7 @@ from ..model.url import site_of, typed_url
 from ..units import visible
 from .jobs import crawl_command, find_job
 from .open import Project
+from .sent_requests import allow_sending
 from .story import AttemptView, attempt_view
 from .view_fields import view_fields
 
@@ -213,6 +214,7 @@ async def replay_letters(
             revivals.append(await revive(project, alike, spider=spider, crawled_as=crawled_as))
         else:
             queued.update(await _per_job(project, alike))
+            await allow_sending(project, alike)
             await project.state.queue.replay(alike)
     left_out: Counter[str] = Counter()
     for one in revivals:
