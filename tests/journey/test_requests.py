@@ -13,6 +13,7 @@ from gossamer.frontier.admission import FORCED_IN_VAIN
 from gossamer.model.events import Event, Trouble
 from gossamer.model.secret_text import secrets_marked
 from gossamer.parse.spider import Results
+from gossamer.project.dead_letters import DeadLetterChoice, replay_letters
 from gossamer.project.story import Story, story_of
 from tests.journey.commands import gossamer
 from tests.journey.crawling import crawled, look, settings_for
@@ -249,13 +250,36 @@ async def test_a_post_whose_answer_never_came_is_sent_once_and_waits_for_a_decis
         assert after.fate(site.url("/allowed")) == ("dead", "dropped-connection")
 
         site.hang = set()
-        from gossamer.frontier.contract import DeadFilter
-
         read = settings_for(tmp_path, **HOSTS)
-        await look(read, lambda project: project.state.queue.replay(DeadFilter(reason="uncertain")))
+        for reason in ("uncertain", "http-500"):  # a person decides that they are sent again
+            await look(read, lambda project, reason=reason: replay_letters(project, DeadLetterChoice(reason=reason)))
         again = await crawled(Visitor(), read)
         assert again.fate(site.url("/order"))[0] == "done"
-        assert site.lines().count("POST /order") == 2
+        assert again.fate(site.url("/broken")) == ("dead", "http-500")
+        assert site.lines().count("POST /order") == site.lines().count("POST /broken") == 2
+
+
+class Poll(Spider):
+    """Sends the same POST three times in one job, as the user wants."""
+
+    url = ""
+
+    def start(self):
+        yield Request(url=self.url, method="POST", form={"n": 1}, data={"round": 1})
+
+    def parse(self, page: Page) -> Results:
+        if (number := page.data["round"]) < 3:
+            yield page.follow(self.url, method="POST", form={"n": 1}, force=True, data={"round": number + 1})
+
+
+async def test_a_post_is_repeated_by_force(tmp_path):
+    async with api_site() as site:
+        spider = Poll()
+        spider.url = site.url("/poll")
+        after = await crawled(spider, settings_for(tmp_path, **HOSTS))
+
+        assert site.lines().count("POST /poll") == 3
+        assert after.report.counts.dead == 0
 
 
 async def test_a_post_that_could_not_be_sent_is_tried_again(tmp_path):

@@ -168,6 +168,7 @@ class Bench:
             guard=QualityGuard("spider", None, 50),
             admission=Admission(Scope(), UrlRules()),
             sink=self.sink,
+            records=self.records,
             frontier=line,
             retry_terms_for=lambda _: RetryTerms(),
             clock=self.lab.clock,

@@ -16,7 +16,7 @@ from ..model.task import Request, Task
 from ..store.record_rules import REPEAT
 from ..store.sink import Sink
 from ..trace import note, step
-from .page_facts import facts_of, facts_of_failure, without_validators
+from .page_facts import facts_of, facts_of_failure, is_safe, without_validators
 
 LONGEST_ERROR = 2000
 
@@ -139,7 +139,7 @@ class AttemptLog:
             error=error[:LONGEST_ERROR],
         )
         if page is not None and self._personal:
-            page = without_validators(page)
+            page = without_validators(page, keeps_links=not is_safe(task))
         items = None
         if self.items is not None and outcome != "retry":
             items = msgspec.structs.replace(self.items, parser=self._parser_version)

@@ -20,6 +20,7 @@ from ..parse.timelimit import TimeLimit
 from ..pipeline.quality_guard import QualityGuard
 from ..pipeline.steps import Pipeline
 from ..routing.router import Router
+from ..store.contract import Records
 from ..store.sink import Sink
 from ..trace import Tracer
 from .freshness import Freshness
@@ -76,12 +77,14 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     guard: QualityGuard
     admission: Admission
     sink: Sink
+    records: Records
     frontier: Frontier
     retry_terms_for: RetryTermsFor
     clock: Clock
     events: events.EventSink
     time_limit: TimeLimit = TimeLimit()  # for the spider's code on one page
     max_deliveries: int = 5  # of a page that is never settled; at the next delivery it is buried
+    readmits: bool = False  # a URL that was done may enter the queue again after a while (crawl.dedup_window)
     buries_unpaid: bool = False  # bury a page whose budget is spent; otherwise it waits
     detects_blocks: Callable[[str], bool] = lambda site: True
     freshness: Freshness | None = None  # drops pages that were fetched recently

@@ -44,7 +44,7 @@ from ..frontier.retry import GiveUp, decide, failure_of, reason_of
 from ..model import events
 from ..model.job import UNFINISHED
 from ..model.page import Snapshot
-from ..model.record import PageFacts, Record
+from ..model.record import Attempt, PageFacts, Record
 from ..model.route import FetchOptions
 from ..model.task import SITE_AWAY, DropReason, Request, UrlState
 from ..parse.callbacks import ParsedPage
@@ -62,7 +62,7 @@ from .page_request import is_personal, redirected
 from .parse_page import held_items, lost_items, parse_page
 from .side_requests import allow_side_requests
 from .site_notes import SiteNotes
-from .unsafe_send import UNCERTAIN, unsafe_send
+from .unsafe_send import UNCERTAIN, AlreadySent, earliest_answer, stored_answer, unsafe_send
 from .windows import NEXT_LOOK, WINDOW
 
 ROBOTS = DropReason.ROBOTS.value
@@ -133,10 +133,12 @@ class Journey:
             await self._give_up(away.reason, words)
             return
         if self._lease.sent and self._once is not None and not self._once.repeats:
-            await self._give_up(Uncertain.reason, UNCERTAIN)
+            await self._settle_sent()
             return
         try:
             result = await self._fetch()
+        except AlreadySent:
+            await self._settle_sent()
         except TooEarly as early:
             await self._release(early.wait, early.reason)
         except RouteNotServed as other:
@@ -147,6 +149,22 @@ class Journey:
             await self._fail(failure)
         else:
             await self._settle(result)
+
+    async def _settle_sent(self) -> None:
+        """An earlier lease sent the request, which must not be repeated: settle it by its stored answer, if any."""
+        context, task, how = self._context, self._task, self._how or FetchOptions()
+        since = earliest_answer(context, self._lease, how)
+        answer = await stored_answer(context.records, task.job, task.fingerprint, since)
+        if answer is None:
+            await self._give_up(Uncertain.reason, UNCERTAIN)
+        elif answer.outcome == "redirected":
+            await self._queue_target_again(answer)
+        else:
+            facts = (await context.records.facts([task.fingerprint])).get(task.fingerprint)
+            judged = await self._judge(links_of(facts if facts is not None and facts.job == task.job else None))
+            added = await self._complete(UrlState.DONE, "", judged.candidates, judged.duplicates)
+            context.confirm(judged, added)
+            self._ended("done", added)
 
     async def _settle(self, result: FetchResult) -> None:
         outcome = result.outcome
@@ -234,7 +252,8 @@ class Journey:
         """Queue the target like any link, at the same depth: scope, dedup and the pace of its site apply to it."""
         task = self._task
         try:
-            request = redirected(task, self._how or FetchOptions(), outcome, self._context.spider)
+            how, spider = self._how or FetchOptions(), self._context.spider
+            request = redirected(task, how, outcome.to, outcome.method, outcome.status, spider)
         except FetchRefused as failure:
             await self._fail(failure)
             return
@@ -247,6 +266,20 @@ class Journey:
         page, records = self._facts_of_redirect(), self._moved(outcome.to)
         await self._log.keep(outcome="redirected", reason=reason, page=page, records=records)
         added = await self._complete(UrlState.DONE, "", candidates, duplicates=judged.duplicates, redirect=outcome.to)
+        self._ended("redirected", added)
+
+    async def _queue_target_again(self, answer: Attempt) -> None:
+        """The stored answer of an unsafe request is a redirect, whose target may not have entered the queue."""
+        task, how, to = self._task, self._how or FetchOptions(), answer.reason.removeprefix(redirect_reason(""))
+        method = how.method if answer.status in (307, 308) else "GET"
+        try:
+            request = redirected(task, how, to, method, answer.status or 302, self._context.spider)
+        except FetchRefused as failure:
+            await self._give_up(reason_of(failure), str(failure))
+            return
+        judged = await self._context.judge([request], depth=task.depth, priority=task.priority, site=task.site)
+        candidates = [msgspec.structs.replace(one, redirects=(*task.redirects, task.url)) for one in judged.candidates]
+        added = await self._complete(UrlState.DONE, "", candidates, duplicates=judged.duplicates, redirect=to)
         self._ended("redirected", added)
 
     def _moved(self, to: str) -> tuple[Record, ...]:
@@ -314,6 +347,8 @@ class Journey:
             await self._give_up(decision.reason, message, detail)
             return
         await self._log.keep(outcome="retry", reason=failure.reason, error=message)
+        if self._once is not None:
+            await self._once.withdraw()
         await self._held.settle(
             lambda: context.frontier.retry(
                 self._lease, decision.delay, failure.reason, paced_ahead=context.pacer.ahead(task.site)
@@ -347,6 +382,7 @@ class Journey:
     async def _release(self, delay: timedelta, reason: str, lane: str | None = None) -> None:
         context = self._context
         if self._once is not None and self._once.noted:  # a task is released only if its request was not sent after all
+            await self._once.withdraw()
             await self._held.settle(lambda: context.frontier.note_sent(self._lease, sent=False))
         await self._held.settle(
             lambda: context.frontier.release(

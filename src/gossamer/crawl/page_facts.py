@@ -58,6 +58,8 @@ def facts_of(
     links_only: bool = False,
 ) -> PageFacts:
     """The facts of a page that came. `links_only`: its requests consist of a URL and a callback only."""
+    # The answer to a request that must not be sent twice may have to be settled again, without asking for it again.
+    again = not is_safe(task)
     etag, last_modified = snapshot.headers.get("etag"), snapshot.headers.get("last-modified")
     return PageFacts(
         fingerprint=task.fingerprint,
@@ -69,14 +71,19 @@ def facts_of(
         last_modified=last_modified,
         body_hash=hash_of_body(snapshot.body),
         parser=parser_version,
-        links=stored_links(requests, links_only) if (etag or last_modified) and requests else b"",
+        links=stored_links(requests, links_only) if (etag or last_modified or again) and requests else b"",
         spider=spider,
     )
 
 
-def without_validators(facts: PageFacts) -> PageFacts:
+def is_safe(task: Task) -> bool:
+    """May its request be sent twice without harm?"""
+    return not task.how or task.options().is_safe
+
+
+def without_validators(facts: PageFacts, *, keeps_links: bool = False) -> PageFacts:
     """The facts of a copy that is meant for one visitor: without validators, so that the page is requested in full."""
-    return msgspec.structs.replace(facts, etag="", last_modified="", links=b"")
+    return msgspec.structs.replace(facts, etag="", last_modified="", links=facts.links if keeps_links else b"")
 
 
 def stored_links(requests: Sequence[Request], links_only: bool) -> bytes:

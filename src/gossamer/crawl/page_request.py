@@ -14,7 +14,7 @@ import msgspec
 
 from ..clock import Clock
 from ..errors import FetchRefused, Misconfigured, Permanent
-from ..fetch.fetcher import PRIVATE, PageRequest, Redirected
+from ..fetch.fetcher import PRIVATE, PageRequest
 from ..model.page import Headers, Snapshot
 from ..model.payload import MAX_QUEUED_BODY, Body, Pairs, Part
 from ..model.record import PageFacts
@@ -133,20 +133,20 @@ def is_personal(how: FetchOptions, spider: Spider) -> bool:
     return how.auth is not None or bool(how.cookies) or any(names)
 
 
-def redirected(task: Task, how: FetchOptions, outcome: Redirected, spider: Spider) -> Request:
-    """The request for the target of a redirect. It keeps what the spider asked for, but another origin does not receive
-    what was meant for the first one alone. Raises FetchRefused."""
-    onward = how_after(how, task.url, outcome.to, outcome.method)
+def redirected(task: Task, how: FetchOptions, to: str, method: str, status: int, spider: Spider) -> Request:
+    """The request for `to`, the target of a redirect. It keeps what the spider asked for, but another origin does not
+    receive what was meant for the first one alone. Raises FetchRefused."""
+    onward = how_after(how, task.url, to, method)
     body = onward.body
-    leaves = body is not None and origin_of(outcome.to) != origin_of(task.url)
+    leaves = body is not None and origin_of(to) != origin_of(task.url)
     if leaves and body is not None and (body.archived or any(not isinstance(part, bytes) for part in body.parts)):
         raise FetchRefused(
-            f"{task.url} redirects to {outcome.to}, at another origin, which must not receive the secrets in the body."
+            f"{task.url} redirects to {to}, at another origin, which must not receive the secrets in the body."
         )
     return Request(
-        url=outcome.to,
+        url=to,
         kind=task.kind,
-        data=spider._redirected(task.user_data(), task.url, outcome.status),
+        data=spider._redirected(task.user_data(), task.url, status),
         fetcher=None if (task.fetcher or "").startswith(LANE_ONLY) else task.fetcher,
         proxy_pool=task.proxy_pool,
         country=task.country,

@@ -118,6 +118,7 @@ class _InSession(Journey):
             await self._fail(failure)
             return
         if self._once is not None:  # a login wall answered the POST, which did not reach its target
+            await self._once.withdraw()
             await self._held.settle(lambda: self._context.frontier.note_sent(self._lease, sent=False))
         await self._log.keep(outcome="released", reason=LOGGED_OUT, error=f"session {self._session} was logged out")
         await self._release(timedelta(0), LOGGED_OUT)

@@ -156,6 +156,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     errback: str | None = None  # the spider's method that is called after the final failure
     apart: str = ""  # distinguishes requests that are otherwise alike: whose they are
     retry_unsafe: bool | None = None  # may it be repeated when it is unknown whether it arrived? None: as settings say
+    forced: bool = False  # an unsafe request that was queued with `force`: it may repeat an earlier one of its job
     statuses: tuple[int, ...] = ()  # errors and redirects to pass to the callback
 
     @property

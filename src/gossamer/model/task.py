@@ -134,11 +134,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
         made = payload.body_of(form=self.form, json=self.json, body=self.body, files=self.files)
         if made is not None and made[0] and all(name.lower() != "content-type" for name, _ in headers):
             headers = (*headers, ("Content-Type", made[0]))
+        method = payload.method_of(self.method)
         return FetchOptions(
             render=self.render,
             session=self.session,
             lastmod=self.lastmod,
-            method=payload.method_of(self.method),
+            method=method,
             headers=headers,
             cookies=payload.cookies_of(self.cookies or {}),
             auth=payload.auth_of(self.auth) if self.auth is not None else None,
@@ -146,6 +147,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
             timeout=self.timeout,
             errback=getattr(self.errback, "__name__", self.errback),
             retry_unsafe=self.retry_unsafe,
+            forced=self.force and method not in payload.SAFE_METHODS,
             file=self.file,
             statuses=tuple(self.handle_statuses),
         )

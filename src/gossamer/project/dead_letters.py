@@ -23,6 +23,7 @@ from ..units import visible
 from .failures import failures_of
 from .jobs import crawl_command, find_job
 from .open import Project
+from .sent_requests import allow_sending
 from .story import AttemptView, attempt_view
 from .view_fields import view_fields
 
@@ -221,6 +222,7 @@ async def replay_letters(
             revivals.append(await revive(project, alike, spider=spider, crawled_as=crawled_as))
         else:
             queued.update(await _per_job(project, alike))
+            await allow_sending(project, alike)
             await project.state.queue.replay(alike)
     for job in touched:
         await settle_again(project, job)

@@ -316,6 +316,8 @@ async def open_context(
                 sessions=session_names(spider),
             ),
             sink=sink,
+            records=project.records,
+            readmits=settings.crawl.dedup_window is not None,
             frontier=project.state.frontier,
             retry_terms_for=retry_terms(settings),
             requests=page_requests(project, spider),

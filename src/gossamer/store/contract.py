@@ -1,5 +1,5 @@
-"""Contracts of storage: `Records` (records and their history, the log of pages, quality, figures), `Archive` (raw
-pages) and `SpoolBook` (which results wait on the disks of workers).
+"""Contracts of storage: `Records` (records and their history, the log of pages, quality, notes of sent requests,
+figures), `Archive` (raw pages) and `SpoolBook` (which results wait on the disks of workers).
 
 A record store fulfils all of `Records`; its callers ask for the part they need.
 
@@ -9,6 +9,7 @@ idempotent, so the caller repeats it. The caller batches writes (store/sink.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -153,6 +154,7 @@ class RecordStore(Protocol):
 
     async def prune(self, older_than: timedelta) -> int:
         """Delete attempts, and visits that a newer one has replaced, older than that; return how many were deleted.
+        Notes of sent requests of that age are deleted too, and not counted.
 
         Records, their history and the newest facts of a page are never pruned.
         """
@@ -226,6 +228,29 @@ class ItemBook(Protocol):
         ...
 
 
+class SentNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that must not be sent twice may be out. `owner` is a random name of the lease that sends it."""
+
+    job: str
+    fingerprint: bytes
+    owner: str
+    at: float
+
+
+class SentNotes(Protocol):
+    """Notes of requests that must not be sent twice, one per job and URL. They are here because the state may lose its
+    last writes in a power cut or a failover, and a commit of the record store is not lost."""
+
+    async def note_sent(self, note: SentNote, *, replaces_before: float = -math.inf) -> bool:
+        """Keep the note; it is on disk when this returns. False, and nothing is changed, if there is a note of another
+        owner that was made at `replaces_before` or later."""
+        ...
+
+    async def forget_sent(self, job: str, fingerprints: Sequence[bytes]) -> None:
+        """Remove the notes of these URLs: their requests may be sent again."""
+        ...
+
+
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of `span` seconds from `start` on."""
 
@@ -258,7 +283,7 @@ class FigureBook(Protocol):
         ...
 
 
-class Records(RecordStore, PageLog, RecordHistory, QualityBook, ItemBook, FigureBook, Protocol):
+class Records(RecordStore, PageLog, RecordHistory, QualityBook, ItemBook, SentNotes, FigureBook, Protocol):
     """Everything a record store does. `stream` is its whole content, row by row, for a move or a backup."""
 
     @property

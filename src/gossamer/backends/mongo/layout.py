@@ -12,6 +12,7 @@
     <prefix>.item_counts what became of the items of a page in a job      _id: hash of the job, page
     <prefix>.schemas     every shape that items have had                  _id: hash of type and id
     <prefix>.quality     sums of the counts (quality.py)                  _id: hash of day and spider
+    <prefix>.sent_notes  requests that must not be sent twice             _id: hash of the job, fingerprint
     <prefix>.figures     sums of attempts, over time (figures.py)         _id: "now"; span and start
 
 Pages and records have numbers, in the order of first storage. Ids are bytes of fixed length, with numbers and times
@@ -43,7 +44,7 @@ import msgspec
 
 LAYOUT = 1  # the version of all this
 COLLECTIONS = ("store", "pages", "visits", "attempts", "records", "superseded", "sightings", "item_counts", "schemas",
-               "quality", "figures")  # fmt: skip
+               "quality", "figures", "sent_notes")  # fmt: skip
 
 # Name -> collection, fields, whether documents without the field are left out.
 INDEXES: dict[str, tuple[str, tuple[str, ...], bool]] = {
@@ -73,6 +74,10 @@ def digest(*texts: str, size: int = 16) -> bytes:
 
 def identity_of(type: str, site: str, key: str) -> bytes:
     return digest(type, site, key)
+
+
+def sent_name(job: str, fingerprint: bytes) -> bytes:
+    return digest(job) + fingerprint
 
 
 def key_hash(key: str) -> bytes:

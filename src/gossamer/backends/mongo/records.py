@@ -11,9 +11,12 @@ primary and repeated writes of a real server have not been observed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+
+from pymongo import InsertOne
 
 from ...clock import Clock
 from ...model.figures import Figures
@@ -28,6 +31,7 @@ from ...store.contract import (
     Measured,
     RecordQuery,
     Retirement,
+    SentNote,
     Version,
     VisitQuery,
 )
@@ -39,7 +43,7 @@ from . import record_queries as queries
 from .connection import CONNECT_WITHIN, Document, MongoDatabase, open_database
 from .figures import FigureLedger
 from .item_counts import count_items, items_of
-from .layout import attempts_from, identity_of, number_in, visits_from
+from .layout import attempts_from, identity_of, number_in, sent_name, visits_from
 from .page_log import (
     FACT_FIELDS,
     attempt_of,
@@ -248,8 +252,21 @@ class MongoRecords:
         async for record in queries.read(self.database, query, await self._conditions(query)):
             yield record
 
+    async def note_sent(self, note: SentNote, *, replaces_before: float = -math.inf) -> bool:
+        document = {"_id": sent_name(mend(note.job), note.fingerprint), "owner": note.owner, "at": note.at}
+        if not (await self.database.write("sent_notes", [InsertOne(document)])).refused:
+            return True
+        replaceable = {"_id": document["_id"], "$or": [{"owner": note.owner}, {"at": {"$lt": replaces_before}}]}
+        changes = {"$set": {"owner": note.owner, "at": note.at}}
+        return await self.database.change("sent_notes", replaceable, changes) is not None
+
+    async def forget_sent(self, job: str, fingerprints: Sequence[bytes]) -> None:
+        names = [sent_name(mend(job), one) for one in fingerprints]
+        await self.database.delete("sent_notes", {"_id": {"$in": names}})
+
     async def prune(self, older_than: timedelta) -> int:
         cutoff = self._clock.now() - older_than.total_seconds()
+        await self.database.delete("sent_notes", {"at": {"$lt": cutoff}})
         await self._ledger.fold_all()  # the counts of an attempt are kept
         await self._figures.fold_all()
         return await self._prune_attempts(cutoff) + await self._prune_visits(cutoff)

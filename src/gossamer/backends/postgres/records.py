@@ -7,6 +7,7 @@ reading. What a batch writes: record_writes.py. How queries become SQL: record_q
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -28,6 +29,7 @@ from ...store.contract import (
     Measured,
     RecordQuery,
     Retirement,
+    SentNote,
     Version,
     VisitQuery,
 )
@@ -123,6 +125,17 @@ SELECT found.* FROM unnest($1::bytea[]) AS wanted (identity) CROSS JOIN LATERAL 
 _SCHEMAS = "SELECT id, type, definition, first_stored FROM @schemas"
 
 _SCORES = f"SELECT {', '.join(TALLY_FIELDS)} FROM @quality WHERE ($1::text IS NULL OR spider = $1)"  # noqa: S608
+
+# An operator may have turned off that commits wait for the disk; these must.
+_DURABLY = """
+SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"""
+_NOTE_SENT = """
+INSERT INTO @sent_notes AS kept (job, fingerprint, owner, at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (job, fingerprint) DO UPDATE SET owner = excluded.owner, at = excluded.at
+    WHERE kept.owner = excluded.owner OR kept.at < $5
+RETURNING 1"""
+_FORGET_SENT = "DELETE FROM @sent_notes WHERE job = $1 AND fingerprint = ANY ($2::bytea[])"
+_PRUNE_SENT = "DELETE FROM @sent_notes WHERE at < $1"
 
 _HIGHEST_PAGE = "SELECT coalesce(max(number), 0) AS number FROM @pages"
 _PRUNE_ATTEMPTS = """
@@ -358,8 +371,20 @@ class PostgresRecords:
     async def _chunk(self, sql: str, *values: Any) -> list[Row]:
         return await self._database.transact(lambda session: session.rows(sql, *values))
 
+    async def note_sent(self, note: SentNote, *, replaces_before: float = -math.inf) -> bool:
+        async def write(session: Session) -> bool:
+            await session.run(_DURABLY)
+            values = (stored(note.job), note.fingerprint, note.owner, note.at, replaces_before)
+            return bool(await session.rows(_NOTE_SENT, *values))
+
+        return await self._database.transact(write)
+
+    async def forget_sent(self, job: str, fingerprints: Sequence[bytes]) -> None:
+        await self._database.transact(lambda session: session.run(_FORGET_SENT, stored(job), list(fingerprints)))
+
     async def prune(self, older_than: timedelta) -> int:
         cutoff = self._clock.now() - older_than.total_seconds()
+        await self._database.transact(lambda session: session.run(_PRUNE_SENT, cutoff))
         highest = (await self._database.rows(_HIGHEST_PAGE))[0]["number"]
         return sum([await self._prune(first, cutoff) for first in range(0, highest + 1, PRUNED_PAGES)])
 

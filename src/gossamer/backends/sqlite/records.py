@@ -7,6 +7,7 @@ queries become SQL: record_queries.py. History: record_history.py.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -31,6 +32,7 @@ from ...store.contract import (
     Measured,
     RecordQuery,
     Retirement,
+    SentNote,
     Version,
     VisitQuery,
 )
@@ -76,6 +78,10 @@ _FIND_FACTS = (
     f"SELECT {', '.join(PAGE_FIELDS)} FROM pages "  # noqa: S608 - our own names
     "WHERE fingerprint IN (VALUES {rows}) AND fetched_at IS NOT NULL"
 )
+_NOTE_SENT = """
+INSERT INTO sent_notes (job, fingerprint, owner, at) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT DO UPDATE SET owner = excluded.owner, at = excluded.at
+    WHERE sent_notes.owner = excluded.owner OR sent_notes.at < ?5"""
 _LIST_ATTEMPTS = _of_page("attempts", ATTEMPT_FIELDS, "at")
 _ASKED = ("job", "site", "route", "outcome", "reason")
 _NEWEST = (
@@ -319,8 +325,18 @@ class SqliteRecords:
         rows = await self._rows(f"{wanted.few} LIMIT {MOST_FOUND + 1}", wanted.few_values)
         return query.in_order([number for (number,) in rows]) if len(rows) <= MOST_FOUND else None
 
+    async def note_sent(self, note: SentNote, *, replaces_before: float = -math.inf) -> bool:
+        values = (mend(note.job), note.fingerprint, note.owner, note.at, replaces_before)
+        return await self._database.write(lambda connection: connection.execute(_NOTE_SENT, values).rowcount > 0)
+
+    async def forget_sent(self, job: str, fingerprints: Sequence[bytes]) -> None:
+        rows = [(mend(job), fingerprint) for fingerprint in fingerprints]
+        sql = "DELETE FROM sent_notes WHERE job = ? AND fingerprint = ?"
+        await self._database.write(lambda connection: connection.executemany(sql, rows).rowcount)
+
     async def prune(self, older_than: timedelta) -> int:
         cutoff = self._clock.now() - older_than.total_seconds()
+        await self._database.write(lambda c: c.execute("DELETE FROM sent_notes WHERE at < ?", (cutoff,)).rowcount)
         highest = (await self._rows(_HIGHEST_PAGE))[0][0]
         return sum([await self._prune(first, cutoff) for first in range(0, highest + 1, PRUNED_PAGES)])
 

@@ -27,6 +27,7 @@ from ...parse.timelimit import TimeLimit
 from ...process.signals import is_cancellation
 from ...settings.effective import scope_of
 from ..open import Project
+from ..sent_requests import allow_sending
 from .archive_job import FAILED
 from .messages import Outcome, PageOrder
 from .parser_pool import ParserPool, cores
@@ -102,6 +103,7 @@ async def _pages(
             continue
         visits = [one for one in await project.records.visits(letter.fingerprint) if one.job == letter.job]
         if not visits or not visits[-1].archive_ref:
+            await allow_sending(project, _only(letter))
             desk.revival.requeued += await project.state.queue.replay(_only(letter))
             desk.revival.jobs.add(job.name)
             continue
