@@ -15,6 +15,11 @@ import pytest
 from gossamer import Page, Request, Spider
 from gossamer.errors import Misconfigured
 from gossamer.model.job import JobState, JobTerms
+from gossamer.model.payload import Body
+from gossamer.model.route import FetchOptions
+from gossamer.model.secret_text import SecretRef
+from gossamer.model.task import Candidate
+from gossamer.model.url import fingerprint, site_of
 from gossamer.project.export import export_records
 from gossamer.project.open import Project, open_project
 from gossamer.project.records import RecordFilter
@@ -27,6 +32,7 @@ from tests.journey.test_files import for_files
 from tests.journey.test_foreign_state import KEY, SPIDER, plant, serve, settings_in, source
 from tests.services.valkey import ValkeyServer
 from tests.sites.downloads import Content, download_site
+from tests.sites.hostile import Call, hostile_site, whole
 
 RECIPE = 'start = ["http://127.0.0.1/"]\n\n[pages.parse]\nfields = { title = "h1::text" }\n'
 
@@ -277,3 +283,41 @@ UNSEALED = {
     "dedup", "dedup_expected", "dedup_error", "dedup_check", "limit", "depth", "seal", "expected", "coverage",
     "manners", "replayed", "stopped", "first_ended",
 }  # fmt: skip
+
+
+# -- secrets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["{root}/private.txt", "../private.txt", "../gossamer.toml", "CLUB/../../private.txt"])
+@pytest.mark.parametrize("place", ["headers", "cookies", "auth", "body"])
+async def test_a_secret_that_a_task_names_is_no_path(
+    tmp_path: Path, valkey: ValkeyServer, name: str, place: str
+) -> None:
+    """Tasks name the secrets of requests. A path among these names would send any file of the worker to any site."""
+    settings = settings_in(tmp_path, valkey, f'secrets = "vault"\n# {SECRET}\n', **{"fetch.allow_private": True})
+    plant_file(tmp_path, "vault/CLUB/x", "")
+    plant_file(tmp_path, "private.txt", SECRET)
+    ref = SecretRef(name.format(root=tmp_path))
+    pair = (("x-mark", (ref,)),)
+    forged = {
+        "headers": FetchOptions(headers=pair),
+        "cookies": FetchOptions(cookies=pair),
+        "auth": FetchOptions(auth=("me", (ref,))),
+        "body": FetchOptions(method="POST", body=Body(parts=(b"x", ref))),
+    }[place]
+
+    async def fine(call: Call) -> None:
+        await whole(call, b"<p>Fine.</p>")
+
+    async with hostile_site() as site, open_project(settings) as project:
+        site.shown["/fine"] = fine
+        job = await plant(project, source=source(urls=[site.url("/fine")]))
+        url = site.url("/forged")
+        task = Candidate(
+            url=url, fingerprint=fingerprint(url), site=site_of(url), how=msgspec.json.encode(forged).decode()
+        )
+        await project.state.frontier.add(job, [task])
+        await serve(project)
+        counts = await project.state.jobs.counts(job)
+        assert not site.seen("/forged")
+        assert (counts.done, counts.dead) == (1, 1)

@@ -46,7 +46,7 @@ FULL_PAUSE = timedelta(milliseconds=500)
 LEASE = timedelta(seconds=15)  # after this long without a renewal another worker reads the source
 RENEW = timedelta(seconds=4)
 LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
-QUICK = 0.001  # seconds that judging one URL of a source may take without a rest
+QUICK = 0.001  # seconds that judging one URL of a source may take in a key's job without a rest
 REST = 9  # times as long as judging a URL took is rested after it
 
 
@@ -438,9 +438,10 @@ class Seeder:
                     Request(url=entry.url, kind=terms.kind or DEFAULT_KIND, lastmod=entry.lastmod)
                 )
                 took = time.perf_counter() - began
+                slow = bool(terms.owner) and took > QUICK
                 # A million refused URLs, or slow patterns of a key, must not keep the loop from the pages in flight.
-                if request is None or took > QUICK:
-                    await asyncio.sleep(took * REST if took > QUICK else 0)
+                if request is None or slow:
+                    await asyncio.sleep(took * REST if slow else 0)
                 if request is not None:
                     yield request
 

@@ -38,8 +38,7 @@ class SecretText(str):
     _reveal: Reveal
 
     def __new__(cls, name: str, reveal: Reveal) -> SecretText:
-        if not _NAME.fullmatch(name):
-            raise Misconfigured(f"{name!a:.100} cannot be the name of a secret; write it like CLUB_PASSWORD.")
+        _check_name(name)
         made = super().__new__(cls, f"<secret {name} {_NUMBER}>")
         made._name, made._reveal = name, reveal
         return made
@@ -49,6 +48,11 @@ class SecretText(str):
         return self._reveal(self._name)
 
 
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise Misconfigured(f"{name!a:.100} cannot be the name of a secret; write it like CLUB_PASSWORD.")
+
+
 class SecretRef(msgspec.Struct, frozen=True, omit_defaults=True):
     """The place of a secret in a text; `written` says how it is encoded there."""
 
@@ -56,6 +60,8 @@ class SecretRef(msgspec.Struct, frozen=True, omit_defaults=True):
     written: str = AS_IS
 
     def reveal(self, reveal: Reveal) -> str:
+        """Raises Misconfigured."""
+        _check_name(self.secret)  # it comes out of the queue, and secrets may be files
         text = reveal(self.secret)
         if self.written == IN_FORM:
             return quote_plus(text)
