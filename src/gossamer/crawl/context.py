@@ -26,6 +26,7 @@ from .freshness import Freshness
 from .pacer import Pacer
 from .page_request import PageRequests, archive_long_bodies
 from .parse_page import AroundParse, Describe
+from .second_opinion import SecondOpinion
 from .sessions import Sessions
 from .unleased_turn import UnleasedTurns
 from .windows import JobWindows
@@ -84,6 +85,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int = 5  # of a page that is never settled; at the next delivery it is buried
     buries_unpaid: bool = False  # bury a page whose budget is spent; otherwise it waits
     detects_blocks: Callable[[str], bool] = lambda site: True
+    second_opinion: SecondOpinion | None = None  # passes failures of this machine on to others
     freshness: Freshness | None = None  # drops pages that were fetched recently
     windows: JobWindows | None = None  # when pages may be fetched; None: always
     watched: bool = False  # whether to record how often pages change, and failed fetches
