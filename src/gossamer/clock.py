@@ -69,11 +69,21 @@ class ServerClock:
         if self._offset is not None:
             self._offset = reading - (asked_at + self._clock.monotonic()) / 2
 
+    @property
+    def ahead(self) -> float:
+        """Seconds by which this machine's wall clock is ahead of the agreed one; 0.0 without an agreed clock."""
+        return self._clock.now() - self.now() if self._offset is not None else 0.0
+
     def now(self) -> float:
         return self._clock.now() if self._offset is None else self._clock.monotonic() + self._offset
 
     async def sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
+
+
+def machine_ahead(clock: Clock) -> float:
+    """Seconds by which this machine's wall clock is ahead of the agreed one, negative if it is behind."""
+    return clock.ahead if isinstance(clock, ServerClock) else 0.0
 
 
 class VirtualClock:

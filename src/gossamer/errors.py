@@ -12,7 +12,7 @@
     │   ├── FrontierFull       the queue has reached its bound; slow down
     │   ├── SourceFailed       the URLs of a schedule could not be read: no such file, an unreachable sitemap
     │   └── FetchFailed        the network or the server failed; may be tried again
-    │       ├── ConnectFailed, DnsFailed, TimedOut (ConnectTimedOut)
+    │       ├── ConnectFailed (HostUnroutable), DnsFailed, TimedOut (ConnectTimedOut)
     │       ├── ConnectionDropped
     │       │   └── StaleConnection    a reused connection; the request may be repeated once
     │       ├── ServerFailed   5xx
@@ -34,7 +34,7 @@
         ├── LeaseLost          the lease expired or was taken over; nothing was changed
         ├── FetchRefused       it must not or cannot be fetched
         │   ├── AddressRefused a private or reserved address
-        │   ├── TlsFailed, BadResponse, RedirectLoop
+        │   ├── TlsFailed (CertificateOutdated), BadResponse, RedirectLoop
         │   ├── ExtensionFailed  an extension raised, hung or returned a wrong type
         │   ├── FileRefused    a file of an unwanted type, or too large
         │   ├── NotArchived    a replay wanted a page that has no raw copy
@@ -113,6 +113,7 @@ class FetchFailed(Transient):
     reason = "network"
     first_contact = False  # the host has never answered
     is_not_the_sites_fault = False  # a failure of our own side, or of one page only
+    may_be_this_machines = False  # a fault that another machine may not have (crawl/second_opinion.py)
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: timedelta | None = None) -> None:
         super().__init__(message)
@@ -122,6 +123,10 @@ class FetchFailed(Transient):
 
 class ConnectFailed(FetchFailed):
     reason = "connect"
+
+
+class HostUnroutable(ConnectFailed):
+    may_be_this_machines = True
 
 
 class ConnectionDropped(FetchFailed):
@@ -135,6 +140,7 @@ class StaleConnection(ConnectionDropped):
 
 class DnsFailed(FetchFailed):
     reason = "dns"
+    may_be_this_machines = True
 
 
 class TimedOut(FetchFailed):
@@ -160,6 +166,7 @@ class RobotsUnreachable(FetchFailed):
 class DiskFull(FetchFailed):
     reason = "disk-full"
     is_not_the_sites_fault = True
+    may_be_this_machines = True
 
 
 class PageCrashed(FetchFailed):
@@ -244,6 +251,7 @@ class LeaseLost(Permanent):
 
 class FetchRefused(Permanent):
     reason = "refused"
+    may_be_this_machines = False  # as in FetchFailed
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -256,6 +264,12 @@ class AddressRefused(FetchRefused):
 
 class TlsFailed(FetchRefused):
     reason = "tls"
+
+
+class CertificateOutdated(TlsFailed):
+    """The certificate is expired or not valid yet, by the clock of this machine."""
+
+    may_be_this_machines = True
 
 
 class BadResponse(FetchRefused):

@@ -6,7 +6,9 @@
     before-settle:N    die when the N-th page is stored and not yet settled
     after-settle:N     die when the N-th page is settled and nobody knows it yet
     clock:SECONDS      this machine's wall clock is off by so much
+    dns:SECONDS        the name server of this machine knows no site for so long
 
+A process with the variable MACHINE believes to be on a machine of that name.
 Dying is SIGKILL to ourselves: nothing is cleaned up, nobody is told.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +26,10 @@ import msgspec
 from gossamer.backends.redis.frontier import RedisFrontier
 from gossamer.backends.sqlite.frontier import SqliteFrontier
 from gossamer.cli.app import run
+from gossamer.clock import SystemClock
 from gossamer.crawl import parse_page
+from gossamer.errors import DnsFailed
+from gossamer.fetch.addresses import GuardedResolver
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.store import sink
 
@@ -107,10 +113,25 @@ def settling(complete: Callable[..., Any], due: Callable[[], bool], before: bool
 def wrong_clock(offset: float) -> None:
     true_time = time.time
     time.time = lambda: true_time() + offset
+    SystemClock.now = staticmethod(time.time)
+
+
+def deaf_resolver(seconds: float) -> None:
+    heard_from, addresses = time.monotonic() + seconds, GuardedResolver._addresses
+
+    async def faulty(self: Any, name: str) -> tuple[str, ...]:
+        if time.monotonic() < heard_from:
+            raise DnsFailed(f"{name} could not be looked up: the name server does not answer.")
+        return await addresses(self, name)
+
+    GuardedResolver._addresses = faulty  # type: ignore[method-assign]
 
 
 def install(fault: str) -> None:
     point, _, number = fault.partition(":")
+    if point == "dns":
+        deaf_resolver(float(number))
+        return
     if point == "clock":
         wrong_clock(float(number))
         return
@@ -125,6 +146,8 @@ def install(fault: str) -> None:
 
 
 if __name__ == "__main__":
+    if machine := os.environ.get("MACHINE"):
+        socket.gethostname = lambda: machine
     if os.environ.get("FAULT"):
         install(os.environ["FAULT"])
     run()

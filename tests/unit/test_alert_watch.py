@@ -465,3 +465,15 @@ async def test_spool(bench: Watched):
         await bench.project.state.spools.take_away(["w1"])
 
     await fires_and_is_resolved(bench, "spool", "far", leave, store)
+
+
+async def test_a_machine_whose_clock_is_wrong_is_an_alert(bench: Watched):
+    book = bench.project.state.workers
+    wrong = card(bench, "far/5/x", state="clock wrong")
+    for _ in range(8):
+        await book.beat(msgspec.structs.replace(wrong, seen_at=bench.clock.now()))
+        await bench.turn(15)
+    found = await bench.standing("workers")
+    assert found is not None
+    assert found.state is AlertState.FIRING
+    assert "the clock of their machine is wrong: far is" in found.words

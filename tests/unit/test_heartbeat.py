@@ -12,8 +12,8 @@ import pytest
 
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.backends.worker_names import is_gone, numbered_name, worker_name
-from gossamer.clock import VirtualClock
-from gossamer.crawl.heartbeat import Heartbeat, Vitals
+from gossamer.clock import ServerClock, VirtualClock
+from gossamer.crawl.heartbeat import Heartbeat, Vitals, clock_is_wrong
 from gossamer.crawl.slots import Slots
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import WorkerCard
@@ -100,6 +100,41 @@ async def test_a_card_is_entered_renewed_every_five_seconds_and_taken_out(book):
         assert (card.state, card.done, card.started_at) == ("idle", 2, clock.now() - 5)
         assert 0 <= card.cpu < 10
     assert await book.workers() == []
+
+
+async def test_a_clock_that_differs_from_the_states_is_reported_once_and_stops_work_when_it_is_wrong(book):
+    machine, told = VirtualClock(), list[Event]()
+    clock = ServerClock(machine)
+    troubles = EventHub()
+    troubles.emit = told.append  # type: ignore[method-assign]
+    beats = Flaky(book)
+    async with Heartbeat(beats, clock, name="me", vitals=Vitals, troubles=troubles):
+
+        async def look(ahead: float) -> WorkerCard:
+            """The card of the second beat from now on: the first may have been under way."""
+            clock.agree(machine.now() - ahead)
+            for _ in range(2):
+                await becomes(lambda: asleep(machine))
+                before = beats.beats
+                machine.advance(5)
+                await becomes(lambda before=before: ran(before))
+            return (await book.workers())[0]
+
+        async def ran(before: int) -> bool:
+            return beats.beats > before and machine.sleepers > 0
+
+        assert (await look(0)).state == "working"
+        assert told == []
+        card = await look(20)
+        assert (card.state, card.clock_ahead) == ("working", 0.0)  # a file keeps no difference: it has one machine
+        assert [one.message for one in told] == ["The clock of this machine is 20 s ahead of the state's. Set it."]
+        assert not clock_is_wrong(clock)
+        assert (await look(-86400)).state == "clock wrong"
+        assert clock_is_wrong(clock)
+        assert "takes no work" in told[1].message
+        assert (await look(0)).state == "working"
+        assert told[2].message == "The clock of this machine is right again."
+        assert len(told) == 3
 
 
 async def test_a_worker_leaves_a_state_that_a_newer_version_has_opened(book, tmp_path):

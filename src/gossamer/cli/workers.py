@@ -13,9 +13,11 @@ from ..project.spools import SpoolView, list_spools
 from ..project.workers import (
     ARCHIVE_FULL,
     BEAT_SECONDS,
+    CLOCK_OFF_SECONDS,
     MISSING_SECONDS,
     SchedulerView,
     WorkerView,
+    clock_in_words,
     drain_worker,
     leading_scheduler,
     list_workers,
@@ -102,6 +104,10 @@ def _print_workers(workers: list[WorkerView], now: float) -> None:
         err.print(Text("A spool is full: that worker fetches nothing until its results can be stored.", "yellow"))
     if any(worker.state == "archive full" and not worker.missing for worker in workers):
         err.print(Text(ARCHIVE_FULL, "yellow"))
+    off = {one.host: one for one in workers if not one.missing and abs(one.clock_ahead) > CLOCK_OFF_SECONDS}
+    for host, worker in off.items():
+        rest = " Until it is set, its workers take no work." if worker.state == "clock wrong" else ""
+        err.print(Text(f"The clock of {host} is {clock_in_words(worker.clock_ahead)}.{rest}", "yellow"))
 
 
 @app.command("scaling")

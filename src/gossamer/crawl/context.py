@@ -27,6 +27,7 @@ from .freshness import Freshness
 from .pacer import Pacer
 from .page_request import PageRequests, archive_long_bodies
 from .parse_page import AroundParse, Describe
+from .second_opinion import SecondOpinion
 from .sessions import Sessions
 from .unleased_turn import UnleasedTurns
 from .windows import JobWindows
@@ -87,6 +88,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     readmits: bool = False  # a URL that was done may enter the queue again after a while (crawl.dedup_window)
     buries_unpaid: bool = False  # bury a page whose budget is spent; otherwise it waits
     detects_blocks: Callable[[str], bool] = lambda site: True
+    second_opinion: SecondOpinion | None = None  # passes failures of this machine on to others
     freshness: Freshness | None = None  # drops pages that were fetched recently
     windows: JobWindows | None = None  # when pages may be fetched; None: always
     watched: bool = False  # whether to record how often pages change, and failed fetches

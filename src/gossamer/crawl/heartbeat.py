@@ -1,5 +1,7 @@
 """The heartbeat of a worker process: a card in the state, renewed while the process lives, removed when it ends.
 
+With each beat the machine's clock is compared with the state's: one that is off is reported, and a worker whose clock
+is wrong by minutes takes no work until it is right again.
 How it fails: while the state does not answer, the card looks stale to others; the work goes on. Any other error is
 reported once. How it recovers: with the next beat. A process that dies leaves its card behind; the first process that
 beats an hour later removes it.
@@ -24,11 +26,12 @@ from typing import NamedTuple, Self
 import msgspec
 
 from .. import __version__
-from ..clock import Clock
+from ..clock import Clock, machine_ahead
 from ..errors import BadState, GossamerError, Transient
 from ..frontier.contract import WorkerBook, WorkerCard
 from ..model import events
 from ..model.job import JobPace
+from ..units import span
 
 BEAT = timedelta(seconds=5)
 MISSING_AFTER = timedelta(seconds=20)  # a card this old belongs to a worker that died or was cut off
@@ -36,6 +39,8 @@ FORGET_AFTER = timedelta(hours=1)
 PACE_OVER = 12  # beats (one minute) over which `pace` and `busy` on the card are measured
 MOST_JOBS = 100  # whose pages are counted apart
 FORGET_EVERY = 12  # beats: all cards are scanned once a minute
+CLOCK_OFF = 5.0  # seconds between this machine's clock and the state's that are reported
+CLOCK_WRONG = 300.0  # seconds at which a worker takes no work: certificates and dates would be judged wrongly
 SIGN_OFF_WITHIN = timedelta(seconds=2)
 
 
@@ -50,6 +55,16 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
     slots: int = 0
     serves: str = ""
+
+
+def clock_is_wrong(clock: Clock) -> bool:
+    """Whether this machine's clock is so far from the state's that it must not take work."""
+    return abs(machine_ahead(clock)) > CLOCK_WRONG
+
+
+def clock_in_words(ahead: float) -> str:
+    """For people: `3 d ahead of the state's`, say."""
+    return f"{span(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} the state's"
 
 
 class _Look(NamedTuple):
@@ -84,6 +99,7 @@ class Heartbeat:
         self._drain = drain
         self.was_asked_to_drain = False
         self._trouble = ""  # the last error; reported once until a beat succeeds
+        self._clock_fault = ""  # what was last reported about this machine's clock
         self._started_at = clock.now()
         self._done = 0
         self._by_job: dict[str, tuple[int, int]] = {}  # pages settled and found
@@ -122,6 +138,7 @@ class Heartbeat:
                     await self._book.forget(self._clock.now() - FORGET_AFTER.total_seconds())
                 beats += 1
                 self._trouble = ""
+                self._check_clock()
             except Transient:
                 pass  # the worker itself reports that the state does not answer
             except BadState as error:  # a newer version has migrated the state; this one must not write to it
@@ -130,6 +147,20 @@ class Heartbeat:
             except Exception as error:  # any error: without a heartbeat a living worker would look dead
                 self._tell(str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}")
             await self._clock.sleep(BEAT.total_seconds())
+
+    def _check_clock(self) -> None:
+        """Report once that this machine's clock is off, and once that it is right again."""
+        ahead = machine_ahead(self._clock)
+        fault = "wrong" if clock_is_wrong(self._clock) else "off" if abs(ahead) > CLOCK_OFF else ""
+        if fault == self._clock_fault:
+            return
+        self._clock_fault = fault
+        words = f"The clock of this machine is {clock_in_words(ahead)}. Set it."
+        if fault == "wrong":
+            words += " Until then this worker takes no work: it would take good certificates for expired ones."
+        elif not fault:
+            words = "The clock of this machine is right again."
+        self._troubles.emit(events.Trouble(at=self._clock.now(), stage="clock", message=words))
 
     def _leave(self) -> None:
         """Drain, and do not let another worker of this version take its place."""
@@ -153,6 +184,7 @@ class Heartbeat:
         paces = {job: _pace(oldest.by_job.get(job, (0, 0)), now, seconds) for job, now in look.by_job.items()}
         while len(self._by_job) > MOST_JOBS:
             del self._by_job[next(iter(self._by_job))]
+        wrong = clock_is_wrong(self._clock)
         cores = _share(look.cpu - oldest.cpu, seconds)
         return WorkerCard(
             name=self._name,
@@ -162,7 +194,7 @@ class Heartbeat:
             started_at=self._started_at,
             seen_at=self._clock.now(),
             job=vitals.job,
-            state=vitals.state,
+            state="clock wrong" if wrong and vitals.state != "draining" else vitals.state,
             in_flight=vitals.in_flight,
             done=self._done,
             cpu=_share(look.cpu - before.cpu, look.at - before.at),
@@ -170,6 +202,7 @@ class Heartbeat:
             pace=_share(look.done - oldest.done, seconds),
             busy=max(cores, round(fmean(one.full for one in self._looks), 3)),
             serves=vitals.serves,
+            clock_ahead=round(machine_ahead(self._clock), 3),
             paces={job: pace for job, pace in paces.items() if pace.settled},
         )
 

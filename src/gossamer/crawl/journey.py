@@ -60,6 +60,8 @@ from .pacer import TooEarly
 from .page_facts import content_of, links_of, observed, snapshot_of, was_done, without_validators
 from .page_request import is_personal, redirected
 from .parse_page import held_items, lost_items, parse_page
+from .second_opinion import PAUSE
+from .second_opinion import REASON as ELSEWHERE
 from .side_requests import allow_side_requests
 from .site_notes import SiteNotes
 from .unsafe_send import UNCERTAIN, AlreadySent, earliest_answer, stored_answer, unsafe_send
@@ -148,6 +150,8 @@ class Journey:
         except (FetchFailed, FetchRefused) as failure:
             await self._fail(failure)
         else:
+            if self._context.second_opinion is not None:
+                self._context.second_opinion.succeeded()
             await self._settle(result)
 
     async def _settle_sent(self) -> None:
@@ -318,6 +322,11 @@ class Journey:
         self._log.status = self._log.status or getattr(failure, "status", None)
         if self._once is not None and not self._once.may_repeat(failure):
             await self._give_up(reason_of(failure), message, detail)
+            return
+        if context.second_opinion is not None and await context.second_opinion.wants(task, failure):
+            await self._log.keep(outcome="released", reason=failure.reason, error=message)
+            await self._release(PAUSE, ELSEWHERE)
+            self._emit(events.Trouble, stage=failure.reason, message=f"{message} Another machine tries it first.")
             return
         away = await self._site.failed(failure)
         if away is not None and away.over:

@@ -6,7 +6,8 @@ How it recovers: it gives back its tasks if the backend answers; otherwise their
 A lost lease ends its journey before the next request: another worker has the page.
 A page that a worker had in hand when it died is a suspect, and is tried apart from others (quarantine.py).
 While the window of its job is closed it leases nothing, and checks every second whether the job is over; it does the
-same while there is no room for results, neither in the store nor on disk.
+same while there is no room for results, neither in the store nor on disk, while this machine's clock is
+wrong, and while it fails where other machines do not (second_opinion.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..model.task import Lease, Task
 from ..store.contract import RecordStore
 from .context import JobContext
 from .file_journey import FileJourney
+from .heartbeat import clock_is_wrong
 from .held_lease import HeldLease
 from .journey import Journey
 from .outages import Outages
@@ -174,6 +176,13 @@ class Worker:
                 if await self._found_over():
                     return True
                 await self._wait_for_change(None, self._look)
+                continue
+            opinion = self._context.second_opinion
+            rest = opinion.rest if opinion is not None else None
+            if rest or clock_is_wrong(self._context.clock):
+                if await self._found_over():
+                    return True
+                await self._wait_for_change(rest, self._look)
                 continue
             await self._outages.wait()
             closed = self._context.windows.job.wait() if self._context.windows is not None else None

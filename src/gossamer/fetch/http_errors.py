@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import ssl
@@ -13,12 +14,14 @@ from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, Lin
 
 from ..errors import (
     BadResponse,
+    CertificateOutdated,
     ConnectFailed,
     ConnectionDropped,
     ConnectTimedOut,
     DnsFailed,
     FetchFailed,
     FetchRefused,
+    HostUnroutable,
     StaleConnection,
     TimedOut,
     TlsFailed,
@@ -29,6 +32,9 @@ from ..process.limits import USED_UP
 from .addresses import no_file_left
 from .contract import Limits
 from .exits import proxy_failed, refused_credentials, shown, without_login
+
+UNROUTABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
+OUTDATED = (9, 10)  # OpenSSL's codes for a certificate that is not valid yet, and for an expired one
 
 
 def is_stale(error: Exception, method: str) -> bool:
@@ -52,7 +58,8 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
         case TimeoutError():
             return TimedOut(f"{where}: not finished within {limits.total.total_seconds():g} s ({limits.total_from}).")
         case aiohttp.ClientSSLError() | ssl.SSLError() | ssl.CertificateError() | aiohttp.ServerFingerprintMismatch():
-            return TlsFailed(f"{where}: no secure connection ({_inner_words(error)}). Check the site's certificate.")
+            kind = CertificateOutdated if _is_outdated(error) else TlsFailed
+            return kind(f"{where}: no secure connection ({_inner_words(error)}). Check the site's certificate.")
         case aiohttp.ClientConnectorDNSError() | socket.gaierror():
             return DnsFailed(f"{where}: the name does not resolve ({said}).")
         case aiohttp.ClientConnectorError():
@@ -114,7 +121,8 @@ def translated_on_exit(error: Exception, href: str, limits: Limits, exit: Exit) 
 def no_connection(where: str, error: OSError) -> FetchFailed:
     if error.errno in USED_UP:
         return no_file_left(where)
-    return ConnectFailed(f"{where}: no connection ({_os_words(error)}). Is the server running, and the port right?")
+    kind = HostUnroutable if error.errno in UNROUTABLE else ConnectFailed
+    return kind(f"{where}: no connection ({_os_words(error)}). Is the server running, and the port right?")
 
 
 def _os_words(error: OSError) -> str:
@@ -142,6 +150,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
+
+
+def _is_outdated(error: Exception) -> bool:
+    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    return isinstance(inner, ssl.SSLCertVerificationError) and inner.verify_code in OUTDATED
 
 
 def _inner_words(error: Exception) -> str:

@@ -10,12 +10,14 @@ import re
 
 from ..errors import (
     BadResponse,
+    CertificateOutdated,
     ConnectFailed,
     ConnectionDropped,
     ConnectTimedOut,
     DnsFailed,
     FetchFailed,
     FetchRefused,
+    HostUnroutable,
     TimedOut,
     TlsFailed,
 )
@@ -39,6 +41,8 @@ _SOCKS_ON_THE_TARGET = {
 _HUNG_UP = ("(IncompleteMessage)", "stream closed because of a broken pipe")  # HTTP/1.1 and HTTP/2
 _OUR_END = re.compile(r"remote_addr: [^ ]+, local_addr: ([^ ,}]+)")
 _PARSE_WORDS = re.compile(r"Parse\((\w{1,40})")
+OUTDATED = ("certificate has expired", "certificate is not yet valid")
+UNROUTABLE = ("Network is unreachable", "No route to host", "Host is unreachable", "Network is down")
 
 
 def translated(
@@ -114,13 +118,15 @@ def _no_connection(where: str, said: str, limits: Limits) -> FetchFailed | Fetch
         return ConnectionDropped(f"{where}: the server hung up before the connection was made.")
     if "Too many open files" in words[1]:
         return no_file_left(where)
-    return ConnectFailed(f"{where}: no connection ({words[1]}). Is the server running, and the port right?")
+    kind = HostUnroutable if any(one in words[1] for one in UNROUTABLE) else ConnectFailed
+    return kind(f"{where}: no connection ({words[1]}). Is the server running, and the port right?")
 
 
 def _not_safe(where: str, said: str) -> TlsFailed:
     words = _TLS_WORDS.search(said)
     what = words[1].lower().replace("_", " ") if words else "TLS"
-    return TlsFailed(f"{where}: no secure connection ({what}). Check the site's certificate.")
+    kind = CertificateOutdated if any(words in what for words in OUTDATED) else TlsFailed
+    return kind(f"{where}: no secure connection ({what}). Check the site's certificate.")
 
 
 def _broken(where: str, said: str, limits: Limits) -> FetchFailed | FetchRefused:

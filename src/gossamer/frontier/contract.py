@@ -374,8 +374,8 @@ class WorkerBook(Protocol):
     """The workers of the project, on all machines. A worker that does not sign off is listed until `forget`."""
 
     async def beat(self, card: WorkerCard) -> bool:
-        """Add or renew a worker's card. True if an operator asked this worker to drain. Raises BadState as
-        `check_format` does."""
+        """Add or renew a worker's card, and correct the project's clock by the state's. True if an operator asked this
+        worker to drain. Raises BadState as `check_format` does."""
         ...
 
     async def check_format(self) -> None:

@@ -169,7 +169,7 @@ class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float
     seen_at: float
     job: str = ""
-    state: str = "working"  # or idle, draining, storing, spool full, archive full
+    state: str = "working"  # or idle, draining, storing, spool full, archive full, clock wrong
     in_flight: int = 0
     done: int = 0
     cpu: float = 0.0
@@ -177,4 +177,5 @@ class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
     pace: float = 0.0
     busy: float = 0.0
     serves: str = ""  # the routes or kinds that it works on, separated by commas; "": all
+    clock_ahead: float = 0.0  # seconds by which its machine's clock is ahead of the state's
     paces: dict[str, JobPace] = {}  # what it did for each of its jobs in the last minute

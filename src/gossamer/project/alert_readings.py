@@ -51,7 +51,7 @@ from .routes import route_report
 from .sessions import failing_sessions
 from .spools import list_spools
 from .timetable import trigger_of
-from .workers import ARCHIVE_FULL, WorkerView, list_workers
+from .workers import ARCHIVE_FULL, WorkerView, clock_in_words, list_workers
 
 SLOW = timedelta(seconds=30)  # between two readings of an expensive part
 PAST_EVERY = timedelta(minutes=30)  # between two readings of the previous day
@@ -167,6 +167,7 @@ class Readings:
         return {
             "living": sum(not one.missing for one in workers),
             "missing": tuple(missing_of(workers, since)),
+            "wrong_clocks": tuple(sorted({_clock_of(one) for one in workers if _has_wrong_clock(one)})),
             "stores": {"archive": ARCHIVE_FULL} if archive_full else {},
             "spools": await self._spools(workers),
         }
@@ -351,6 +352,14 @@ def remembered(memory: AlertMemory, counts: dict[str, JobCounts], now: float, *,
         older = older[:-1]  # keep the newest, and the others at a distance
     samples = tuple(one for one in (*older, newest) if 0 <= now - one.at <= window + 2 * apart)
     return AlertMemory(samples=samples, jobs=jobs)
+
+
+def _has_wrong_clock(worker: WorkerView) -> bool:
+    return worker.state == "clock wrong" and not worker.missing
+
+
+def _clock_of(worker: WorkerView) -> str:
+    return f"{worker.host} is {clock_in_words(worker.clock_ahead)}"
 
 
 def missing_of(workers: Iterable[WorkerView], since: str) -> list[str]:

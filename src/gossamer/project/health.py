@@ -15,6 +15,7 @@ from pathlib import Path
 from ..backends.addresses import is_local, local_path, place_of
 from ..backends.open import open_archive, open_records, open_state
 from ..clock import ServerClock, SystemClock
+from ..crawl.heartbeat import CLOCK_OFF, CLOCK_WRONG, clock_in_words
 from ..errors import GossamerError, Misconfigured, SpiderNotFound
 from ..fetch.browser.chromium import is_there
 from ..model.schedule import ScheduleProgress
@@ -49,7 +50,7 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
 
     Without readable settings the project is not examined. `offline` skips the checks that need a network.
     """
-    for check in (machine.python, machine.packages, machine.sqlite, machine.uvloop, machine.clock):
+    for check in (machine.python, machine.packages, machine.sqlite, machine.uvloop):
         yield check()
     if not offline:
         yield await asyncio.to_thread(machine.dns)
@@ -58,8 +59,10 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         # This also detects addresses that this version does not know.
         places = {role: local_path(settings, role) for role in ROLES if is_local(settings, role)}
     except GossamerError as error:
+        yield machine.clock()
         yield Finding(Level.FAIL, "settings", str(error), f"Fix {FILE_NAME} or the variable; the rest was not checked.")
         return
+    yield machine.clock() if "state" in places else await _clock(settings)
     file = find_file(folder)
     yield ok("settings", f"{file}" if file is not None else f"no {FILE_NAME} from here upwards: defaults")
     for fault in filter(None, map(domain_fault, settings.domains)):
@@ -90,6 +93,19 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         yield finding
     async for finding in _schedules(settings):
         yield finding
+
+
+async def _clock(settings: Settings) -> Finding:
+    """This machine's clock beside that of the state's server. Faults of the state are reported elsewhere."""
+    clock = ServerClock(SystemClock())
+    with suppress(GossamerError):
+        async with open_state(settings, clock, terms_for=site_terms(settings, None)):
+            ahead = clock.ahead
+        if abs(ahead) > CLOCK_OFF:
+            wrong = abs(ahead) > CLOCK_WRONG
+            advice = "Set it; workers of this machine take no work until then." if wrong else "Set it."
+            return Finding(Level.FAIL if wrong else Level.WARN, "clock", f"it is {clock_in_words(ahead)}", advice)
+    return machine.clock()
 
 
 async def _archive_room(settings: Settings) -> Finding | None:

@@ -20,6 +20,7 @@ from ..crawl.freshness import freshness_of
 from ..crawl.pacer import AddressPace, Pacer
 from ..crawl.page_request import PageRequests
 from ..crawl.parse_page import Describe
+from ..crawl.second_opinion import SecondOpinion
 from ..crawl.seed_context import SOURCE_PAUSES, Candidates, SeedContext
 from ..crawl.sessions import Sessions, SessionTerms
 from ..crawl.source_files import ClosedFor, SourceFiles
@@ -329,6 +330,7 @@ async def open_context(
             tracer=project.tracer,
             buries_unpaid=settings.router.when_spent == "bury",
             detects_blocks=routing.detects_blocks,
+            second_opinion=SecondOpinion(project.state.workers, clock),
             freshness=freshness_of(terms, project.records, clock, parser),
             windows=windows,
             watched=watched,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import msgspec
 
 from ..backends.worker_names import is_gone
-from ..crawl.heartbeat import BEAT, MISSING_AFTER
+from ..crawl.heartbeat import BEAT, CLOCK_OFF, MISSING_AFTER
+from ..crawl.heartbeat import clock_in_words as clock_in_words  # re-exported for commands that show workers
 from ..errors import Misconfigured
 from .open import Project
 from .view_fields import view_fields
@@ -17,6 +18,7 @@ ARCHIVE_FULL = (
     "The archive has reached store.archive_limit: nothing is fetched until there is room. Delete old pages with "
     "`gossamer prune --pages 30d`, or raise the limit."
 )
+CLOCK_OFF_SECONDS = CLOCK_OFF  # the difference to the state's clock from which on a machine's clock is off
 BEAT_SECONDS = BEAT.total_seconds()
 MISSING_SECONDS = MISSING_AFTER.total_seconds()  # without a heartbeat for longer, a worker counts as missing
 
@@ -31,7 +33,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str
     seen_at: str
     job: str  # separated by commas if several
-    state: str  # working, idle, draining, storing (no job, but results wait); spool or archive full: it fetches nothing
+    # working, idle, draining, storing (no job, but results wait); spool full, archive full, clock wrong: no fetches
+    state: str
     in_flight: int  # pages
     done: int  # pages
     cpu: float  # share of one core since the previous heartbeat
@@ -39,6 +42,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     pace: float  # pages a second in the last minute
     busy: float  # share of its capacity in use: cores, or pages in flight
     serves: str  # the routes or kinds that it serves, separated by commas; "": all
+    clock_ahead: float  # seconds by which its machine's clock is ahead of the state's
     waiting: int  # results on its disk that are not stored yet
     missing: bool  # no heartbeat for MISSING_SECONDS, or known to be dead
 

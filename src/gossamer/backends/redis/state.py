@@ -110,7 +110,7 @@ async def open_redis_state(
                 robots=robots,
                 addresses=RedisAddressBook(server, keys),
                 orders=RedisSiteOrders(server, keys, jobs),
-                workers=RedisWorkers(server, keys),
+                workers=RedisWorkers(server, keys, clock),
                 spools=RedisSpools(server, keys),
                 routes=routes,
                 budgets=budgets,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ...clock import ServerClock
 from ...errors import BadState
 from ...frontier.contract import WorkerCard
 from .connection import Server
@@ -25,7 +26,8 @@ def check_format(version: int, where: str) -> None:
 
 
 class RedisWorkers:
-    def __init__(self, server: Server, keys: Keyspace) -> None:
+    def __init__(self, server: Server, keys: Keyspace, clock: ServerClock | None = None) -> None:
+        self._clock = clock
         self._server = server
         self._key = keys.book("workers")
         self._drains = keys.book("drains")
@@ -33,6 +35,9 @@ class RedisWorkers:
 
     async def beat(self, card: WorkerCard) -> bool:
         await self.check_format()
+        if self._clock is not None:  # the server's clock may have been set, and this machine may have slept
+            asked_at = self._clock.monotonic()
+            self._clock.correct(await self._server.time(), asked_at)
         await self._server.call("HSET", self._key, card.name, msgspec.json.encode(card))
         return bool(await self._server.call("HEXISTS", self._drains, card.name))
 

@@ -10,7 +10,8 @@ from ...frontier.contract import WorkerCard
 from ...model.job import JobPace
 from .connection import Database
 
-_FIELDS = WorkerCard.__struct_fields__
+# A file is used by one machine, whose clock is the clock of the state.
+_FIELDS = tuple(name for name in WorkerCard.__struct_fields__ if name != "clock_ahead")
 _BEAT = f"""
 INSERT INTO workers ({", ".join(_FIELDS)}) VALUES ({", ".join("?" * len(_FIELDS))})
 ON CONFLICT (name) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _FIELDS)} RETURNING drains"""  # noqa: S608
@@ -32,7 +33,7 @@ class SqliteWorkers:
         await self.check_format()
 
         def write(connection: sqlite3.Connection) -> bool:
-            *plain, paces = msgspec.structs.astuple(card)
+            *plain, paces = (getattr(card, name) for name in _FIELDS)
             return bool(connection.execute(_BEAT, (*plain, msgspec.json.encode(paces).decode())).fetchone()[0])
 
         return await self._database.write(write)
