@@ -148,16 +148,22 @@ _UNSEEN = re.compile(
 
 
 HIDDEN = "***"
-_LOGIN = re.compile(r"(//|\bhttps?:[/\\]*)([^/?#\s:@]*+)(:?+)([^/?#\s]*)@", re.IGNORECASE)
+# The start of a URL, and all up to its path. Nothing is read twice: sites write into the texts of errors.
+_AUTHORITY = re.compile(r"((?<!/)/{2,}+|\bhttps?:[/\\]*+)([^/?#\s]++)", re.IGNORECASE)
 
 
 def discreet(text: str) -> str:
     """The text with `user:***@` for the credentials of every URL in it. A name alone is hidden too: it may be a key."""
-    return _LOGIN.sub(_hidden, text) if "@" in text else text
+    return _AUTHORITY.sub(_hidden, text) if "@" in text else text
 
 
 def _hidden(found: re.Match[str]) -> str:
-    return f"{found[1]}{found[2]}:{HIDDEN}@" if found[3] and found[4] else f"{found[1]}{HIDDEN}@"
+    login, at, host = found[2].rpartition("@")
+    if not at:
+        return found[0]
+    name, _, password = login.partition(":")
+    shown = f"{name}:" if password and "@" not in name else ""
+    return f"{found[1]}{shown}{HIDDEN}@{host}"
 
 
 def visible(text: str) -> str:
