@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+import ssl
 
 import pytest
 
@@ -18,9 +20,11 @@ from gossamer.errors import (
     HostUnroutable,
     TlsFailed,
 )
+from gossamer.fetch.http_errors import translated
 from gossamer.frontier.contract import WorkerCard
 from gossamer.model.task import Task
 from gossamer.model.url import fingerprint
+from tests.patience import LIMITS
 
 
 class Cards:
@@ -71,6 +75,15 @@ def page(number: int = 1) -> Task:
 )
 async def test_only_failures_that_can_be_the_machines_are_passed_on(book, clock, failure: GossamerError, passed: bool):
     assert await SecondOpinion(book, clock).wants(page(), failure) is passed
+
+
+@pytest.mark.parametrize(("code", "kind"), [(9, CertificateOutdated), (10, CertificateOutdated), (18, TlsFailed)])
+def test_dates_of_certificates_are_told_apart_from_other_faults_of_theirs(code: int, kind: type[GossamerError]):
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code = code
+    assert type(translated(error, "https://shop.example/", LIMITS)) is kind
+    unroutable = OSError(errno.EHOSTUNREACH, "No route to host")
+    assert type(translated(unroutable, "https://shop.example/", LIMITS)) is HostUnroutable
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _is_outdated(error: Exception) -> bool:
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
-    return isinstance(inner, ssl.SSLCertVerificationError) and inner.verify_code in OUTDATED
+    return getattr(inner, "verify_code", None) in OUTDATED
 
 
 def _inner_words(error: Exception) -> str:
