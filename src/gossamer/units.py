@@ -72,9 +72,9 @@ class Rate(_Measure):
             return f"{per_second * 3600:g}/h"
         if per_second < 1:
             return f"{per_second * 60:g}/m"
-        # An interval is in whole microseconds: 60/s came back as 59.9988/s.
-        tidy = round(per_second, 2)
-        return f"{tidy if timedelta(seconds=1 / tidy) == self.interval else per_second:g}/s"
+        # An interval is in whole microseconds: 60/s came back as 59.9988/s, 150/s as 149.993/s.
+        tidy = (round(per_second, digits) for digits in (0, 1, 2))
+        return f"{next((one for one in tidy if timedelta(seconds=1 / one) == self.interval), per_second):g}/s"
 
 
 class Size(_Measure):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gossamer import Item, Page, Spider
+from gossamer import Drop, Item, Page, Spider
 from gossamer.project.crawl import Running
 from gossamer.project.jobs import JobView, show_job
 from gossamer.project.open import Project
@@ -69,6 +69,18 @@ async def test_every_crawl_ends_with_the_outcome_that_the_site_saw(tmp_path: Pat
         assert outcome_of(await crawled(Shop(shop), read)) == ("failed", ["nothing-came"])
 
 
+async def test_a_crawl_whose_items_are_all_left_out_does_not_blame_the_selectors(tmp_path: Path) -> None:
+    class Sieve(Shop):
+        pipeline = (lambda item, page: Drop("not wanted"),)
+
+    with moving_shop(8) as shop:
+        found = (
+            await crawled(Sieve(shop), settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"]))
+        ).report.job.outcome
+    assert [reason.code for reason in found.reasons] == ["no-records", "not-stored"]
+    assert found.reasons[1].message == "items were found, and none is stored: 8 yielded = 8 dropped by a step"
+
+
 async def test_a_crawl_that_is_cancelled_before_a_page_came_has_not_failed(tmp_path: Path) -> None:
     read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"], retry__base="60s", retry__cap="60s")
 
@@ -93,7 +105,7 @@ async def test_a_layout_that_is_not_understood_marks_nothing_as_gone_also_where_
 
 
 SPIDER = """
-from gossamer import Item, Page, Spider
+from gossamer import Drop, Item, Page, Spider
 
 class Thing(Item, key="url"):
     title: str

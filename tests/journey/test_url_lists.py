@@ -12,6 +12,18 @@ from tests.sites.hostile import hostile_site
 
 LINKED = '<title>{n}</title><a href="/behind/{n}">behind</a>'
 
+LISTED = """
+from gossamer import Spider
+
+
+class Listed(Spider):
+    start_urls = {urls}
+    allowed_domains = ["127.0.0.1"]
+
+    def parse(self, page):
+        yield {{"url": page.url, "title": page.title}}
+"""
+
 
 @pytest.fixture
 async def site(tmp_path):
@@ -34,7 +46,7 @@ async def test_a_list_in_a_file_is_crawled_page_by_page_and_no_further(tmp_path,
     said = await gossamer(tmp_path, "crawl", "urls.txt")
 
     assert said.code == 0, said
-    assert "Only the listed pages are crawled" in said.err
+    assert said.err.startswith("Only the listed pages are crawled; --depth 1 also follows their links.\n")
     assert asked(site) == sorted(f"/page/{n}" for n in range(150))
 
 
@@ -97,3 +109,30 @@ async def test_a_worker_goes_on_with_a_list_that_was_read(tmp_path, site):
     assert said.code == 0, said
     assert sorted(set(asked(site))) == sorted(f"/page/{n}" for n in range(150))
     assert "going on with urls-txt-1, which was begun" in said.err
+
+
+@pytest.mark.parametrize("target", ["urls.txt", "listed.py"])
+async def test_pages_that_were_added_to_a_stopped_crawl_are_crawled(tmp_path, site, target):
+    """A person stops a crawl, adds pages in front of its list, and gives the same command again."""
+
+    def write(pages: range) -> None:
+        urls = [site.url(f"/page/{n}") for n in pages]
+        if target == "urls.txt":
+            (tmp_path / target).write_text("\n".join(urls))
+        else:
+            (tmp_path / target).write_text(LISTED.format(urls=urls))
+
+    write(range(50, 100))
+    crawl = await started(tmp_path, "crawl", target, "--rate", "20/s")
+    async with asyncio.timeout(PATIENCE):
+        while len(asked(site)) < 5:
+            await asyncio.sleep(0.02)
+    crawl.terminate()
+    assert (await ended(crawl)).code == 130
+    write(range(40, 100))
+
+    said = await gossamer(tmp_path, "crawl", target)
+
+    assert said.code == 0, said
+    assert "Going on with" in said.err
+    assert sorted(asked(site)) == sorted(f"/page/{n}" for n in range(40, 100))

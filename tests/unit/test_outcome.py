@@ -38,6 +38,7 @@ FINE: dict[str, Any] = {"ending": "done", "pages": 100, "records": 90, "gives_re
         ({"doubt": "saw 9 where 90 were"}, "done with warnings", ["fewer-records"]),
         ({"lost": 2, "trouble": "no such file"}, "done with warnings", ["lost-results", "source"]),
         ({"records": 0}, "empty", ["no-records", "nothing-found"]),
+        ({"records": 0, "items": "9 yielded = 9 faulty"}, "empty", ["no-records", "not-stored"]),
         (
             {"records": 0, "dead": {"blocked-login": 5, "blocked-captcha": 2, "http-403": 1, "parse": 1}},
             "empty",

@@ -117,8 +117,9 @@ def test_durations_read_as_people_write_them(text, seconds):
 
 
 def test_rates_and_sizes_read_and_print_as_people_write_them():
-    assert [str(parse_rate(text)) for text in ("5/s", "60/s", "1.5/s", "30/m", "0.5/s", "10/h", "unlimited")] == [
-        "5/s", "60/s", "1.5/s", "30/m", "30/m", "10/h", "unlimited",
+    rates = ("5/s", "60/s", "150/s", "1.5/s", "30/m", "0.5/s", "10/h", "unlimited")
+    assert [str(parse_rate(text)) for text in rates] == [
+        "5/s", "60/s", "150/s", "1.5/s", "30/m", "30/m", "10/h", "unlimited",
     ]  # fmt: skip
     assert [str(parse_size(text)) for text in ("10MB", "512KiB", "1000", "1g")] == [
         "10MiB", "512KiB", "1000B", "1GiB",

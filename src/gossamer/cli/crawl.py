@@ -121,7 +121,7 @@ def crawl_verb(
     if wanted is None:
         wanted = crawl_target(settings, target[0], Path.cwd())
     elif not (depth or quiet or wanted.urls or (crew is not None and crew.helps)):
-        err.print("[dim]Only the listed pages are crawled; --depth 1 also follows their links.[/]")
+        err.print(styled("[dim]Only the listed pages are crawled; --depth 1 also follows their links.[/]"))
     if replay:
         from .spider_cases import run_replay
 

@@ -27,7 +27,7 @@ from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
 from ..model.url import site_of
-from ..parse.spider import SeedDigest, Spider, listed_seeds, own_seeds, parser_version, session_names
+from ..parse.spider import SeedDigest, Spider, listed_seeds, names_its_seeds, own_seeds, parser_version, session_names
 from ..schedule import sources
 from ..schedule.authority import demand_own_job
 from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, SiteSource, StartSource
@@ -83,7 +83,7 @@ async def run_with_seeds(
     else:
         start = partial(_enter_start, context, spider, job, terms, scope, sites, events)
         enter = partial(start, known=False)
-        if not sealed or scope.sites is sites:
+        if not sealed or scope.sites is sites or names_its_seeds(spider):
             entering = asyncio.create_task(start(known=sealed), name="seeds")
     drained = asyncio.create_task(worker.draining.wait(), name="drained while reading seeds")
     lost = asyncio.create_task(_enter_lost(context, job.id, worker, entering, enter, events), name="lost seeds")
@@ -154,7 +154,7 @@ async def _enter_start(
     known: bool,
 ) -> None:
     """Offer the spider's own seeds, then those of its sites' sitemaps if it wants them. If all seeds are `known`, they
-    only widen the scope."""
+    only widen the scope, unless a person has changed them since the job began."""
     admission = admission_of(context, spider, scope, named=True)
     max_queued = context.settings.crawl.max_queued
     chunk: list[Request] = []
@@ -172,6 +172,8 @@ async def _enter_start(
     if chunk:
         await offer(context, job.id, admission.judge(chunk), max_queued, events)
     if known:
+        if job.start and job.start != digest.text and names_its_seeds(spider):
+            await _offer_changed(context, spider, job.id, admission, events)
         return
     if reads_sitemaps(context, spider, job.depth):
         unread: list[str] = []
@@ -187,6 +189,25 @@ async def _enter_start(
         if unread:  # pages that only this sitemap lists are left out: no evidence that they are gone
             await context.state.seeds.note(job.id, (), unread[0])
     await context.state.jobs.seal_seeds(job.id, digest.text)
+
+
+async def _offer_changed(
+    context: SeedContext, spider: Spider, job: str, admission: Admission, events: EventSink
+) -> None:
+    """Offer the seeds of a job that goes on, because its list is not the one it began with: those that it knows are
+    duplicates. No page is fetched before this returns, so it cannot wait for room in the queue."""
+    try:
+        async for some in _chunks(own_seeds(spider, SeedDigest(), Misconfigured)):
+            judged = admission.judge(some)
+            await context.state.frontier.add(
+                job, await archive_long_bodies(judged.candidates, context.archive, context.clock)
+            )
+    except FrontierFull:
+        words = (
+            f"{job}: its list was changed after it began, and the queue has no room for all of the new pages. Run the"
+            " same command again when others have been fetched, or start over with --fresh."
+        )
+        events.emit(Trouble(at=context.clock.now(), job=job, stage="source", message=words))
 
 
 async def _chunks(requests: AsyncIterator[Request]) -> AsyncIterator[list[Request]]:

@@ -126,6 +126,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""  # with a source that could be read only in part
     doubt: str = ""  # why no record was marked as gone
     conflicts: str = ""  # items that share a key with a different item, in words
+    items: str = ""  # what became of those that were yielded, in words: `20 yielded = 20 faulty`
 
 
 def implied(ending: str) -> JobOutcome | None:
@@ -228,7 +229,9 @@ def _causes(facts: JobFacts) -> list[Reason]:
         causes.append(Reason("blocked", f"{many(sum(blocked.values()), 'page')} were blocked ({', '.join(blocked)})"))
     if unread := facts.dead.get("parse", 0):
         causes.append(Reason("not-understood", f"the spider failed on {many(unread, 'page')}"))
-    if facts.pages:
+    if facts.items:
+        causes.append(Reason("not-stored", f"items were found, and none is stored: {facts.items}"))
+    elif facts.pages:
         causes.append(Reason("nothing-found", f"its selectors found nothing on {many(facts.pages, 'page')}"))
     return causes
 

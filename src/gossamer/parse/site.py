@@ -144,6 +144,7 @@ class UrlListSpider(SiteSpider):
         self.start_urls = ()
         self.sitemaps = follows
         self._urls = urls
+        self._has_list = urls is not None
         self._follows = follows
         self._stored_as = URL_LIST, {"follows": follows}
 

@@ -117,6 +117,7 @@ class Spider:
     handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to callbacks
     # How jobs name a spider that cannot be loaded by its name, and the arguments that make it again.
     _stored_as: tuple[str, dict[str, Any]] | None = None
+    _has_list: bool = False  # `start` gives a list that a person wrote, as `start_urls` is one
     _renders_anew: bool = False  # no conditional requests with a browser: the stored copy may not be rendered
     _makes_side_requests: bool = False  # its code may make side requests in callbacks (`page_context.ask_here`)
     _keeps_own_cookies: bool = False  # the cookies of a request stay with its session
@@ -310,6 +311,11 @@ def listed_seeds(spider: Spider) -> list[str]:
         except InvalidUrl:  # reported when it is seeded
             continue
     return listed
+
+
+def names_its_seeds(spider: Spider) -> bool:
+    """Are its seeds a list that a person wrote? What `start` computes may differ each time that it is called."""
+    return spider._has_list or bool(listed_seeds(spider))
 
 
 class SeedDigest:

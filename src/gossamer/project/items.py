@@ -54,6 +54,12 @@ def shared_in_words(counts: ItemCounts) -> str:
     )
 
 
+async def found_items(project: Project, job: str) -> str:
+    """What became of the items of a job, in words; "" if it yielded none. Raises Transient."""
+    counts = await project.records.items(job)
+    return sum_in_words(counts) if counts.yielded else ""
+
+
 async def conflicts_of(project: Project, job: str) -> str:
     """How many items of a job share a key with a different item, an example, and what to do; "" if none does.
     Raises Transient."""

@@ -16,7 +16,7 @@ from ..parse.site import PAGES
 from ..parse.spider import Spider, declares_items
 from ..store.contract import RecordQuery
 from .failures import failures_of
-from .items import conflicts_of
+from .items import conflicts_of, found_items
 from .open import Project
 from .reparse.archive_job import is_reparse_job, outcome_of_reparse
 
@@ -108,6 +108,7 @@ async def _facts(
         trouble=trouble,
         doubt=doubt,
         conflicts=await conflicts_of(project, job.id),
+        items=await found_items(project, job.id) if not records else "",
     )
 
 
