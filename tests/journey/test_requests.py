@@ -259,6 +259,17 @@ async def test_a_post_whose_answer_never_came_is_sent_once_and_waits_for_a_decis
         assert site.lines().count("POST /order") == site.lines().count("POST /broken") == 2
 
 
+async def test_a_job_that_starts_over_sends_its_posts_again(tmp_path):
+    async with api_site() as site:
+        order = Request(url=site.url("/order"), method="POST", form={"n": 1})
+        first = await visited(tmp_path, order)
+        (tmp_path / "gossamer-data" / "state.db").unlink()
+        again = await visited(tmp_path, order)
+
+        assert first.report.job.id == again.report.job.id  # the same number
+        assert site.lines().count("POST /order") == 2
+
+
 class Poll(Spider):
     """Sends the same POST three times in one job, as the user wants."""
 

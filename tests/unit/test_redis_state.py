@@ -397,6 +397,19 @@ async def test_a_server_that_loses_our_scripts_gets_them_again(valkey):
         assert (await state.frontier.add(job.id, [candidate("https://a.test/")])).queued == 1
 
 
+async def test_a_state_says_what_a_power_cut_may_take_from_it():
+    with running_valkey("--appendonly", "yes", "--appendfsync", "always") as server:
+        async with opened(server) as state:
+            await state.durable()
+            assert state.may_lose == ""
+        server.say("CONFIG", "SET", "appendfsync", "everysec")
+        async with opened(server) as state:
+            assert "appendfsync everysec" in state.may_lose
+        server.say("ACL", "SETUSER", "default", "-config")
+        async with opened(server) as state:
+            assert "unknown" in state.may_lose
+
+
 async def test_a_server_that_was_restarted_is_found_again():
     with running_valkey("--appendonly", "yes", "--appendfsync", "always") as server:
         async with opened(server) as state:

@@ -205,3 +205,55 @@ async def test_the_journal_stays_short_whatever_is_written_by_how_many(tmp_path:
 
 def note(connection: sqlite3.Connection) -> int:
     return connection.execute("INSERT INTO incidents (url, at, what) VALUES (1, 0, 'x')").rowcount
+
+
+def write_nothing(connection: sqlite3.Connection) -> None:
+    """A transaction all the same."""
+
+
+class Journal:
+    """Counts the syncs of a journal; the one under way ends when it is allowed to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.syncs = 0
+        self.failure: OSError | None = None
+        self.may_end = threading.Event()
+        self.may_end.set()
+        monkeypatch.setattr(connection_file, "_sync_file", self._sync)
+
+    def _sync(self, path: str) -> None:
+        self.may_end.wait(PATIENCE)
+        self.syncs += 1
+        if self.failure is not None:
+            raise self.failure
+
+
+async def test_those_who_wait_for_the_disk_share_a_sync(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(monkeypatch)
+    async with database:
+        await database.sync()
+        assert journal.syncs == 0  # nothing was written
+        await database.write(write_nothing)
+        journal.may_end.clear()
+        first = [asyncio.create_task(database.sync()) for _ in range(10)]
+        await asyncio.sleep(0)
+        await database.write(write_nothing)  # no transaction waits for a sync
+        later = [asyncio.create_task(database.sync()) for _ in range(10)]
+        await asyncio.sleep(0)
+        journal.may_end.set()
+        await asyncio.gather(*first, *later)
+        assert journal.syncs == 2  # the first began before the second write
+        await database.sync()
+        assert journal.syncs == 2
+
+
+async def test_after_a_failed_sync_nothing_is_durable(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(monkeypatch)
+    async with database:
+        await database.write(write_nothing)
+        journal.failure = OSError(5, "Input/output error")
+        with pytest.raises(BackendUnavailable, match="Input/output error"):
+            await database.sync()
+        journal.failure = None  # the kernel forgets what it has reported once
+        with pytest.raises(BackendUnavailable):
+            await database.sync()

@@ -169,6 +169,8 @@ class Bench:
             admission=Admission(Scope(), UrlRules()),
             sink=self.sink,
             records=self.records,
+            durable=self._nothing_to_sync,
+            begun_at=0.0,
             frontier=line,
             retry_terms_for=lambda _: RetryTerms(),
             clock=self.lab.clock,
@@ -179,6 +181,9 @@ class Bench:
             context, line, self.records, concurrency=concurrency, lease_duration=LEASE, drain_within=drain_within,
             lanes=lanes, is_over=is_over,
         )  # fmt: skip
+
+    async def _nothing_to_sync(self) -> None:
+        """Its state need not survive a power cut."""
 
     def _router(self) -> Router:
         """One way, and nobody uses it: the road of the test is in the fetcher's place."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from ..access.contract import AnswerBook, AuditLog, CallbackBook, KeyBook
@@ -30,7 +32,12 @@ from ..store.contract import SpoolBook
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backend's opener yields. `clock` is the time shared by all workers; `warnings` are for the user."""
+    """What a backend's opener yields. `clock` is the time shared by all workers; `warnings` are for the user.
+
+    `durable` returns when everything that this process has written is on the disk, as far as the backend can promise
+    it: called before a person or a program is told. `may_lose` says what it cannot promise; "" if nothing. Raises
+    BackendUnavailable.
+    """
 
     frontier: Frontier
     frontier_for: FrontierFor
@@ -58,6 +65,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     callbacks: CallbackBook
     stream: StateStream
     clock: Clock
+    durable: Callable[[], Awaitable[None]]
+    may_lose: str = ""
     warnings: tuple[str, ...] = ()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -79,6 +79,8 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     admission: Admission
     sink: Sink
     records: Records
+    durable: Callable[[], Awaitable[None]]  # of the state
+    begun_at: float  # when the job was opened
     frontier: Frontier
     retry_terms_for: RetryTermsFor
     clock: Clock

@@ -130,7 +130,8 @@ async def stored_answer(log: PageLog, job: str, fingerprint: bytes, since: float
 
 def earliest_answer(context: JobContext, lease: Lease, how: FetchOptions) -> float:
     """Notes and answers before this time belong to an earlier request of the job, which this one may repeat."""
-    return lease.task.created_at if how.forced or context.readmits else -math.inf
+    # The number of a job that the state has lost for good is given out again.
+    return lease.task.created_at if how.forced or context.readmits else context.begun_at
 
 
 class _LeaseNotes:
@@ -148,6 +149,7 @@ class _LeaseNotes:
         await context.frontier.note_sent(self._lease)
         if self._repeats:
             return
+        await context.durable()  # else the state might forget the whole job, of which a repetition knows nothing
         note = SentNote(job=task.job, fingerprint=task.fingerprint, owner=self._owner, at=context.clock.now())
         try:
             noted = await context.records.note_sent(note, replaces_before=self._since)

@@ -108,6 +108,7 @@ async def open_project(
             warnings=(*state.warnings, *old_copies, *(unread_attributes(spider) if spider is not None else ())),
             old_copies=old_copies,
         )
+        await state.durable()  # before a command tells a person what it has done
 
 
 def is_crawled(settings: Settings) -> bool:

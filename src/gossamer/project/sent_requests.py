@@ -29,12 +29,13 @@ async def allow_sending(project: Project, which: DeadFilter) -> None:
 
 
 async def _forget(project: Project, letters: list[DeadLetter]) -> None:
-    records = project.records
+    records, job = project.records, await project.state.jobs.job(letters[0].job)
     await records.forget_sent(letters[0].job, [letter.fingerprint for letter in letters])
     for letter in letters:
         if letter.reason != Uncertain.reason:
             continue
-        answer = await stored_answer(records, letter.job, letter.fingerprint)
+        begun_at = job.created_at if job is not None else 0.0
+        answer = await stored_answer(records, letter.job, letter.fingerprint, begun_at)
         if answer is not None:
             # With the time of the answer: if that belongs to an earlier request, which this one may repeat, it is sent.
             note = SentNote(job=letter.job, fingerprint=letter.fingerprint, owner="answered", at=answer.at)

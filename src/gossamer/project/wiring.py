@@ -295,6 +295,7 @@ async def open_context(
             terms_for=site_terms(settings, terms.manners if terms is not None else manners_of(settings, spider)),
             closed_for=windows.wait_for,
         )
+        begun = await project.state.jobs.job(job)
         context = JobContext(
             job=job,
             max_deliveries=(terms.max_deliveries if terms is not None else settings.lease.max_deliveries),
@@ -318,6 +319,8 @@ async def open_context(
             ),
             sink=sink,
             records=project.records,
+            durable=project.state.durable,
+            begun_at=begun.created_at if begun is not None else 0.0,
             readmits=settings.crawl.dedup_window is not None,
             frontier=project.state.frontier,
             retry_terms_for=retry_terms(settings),

@@ -8,6 +8,7 @@
     6. repeat     a repeated Idempotency-Key gets the stored response of the first request
     7. handler    calls project/
     8. audit      every write is logged, also one that was refused here or for lack of a scope
+    9. durable    what the answer acknowledges is on disk before it leaves
 
 How it fails: every error is one JSON object with a code and a message; an unexpected exception is a bare 500, and its
 traceback goes to the log. How it recovers: the only state here are the token buckets, which refill.
@@ -44,6 +45,7 @@ MOST_AT_ONCE = 250  # requests of one key that may be under way in this process
 MOST_BUCKETS = 10_000  # keys whose bucket is remembered; the oldest are forgotten
 BURST_SECONDS = 2.0  # seconds' worth of its rate that a key may use at once after a pause
 LONGEST_KEY = 255  # characters of an Idempotency-Key
+ACCEPTED = 202  # the answer to a page that takes too long is the id of its job
 LOOK_AT_KEY = 1.0  # seconds of an answer after which its key is looked up again
 NO_KEY = "This key is wrong, expired or revoked. `gossamer keys add` makes one."
 NOT_KEPT = (401, 403, 409, 429)  # statuses that a retry may not get
@@ -105,9 +107,11 @@ class Door:
             body = parse_body(content, endpoint.body, request.headers.get("content-type", ""))
         name = self._repeat_name(request)
         call = msgspec.structs.replace(self._call(request, caller, query, body), repeat_name=name)
-        if name is None:
-            return await self._write(endpoint, call)
-        return await self._write_once(endpoint, call, name, content)
+        write = self._write(endpoint, call) if name is None else self._write_once(endpoint, call, name, content)
+        response = await write
+        if endpoint.acknowledges or response.status_code == ACCEPTED:
+            await self._project.state.durable()
+        return response
 
     # -- who, and how often ------------------------------------------------------------------------------------
 

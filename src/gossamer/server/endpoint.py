@@ -87,6 +87,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     other_media: tuple[str, ...] = ()  # also available by content negotiation
     other_statuses: dict[int, str] = {}
     tells: Callable[[ApiError], Response] = ApiError.answer  # renders errors
+    acknowledges: bool = True  # what it wrote is on disk before it is answered; False: the answer is all there is
     answers_secret: bool = False  # its response is never stored, not even for an Idempotency-Key
 
     def is_open_to(self, caller: Caller) -> bool:

@@ -144,6 +144,8 @@ async def called(agent: Agent, name: str, arguments: Mapping[str, Any] | None) -
     try:
         wanted = arguments_of(tool, dict(arguments or {}))
         answer = await tool.run(agent, wanted)
+        if tool.writes:
+            await agent.project.state.durable()
         value = cut(answer, *_piece_of(wanted))
     except ToolFailed as error:
         return await _refused(agent, tool, error.words, error.text)

@@ -93,6 +93,8 @@ async def serve(
             await stack.enter_async_context(pulse.beating(lambda: _stop(server, dashboards)))
         with await _listen(host, port, tell) if pulse is not None else listen(host, port) as listener:
             project = await service.open_patiently(stack, settings, tell, to_look=True)
+            if project.state.may_lose:
+                tell(project.state.may_lose)
             token, text = await _token(project, host)
             pages = await stack.enter_async_context(PageReader(project))
             transport = await stack.enter_async_context(callback_transport(settings))

@@ -102,6 +102,7 @@ ENDPOINTS = (
         scope=SCRAPE,
         summary="Fetch one page and wait for it",
         handler=scrape,
+        acknowledges=False,
         body=ScrapeRequest,
         gives=PageOutcome,
         example={**_PAGE, "timeout": 30},

@@ -280,6 +280,23 @@ async def _trust(server: Server, facts: dict[str, str], oldest: tuple[int, int])
     return tuple(warnings)
 
 
+async def may_lose(server: Server) -> str:
+    """What a power cut may take from the server's answers, in a sentence for the user; "" if nothing."""
+    kept, synced = await _setting(server, "appendonly"), await _setting(server, "appendfsync")
+    if (kept, synced) == ("yes", "always"):
+        return ""
+    if kept is None or synced is None:
+        return (
+            f"Whether a power cut may take the last changes from the server at {server.where} is unknown: it does not "
+            "allow CONFIG GET. With appendonly yes and appendfsync always it takes none."
+        )
+    return (
+        f"A power cut may take the last changes from the server at {server.where}, also a job whose id was given out, "
+        f"a schedule or a key (appendonly {kept}, appendfsync {synced}). Set appendonly yes and appendfsync always to "
+        "keep them all."
+    )
+
+
 async def _setting(server: Server, name: str) -> str | None:
     """A setting of the server; None if we may not read it."""
     try:

@@ -19,7 +19,7 @@ from .address_book import RedisAddressBook
 from .admission import ShardAdmission
 from .alerts import RedisAlerts
 from .callbacks import RedisCallbacks
-from .connection import Server, open_server
+from .connection import Server, may_lose, open_server
 from .exits import RedisExitBook
 from .frontier import RedisFrontier
 from .jobs import RedisJobs, RedisSeedBook
@@ -122,10 +122,17 @@ async def open_redis_state(
                 callbacks=RedisCallbacks(server, keys),
                 stream=stream,
                 clock=clock,
+                durable=_as_configured,
+                may_lose=await may_lose(server),
                 warnings=warnings,
             )
         finally:
             await jobs.close()
+
+
+async def _as_configured() -> None:
+    """The server answers a write when it is as durable as its settings make it: nothing can be waited for. `WAITAOF`
+    calls writes synced that are not, on some servers (docs/adr/0085)."""
 
 
 async def _agreed_shards(server: Server, project: str, wanted: int | None) -> int:

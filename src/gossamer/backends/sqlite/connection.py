@@ -29,6 +29,7 @@ from typing import Any, Self, TypeVar
 
 from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured
 from ...process import limits as openfiles
+from ...store.durable import sync_folder
 
 T = TypeVar("T")
 Write = Callable[[sqlite3.Connection], Any]
@@ -56,7 +57,7 @@ class Database:
     """A SQLite file with our schema. Open inside `async with`.
 
     `durable` fsyncs every commit, so that it survives a power cut. Without it a power cut may undo the last commits
-    (never half of one); a killed process undoes nothing.
+    (never half of one), except those before a `sync`; a killed process undoes nothing.
     """
 
     def __init__(
@@ -77,6 +78,9 @@ class Database:
         self._journal = f"{path}-wal"
         self._inbox: SimpleQueue[Callable[[], Answers] | None] = SimpleQueue()
         self._read_lock = asyncio.Lock()
+        self._commits = self._synced = 0  # transactions of this process that are committed, and that are on the disk
+        self._syncing: asyncio.Future[None] | None = None
+        self._sync_failure: OSError | None = None
         self._closed = True
         self.on_rollback: list[Callable[[], None]] = []  # called to drop what was cached from a rolled-back transaction
         self.left_over: list[Write] = []  # each writes what the folding writes have left to be written together
@@ -110,6 +114,33 @@ class Database:
         if not self._busy:
             self._schedule()
         return await future
+
+    async def sync(self) -> None:
+        """Return when everything that this process has committed is on the disk. Callers that wait at the same time
+        share one sync, which delays no transaction. Raises BackendUnavailable."""
+        wanted = self._commits
+        while not self._durable and self._synced < wanted:
+            if self._closed:
+                raise BackendUnavailable(f"The {self._role} file {self.path} is closed.")
+            if self._syncing is None:
+                self._syncing = asyncio.ensure_future(self._sync_journal(self._commits))
+            await asyncio.shield(self._syncing)  # others wait for it too
+
+    async def _sync_journal(self, commits: int) -> None:
+        try:
+            # After a failed sync the kernel may have dropped what it could not write, and call the next one a success.
+            if self._sync_failure is None:
+                await asyncio.to_thread(_sync_file, self._journal)
+                self._synced = commits
+        except OSError as error:
+            self._sync_failure = error
+        finally:
+            self._syncing = None
+        if self._sync_failure is not None:
+            raise BackendUnavailable(
+                f"The disk that holds {self.path} did not keep what was written to it ({self._sync_failure.strerror}). "
+                f"Check the disk, then start this program again."
+            ) from self._sync_failure
 
     async def read(self, read: Callable[[sqlite3.Connection], T], *, quick: bool = False) -> T:
         """Run `read` on a separate connection, beside the writes; it sees only committed data. A `quick` read, a
@@ -188,6 +219,7 @@ class Database:
 
     def _settled(self, answers: Answers) -> None:
         self._busy = False
+        self._commits += 1
         for future, value, error in answers:
             if future.done():
                 continue
@@ -295,7 +327,9 @@ class Database:
 
     def _open(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self.path.parent.exists():
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                sync_folder(self.path.parent.parent)  # SQLite syncs only the folder of its files
         except OSError as error:
             raise Misconfigured(
                 f"The folder {self.path.parent} cannot be created ({error.strerror}). "
@@ -372,6 +406,15 @@ class Database:
     def _close(self) -> None:
         self._reader.close()
         self._writer.close()
+
+
+def _sync_file(path: str) -> None:
+    """Raises OSError. SQLite has no locks on its journal which closing the file would end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has no fdatasync
+    finally:
+        os.close(descriptor)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

@@ -98,6 +98,7 @@ async def open_sqlite_state(
                 callbacks=SqliteCallbacks(database),
                 stream=SqliteStateStream(database, clock),
                 clock=clock,
+                durable=database.sync,
             )
         finally:
             await jobs.close()

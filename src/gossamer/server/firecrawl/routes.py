@@ -330,7 +330,7 @@ def _bound(handler: Any, **values: Any) -> Handler:  # Any: a handler with more 
 
 def _of(version: str) -> list[Endpoint]:
     made = [
-        _endpoint("POST", f"/{version}/scrape", SCRAPE, "One page", scrape, body=ScrapeBody),
+        _endpoint("POST", f"/{version}/scrape", SCRAPE, "One page", scrape, body=ScrapeBody, acknowledges=False),
         _endpoint(
             "POST",
             f"/{version}/map",
@@ -338,6 +338,7 @@ def _of(version: str) -> list[Endpoint]:
             "The addresses of a site",
             _bound(map_pages, plain=version == "v1"),
             body=MapBody,
+            acknowledges=False,
         ),
         _endpoint(
             "POST",
@@ -346,6 +347,7 @@ def _of(version: str) -> list[Endpoint]:
             "Search, by the engine of the settings",
             _bound(search_pages, plain=version == "v1"),
             body=SearchBody,
+            acknowledges=False,
         ),
         _endpoint("POST", f"/{version}/crawl", JOBS, "Crawl a site", _bound(crawl, version=version), body=CrawlBody),
         _endpoint(

@@ -130,6 +130,7 @@ class Gate:
         try:
             await form_of(request, self._settings, visitor)
             await self._sign_ins.end(visitor)
+            await self._project.state.durable()
             status = 303
         except ApiError as error:
             status = error.status

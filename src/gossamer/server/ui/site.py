@@ -289,6 +289,7 @@ class Dashboard:
                     status = 200
                     return self._page(request, visitor, "question.html", context)
                 done = await action.handler(visit)
+                await self._project.state.durable()
                 target = done.target
                 if isinstance(done, Shown):
                     status = 201
