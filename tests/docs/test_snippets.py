@@ -52,7 +52,8 @@ from .manual import PAGES, ROOT, Block, blocks_of
 # A crawl that its page has given a limit is incomplete (6), as it was asked to be. The demo shop has a page that no
 # spider can read, so a crawl of it is done with warnings (3). The reader goes on after both. What stays in the
 # background is the process itself, so that `$!` names it.
-AS_ASKED = """gossamer() {
+AS_ASKED = """sleep() { command sleep $(($1 * 5)); }  # a busy machine takes its time to start what is in the background
+gossamer() {
   [ "$1" != up ] || exec gossamer "$@"
   command gossamer "$@" || case "$? $* " in
     "6 crawl "*" --limit "* | "3 crawl "*) ;;

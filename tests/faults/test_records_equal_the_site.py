@@ -266,7 +266,9 @@ def places(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
         yield {"state": valkey.address(), "records": shared_postgres().address()}
 
 
-EXAMPLES = {"short": {"laptop": 4, "fleet": 1}, "long": {"laptop": 500, "fleet": 50}}
+# SEQUENCES=10 makes ten times as many in the long test: 400 and 50, which takes half an hour.
+TIMES = int(os.environ.get("SEQUENCES", "1"))
+EXAMPLES = {"short": {"laptop": 4, "fleet": 1}, "long": {"laptop": 40 * TIMES, "fleet": 5 * TIMES}}
 
 
 def follows(places: dict[str, str], examples: int) -> None:

@@ -18,7 +18,7 @@ from tests.sites.running import park
 
 pytestmark = pytest.mark.long
 
-PAGES = 60
+PAGES = 240
 
 
 class Numbered:

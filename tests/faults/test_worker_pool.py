@@ -74,7 +74,7 @@ def test_two_worker_pools_share_the_job_of_a_stopped_crawl_and_end_it_once(opene
         # then both have worked, one has ended the job, and every page of both sites was fetched, none twice
         assert statuses(project) == [("park-1", "finished", "done")]
         words = first.said() + second.said()
-        assert (words.count("working on park-1"), words.count("park-1 ended: done")) == (2, 1)
+        assert (words.count("going on with park-1"), words.count("park-1 ended: done")) == (2, 1)
         assert set(Counter((hit.host, hit.path) for hit in site.hits()).values()) == {1}
         assert project.records().keys() == site.truth().keys()
         workers = project.sql("records.db", "SELECT DISTINCT worker FROM attempts")
