@@ -282,5 +282,8 @@ async def test_an_outcome_is_settled_again_when_dead_letters_are_replayed(tmp_pa
         if fetch:
             assert (await gossamer(tmp_path, "crawl", "things", "--quiet")).code == 0
         shown = json.loads((await gossamer(tmp_path, "job", "show", "things-1", "--json")).out)
+        status = json.loads((await gossamer(tmp_path, "status", "things-1", "--json")).out)
+        assert "settled again" in (await gossamer(tmp_path, "status", "things-1")).out
     assert (shown["outcome"], shown["reasons"], shown["dead"]) == ("done", [], 0)
     assert shown["settled_again"] > shown["first_ended"] > shown["started"]
+    assert [status[name] for name in ("settled_again", "first_ended")] == [shown["settled_again"], shown["first_ended"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sqlite3
 from contextlib import suppress
@@ -15,6 +16,7 @@ from gossamer.process.signals import send
 from gossamer.project.crawl import crawl
 from gossamer.settings import load
 from tests.journey.commands import QUICK, ended, gossamer, started
+from tests.patience import PATIENCE
 from tests.sites.hostile import Call, hostile_site, whole
 
 PAGES = 30
@@ -42,6 +44,32 @@ async def site():
         links = "".join(f'<a href="/page/{n}">x</a>' for n in range(PAGES))
         site.show("/start", f"<title>Start</title>{links}")
         yield site
+
+
+@pytest.mark.long
+async def test_a_crawl_that_is_stopped_says_that_another_worker_goes_on_with_it(tmp_path, site):
+    (tmp_path / "gossamer.toml").write_text(QUICK.replace("[fetch]", "[fetch]\nallow_private = true"))
+    for n in range(PAGES):
+        site.show(f"/page/{n}", "<title>Page</title>")
+    worker = await started(tmp_path, "worker")
+    process = await started(tmp_path, "crawl", site.url("/start"), "--rate", "20/m")  # far from done when it is stopped
+    async with asyncio.timeout(PATIENCE):
+        while len(await serving(tmp_path)) < 2:
+            await asyncio.sleep(0.1)
+
+    send(process, signal.SIGINT)
+    said = await ended(process)
+    send(worker, signal.SIGTERM)
+    await ended(worker)
+
+    assert said.code == 130
+    assert "Stopped here. Other workers go on with it: gossamer job pause" in said.err
+
+
+async def serving(folder) -> list[object]:
+    """The workers that say that they work on a job."""
+    found = json.loads((await gossamer(folder, "workers", "list", "--json")).out)
+    return [card for card in (found if isinstance(found, list) else found["workers"]) if card["job"]]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

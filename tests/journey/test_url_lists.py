@@ -76,7 +76,7 @@ async def test_several_urls_are_several_sites(tmp_path, site):
     assert said.code == 0, said
     assert asked(site) == ["/behind/1", "/behind/2", "/page/1", "/page/2"]
     mixed = await gossamer(tmp_path, "crawl", site.url("/page/1"), "books")
-    assert "Of several targets each must be a URL" in mixed.one_line() or "no spider" in mixed.one_line()
+    assert "Of several targets each must be a URL" in mixed.one_line()
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,11 @@ async def test_a_list_with_a_wrong_line_is_refused_before_any_request(tmp_path, 
 
     assert message in (await gossamer(tmp_path, "crawl", "urls.txt")).one_line()
     assert asked(site) == []
+
+
+async def test_a_list_that_is_not_there_is_a_file_and_not_a_spider(tmp_path):
+    said = await gossamer(tmp_path, "crawl", "mistyped.txt")
+    assert said.one_line() == f"There is no file mistyped.txt in {tmp_path}."
 
 
 async def test_a_worker_goes_on_with_a_list_that_was_read(tmp_path, site):

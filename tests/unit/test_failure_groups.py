@@ -110,6 +110,13 @@ def test_only_the_largest_groups_are_shown_and_the_others_counted():
     assert group_failures([]).groups == []
 
 
+def test_the_largest_group_is_a_clause_that_a_sentence_can_end_with():
+    assert group_failures(letters("answered 500.")).largest_in_words == "1 of 1 dead letter says: answered 500"
+    assert group_failures(letters("answered 500.", "answered 500.", "no")).largest_in_words == (
+        "2 of 3 dead letters say: answered 500"
+    )
+
+
 def test_the_end_of_a_message_is_never_cut():
     for text in ("x" * 5000 + " ENDS HERE", "word " * 900 + "(shop.py, line 12)"):
         said = short_message(text)

@@ -15,6 +15,7 @@ from gossamer import Spider, settings
 from gossamer.errors import Misconfigured, ParseFailed
 from gossamer.model.item import AnyItem, Item, content_hash
 from gossamer.model.item_account import Conflict
+from gossamer.model.url import UrlRules
 from gossamer.pipeline.clean import clean, clean_text
 from gossamer.pipeline.inspection import Inspector
 from gossamer.pipeline.steps import Drop, Dropped, Piped, Pipeline
@@ -52,6 +53,18 @@ async def test_item_becomes_a_record_of_the_pages_site() -> None:
 async def test_dict_becomes_a_record_too() -> None:
     [record] = (await piped(Pipeline(), {"url": "u", "a": " x "})).records
     assert (record.type, record.key, record.data) == ("item", "u", '{"a":"x","url":"u"}')
+
+
+async def test_items_that_name_a_page_asked_for_by_post_are_told_apart_by_the_request() -> None:
+    async def keys(fingerprint: bytes, *items: AnyItem) -> list[str]:
+        run = Pipeline().run(items, Here(), spider="s", job="s-1", now=1.0, request=(Here.url, fingerprint))
+        return [record.key for record in (await run).records]
+
+    own, bare, other = {"url": Here.url, "a": "1"}, {"a": "1"}, {"url": "https://shop.example/p/2"}
+    plain = UrlRules().fingerprint(Here.url)
+    assert await keys(plain, own) == await keys(plain, bare) == [Here.url]
+    assert await keys(b"x" * 16, own) == await keys(b"x" * 16, bare) != await keys(b"y" * 16, own)
+    assert await keys(b"x" * 16, other) == await keys(plain, other) == [other["url"]]
 
 
 async def test_incomplete_item_fails_the_page() -> None:

@@ -298,6 +298,9 @@ def _headline(report: CrawlReport) -> Text:
     if report.storing is not None:
         waiting = many(report.storing.results, "result")
         return styled("[yellow]Not stored yet.[/] All pages are done, and {} wait on disk: gossamer spool.", waiting)
+    if not report.ended and report.is_served:
+        words = "[yellow]Stopped here.[/] Other workers go on with it: gossamer job pause {} holds it."
+        return styled(words, report.job.id)
     if not report.ended:
         return styled("[yellow]Stopped.[/] Nothing is lost: run the same command again to resume.")
     outcome = report.job.outcome

@@ -155,6 +155,7 @@ def _print_detail(job: JobDetail, now: float) -> None:
             ("arguments", in_words(job.arguments)),
             ("started", moment(job.started, now)),
             ("ended", f"{moment(job.finished, now)}, after {span(job.took)}" if job.took is not None else ""),
+            ("settled again", _settled_again(job, now)),
             ("because", _because(job)),
             ("windows", _windows(job, now)),
             ("pages", Text.assemble(f"{counts.done:,} done, {counts.unchanged:,} unchanged, ", dead, limit)),
@@ -184,6 +185,12 @@ def _print_detail(job: JobDetail, now: float) -> None:
 def _warn(words: str | None) -> None:
     if words:
         err.print(Text(visible(words), style="yellow"))
+
+
+def _settled_again(job: JobView | JobStatus, now: float) -> str:
+    if job.settled_again is None:
+        return ""
+    return f"{moment(job.settled_again, now)}, for its dead letters; first ended {moment(job.first_ended, now)}"
 
 
 def _because(job: JobView | JobStatus) -> Text | str:
@@ -325,12 +332,7 @@ def _print_job(job: JobView, now: float) -> None:
             ("due", moment(job.due, now)),
             ("started", moment(job.started, now)),
             ("ended", f"{moment(job.finished, now)}, after {span(job.seconds)}" if job.finished is not None else ""),
-            (
-                "settled again",
-                f"{moment(job.settled_again, now)}, for its dead letters; first ended {moment(job.first_ended, now)}"
-                if job.settled_again is not None
-                else "",
-            ),
+            ("settled again", _settled_again(job, now)),
             ("because", _because(job)),
             ("trouble", Text(visible(job.trouble), style="yellow") if job.trouble and not job.fault else ""),
             ("windows", _windows(job, now)),

@@ -206,7 +206,7 @@ def print_groups(failures: Failures | None, *, console: Console = out) -> None:
     if failures is None or not failures.groups:
         return
     console.print()
-    console.print(Text.assemble(("What failed", "bold"), (f"  {failures.of_all} dead letters", "dim")))
+    console.print(Text.assemble(("What failed", "bold"), (f"  {failures.of_letters}", "dim")))
     for group in failures.groups:
         told = Text.assemble("  ", (f"{group.count:,}", "red"), f" {group.reason}: ", visible(group.in_words))
         breaks = word_breaks(told.plain, max(console.width - 4, MIN_FOLD)) if console.is_terminal else []

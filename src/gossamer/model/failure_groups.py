@@ -94,11 +94,17 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True):
         return f"of the latest {self.looked_at:,} of {self.total:,}"
 
     @property
+    def of_letters(self) -> str:
+        return f"{self.of_all} dead {'letter' if self.total == 1 else 'letters'}"
+
+    @property
     def largest_in_words(self) -> str:
         """The largest group in a clause: "198 of 200 dead letters say: ..."; "" if there is none."""
         if not self.groups:
             return ""
-        return f"{self.groups[0].count:,} {self.of_all} dead letters say: {self.groups[0].in_words}"
+        first = self.groups[0]
+        verb = "say" if first.count > 1 else "says"
+        return f"{first.count:,} {self.of_letters} {verb}: {first.in_words.removesuffix('.')}"
 
     @property
     def others_in_words(self) -> str:

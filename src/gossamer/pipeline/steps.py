@@ -329,7 +329,10 @@ class _Winners:
         data, type_ = item_data(item), type_name(item)
         key = declared_key(item)
         if not key:
-            key = own_url(item) or (item.place if isinstance(item, KeyedDict) else "") or self._place()
+            own = own_url(item)
+            if own == safe_text(self._page):
+                own = self._place()
+            key = own or (item.place if isinstance(item, KeyedDict) else "") or self._place()
             places = self._places.setdefault((type_, key), {})
             place = places.setdefault(data, len(places) + 1)
             if place > 1:

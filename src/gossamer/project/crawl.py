@@ -33,6 +33,7 @@ from ..store.sink import Sink
 from .attempts import job_cost
 from .failures import failures_of
 from .job_end import close_when_stored
+from .jobs import is_working_on
 from .open import Project, open_project
 from .spools import Storing
 from .start_check import check_start, disguise_warnings
@@ -60,6 +61,7 @@ class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     cost: float | None = None  # credits, of all attempts by all workers; None without priced routes, or if not known
     failures: Failures | None = None  # the largest groups of its dead letters
     items: ItemCounts | None = None  # what became of those that were yielded; None like `records`
+    is_served: bool = False  # another worker goes on with the job
 
 
 Attend = Callable[["Running"], Coroutine[Any, Any, None]]
@@ -172,6 +174,7 @@ async def crawl(
         over = known is not None and not goes_on  # another process ended it while this one was stopped
         outcome = known.outcome if known is not None else None
         counts = await project.state.jobs.counts(job.id)
+        others = [card for card in await project.state.workers.workers() if card.name != project.worker]
         return CrawlReport(
             job=known or job,
             resumed=resumed,
@@ -184,6 +187,7 @@ async def crawl(
             cost=cost,
             failures=await failures_of(project, DeadFilter(job=job.id), counts.dead),
             items=items,
+            is_served=any(is_working_on(card, job, clock.now()) for card in others if card.state != "draining"),
         )
 
 

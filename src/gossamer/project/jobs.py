@@ -369,10 +369,13 @@ def closed_until(settings: Settings, site: str, now: float) -> tuple[bool, float
 def is_served(job: Job, cards: Collection[WorkerCard], now: float) -> bool:
     """Whether a worker reports that it works on the job. A new job counts as served for some seconds if a worker is
     alive."""
-    alive = [card for card in cards if _is_alive(card, now)]
-    if any(job.id in card.job.split(", ") for card in alive):
+    if any(is_working_on(card, job, now) for card in cards):
         return True
-    return bool(alive) and now - job.created_at < TAKEN_UP_WITHIN.total_seconds()
+    return any(_is_alive(card, now) for card in cards) and now - job.created_at < TAKEN_UP_WITHIN.total_seconds()
+
+
+def is_working_on(card: WorkerCard, job: Job, now: float) -> bool:
+    return job.id in card.job.split(", ") and _is_alive(card, now)
 
 
 def is_lost(job: Job, cards: Collection[WorkerCard], now: float) -> bool:

@@ -124,9 +124,9 @@ def crawl_list(settings: Settings, targets: Sequence[str], folder: Path, *, foll
     """What to crawl for a list of addresses: several URLs (their sites), a file of them, or `-` for standard input.
     With `follows`, links of listed pages are followed. None if the targets are no list. Raises Misconfigured."""
     if len(targets) > 1:
-        urls = [one for target in targets for one in crawl_target(settings, target, folder).urls if "://" in target]
-        if len(urls) < len(targets):
+        if any("://" not in target for target in targets):
             raise Misconfigured("Of several targets each must be a URL. Crawl spiders, recipes and lists one by one.")
+        urls = [one for target in targets for one in crawl_target(settings, target, folder).urls]
         digest = blake2b(" ".join(urls).encode(), digest_size=4).hexdigest()
         name = f"{urls[0]} and {many(len(urls) - 1, 'more site')} ({digest})"
         return CrawlTarget(UrlListSpider(lambda: urls, follows=True), name, urls)
@@ -152,10 +152,12 @@ def crawl_list(settings: Settings, targets: Sequence[str], folder: Path, *, foll
 
 def _is_url_list(target: str, folder: Path) -> bool:
     suffix = "".join(Path(target).suffixes[-2:]).lower().removesuffix(".gz")
-    return "://" not in target and not is_file_ref(target) and suffix.endswith(URL_LISTS) and (folder / target).exists()
+    return "://" not in target and not is_file_ref(target) and suffix.endswith(URL_LISTS)
 
 
 def _opened_list(path: Path) -> BinaryIO:
+    if not path.exists():
+        raise Misconfigured(f"There is no file {path.name} in {path.parent}.")
     try:
         return open_list(path)
     except SourceFailed as error:

@@ -56,6 +56,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...]
     started: str
     finished: str | None
+    first_ended: str | None
+    settled_again: str | None
     limit: int | None
     windows: str | None
     counts: JobCounts
