@@ -17,6 +17,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
+
 from ..settings.trust import distrust, distrust_code
 
 
@@ -51,7 +53,9 @@ class _OwnedModules:
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path, target)
-        for place in _places(spec) if spec is not None else ():
+        if spec is None or (spec.origin or "").startswith(_INSTALLED):  # nearly always: to follow links takes time
+            return spec
+        for place in _places(spec):
             if fault := self._fault(place):
                 raise ImportError(fault, name=fullname, path=str(place))
         return spec
@@ -82,6 +86,11 @@ class _OwnedModules:
 
 
 _FINDER = _OwnedModules()
+# Where Python, this package and what it needs are installed.
+_INSTALLED = tuple(
+    f"{folder}{os.sep}"
+    for folder in (Path(os.__file__).parent, Path(__file__).parents[1], Path(msgspec.__file__).parents[1])
+)
 
 
 @lru_cache(maxsize=256)

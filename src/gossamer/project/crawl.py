@@ -30,7 +30,6 @@ from ..settings import Settings
 from ..settings.effective import job_terms, scope_of
 from ..store.contract import RecordQuery
 from ..store.sink import Sink
-from .attempts import job_cost
 from .failures import failures_of
 from .job_end import close_when_stored
 from .jobs import is_working_on
@@ -162,7 +161,10 @@ async def crawl(
             if after is not None:
                 await after(project, job)
             records = await project.records.count(RecordQuery(job=job.id))
-            cost = await job_cost(project, job) if settings.routes else None
+            if settings.routes:
+                from .attempts import job_cost  # imports what shows sites and stories
+
+                cost = await job_cost(project, job)
             items = await project.records.items(job.id)
         except Transient as error:
             if drained and storing is None:

@@ -33,7 +33,6 @@ from .job_end import close_drained
 from .job_reports import JobReports
 from .job_slots import USUAL_TERMS, JobSlot, Obstacles, PoolTerms, WaitingJob, moment
 from .open import Project, open_beside
-from .page_children import PageChildren, describer_of
 from .reparse.archive_job import entering, is_reparse_job, terms_of
 from .reparse.archive_journey import open_archive_worker
 from .spiders import spider_of_job
@@ -89,7 +88,11 @@ class WorkerPool:
         self._reports = JobReports(self._events, project.clock)
         self._sink = sink_of(project, self._events)
         self._transports = SharedTransports(project.clock)
-        self._children = PageChildren(READERS, READERS_EACH, refuses=False)  # pages in flight bound the line
+        from . import page_children  # here: it imports all that reads pages, which a crawl by command does not need
+
+        # Pages in flight bound the line.
+        self._children = page_children.PageChildren(READERS, READERS_EACH, refuses=False)
+        self._describer_of = page_children.describer_of
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by job
         self._slots: dict[str, JobSlot] = {}  # of the same jobs
         self._running: dict[str, Job] = {}  # at the last look
@@ -318,7 +321,7 @@ class WorkerPool:
             serves=serves,
             look=look,
             shared=shared,
-            describe=describer_of(self._children, job, spider, project.settings),
+            describe=self._describer_of(self._children, job, spider, project.settings),
         )
         if is_reparse_job(job):
             candidates = partial(entering, project, terms_of(project.settings, job))
