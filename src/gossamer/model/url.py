@@ -199,7 +199,7 @@ def without_user(href: str) -> str:
 
 def user_in(href: str) -> tuple[str, str] | None:
     """The user name and the password in an absolute address."""
-    found = _USER.search(href)
+    found = _USER.search(href) if "@" in href else None
     if found is None:
         return None
     name, _, password = found[2].partition(":")

@@ -156,7 +156,7 @@ def checked_results(parsed: ParsedPage, source: str) -> ParsedPage:
 def _without_logins(requests: list[Request]) -> list[Request]:
     """The requests without user names and passwords in their URLs, which may be links of the page: these are not sent,
     and everything that becomes of a request is stored and shown."""
-    if not any("@" in one.url for one in requests):
+    if "@" not in " ".join([one.url for one in requests]):  # one search for all
         return requests
     return [msgspec.structs.replace(one, url=_without_login(one.url)) if "@" in one.url else one for one in requests]
 
