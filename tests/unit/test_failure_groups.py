@@ -155,3 +155,10 @@ def test_messages_that_never_repeat_are_bounded():
     found = group_failures(letters(*words))
     assert found.looked_at == MOST_GROUPS + 500
     assert sum(group.count for group in found.groups) + found.others == found.looked_at
+
+
+def test_dead_links_are_not_what_failed_while_something_else_did() -> None:
+    dead = [*letters(*["answered 404."] * 6, reason="http-404"), *letters("no title")]
+
+    assert group_failures(dead).largest_in_words == "1 of 7 dead letters says: no title"
+    assert group_failures(dead[:6]).largest_in_words == "6 of 6 dead letters say: answered 404"

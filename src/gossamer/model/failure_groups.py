@@ -17,6 +17,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from ..units import many
+from .outcome import NOT_FOUND
 
 FOLDED = "…"  # stands for a value
 LONGEST_MESSAGE = 600  # characters that are compared and shown; of a longer message, both ends
@@ -99,10 +100,11 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def largest_in_words(self) -> str:
-        """The largest group in a clause: "198 of 200 dead letters say: ..."; "" if there is none."""
+        """The largest group in a clause: "198 of 200 dead letters say: ..."; "" if there is none. Pages that do not
+        exist are only named where nothing else failed: every site links to some."""
         if not self.groups:
             return ""
-        first = self.groups[0]
+        first = next((one for one in self.groups if one.reason not in NOT_FOUND), self.groups[0])
         verb = "say" if first.count > 1 else "says"
         return f"{first.count:,} {self.of_letters} {verb}: {first.in_words.removesuffix('.')}"
 
