@@ -46,7 +46,7 @@ from ..model.job import UNFINISHED
 from ..model.page import Snapshot
 from ..model.record import Attempt, PageFacts, Record
 from ..model.route import FetchOptions
-from ..model.task import SITE_AWAY, DropReason, Request, UrlState
+from ..model.task import SITE_AWAY, Candidate, DropReason, Request, UrlState
 from ..parse.callbacks import ParsedPage
 from ..pipeline.steps import Piped
 from ..routing.router import RouteNotServed
@@ -261,11 +261,7 @@ class Journey:
         except FetchRefused as failure:
             await self._fail(failure)
             return
-        judged = await self._context.judge([request], depth=task.depth, priority=task.priority, site=task.site)
-        # It takes the place of a page that was admitted: a limit of URLs must not drop it.
-        candidates = [
-            msgspec.structs.replace(one, redirects=outcome.redirects, named=True) for one in judged.candidates
-        ]
+        judged, candidates = await self._judge_target(request, outcome.redirects)
         reason = redirect_reason(outcome.to)
         page, records = self._facts_of_redirect(), self._moved(outcome.to)
         await self._log.keep(outcome="redirected", reason=reason, page=page, records=records)
@@ -281,10 +277,15 @@ class Journey:
         except FetchRefused as failure:
             await self._give_up(reason_of(failure), str(failure))
             return
-        judged = await self._context.judge([request], depth=task.depth, priority=task.priority, site=task.site)
-        candidates = [msgspec.structs.replace(one, redirects=(*task.redirects, task.url)) for one in judged.candidates]
+        judged, candidates = await self._judge_target(request, (*task.redirects, task.url))
         added = await self._complete(UrlState.DONE, "", candidates, duplicates=judged.duplicates, redirect=to)
         self._ended("redirected", added)
+
+    async def _judge_target(self, request: Request, redirects: tuple[str, ...]) -> tuple[Judged, list[Candidate]]:
+        """The target takes the place of a page that was admitted: a limit of URLs must not drop it."""
+        task = self._task
+        judged = await self._context.judge([request], depth=task.depth, priority=task.priority, site=task.site)
+        return judged, [msgspec.structs.replace(one, redirects=redirects, named=True) for one in judged.candidates]
 
     def _moved(self, to: str) -> tuple[Record, ...]:
         """The records of a page that redirects: none. A file overrides this."""
