@@ -85,7 +85,7 @@ $(TOOLS)/uv: requirements-tools.lock | $(STAMP)
 # requirements.lock is what `make run` installs: a part of requirements-dev.lock, in the same versions.
 COMPILE = $(TOOLS)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 PIN = $(COMPILE) pyproject.toml
-IN_IMAGE := --extra build --extra server --extra fleet --extra mongo --extra parquet --extra profiles
+IN_IMAGE := --extra build --extra server --extra fleet --extra parquet --extra profiles
 lock: $(TOOLS)/uv ## pin every package with its hashes in requirements*.lock; ARGS="--upgrade" takes newer ones
 	@$(PIN) --extra dev --output-file requirements-dev.lock $(ARGS)
 	@$(PIN) --extra build --extra server --constraint requirements-dev.lock --no-annotate --output-file requirements.lock

@@ -28,7 +28,7 @@ the journey of one URL, walked by crawl: schedule (what, when) > frontier< (queu
     fetch (request, response) > @parse (items, links) > pipeline (checks) > store (records, archive)
 around it: monitor (counts, progress, logs) | access (keys, audit log) | process (watched children) | \
     demo (the built-in shop)
-backends, chosen by three addresses: sqlite (state, records) | redis (state) | postgres (records) | mongo (records) | \
+backends, chosen by three addresses: sqlite (state, records) | redis (state) | postgres (records) | \
     folder (archive) | object (archive)
 underneath: model (values) | settings (gossamer.toml) | errors (one tree) | clock (time) | units (5/s, 10MB)
 """

@@ -20,8 +20,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from .services.mongo import lone_mongo as lone_mongo
-from .services.mongo import mongo as mongo
 from .services.postgres import lone_postgres as lone_postgres
 from .services.postgres import postgres as postgres
 from .services.seaweed import ACCESS_KEY, SECRET_KEY, Seaweed, running_seaweed

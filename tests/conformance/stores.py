@@ -21,7 +21,6 @@ from gossamer.clock import Clock, VirtualClock
 from gossamer.model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, StoredRecord, Tally
 from gossamer.store.contract import RecordQuery, Records
 
-from ..services.mongo import prefix_of, shared_mongo
 from ..services.postgres import schema_of, shared_postgres
 
 RecordOpener = Callable[[Path, Clock, timedelta | None], AbstractAsyncContextManager[Records]]
@@ -33,16 +32,9 @@ def _open_postgres(folder: Path, clock: Clock, age: timedelta | None) -> Abstrac
     return open_postgres_records(shared_postgres().address(), clock, min_rewrite_age=age, schema=schema_of(folder))
 
 
-def _open_mongo(folder: Path, clock: Clock, age: timedelta | None) -> AbstractAsyncContextManager[Records]:
-    from gossamer.backends.mongo.records import open_mongo_records  # its driver is an extra
-
-    return open_mongo_records(shared_mongo().address(), clock, min_rewrite_age=age, prefix=prefix_of(folder))
-
-
 RECORD_STORES: dict[str, RecordOpener] = {
     "sqlite": lambda folder, clock, age: open_sqlite_records(folder / "records.db", clock, min_rewrite_age=age),
     "postgres": _open_postgres,
-    "mongo": _open_mongo,  # a stand-in answers: tests/services/mongo.py
 }
 
 

@@ -501,7 +501,7 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         yield source, target
 
 
-RECORD_WAYS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "mongo"), ("mongo", "sqlite")]
+RECORD_WAYS = [("sqlite", "postgres"), ("postgres", "sqlite")]
 
 
 @pytest.mark.parametrize("stores", RECORD_WAYS, indirect=True, ids="-to-".join)

@@ -85,6 +85,17 @@ def test_an_address_that_no_backend_knows_is_refused_with_examples(tmp_path, rol
     assert "pw" not in str(refused.value)
 
 
+@pytest.mark.parametrize("scheme", ["mongodb", "mongodb+srv"])
+def test_mongodb_is_not_a_record_store(tmp_path, scheme):
+    settings = load(start=tmp_path, environ={}, flags={"records": f"{scheme}://joe:pw@db.example/crawls"})
+    with pytest.raises(Misconfigured) as refused:
+        place_of(settings, "records")
+    assert str(refused.value) == (
+        f"records = '{scheme}://***@db.example/crawls': MongoDB is not a record store. Write "
+        "'sqlite:///gossamer-data/records.db' or 'postgresql://localhost/gossamer'."
+    )
+
+
 async def test_a_local_address_needs_a_path(tmp_path):
     settings = load(start=tmp_path, environ={}, flags={"archive": "folder://"})
     with pytest.raises(Misconfigured, match="three slashes"):

@@ -1,7 +1,7 @@
 """The three addresses of a project: which schemes exist, where a local one leads, how one is shown without secrets.
 
     state    sqlite:///path         redis://host:6379/0   rediss://   valkey://   valkeys://   redis+unix:///socket
-    records  sqlite:///path         postgresql://user@host/database   mongodb://user@host/database   mongodb+srv://
+    records  sqlite:///path         postgresql://user@host/database
     archive  folder:///path         s3://bucket/prefix?endpoint=...
 
 Three slashes and a path are relative to the project's folder, four are absolute. open.py opens the backends.
@@ -18,15 +18,14 @@ from ..settings import Settings
 
 REDIS = ("redis", "rediss", "valkey", "valkeys", "redis+unix")
 POSTGRES = ("postgresql", "postgres")
-MONGO = ("mongodb", "mongodb+srv")
 KNOWN = {
     "state": ("sqlite", *REDIS),
-    "records": ("sqlite", *POSTGRES, *MONGO),
+    "records": ("sqlite", *POSTGRES),
     "archive": ("folder", "s3"),
 }
 EXAMPLES = {
     "state": "'sqlite:///gossamer-data/state.db' or 'redis://localhost:6379/0'",
-    "records": "'sqlite:///gossamer-data/records.db' or 'postgresql://localhost/gossamer' or 'mongodb://localhost/crawls'",
+    "records": "'sqlite:///gossamer-data/records.db' or 'postgresql://localhost/gossamer'",
     "archive": "'folder:///gossamer-data/archive' or 's3://bucket/prefix'",
 }
 
@@ -36,7 +35,9 @@ def scheme_of(settings: Settings, role: str) -> str:
     scheme = str(getattr(settings, role)).partition("://")[0]
     if scheme not in KNOWN[role]:
         address = redacted(str(getattr(settings, role)))
-        raise Misconfigured(f"{role} = {address!r} is not an address that a backend supports. Write {EXAMPLES[role]}.")
+        mongo = role == "records" and scheme in ("mongodb", "mongodb+srv")
+        why = ": MongoDB is not a record store" if mongo else " is not an address that a backend supports"
+        raise Misconfigured(f"{role} = {address!r}{why}. Write {EXAMPLES[role]}.")
     return scheme
 
 
@@ -59,7 +60,7 @@ def place_of(settings: Settings, role: str) -> str:
 
 
 def postgres_schema(settings: Settings) -> str:
-    """The schema of a project, since several projects may share a database; in MongoDB, a prefix of its collections."""
+    """The schema of a project, since several projects may share a database."""
     return re.sub(r"[^a-z0-9]+", "_", f"gossamer_{settings.project}".lower()).strip("_")
 
 

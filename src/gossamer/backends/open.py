@@ -19,7 +19,7 @@ from ..model.stream import MoveStatus, RowStream
 from ..settings import Settings
 from ..settings.trust import demand_trust
 from ..store.contract import Archive, Records, RecordStore, WholeArchive
-from .addresses import MONGO, local_path, place_of, postgres_schema, scheme_of
+from .addresses import local_path, place_of, postgres_schema, scheme_of
 from .known_stores import opened_before
 from .state import State
 
@@ -93,12 +93,6 @@ def _records_backend(settings: Settings, clock: Clock) -> AbstractAsyncContextMa
         from .sqlite.records import open_sqlite_records
 
         return open_sqlite_records(_own_file(settings, "records"), clock, min_rewrite_age=age, domains=domains)
-    if scheme_of(settings, "records") in MONGO:
-        from .mongo.records import open_mongo_records
-
-        return open_mongo_records(
-            settings.records, clock, min_rewrite_age=age, domains=domains, prefix=postgres_schema(settings)
-        )
     from .postgres.records import open_postgres_records
 
     return open_postgres_records(

@@ -9,7 +9,7 @@ from typing import NoReturn, cast
 import msgspec
 
 from .. import __version__
-from ..backends.addresses import MONGO, POSTGRES, is_local, local_path, postgres_schema, scheme_of
+from ..backends.addresses import POSTGRES, is_local, local_path, postgres_schema, scheme_of
 from ..backends.open import ArchiveOnDemand, old_copy, open_archive, open_records, open_state
 from ..backends.state import State
 from ..backends.worker_names import worker_name
@@ -154,13 +154,9 @@ class Migrated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def migrate_records(settings: Settings) -> Migrated:
-    """Apply the missing migrations. SQLite and MongoDB need none: opening the store migrates it. Raises
+    """Apply the missing migrations. SQLite needs none: opening the store migrates it. Raises
     BackendUnavailable."""
     scheme = scheme_of(settings, "records")
-    if scheme in MONGO:
-        return Migrated(
-            applied=[], in_words="nothing to do: collections in MongoDB are made whenever the store is opened"
-        )
     if scheme not in POSTGRES:
         return Migrated(applied=[], in_words="nothing to do: a SQLite file is brought up to date whenever it is opened")
     from ..backends.postgres.connection import migrate_database  # imported late: the driver is an optional extra

@@ -140,7 +140,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
         address = str(getattr(settings, role))
         if _is_plain(address):
             detail = f"{place_of(settings, role)} is not encrypted on its way"
-            yield Finding(Level.WARN, role, detail, "Use rediss://, ?sslmode=verify-full, ?tls=true or https.")
+            yield Finding(Level.WARN, role, detail, "Use rediss://, ?sslmode=verify-full or https.")
         else:
             yield ok(role, f"{place_of(settings, role)} is encrypted on its way, or on this machine")
 
@@ -149,7 +149,7 @@ def _is_plain(address: str) -> bool:
     """Whether it crosses a network without TLS."""
     scheme, _, rest = address.partition("://")
     options = {name: values[-1] for name, values in parse_qs(rest.partition("?")[2]).items()}
-    if scheme in ("rediss", "valkeys", "redis+unix", "mongodb+srv"):
+    if scheme in ("rediss", "valkeys", "redis+unix"):
         return False
     if scheme == "s3":
         return unquote(options.get("endpoint", "https:")).startswith("http:")
