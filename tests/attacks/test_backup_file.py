@@ -60,7 +60,7 @@ def forged(project: ProjectFolder, kind: str, body: bytes, counts: dict[str, dic
     ],
 )
 def test_a_forged_file_is_refused_before_anything_is_touched(project: ProjectFolder, kind: str, body: bytes) -> None:
-    forged(project, kind, body, {"state": {"purses": 1}})
+    forged(project, kind, body, {"state": {"budgets": 1}})
     project.write("gossamer.toml", ELSEWHERE + TOML)
 
     said = project.run("restore", "forged.backup")
@@ -155,7 +155,7 @@ def test_a_row_that_no_store_can_hold_is_an_error_and_the_store_stays_closed(
 @pytest.mark.parametrize("made_at", [1e300, -1e300, math.inf, math.nan])
 def test_a_time_that_no_calendar_has_is_shown_all_the_same(project: ProjectFolder, made_at: float) -> None:
     header = BackupHeader(
-        format=1, version="9.9", project="", fingerprints=1, made_at=made_at, counts={"state": {"purses": 1}}
+        format=1, version="9.9", project="", fingerprints=1, made_at=made_at, counts={"state": {"budgets": 1}}
     )
     with new_backup(project.folder / "forged.backup", header) as writer:
         writer.frame("purse", [DumpedSpending(name="day", spent=1)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from uuid import uuid4
 
 import msgspec
@@ -12,14 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gossamer.backends.redis.state import open_redis_state
-from gossamer.backends.sqlite.connection import numbered_scripts, statements_of
-from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.clock import ServerClock, SystemClock
 from gossamer.model.route import ExitOutcome
 from gossamer.routing.proxies.contract import ExitAtSite, ExitHealth, ExitReport, Renewal, RestTerms
 from gossamer.routing.proxies.health import FORGOTTEN, KEPT_AT_SITE, REMEMBERED, RENEWED, after, after_at_site
 
-from .frontiers import LEASE, UNLIMITED, Backends, sqlite_lab
+from .frontiers import LEASE, UNLIMITED, Backends
 
 NOW = 1_800_000_000.0
 TERMS = RestTerms(cooldown=60.0, max_cooldown=600.0)
@@ -338,18 +335,3 @@ async def test_on_a_server_its_own_clock_counts(backends):
         assert health.rest_until == pytest.approx(health.changed_at + 60)
         assert await state.exits.used(PAGE) == ("a",)
         assert [one.generation for one in await state.exits.renewals("p", before)] == [1]
-
-
-async def test_a_state_file_of_an_older_version_gets_the_new_tables(tmp_path):
-    """Given a file as the first version made it, when it is opened, then exits can be counted in it."""
-    file = tmp_path / "state.db"
-    with sqlite3.connect(file) as connection:
-        for statement in statements_of(numbered_scripts("state")[0][1]):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute("PRAGMA user_version = 1")
-    connection.close()
-
-    async with sqlite_lab(tmp_path) as opened:
-        await opened.exits.report("p", [ok()], TERMS)
-        assert (await health_of(opened)).successes == 1

@@ -395,7 +395,7 @@ async def test_a_move_takes_them_along_and_leaves_none_of_what_was_there(labs):
 
     await copy(source.stream, target.stream)
 
-    assert await target.stream.counts() == await source.stream.counts() == {"learned routes": 2, "purses": 2}
+    assert await target.stream.counts() == await source.stream.counts() == {"learned routes": 2, "budgets": 2}
     assert await target.routes.learned_routes() == [other, SHOP]
     assert await target.budgets.spent() == {DAY: 0.0003, JOB: 0.0003}
     assert await target.routes.learn(changed(SHOP, blocks=4), instead_of=SHOP)

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from gossamer.backends.redis.workers import VERSION
+from gossamer.backends.redis.workers import FORMAT
 from tests.faults.commands import CommandProject, until
 from tests.services.ports import free_port
 from tests.services.valkey import ValkeyServer
@@ -33,14 +33,14 @@ class Numbered:
 
     def read(self) -> int:
         if self._valkey is not None:
-            return VERSION
+            return FORMAT
         with closing(sqlite3.connect(self._file)) as state:
             found: int = state.execute("PRAGMA user_version").fetchone()[0]
         return found
 
     def write(self, number: int) -> None:
         if self._valkey is not None:
-            self._valkey.say("HSET", f"gossamer:{{{self._name}}}:book", "version", str(number))
+            self._valkey.say("HSET", f"gossamer:{{{self._name}}}:book", "format", str(number))
             return
         with closing(sqlite3.connect(self._file)) as state:
             state.execute(f"PRAGMA user_version = {number}")

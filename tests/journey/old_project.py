@@ -2,8 +2,8 @@
 
 `python -m tests.journey.old_project FILE` makes one with the version at hand and packs it. The shop has a name that
 does not resolve (shop.test) and is reached through a proxy pool, so that its URLs, and with them the fingerprints in
-the files, do not depend on a free port. files/project-0.1.0.tar.xz holds schema version 8 of the state and 2 of the
-records.
+the files, do not depend on a free port. Until a version is released, and its project packed as files/project.tar.xz,
+the version at hand makes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from time import monotonic, sleep
 from tests.patience import PATIENCE
 from tests.services.threaded import in_thread
 
-PACKED = Path(__file__).with_name("files") / "project-0.1.0.tar.xz"
+PACKED = Path(__file__).with_name("files") / "project.tar.xz"
 PRODUCTS = 30
 STOPPED_AFTER = 15  # requests of the second crawl
 
@@ -126,6 +126,15 @@ def gossamer(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=PATIENCE,
     )
+
+
+def unpack(folder: Path) -> None:
+    """Fill the folder with the project of the last release."""
+    if not PACKED.exists():
+        make(folder)
+        return
+    with tarfile.open(PACKED) as packed:
+        packed.extractall(folder, filter="data")
 
 
 def make(folder: Path) -> None:

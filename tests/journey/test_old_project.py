@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
 
-from .old_project import PACKED, PRODUCTS, LampShop, gossamer, write_settings
+from .old_project import PRODUCTS, LampShop, gossamer, unpack, write_settings
 
 pytestmark = pytest.mark.long
 
@@ -20,9 +19,8 @@ def printed(folder: Path, *words: str) -> str:
 
 
 def test_a_project_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
-    # given a project as version 0.1.0 left it: 14 of 30 prices of the second crawl are stored
-    with tarfile.open(PACKED) as packed:
-        packed.extractall(tmp_path, filter="data")
+    # given a project as the last release left it: 14 of 30 prices of the second crawl are stored
+    unpack(tmp_path)
     with LampShop().open() as shop:
         write_settings(tmp_path, shop)
         shop.raise_of_prices = 1

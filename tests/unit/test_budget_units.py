@@ -49,8 +49,8 @@ def test_what_is_no_amount_is_refused(tokens):
             read(tokens)
 
 
-def test_days_are_read_from_the_names_of_purses():
-    purses = [
+def test_days_are_read_from_the_names_of_budgets():
+    budgets = [
         "day/2027-01-30",
         "day/2027-01-31",
         "domain/2027-01-30/a/b\nc",
@@ -59,4 +59,4 @@ def test_days_are_read_from_the_names_of_purses():
         "holiday/2027-01-01",
     ]
 
-    assert days_before(purses, "2027-01-31") == ["day/2027-01-30", "domain/2027-01-30/a/b\nc"]
+    assert days_before(budgets, "2027-01-31") == ["day/2027-01-30", "domain/2027-01-30/a/b\nc"]

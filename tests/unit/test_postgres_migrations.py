@@ -24,8 +24,8 @@ from .commandline import project as project
 
 CLOCK = VirtualClock(NOW + 10_000)
 KNOWN = known_migrations()
-NEXT = [*KNOWN, Migration(len(KNOWN) + 1, "records-next", "ALTER TABLE records ADD COLUMN colour text;\nSELECT 1;")]
-BROKEN = [*KNOWN, Migration(len(KNOWN) + 1, "records-next", "CREATE TABLE half (n int); SELECT 1 / 0;")]
+NEXT = [*KNOWN, Migration(len(KNOWN) + 1, "format-002", "ALTER TABLE records ADD COLUMN colour text;\nSELECT 1;")]
+BROKEN = [*KNOWN, Migration(len(KNOWN) + 1, "format-002", "CREATE TABLE half (n int); SELECT 1 / 0;")]
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def test_tables_of_an_older_version_wait_for_migrate(postgres: PostgresSer
             pass
     assert "colour" not in columns(postgres, schema, "records")
 
-    assert (await migrate_database(address, schema=schema, migrations=NEXT))[0] == ["records-next"]
+    assert (await migrate_database(address, schema=schema, migrations=NEXT))[0] == ["format-002"]
     assert (await migrate_database(address, schema=schema, migrations=NEXT))[0] == []
     assert "colour" in columns(postgres, schema, "records")
     async with open_database(address, schema=schema, migrations=NEXT) as database:
@@ -117,6 +117,20 @@ async def test_tables_of_an_older_version_wait_for_migrate(postgres: PostgresSer
             pass
     with pytest.raises(BadState, match="newer Gossamer"):
         await migrate_database(address, schema=schema)
+
+
+async def test_tables_from_before_the_first_release_are_refused_with_what_to_do(
+    postgres: PostgresServer, schema: str
+) -> None:
+    unreleased = [Migration(1, "records-001", "CREATE TABLE records (number bigint)")]
+    await migrate_database(postgres.address(), schema=schema, migrations=unreleased)
+    message = r"before 0\.1\.0.*Export what you need.*\?schema=NAME"
+    with pytest.raises(BadState, match=message):
+        await migrate_database(postgres.address(), schema=schema)
+    with pytest.raises(BadState, match=message):
+        async with open_database(postgres.address(), schema=schema):
+            pass
+    assert postgres.sql(f"SELECT count(*) FROM {schema}.migrations") == ["1"]
 
 
 async def test_a_migration_that_fails_changes_nothing(postgres: PostgresServer, schema: str) -> None:
@@ -171,7 +185,7 @@ def test_gossamer_migrate_tells_what_it_did(project: ProjectFolder, postgres: Po
     first, second = project.run("migrate"), project.run("migrate")
 
     assert (first.code, second.code) == (0, 0)
-    assert first.lines[:2] == ["records  applied records-001", "records  applied records-002"]
+    assert first.lines[0] == "records  applied format-001"
     assert "up to date already" in second.out
     assert f"schema {schema}" in second.out
     assert "not-shown" not in first.out + first.err + second.out

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 import redis.asyncio
 
-from gossamer.backends.redis import connection, rows
+from gossamer.backends.redis import connection
 from gossamer.backends.redis.admission import filter_size
-from gossamer.backends.redis.state import VERSION, open_redis_state
+from gossamer.backends.redis.state import FORMAT, open_redis_state
 from gossamer.clock import ServerClock, SystemClock
 from gossamer.errors import BackendUnavailable, BadState, FrontierFull, GossamerError, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms, WorkerCard
@@ -140,15 +140,15 @@ async def test_a_version_that_is_too_old_is_refused(valkey):
 
 async def test_a_state_of_a_newer_version_is_left_alone(valkey):
     async with opened(valkey, project="future"):
-        valkey.say("HSET", "gossamer:{future}:book", "version", "999")
+        valkey.say("HSET", "gossamer:{future}:book", "format", "999")
     assert "newer Gossamer" in await refusal(valkey, BadState, project="future")
 
 
-async def test_a_project_without_a_version_of_fingerprints_counts_as_version_1(valkey):
-    async with opened(valkey, project="unversioned"):
-        valkey.say("HDEL", "gossamer:{unversioned}:book", "fingerprints")
-    async with opened(valkey, project="unversioned"):
-        assert "1" in valkey.say("HGET", "gossamer:{unversioned}:book", "fingerprints")
+async def test_a_state_from_before_the_first_release_is_refused_with_what_to_do(valkey):
+    valkey.say("HSET", "gossamer:{unreleased}:book", "version", "11", "shards", "1", "fingerprints", "1")
+    message = await refusal(valkey, BadState, project="unreleased")
+    assert "before 0.1.0" in message
+    assert "give the project another name" in message
 
 
 async def test_a_project_with_fingerprints_of_another_version_is_refused_with_what_to_do(valkey):
@@ -163,8 +163,8 @@ async def test_a_worker_learns_with_its_next_beat_that_a_newer_version_has_opene
     card = WorkerCard(name="w", host="h", pid=1, version="1", started_at=0.0, seen_at=0.0)
     async with opened(valkey, project="newer") as state:
         assert not await state.workers.beat(card)
-        valkey.say("HSET", "gossamer:{newer}:book", "version", str(VERSION + 1))
-        with pytest.raises(BadState, match=f"newer Gossamer .format {VERSION + 1}, this one knows {VERSION}"):
+        valkey.say("HSET", "gossamer:{newer}:book", "format", str(FORMAT + 1))
+        with pytest.raises(BadState, match=f"newer Gossamer .format {FORMAT + 1}, this one knows {FORMAT}"):
             await state.workers.beat(card)
 
 
@@ -179,30 +179,6 @@ async def test_a_job_that_a_process_of_an_older_version_begins_meanwhile_is_list
             assert "1" in removed
         assert [job.id for job in await state.history.page(9)] == [theirs.id, mine.id]
         assert [job.id for job in await state.history.page(9, owners=["key"])] == [theirs.id, mine.id]
-
-
-async def test_what_was_queued_before_there_were_lanes_finds_its_lane(valkey, monkeypatch):
-    # given a state in the first format, with a task that names a fetcher
-    def pack_as_before(fetcher, tail):
-        return msgspec.msgpack.encode(msgspec.structs.replace(tail, fetcher=fetcher))[:-1].replace(b"\x9a", b"\x99", 1)
-
-    async with opened(valkey, project="older") as state:
-        job, _ = await state.jobs.open_job("books", JobTerms(), fresh=False)
-        with monkeypatch.context() as patched:
-            patched.setattr(rows, "pack_tail", pack_as_before)
-            await state.frontier.add(job.id, [candidate("https://a.test/1", fetcher="browser")])
-            await state.frontier.add(job.id, [candidate("https://a.test/2")])
-        valkey.say("HSET", "gossamer:{older}:book", "version", "1")
-
-    # when workers that know lanes go on with it
-    async with opened(valkey, project="older") as state:
-        plain = await state.frontier.lease(job.id, "plain", 9, frozenset({""}))
-        shown = await state.frontier.lease(job.id, "browser", 9, frozenset({"browser"}))
-
-        # then each gets its own, and workers that know no lanes are refused from now on
-        assert [lease.task.url for lease in plain.leases] == ["https://a.test/2"]
-        assert [(lease.task.url, lease.delivery) for lease in shown.leases] == [("https://a.test/1", 1)]
-        assert f"\n{VERSION}\r" in valkey.say("HGET", "gossamer:{older}:book", "version")
 
 
 async def test_rows_that_were_settled_in_the_longer_form_are_read_and_enter_again(valkey):

@@ -17,6 +17,7 @@ import msgspec
 from ...errors import BadState, Misconfigured
 from .address import quoted
 
+FIRST = "format-001"  # the script of 0.1.0; those before it had other names
 LOCK = 0x676F7373  # "goss": one migration at a time per database
 MIGRATES_WITHIN = timedelta(hours=24)  # per script; an index on a large table takes its time
 
@@ -29,7 +30,7 @@ _EXISTS = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)"
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One script: `records-001` is number 1."""
+    """One script: `format-001` is number 1."""
 
     number: int
     name: str
@@ -83,10 +84,18 @@ async def newest_applied(connection: Any, schema: str, place: str) -> int | None
     found = await connection.fetchrow(_APPLIED, schema)
     if found["is_ours"]:
         try:
-            newest = await connection.fetchval(f"SELECT max(number) FROM {quoted(schema)}.migrations")  # noqa: S608
+            done = await connection.fetchrow(
+                f"SELECT max(number) AS newest, min(name) AS first FROM {quoted(schema)}.migrations"  # noqa: S608
+            )
         except (asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError) as error:
             raise _foreign(schema, place) from error
-        return newest or 0
+        if done["first"] not in (FIRST, None):
+            raise BadState(
+                f"The tables in {place}, schema {schema}, were made by a Gossamer from before 0.1.0 and are not read. "
+                f"Export what you need with that version, then drop the schema, or name another one in the address: "
+                f"postgresql://.../database?schema=NAME"
+            )
+        return done["newest"] or 0
     if found["relations"]:
         raise _foreign(schema, place)
     return None

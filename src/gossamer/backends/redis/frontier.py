@@ -79,8 +79,7 @@ class RedisFrontier:
             # A row that cannot be buried now returns when its lease ends; the good leases must not be lost with it.
             with suppress(BackendUnavailable, LeaseLost):
                 await self.bury(lease, "unreadable", "This entry of the queue is not a task of Gossamer.")
-        batch = msgspec.structs.replace(batch, epoch=self.dispatcher.epoch)
-        return batch if lanes is None else await self._in_their_lanes(batch, lanes)
+        return msgspec.structs.replace(batch, epoch=self.dispatcher.epoch)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
         lost: list[Lease] = []
@@ -250,19 +249,6 @@ class RedisFrontier:
             message=rows.lane_name(lane).decode("utf-8", "ignore"),
         )
         await self._settle(await self.job(lease.task.job), lease, text)
-
-    async def _in_their_lanes(self, batch: LeaseBatch, lanes: frozenset[str]) -> LeaseBatch:
-        """Tasks that were queued before there were lanes are moved to their lane instead of being handed out."""
-        served = {rows.lane_name(lane) for lane in lanes}
-        kept = []
-        for lease in batch.leases:
-            fetcher = lease.task.fetcher or ""
-            if rows.lane_name(fetcher) in served:
-                kept.append(lease)
-            else:
-                with suppress(BackendUnavailable, LeaseLost):  # then it returns when its lease ends
-                    await self.release(lease, timedelta(0), "it waits in another lane", lane=fetcher)
-        return msgspec.structs.replace(batch, leases=tuple(kept))
 
     async def _settle(
         self, known: KnownJob, lease: Lease, text: bytes, candidates: int = 0

@@ -242,7 +242,7 @@ class RedisJobs:
             forgotten += 1
             for name in SEED_KEYS:
                 await self.server.call("HDEL", self.keys.book(name), job)
-            await self.server.call("UNLINK", self.keys.book(f"sown:{job}"))
+            await self.server.call("UNLINK", self.keys.book(f"seed_sites:{job}"))
         if forgotten:
             self.cleanup.begin()
         return forgotten
@@ -485,4 +485,4 @@ class RedisSeedBook:
         return SeedFindings(frozenset(site.decode() for site in found), (trouble or b"").decode())
 
     def _keys(self, job: str) -> tuple[str, str, str]:
-        return self._book("sowing"), self._book(f"sown:{job}"), self._book("troubles")
+        return self._book("seed_leases"), self._book(f"seed_sites:{job}"), self._book("troubles")

@@ -3,7 +3,7 @@
 `P` is the project's name, `S` the number of a shard, `J` the number of a job. The braces mark the hash tag: all keys
 of one shard are on one node, so that a script may touch them together; shards may be on different nodes.
 
-    gossamer:{P}:book           hash    version, shards, version of fingerprints, number of the newest job, mark of a
+    gossamer:{P}:book           hash    format, shards, version of fingerprints, number of the newest job, mark of a
                                         move, how often schedules were changed, whether all jobs are in `named`, and
                                         in `listed`
     gossamer:{P}:jobs           hash    job id -> JSON: name, state, terms, times, whether it is paused
@@ -15,7 +15,7 @@ of one shard are on one node, so that a script may touch them together; shards m
     gossamer:{P}:forgetting     set     numbers of deleted jobs whose keys are not deleted yet
     gossamer:{P}:schedules      hash    name of a schedule -> its version, its last job, and JSON: its progress
     gossamer:{P}:leader         hash    the scheduler that leads: its name, its token, until when
-    gossamer:{P}:sowing         hash    id of a job -> until when, for how long, and which worker reads its source;
+    gossamer:{P}:seed_leases    hash    id of a job -> until when, for how long, and which worker reads its source;
                                         @site -> the same for a request for a source that has the site to itself
     gossamer:{P}:sown:I         set     sites found in the source of the job with the id I
     gossamer:{P}:troubles       hash    id of a job -> what was wrong with its source
@@ -43,8 +43,8 @@ of one shard are on one node, so that a script may touch them together; shards m
     gossamer:{P}:audit          list    JSON: writes over HTTP, newest first; bounded
     gossamer:{P}:kept-sessions  hash    name of a session -> MessagePack: its cookies, its headers, its login
     gossamer:{P}:kept-sessions-used  zset    names of sessions, by the time they were last used
-    gossamer:{P}:standings      hash    site that blocks -> JSON: the route at which its pages start, and why
-    gossamer:{P}:purses         hash    budget -> tokens spent, in billionths, as decimal digits
+    gossamer:{P}:learned_routes hash    site that blocks -> JSON: the route at which its pages start, and why
+    gossamer:{P}:budgets        hash    budget -> tokens spent, in billionths, as decimal digits
     gossamer:{P}:pools          set     names of proxy pools whose exits were used
     gossamer:{P}:exits:N        hash    pool N: exit -> packed: its health, until when it rests
     gossamer:{P}:exits-changed:N     zset    pool N: exits, by the time of their last report

@@ -17,19 +17,18 @@ from .keys import Keyspace
 
 AT_ONCE = 1_000
 
-_decode = msgspec.json.Decoder(list[LearnedRoute] | LearnedRoute).decode
+_decode = msgspec.json.Decoder(list[LearnedRoute]).decode
 
 
 def _read(packed: bytes | None) -> list[LearnedRoute]:
-    """The routes of a site, by pattern. Before format 8 it was one route for the whole site."""
-    found = _decode(packed) if packed else []
-    return found if isinstance(found, list) else [found]
+    """The routes of a site, by pattern."""
+    return _decode(packed) if packed else []
 
 
 class RedisRouteBook:
     def __init__(self, server: Server, keys: Keyspace) -> None:
         self._server = server
-        self._key = keys.book("standings")
+        self._key = keys.book("learned_routes")
 
     async def learned(self, site: str) -> list[LearnedRoute]:
         return _read(await self._server.call("HGET", self._key, site))
@@ -67,7 +66,7 @@ class RedisRouteBook:
 class RedisBudgetBook:
     def __init__(self, server: Server, keys: Keyspace) -> None:
         self._server = server
-        self._key = keys.book("purses")
+        self._key = keys.book("budgets")
 
     async def take(self, tokens: float, bounds: Sequence[Bound]) -> str | None:
         units = units_to_take(tokens)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 from ...clock import ServerClock
-from ...errors import Misconfigured
+from ...errors import BadState, Misconfigured
 from ...frontier.politeness import TermsFor
 from ...model.url import FINGERPRINT_VERSION
 from ...store.contract import RecordStore
@@ -33,7 +33,7 @@ from .sessions import RedisSessions
 from .site_orders import RedisSiteOrders
 from .spools import RedisSpools
 from .state_stream import RedisStateStream
-from .workers import VERSION, RedisWorkers, check_format
+from .workers import FORMAT, RedisWorkers, check_format
 
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
@@ -140,20 +140,23 @@ async def _agreed_shards(server: Server, project: str, wanted: int | None) -> in
     found."""
     book = Keyspace(project, 1).book("book")
     usual = wanted or (SHARDS_IN_CLUSTER if server.cluster else SHARDS_ALONE)
-    fields = ("version", "shards", "fingerprints")
+    fields = ("format", "shards", "fingerprints")
     found = await server.call("HMGET", book, *fields)
     if None in found:  # otherwise nothing is written: a server out of memory can still open an existing project
-        # The first field of a new project: a project that has others but not this one was created with version 1.
-        begun = await server.call("EXISTS", book)
-        await server.call("HSETNX", book, "fingerprints", 1 if begun else FINGERPRINT_VERSION)
-        await server.call("HSETNX", book, "version", VERSION)
+        if await server.call("HEXISTS", book, "version"):  # which the format was called then
+            raise BadState(
+                f"Project {project} at {server.where} was made by a Gossamer from before 0.1.0, whose state is not "
+                f"read. Finish its jobs with that version, then give the project another name."
+            )
+        await server.call("HSETNX", book, "fingerprints", FINGERPRINT_VERSION)
+        await server.call("HSETNX", book, "format", FORMAT)
         await server.call("HSETNX", book, "shards", usual)
         found = await server.call("HMGET", book, *fields)
-    version, shards, fingerprints = (int(value) for value in found)
-    check_format(version, f"project {project} at {server.where}")
+    format, shards, fingerprints = (int(value) for value in found)
+    check_format(format, f"project {project} at {server.where}")
     check_fingerprints(fingerprints, f"{server.where}, project {project}", "give the project another name.")
-    if version < VERSION:
-        await server.call("HSET", book, "version", VERSION)  # from now on older workers are refused
+    if format < FORMAT:
+        await server.call("HSET", book, "format", FORMAT)  # from now on older workers are refused
     if wanted is not None and wanted != shards:
         raise Misconfigured(
             f"Project {project} at {server.where} is spread over {shards} shards, and fleet.shards says {wanted}. "

@@ -59,8 +59,8 @@ from .site_orders import RedisSiteOrders
 BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
-    "jobs", "running", "dropping", "named", "listed", "workers", "spools", "standings", "purses", "schedules", "leader",
-    *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit", *CALLBACK_KEYS, "callback-secrets",
+    "jobs", "running", "dropping", "named", "listed", "workers", "spools", "learned_routes", "budgets", "schedules",
+    "leader", *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit", *CALLBACK_KEYS, "callback-secrets",
     "kept-sessions", "kept-sessions-used", "orders", "drains", *ALERT_KEYS, "silences",
 )  # fmt: skip
 WALKS = 5  # HSCAN may return an entry twice; then the hash is scanned again
@@ -138,8 +138,8 @@ class RedisStateStream:
         for shard in range(self._keys.shards):
             counts["sites"] += await self._server.call("HLEN", self._keys.in_shard(shard, "numbers"))
         for name, key in (
-            ("learned routes", "standings"),
-            ("purses", "purses"),
+            ("learned routes", "learned_routes"),
+            ("budgets", "budgets"),
             ("schedules", "schedules"),
             ("keys", "keys"),
             ("callbacks", "callbacks"),
@@ -212,7 +212,7 @@ class RedisStateStream:
                         msgspec.convert(msgspec.structs.asdict(item), LearnedRoute), instead_of=None
                     )
                 case DumpedSpending():
-                    await self._server.call("HSETNX", self._keys.book("purses"), item.name, item.spent)
+                    await self._server.call("HSETNX", self._keys.book("budgets"), item.name, item.spent)
                 case DumpedJob():
                     await self._add_job(item)
                 case DumpedSeeds(job_id, sown):

@@ -10,17 +10,14 @@ from ...frontier.contract import WorkerCard
 from .connection import Server
 from .keys import Keyspace
 
-# The format of a state on Redis. 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting
-# results, 5 no sessions, 7 one route for all of a site, 8 no orders for sites, 9 no learned paces of sites and no order
-# of jobs by their owners, and longer rows of settled URLs, 10 no rates of jobs and no claims of jobs to sites.
-VERSION = 11
+FORMAT = 1  # of a state on Redis
 
 
-def check_format(version: int, where: str) -> None:
+def check_format(format: int, where: str) -> None:
     """Raises BadState for a format newer than this version."""
-    if version > VERSION:
+    if format > FORMAT:
         raise BadState(
-            f"The state of {where} was written by a newer Gossamer (format {version}, this one knows {VERSION}). "
+            f"The state of {where} was written by a newer Gossamer (format {format}, this one knows {FORMAT}). "
             "Upgrade this one, or use another project name."
         )
 
@@ -42,9 +39,9 @@ class RedisWorkers:
         return bool(await self._server.call("HEXISTS", self._drains, card.name))
 
     async def check_format(self) -> None:
-        version = await self._server.call("HGET", self._book, "version")
-        if version is not None:
-            check_format(int(version), f"this project at {self._server.where}")
+        format = await self._server.call("HGET", self._book, "format")
+        if format is not None:
+            check_format(int(format), f"this project at {self._server.where}")
 
     async def ask_to_drain(self, name: str) -> bool:
         if not await self._server.call("HEXISTS", self._key, name):

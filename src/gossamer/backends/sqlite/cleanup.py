@@ -133,8 +133,8 @@ def forget(connection: sqlite3.Connection, job: str) -> bool:
     if found is None:
         return False
     connection.execute("INSERT INTO forgetting (job) VALUES (?)", found)
-    connection.execute("DELETE FROM sowings WHERE job = ?", (job,))
-    connection.execute("DELETE FROM sown_sites WHERE job = ?", (job,))
+    connection.execute("DELETE FROM seed_leases WHERE job = ?", (job,))
+    connection.execute("DELETE FROM seed_sites WHERE job = ?", (job,))
     return True
 
 

@@ -46,6 +46,7 @@ CHECKPOINT_AFTER = 32 * 1024 * 1024  # bytes of the journal
 JOURNAL_KEPT = CHECKPOINT_AFTER // 2
 CACHE_KIB = 16 * 1024
 MAX_GROUP = 512  # writes per commit; later ones wait for the next
+UNRELEASED = (0x676F7372, 0x676F7373)  # application ids of files from before 0.1.0
 
 # Without these, sqlite3 searches for an adapter for bytes and None and raises an internal error each time that it finds
 # none, which takes longer than binding the value. The second is a C function that returns None.
@@ -377,6 +378,11 @@ class Database:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if found_id != self._application_id and (tables or found_id):
             connection.execute("ROLLBACK")
+            if found_id in UNRELEASED:
+                raise BadState(
+                    f"{self.path} was written by a Gossamer from before 0.1.0, whose files are not read. Export what "
+                    f"you need with that version, then move the file away, or set {self._role} to another path."
+                )
             raise BadState(
                 f"{self.path} is a SQLite file, but not a Gossamer {self._role} file. "
                 f"Move it away, or set {self._role} to another path in gossamer.toml."

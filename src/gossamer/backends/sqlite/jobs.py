@@ -289,14 +289,14 @@ class SqliteSeedBook:
     async def claim(self, job: str, worker: str, duration: timedelta) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
             now, length = self._clock.now(), duration.total_seconds()
-            found = connection.execute("SELECT sower, until, length FROM sowings WHERE job = ?", (job,)).fetchone()
+            found = connection.execute("SELECT worker, until, length FROM seed_leases WHERE job = ?", (job,)).fetchone()
             # An end further ahead than the lease's length was written while the clock was ahead.
             others = found is not None and found[0] not in ("", worker)
             if others and now < found[1] <= now + (found[2] or length) and not self._is_gone(found[0]):
                 return False
             connection.execute(
-                "INSERT INTO sowings (job, sower, until, length) VALUES (?1, ?2, ?3, ?4) "
-                "ON CONFLICT (job) DO UPDATE SET sower = ?2, until = ?3, length = ?4",
+                "INSERT INTO seed_leases (job, worker, until, length) VALUES (?1, ?2, ?3, ?4) "
+                "ON CONFLICT (job) DO UPDATE SET worker = ?2, until = ?3, length = ?4",
                 (job, worker, now + length, length),
             )
             return True
@@ -307,7 +307,7 @@ class SqliteSeedBook:
         await self._database.write(
             lambda c: (
                 c.execute(
-                    "UPDATE sowings SET sower = '', until = 0 WHERE job = ? AND sower = ?", (job, worker)
+                    "UPDATE seed_leases SET worker = '', until = 0 WHERE job = ? AND worker = ?", (job, worker)
                 ).rowcount
             )
         )
@@ -316,10 +316,10 @@ class SqliteSeedBook:
         rows = [(job, site) for site in sites]
 
         def write(connection: sqlite3.Connection) -> None:
-            connection.executemany("INSERT OR IGNORE INTO sown_sites (job, site) VALUES (?, ?)", rows)
+            connection.executemany("INSERT OR IGNORE INTO seed_sites (job, site) VALUES (?, ?)", rows)
             if trouble:
                 connection.execute(
-                    "INSERT INTO sowings (job, trouble) VALUES (?1, ?2) ON CONFLICT (job) DO UPDATE "
+                    "INSERT INTO seed_leases (job, trouble) VALUES (?1, ?2) ON CONFLICT (job) DO UPDATE "
                     "SET trouble = CASE WHEN trouble = '' THEN ?2 ELSE trouble END",
                     (job, trouble),
                 )
@@ -328,8 +328,8 @@ class SqliteSeedBook:
 
     async def findings(self, job: str) -> SeedFindings:
         def read(connection: sqlite3.Connection) -> SeedFindings:
-            sites = connection.execute("SELECT site FROM sown_sites WHERE job = ?", (job,)).fetchall()
-            row = connection.execute("SELECT trouble FROM sowings WHERE job = ?", (job,)).fetchone()
+            sites = connection.execute("SELECT site FROM seed_sites WHERE job = ?", (job,)).fetchall()
+            row = connection.execute("SELECT trouble FROM seed_leases WHERE job = ?", (job,)).fetchone()
             return SeedFindings(frozenset(site for (site,) in sites), "" if row is None else row[0])
 
         return await self._database.read(read)

@@ -1,7 +1,7 @@
 """What a batch of results writes to the log of pages: pages, attempts, archived visits, and the counts of the checks.
 
 Runs inside the transaction of record_writes.py. The same attempt reported twice is one attempt, and is counted once.
-Attempts and visits do not repeat what their page says (schema/records-007.sql): this module writes them, views read
+Attempts and visits do not repeat what their page says (schema/records-001.sql): this module writes them, views read
 them.
 """
 
@@ -31,7 +31,9 @@ _FIND_PAGES = "SELECT fingerprint, number FROM pages WHERE fingerprint IN (VALUE
 
 _ADD_PAGE = insert("pages", ("number", *PageFacts.__struct_fields__))
 
-_ADD_UNFETCHED_PAGE = "INSERT INTO pages (number, fingerprint, url, job) VALUES (?, ?, ?, ?)"
+_ADD_UNFETCHED_PAGE = """
+INSERT INTO pages (number, fingerprint, url, job, etag, last_modified, archive_ref, body_hash, parser, links, spider,
+    failure, content, rhythm) VALUES (?, ?, ?, ?, '', '', '', x'', '', x'', '', '', x'', '')"""
 
 # Of two visits at the same instant the greater hash wins, so that the order of arrival does not matter. The same visit
 # again changes nothing: a newer parser may have parsed it since. A visit from the future, by a worker whose clock was
@@ -44,14 +46,12 @@ WHERE number = ? AND (fetched_at IS NULL OR fetched_at > ? OR (?, ?) > (fetched_
 # Rows of earlier versions contain the worker's name itself.
 _ADD_ATTEMPT = f"""
 INSERT INTO attempt_rows (page, {", ".join(ATTEMPT_FIELDS)})
-SELECT ?1, ?2, ?3, (SELECT id FROM attempt_workers WHERE name = ?4),
+SELECT ?1, ?2, ?3, (SELECT number FROM attempt_workers WHERE name = ?4),
     iif(?5 = (SELECT url FROM pages WHERE number = ?1), '', ?5), ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16
-WHERE NOT EXISTS (SELECT 1 FROM attempt_rows WHERE page = ?1 AND at = ?2 AND job = ?3 AND worker = ?4)
+WHERE true
 ON CONFLICT (page, at, job, worker) DO NOTHING"""  # noqa: S608 - our own names
 
-_ADD_WORKER = """
-INSERT INTO attempt_workers (id, name) SELECT '#' || (count(*) + 1), ? FROM attempt_workers WHERE true
-ON CONFLICT DO NOTHING"""
+_ADD_WORKER = "INSERT INTO attempt_workers (name) VALUES (?) ON CONFLICT DO NOTHING"
 
 _ADD_VISIT = f"""
 INSERT INTO visit_rows (page, {", ".join(VISIT_FIELDS)})

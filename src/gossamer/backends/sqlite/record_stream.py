@@ -152,8 +152,10 @@ def _insert(table: str, columns: Sequence[str]) -> str:
 
 
 _ADD_PAGE = _insert("pages", PAGE_FIELDS)
-_ADD_UNFETCHED = _insert("pages", ("fingerprint", "url", "job"))
-_ADD_RECORD = _insert("records", (*RECORD_FIELDS, "page"))
+_ADD_UNFETCHED = """
+INSERT OR IGNORE INTO pages (fingerprint, url, job, etag, last_modified, archive_ref, body_hash, parser, links, spider,
+    failure, content, rhythm) VALUES (?, ?, ?, '', '', '', x'', '', x'', '', '', x'', '')"""
+_ADD_RECORD = _insert("records", (*RECORD_FIELDS, "page", "revision"))
 _ADD_PAST = _insert("superseded", ("record", *PAST_FIELDS))
 _ADD_SIGHTING = _insert("sightings", ("record", "job", "version"))
 _ADD_SEER = _insert("seen_by", ("record", "spider"))
@@ -176,7 +178,7 @@ def _add_page(connection: sqlite3.Connection, page: DumpedPage) -> None:
 
 def _add_record(connection: sqlite3.Connection, record: DumpedRecord) -> None:
     page = connection.execute(_FIND_PAGE, (record.page,)).fetchone()
-    connection.execute(_ADD_RECORD, (*fields_of(record, RECORD_FIELDS), page[0] if page is not None else 0))
+    connection.execute(_ADD_RECORD, (*fields_of(record, RECORD_FIELDS), page[0] if page is not None else 0, 0))
     number = connection.execute(_FIND_RECORD, (record.type, record.site, record.key)).fetchone()[0]
     connection.executemany(_ADD_PAST, [(number, *fields_of(version, PAST_FIELDS)) for version in record.past])
     connection.executemany(_ADD_SIGHTING, [(number, job, version) for job, version in record.seen_by])

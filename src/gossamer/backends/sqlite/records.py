@@ -56,7 +56,7 @@ from .record_queries import CHUNK, KIND, MOST_FOUND, NEWEST, Selection, selectio
 from .record_stream import SqliteRecordStream
 from .record_writes import save_results
 
-APPLICATION_ID = 0x676F7372
+APPLICATION_ID = 0x67735265  # "gsRe"
 LINGER = timedelta(milliseconds=3)  # how long a save waits for others, to share their commit
 PRUNED_PAGES = 20_000  # pages per transaction while pruning: others can write in between
 
@@ -90,7 +90,7 @@ _NEWEST = (
 )
 _ATTEMPT = (
     f"SELECT fingerprint, {', '.join(f'attempts.{name}' for name in ATTEMPT_FIELDS)} FROM attempts "  # noqa: S608
-    "JOIN pages ON pages.number = attempts.page WHERE page = ? AND at = ? AND attempts.job = ? AND worker_id = ?"
+    "JOIN pages ON pages.number = attempts.page WHERE page = ? AND at = ? AND attempts.job = ? AND worker_number = ?"
 )
 _LIST_VISITS = _of_page("visits", VISIT_FIELDS, "fetched_at")
 

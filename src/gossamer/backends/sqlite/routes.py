@@ -16,14 +16,14 @@ from ..budget_units import days_before, tokens_in, units_allowed, units_to_give,
 from .connection import Database
 
 _FIELDS = LearnedRoute.__struct_fields__
-_SELECT = f"SELECT {', '.join(_FIELDS)} FROM standings "  # noqa: S608 - our own names
-_WRITE = f"INSERT OR REPLACE INTO standings ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})"  # noqa: S608
+_SELECT = f"SELECT {', '.join(_FIELDS)} FROM learned_routes "  # noqa: S608 - our own names
+_WRITE = f"INSERT OR REPLACE INTO learned_routes ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})"  # noqa: S608
 _FORGET_FIRST = """
-DELETE FROM standings WHERE site = ? AND pattern IN (
-    SELECT pattern FROM standings WHERE site = ? ORDER BY since DESC, pattern LIMIT -1 OFFSET ?)"""
-_SPENT = "SELECT spent FROM purses WHERE name = ?"
+DELETE FROM learned_routes WHERE site = ? AND pattern IN (
+    SELECT pattern FROM learned_routes WHERE site = ? ORDER BY since DESC, pattern LIMIT -1 OFFSET ?)"""
+_SPENT = "SELECT spent FROM budgets WHERE name = ?"
 _TAKE = """
-INSERT INTO purses (name, spent) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET spent = spent + excluded.spent"""
+INSERT INTO budgets (name, spent) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET spent = spent + excluded.spent"""
 
 
 class SqliteRouteBook:
@@ -54,9 +54,9 @@ class SqliteRouteBook:
     async def forget(self, site: str | None = None) -> int:
         def write(connection: sqlite3.Connection) -> int:
             if site is not None:
-                return int(connection.execute("DELETE FROM standings WHERE site = ?", (site,)).rowcount > 0)
-            (sites,) = connection.execute("SELECT count(DISTINCT site) FROM standings").fetchone()
-            connection.execute("DELETE FROM standings")
+                return int(connection.execute("DELETE FROM learned_routes WHERE site = ?", (site,)).rowcount > 0)
+            (sites,) = connection.execute("SELECT count(DISTINCT site) FROM learned_routes").fetchone()
+            connection.execute("DELETE FROM learned_routes")
             return int(sites)
 
         return await self._database.write(write)
@@ -89,22 +89,22 @@ class SqliteBudgetBook:
 
         def write(connection: sqlite3.Connection) -> None:
             connection.executemany(
-                "UPDATE purses SET spent = max(0, spent - ?) WHERE name = ?", [(units, name) for name in set(budgets)]
+                "UPDATE budgets SET spent = max(0, spent - ?) WHERE name = ?", [(units, name) for name in set(budgets)]
             )
 
         await self._database.write(write)
 
     async def spent(self) -> dict[str, float]:
         rows = await self._database.read(
-            lambda connection: connection.execute("SELECT name, spent FROM purses ORDER BY name").fetchall()
+            lambda connection: connection.execute("SELECT name, spent FROM budgets ORDER BY name").fetchall()
         )
         return {name: tokens_in(units) for name, units in rows}
 
     async def forget_budgets(self, before: str) -> int:
         def write(connection: sqlite3.Connection) -> int:
-            names = [name for (name,) in connection.execute("SELECT name FROM purses")]
+            names = [name for (name,) in connection.execute("SELECT name FROM budgets")]
             old = days_before(names, before)
-            connection.executemany("DELETE FROM purses WHERE name = ?", [(name,) for name in old])
+            connection.executemany("DELETE FROM budgets WHERE name = ?", [(name,) for name in old])
             return len(old)
 
         return await self._database.write(write)

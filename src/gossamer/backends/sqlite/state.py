@@ -31,7 +31,7 @@ from .spools import SqliteSpools
 from .state_stream import SqliteStateStream
 from .workers import SqliteWorkers
 
-APPLICATION_ID = 0x676F7373  # "goss"
+APPLICATION_ID = 0x67735374  # "gsSt"
 LINGER = timedelta(milliseconds=1)  # settled pages and the lease that follows them share a commit
 
 

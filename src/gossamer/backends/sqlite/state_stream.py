@@ -75,16 +75,16 @@ from .stream import SqliteStream
 BATCH = 500  # rows in memory
 COUNTED = 10_000  # rows in memory while counting, which needs only two columns
 _COUNTED = {
-    "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "standings",
-    "purses": "purses", "schedules": "schedules", "keys": "api_keys", "callbacks": "callbacks",
+    "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "learned_routes",
+    "budgets": "budgets", "schedules": "schedules", "keys": "api_keys", "callbacks": "callbacks",
     "callback secrets": "callback_secrets", "sessions": "sessions", "site orders": "site_orders",
     "alerts": "alerts", "messages about alerts": "alert_notices", "silences": "silences",
 }  # fmt: skip
 Columns = tuple[Any, ...]  # Any: the types of a row are those of the schema, which is STRICT
 _TABLES = (
-    "incidents", "shapes", "queues", "leases", "urls", "texts", "sites", "robots", "workers", "spools", "standings",
-    "purses", "schedules",
-    "sowings", "sown_sites", "forgetting", "jobs", "api_keys", "answers", "audit", "address_paces", "callbacks",
+    "incidents", "shapes", "queues", "leases", "urls", "texts", "sites", "robots", "workers", "spools",
+    "learned_routes", "budgets", "schedules",
+    "seed_leases", "seed_sites", "forgetting", "jobs", "api_keys", "answers", "audit", "address_paces", "callbacks",
     "callback_secrets", "sessions", "site_orders",
     "alerts", "alert_notices", "alert_changes", "alert_memory", "silences",
 )  # fmt: skip
@@ -115,11 +115,11 @@ _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
         lambda name, text: DumpedSchedule(readable(decode_schedule(name, text))),
     ),
     (
-        "SELECT job, site FROM sown_sites ORDER BY job, site",
+        "SELECT job, site FROM seed_sites ORDER BY job, site",
         lambda job, site: DumpedSeeds(job, SeedFindings(frozenset((site,)))),
     ),
     (
-        "SELECT job, trouble FROM sowings WHERE trouble <> '' ORDER BY job",
+        "SELECT job, trouble FROM seed_leases WHERE trouble <> '' ORDER BY job",
         lambda job, trouble: DumpedSeeds(job, SeedFindings(trouble=trouble)),
     ),
     (
@@ -129,8 +129,11 @@ _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
     ),
     (ORDERS, lambda *columns: DumpedOrder(SiteOrder(**dict(zip(SiteOrder.__struct_fields__, columns, strict=True))))),
     ("SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER BY origin", _fields(DumpedRobots)),
-    (f"SELECT {', '.join(DumpedRoute.__struct_fields__)} FROM standings ORDER BY site, pattern", _fields(DumpedRoute)),  # noqa: S608
-    ("SELECT name, spent FROM purses ORDER BY name", _fields(DumpedSpending)),
+    (
+        f"SELECT {', '.join(DumpedRoute.__struct_fields__)} FROM learned_routes ORDER BY site, pattern",  # noqa: S608
+        _fields(DumpedRoute),
+    ),
+    ("SELECT name, spent FROM budgets ORDER BY name", _fields(DumpedSpending)),
     (
         "SELECT queues.job, sites.name, sum(queues.taken) FROM queues JOIN sites ON sites.number = queues.site "
         "WHERE taken > 0 GROUP BY queues.job, queues.site",
@@ -323,11 +326,11 @@ class SqliteStateStream(SqliteStream):
                 connection.execute("UPDATE scheduling SET changes = max(changes, ?)", (standing.version,))
             case DumpedSeeds(job, sown):
                 connection.executemany(
-                    "INSERT OR IGNORE INTO sown_sites (job, site) VALUES (?, ?)", [(job, site) for site in sown.sites]
+                    "INSERT OR IGNORE INTO seed_sites (job, site) VALUES (?, ?)", [(job, site) for site in sown.sites]
                 )
                 if sown.trouble:
                     connection.execute(
-                        "INSERT OR IGNORE INTO sowings (job, trouble) VALUES (?, ?)", (job, sown.trouble)
+                        "INSERT OR IGNORE INTO seed_leases (job, trouble) VALUES (?, ?)", (job, sown.trouble)
                     )
             case DumpedSite():
                 connection.execute(
@@ -352,12 +355,12 @@ class SqliteStateStream(SqliteStream):
                 )
             case DumpedRoute():
                 connection.execute(
-                    "INSERT OR IGNORE INTO standings (site, route, since, reason, blocks, recheck_at, patience, "
+                    "INSERT OR IGNORE INTO learned_routes (site, route, since, reason, blocks, recheck_at, patience, "
                     "pattern) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     msgspec.structs.astuple(item),
                 )
             case DumpedSpending():
-                connection.execute("INSERT OR IGNORE INTO purses (name, spent) VALUES (?, ?)", (item.name, item.spent))
+                connection.execute("INSERT OR IGNORE INTO budgets (name, spent) VALUES (?, ?)", (item.name, item.spent))
             case DumpedBudget():
                 site = self._queue_rows.site(connection, item.site)
                 connection.execute(_ADD_QUEUE, (item.job, site, turn, item.taken))
