@@ -1,8 +1,8 @@
-"""Change the code in small ways, and see which tests notice: `python -m tests.mutants --sample 120 --seed 1 --seconds 1800`.
+"""Change the code in small ways, and see which tests notice: `python -m tests.mutants --sample 120 --seed 1`.
 
 The tree is copied, and the copies are changed: the working tree is only read. A mutant meets the tests that call the
-changed function, those of its own file first, as many as fit into a bound of time. What each test calls is noted once, in
-build/reach (see reach.py), and again for test files that have changed since.
+changed function, those of its own file first, as many as fit into a bound of time. What each test calls is noted once,
+in build/reach (see reach.py), and again for test files that have changed since.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ PACKAGE = Path("src/gossamer")
 # The modules that carry promises; without those whose tests take long, of the browser and of MongoDB.
 ROOMS = (
     "frontier", "crawl", "store", "backends/*.py", "backends/sqlite", "backends/redis", "backends/postgres",
-    "backends/folder", "backends/object", "routing", "fetch/*.py", "fetch/managed", "pipeline", "schedule", "process", "model",
+    "backends/folder", "backends/object", "routing", "fetch/*.py", "fetch/managed", "pipeline",
+    "schedule", "process", "model",
 )  # fmt: skip
 MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 ENOUGH = 40.0  # seconds of tests, as noted, for one mutant

@@ -1,7 +1,7 @@
 """The small changes: in Python by its syntax tree, in Lua and SQL by their words. Pure; a change is a span of bytes.
 
-A change is one that a person could have made by mistake and that the interpreter accepts: a bound that is off by one, the
-other comparison, `and` for `or`, a statement or an argument left out. Text for people is left alone.
+A change is one that a person could have made by mistake and that the interpreter accepts: a bound that is off by one,
+the other comparison, `and` for `or`, a statement or an argument left out. Text for people is left alone.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each process writes a file of JSON lines into the folder `GOSSAMER_REACH`, one line per test. A function is named
 `store/sink.py:Sink.write`, so that the map survives edits elsewhere in its file. Programs that a test starts are
-followed, too, by the `sitecustomize` that `follow_children` writes; what was killed without a chance to write is missing.
+followed, too, by the `sitecustomize` that `follow_children` writes; a program that was killed is missing.
 """
 
 from __future__ import annotations

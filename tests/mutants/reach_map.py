@@ -17,13 +17,8 @@ from pathlib import Path
 from . import reach
 from .operators import Change
 
-LEFT_OUT = (
-    "tests/deploy/",
-    "tests/docs/",
-    "tests/fuzz/",
-    "tests/mutants/",
-    "tests/browser/",
-)  # they judge other things
+# They judge other things than the modules that are changed.
+LEFT_OUT = ("tests/deploy/", "tests/docs/", "tests/fuzz/", "tests/mutants/", "tests/browser/")
 LUA = Path("backends/redis/lua")
 
 
@@ -98,7 +93,7 @@ class ReachMap:
             self._read(note)
 
     def choose(self, path: Path, change: Change, enough: float) -> list[str]:
-        """Tests that call what has changed, for `enough` seconds: of every file the quickest, and more of the near ones."""
+        """Return tests that call what has changed, for `enough` seconds: of every file the quickest, more of near ones."""
         found = set().union(*(self._tests.get(name, ()) for name in self._callers(path, change)))
         module = ".".join(("gossamer", *path.with_suffix("").parts))
         by_file: dict[str, list[str]] = defaultdict(list)
