@@ -93,7 +93,7 @@ class ReachMap:
             self._read(note)
 
     def choose(self, path: Path, change: Change, enough: float) -> list[str]:
-        """Return tests that call what has changed, for `enough` seconds: of every file the quickest, more of near ones."""
+        """Return tests that call what has changed, for `enough` seconds: of every file the quickest, more of near."""
         found = set().union(*(self._tests.get(name, ()) for name in self._callers(path, change)))
         module = ".".join(("gossamer", *path.with_suffix("").parts))
         by_file: dict[str, list[str]] = defaultdict(list)
