@@ -681,24 +681,27 @@ async def test_the_page_limit_is_exact_across_workers(lab):
 
 
 async def test_a_page_counts_towards_the_limit_whatever_became_of_it(lab):
-    # given a job of four pages, at sites of their own, and more of them in the queue
-    job = await lab.job(limit=4)
-    await lab.frontier.add(job.id, [candidate(f"https://s{n}.test/") for n in range(9)])
+    # given a job of six pages, at sites of their own, and more of them in the queue
+    job = await lab.job(limit=6)
+    await lab.frontier.add(job.id, [candidate(f"https://s{n}.test/") for n in range(20)])
     await lab.jobs.seal_seeds(job.id)
-    done, unchanged, dead, in_hand = (await lab.frontier.lease(job.id, "w", 9)).leases
+    done, unchanged, dead = (await lab.frontier.lease(job.id, "w", 3)).leases
 
-    # when they end in different ways, and one is still in hand
+    # when three of them end in different ways
     await lab.frontier.complete(done, UrlState.DONE)
     await lab.frontier.complete(unchanged, UrlState.UNCHANGED)
     await lab.frontier.bury(dead, "http-500", "The site failed.")
 
-    # then no other page may be fetched for them
+    # then three more may be fetched, and no fourth
+    rest = (await lab.frontier.lease(job.id, "w", 9)).leases
+    assert len(rest) == 3
     batch = await lab.frontier.lease(job.id, "w", 9)
     assert (batch.leases, batch.drained) == ((), False)
-    await lab.frontier.complete(in_hand, UrlState.UNCHANGED)
+    for lease in rest:
+        await lab.frontier.complete(lease, UrlState.UNCHANGED)
     assert (await lab.frontier.lease(job.id, "w", 9)).drained
     counts = await lab.jobs.counts(job.id)
-    assert (counts.done, counts.unchanged, counts.dead, counts.queued) == (1, 2, 1, 5)
+    assert (counts.done, counts.unchanged, counts.dead, counts.queued) == (1, 4, 1, 14)
 
 
 async def test_an_empty_queue_is_drained_only_when_seeds_are_sealed_and_nobody_works(lab):
