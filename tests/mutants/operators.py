@@ -15,6 +15,7 @@ from pathlib import PurePath
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "~=": "==", "<>": "="}
 WORDS = {"in": "not in", "not in": "in", "is": "is not", "is not": "is", "and": "or", "or": "and"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "//", "/": "*", "//": "*", "|": "&", "&": "|", "<<": ">>", ">>": "<<"}
+WITHOUT_EFFECT = ("strict", "name")  # arguments that check what always holds, or name a task for a debugger
 _SQL = re.compile(r"^\s*(SELECT|INSERT|UPDATE|DELETE|WITH|PRAGMA|CREATE)\b|\bWHERE\b", re.IGNORECASE)
 _LUA_WORD = re.compile(
     r"--.*|\"[^\"\n]*\"|'[^'\n]*'"  # a comment, a text
@@ -169,7 +170,7 @@ def _between(reader: _Reader, left: ast.expr, right: ast.expr, others: dict[str,
 
 def _without_keyword(node: ast.Call, keyword: ast.keyword, reader: _Reader) -> _Spans:
     """Leave an argument out, so that its default holds."""
-    if keyword.arg is None:
+    if keyword.arg is None or keyword.arg in WITHOUT_EFFECT:
         return
     start, end = reader.start(keyword), reader.end(keyword)
     rest = reader.source[end : reader.end(node)]
