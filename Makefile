@@ -1,7 +1,7 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-all lint docs pictures fuzz fuzz-api tools lock audit sbom licences package image \
+.PHONY: help setup run test test-long test-all mutants lint docs pictures fuzz fuzz-api tools lock audit sbom licences package image \
 	bench quality soak storm clean
 MAKEFLAGS += --no-print-directory
 
@@ -58,6 +58,12 @@ test-all: test test-long ## run all tests
 SECONDS := 120
 fuzz: $(STAMP) ## hostile input for every reader, for SECONDS=120; what was found is kept in .hypothesis
 	@$(PYTHON) -m tests.fuzz $(SECONDS)
+
+# `make mutants SECONDS=600 SEED=2 SAMPLE=50 ARGS="frontier backends/redis"`
+MUTANTS := $(if $(filter command environment,$(firstword $(origin SECONDS))),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
+	$(if $(SAMPLE),--sample $(SAMPLE))
+mutants: $(STAMP) ## change the code in small ways, in a copy, and print the changes that no test notices; SEED=1 SAMPLE=120
+	@$(PYTHON) -m tests.mutants $(MUTANTS) $(ARGS)
 
 lint: $(STAMP) ## style, types and the direction of imports
 	@.venv/bin/ruff check .

@@ -8,7 +8,7 @@ from gossamer.errors import Misconfigured
 from gossamer.model.record import Attempt, PageResult
 from gossamer.store.contract import AttemptQuery, Records
 
-from .stores import NOW, backend, clock, fingerprint_of, open_records, record_store
+from .stores import NOW, backend, clock, fingerprint_of, open_records, page_of, record_store, result, tried
 
 __all__ = ["backend", "clock", "open_records", "record_store"]
 
@@ -45,6 +45,24 @@ async def test_attempts_come_back_whole_and_the_newest_first(record_store: Recor
     page = await record_store.attempt_log(AttemptQuery(), limit=10)
     assert (page.attempts[0], page.next) == (two, None)
     assert page.attempts[1:] == tuple(await record_store.attempts(one.fingerprint))
+
+
+async def test_attempts_and_visits_keep_the_address_and_the_copy_that_they_had(record_store: Records) -> None:
+    # given a page that is found at another address of its own with every visit, and another page
+    spellings = [f"https://shop.example/b1?from={name}" for name in ("a", "b", "c", "c")]
+    name = fingerprint_of("https://shop.example/b1")
+    other = result(page=page_of("https://shop.example/b2"), attempt=tried("https://shop.example/b2"))
+    await record_store.save([other])
+    for number, url in enumerate(spellings):
+        at = NOW + number
+        facts = page_of(url, at=at, fingerprint=name, archive_ref=f"ref-{number}", body_hash=bytes([number]) * 16)
+        await record_store.save([result(page=facts, attempt=tried(url, at=at, fingerprint=name))])
+
+    # then each attempt and each visit tells its own
+    assert [one.url for one in await record_store.attempts(name)] == spellings
+    visits = await record_store.visits(name)
+    assert [(one.url, one.archive_ref) for one in visits] == [(url, f"ref-{n}") for n, url in enumerate(spellings)]
+    assert [one.url for one in await record_store.attempts(other.attempt.fingerprint)] == [other.attempt.url]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])

@@ -247,6 +247,33 @@ async def test_a_full_queue_refuses_producers_and_says_so(lab):
     assert (await lab.jobs.counts(job.id)).queued == 5
 
 
+async def test_the_queue_of_a_job_is_full_however_its_sites_are_spread(lab):
+    job = await lab.job(max_queued=5)
+    await lab.frontier.add(job.id, [candidate(f"https://s{n}.test/") for n in range(3)])
+
+    with pytest.raises(FrontierFull, match="max_queued"):  # all of them, or none
+        await lab.frontier.add(job.id, [candidate(f"https://s{n}.test/") for n in range(3, 6)])
+    assert (await lab.jobs.counts(job.id)).queued == 3
+    assert (await lab.frontier.add(job.id, [candidate(f"https://s{n}.test/") for n in range(3, 5)])).queued == 2
+    for number in range(5, 12):
+        with pytest.raises(FrontierFull, match="max_queued"):
+            await lab.frontier.add(job.id, [candidate(f"https://s{number}.test/")])
+    counts = await lab.jobs.counts(job.id)
+    assert (counts.queued, counts.discovered) == (5, 5)
+
+
+async def test_links_to_many_sites_wait_when_the_queue_is_full(lab):
+    job = await lab.job(max_queued=5)
+    await lab.frontier.add(job.id, [candidate(f"https://s{n}.test/") for n in range(4)])
+    (lease,) = (await lab.frontier.lease(job.id, "w", 1)).leases
+
+    await lab.frontier.complete(lease, UrlState.DONE, "", [candidate(f"https://t{n}.test/") for n in range(20)])
+
+    counts = await lab.jobs.counts(job.id)
+    assert counts.queued + counts.waiting - counts.postponed == 5
+    assert counts.postponed == 18
+
+
 async def test_links_found_while_the_queue_is_full_wait_until_there_is_room(lab):
     job = await lab.job(max_queued=2)
     await lab.frontier.add(job.id, [candidate("https://a.test/0"), candidate("https://a.test/1")])
@@ -389,6 +416,23 @@ async def test_a_renewed_lease_outlives_its_first_deadline(lab):
     await lab.frontier.complete(lease, UrlState.DONE)
 
     assert (await lab.jobs.counts(job.id)).done == 1
+
+
+@pytest.mark.parametrize("late", [0.0, 1.0])
+async def test_a_lease_that_has_run_out_can_neither_be_renewed_nor_settled(lab, late):
+    # given a lease whose time is over, and whose page nobody else has taken yet
+    job = await lab.job()
+    await lab.frontier.add(job.id, [candidate("https://a.test/"), candidate("https://b.test/")])
+    expired, settled = (await lab.frontier.lease(job.id, "w1", 2)).leases
+    lab.clock.advance(LEASE.total_seconds() + late)
+
+    # then its worker hears so, and another one gets the page
+    assert await lab.frontier.renew([expired]) == [expired]
+    with pytest.raises(LeaseLost):
+        await lab.frontier.complete(settled, UrlState.DONE)
+    again = (await lab.frontier.lease(job.id, "w2", 2)).leases
+    assert sorted(lease.task.url for lease in again) == ["https://a.test/", "https://b.test/"]
+    assert await lab.frontier.renew([expired, *again]) == [expired]
 
 
 async def test_a_page_that_kills_its_workers_ends_with_the_dead(lab):
@@ -634,6 +678,30 @@ async def test_the_page_limit_is_exact_across_workers(lab):
     batch = await lab.frontier.lease(job.id, "w", 3)
     assert batch.leases == ()
     assert batch.drained
+
+
+async def test_a_page_counts_towards_the_limit_whatever_became_of_it(lab):
+    # given a job of six pages, at sites of their own, and more of them in the queue
+    job = await lab.job(limit=6)
+    await lab.frontier.add(job.id, [candidate(f"https://s{n}.test/") for n in range(20)])
+    await lab.jobs.seal_seeds(job.id)
+    done, unchanged, dead = (await lab.frontier.lease(job.id, "w", 3)).leases
+
+    # when three of them end in different ways
+    await lab.frontier.complete(done, UrlState.DONE)
+    await lab.frontier.complete(unchanged, UrlState.UNCHANGED)
+    await lab.frontier.bury(dead, "http-500", "The site failed.")
+
+    # then three more may be fetched, and no fourth
+    rest = (await lab.frontier.lease(job.id, "w", 9)).leases
+    assert len(rest) == 3
+    batch = await lab.frontier.lease(job.id, "w", 9)
+    assert (batch.leases, batch.drained) == ((), False)
+    for lease in rest:
+        await lab.frontier.complete(lease, UrlState.UNCHANGED)
+    assert (await lab.frontier.lease(job.id, "w", 9)).drained
+    counts = await lab.jobs.counts(job.id)
+    assert (counts.done, counts.unchanged, counts.dead, counts.queued) == (1, 4, 1, 14)
 
 
 async def test_an_empty_queue_is_drained_only_when_seeds_are_sealed_and_nobody_works(lab):

@@ -179,7 +179,13 @@ async def test_every_url_has_the_same_story_on_the_other_side(labs: tuple[Lab, L
 
     await copy(source.stream, target.stream)
 
-    assert await target.stream.counts() == await source.stream.counts()
+    counts = await source.stream.counts()
+    assert await target.stream.counts() == counts
+    assert counts["jobs"] == len(await source.jobs.jobs())
+    tally = without_hands(await source.jobs.counts(job))
+    for state in ("queued", "waiting", "done", "unchanged", "dropped", "dead"):  # what a person compares after a move
+        told_of = sum(counts.get(f"{job} {name}", 0) for name in (state, f"{state} without a row"))
+        assert told_of == getattr(tally, state) > 0
     assert await target.keys.keys() == await source.keys.keys()
     assert await target.sessions.sessions() == await source.sessions.sessions() != []
     assert await target.alerts.standings() == [FIRING]

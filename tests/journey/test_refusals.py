@@ -58,6 +58,11 @@ async def test_pages_that_banned_exits_were_refused_come_through_the_healthy_one
         assert all(one.rest_until == 0 for one in health)
         assert sum(one.successes for one in health) == 30
         assert sum(one.bans for one in health) == sum(hit.status == 403 for hit in way.world.hits(robots=True))
+        received: Counter[str] = Counter()
+        for one in attempts:
+            received[one.proxy or ""] += one.bytes
+        assert all(one.bytes >= received[one.name] > 0 for one in health if received[one.name])
+        assert sum(received.values()) > 0
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +218,8 @@ async def test_where_one_exit_is_enough_the_first_refusal_decides(tmp_path):
         assert len(way.world.hits()) == 4
 
 
-async def test_a_wanted_403_is_a_page_and_no_refusal(tmp_path):
+@pytest.mark.parametrize("detects", [True, False])
+async def test_a_wanted_403_is_a_page_and_no_refusal(tmp_path, detects):
     class Wanting(Offers):
         handle_statuses = (403,)
 
@@ -221,7 +227,8 @@ async def test_a_wanted_403_is_a_page_and_no_refusal(tmp_path):
             yield {"url": page.url, "status": page.status}
 
     with roads({"p.localhost": "private:0,1,2"}, "datacenter", pages=3, datacenter=3) as way:
-        read = way.settings(tmp_path, more=ONLY.format("p.localhost"))
+        more = f"{ONLY.format('p.localhost')}\ndetect_blocks = {json.dumps(detects)}"
+        read = way.settings(tmp_path, more=more)
         left = await crawled(Wanting(way.world.urls()), read)
         assert [record.data["status"] for record in left.records] == [403] * 3
         assert len(way.world.hits()) == 3

@@ -234,19 +234,24 @@ async def test_basic_and_digest_logins_are_answered(tmp_path):
 async def test_a_post_whose_answer_never_came_is_sent_once_and_waits_for_a_decision(tmp_path):
     async with api_site() as site:
         site.hang = {"/order", "/allowed"}
-        site.fail = {"/busy": [503], "/broken": [500, 500], "/throttled": [429]}
-        paths = ("/order", "/busy", "/broken", "/throttled")
+        site.fail = {
+            "/busy": [503], "/throttled": [429], "/slow": [408], "/early": [425],
+            "/broken": [500, 500], "/bad": [502, 502],
+        }  # fmt: skip
+        not_done = ("/busy", "/throttled", "/slow", "/early")  # the server says that it did not do it
+        paths = ("/order", "/broken", "/bad", *not_done)
         requests = [Request(url=site.url(path), method="POST", form={"n": 1}) for path in paths]
         allowed = Request(url=site.url("/allowed"), method="POST", form={"n": 1}, retry_unsafe=True)
         after = await visited(tmp_path, *requests, allowed)
         sent = site.lines()
 
         assert {path: sent.count(f"POST {path}") for path in (*paths, "/allowed")} == {
-            "/order": 1, "/busy": 2, "/broken": 1, "/throttled": 2, "/allowed": 2,
+            "/order": 1, "/broken": 1, "/bad": 1, "/allowed": 2, **dict.fromkeys(not_done, 2),
         }  # fmt: skip
         assert after.fate(site.url("/order")) == ("dead", "uncertain")
         assert after.fate(site.url("/broken")) == ("dead", "http-500")
-        assert after.fate(site.url("/busy"))[0] == after.fate(site.url("/throttled"))[0] == "done"
+        assert after.fate(site.url("/bad")) == ("dead", "http-502")
+        assert {after.fate(site.url(path))[0] for path in not_done} == {"done"}
         assert after.fate(site.url("/allowed")) == ("dead", "dropped-connection")
 
         site.hang = set()

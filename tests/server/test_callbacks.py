@@ -321,5 +321,30 @@ async def test_a_receiver_that_is_slow_holds_up_nobody_else(tmp_path: Path, rece
     assert left >= LOOKED_AT + 5
 
 
+async def test_addresses_of_one_host_share_its_places(tmp_path: Path, receiver: Receiver) -> None:
+    # given messages for two addresses of a host that never answers
+    taken = 0
+
+    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal taken
+        taken += 1
+        await reader.read()
+
+    slow = await asyncio.start_server(swallow, "127.0.0.1", 0)
+    url = f"http://slow.localhost:{slow.sockets[0].getsockname()[1]}"
+    settings = settings_of(tmp_path, fetch__allow_hosts=[*ALLOWED, "slow.localhost"])
+    async with slow, serving(settings, worker=False) as door:
+        book, now = door.project.state.callbacks, door.project.clock.now()
+        for number in range(AT_ONCE_PER_HOST):
+            await book.enter(_due(f"msg_onepath_{number}", f"{url}/one", now - 60))
+            await book.enter(_due(f"msg_another_{number}", f"{url}/another", now - 60))
+        await asyncio.gather(*(book.enter(_due(f"msg_quickone{n}", receiver.url, now)) for n in range(30)))
+        async with delivering(door):
+            await receiver.has(30)
+
+    # then no more of them are under way than one host may have
+    assert 1 <= taken <= AT_ONCE_PER_HOST
+
+
 def _due(id: str, url: str, at: float) -> Callback:
     return Callback(id=id, owner="", url=url, made_at=at, body="{}", state=CallbackState.DUE, next_at=at)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.clock import VirtualClock
-from gossamer.fetch.cookies import CookieJar
+from gossamer.fetch.cookies import CookieJar, read_date
 from gossamer.model.page import Headers
 
 
@@ -100,6 +102,7 @@ def test_a_secure_cookie_never_travels_in_the_clear() -> None:
         ("a=1; Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT", 60),
         ("a=1; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Max-Age=60", 60),
         ("a=1; Expires=Fri, 15-Jan-2027 08:01:00 GMT", 60),
+        ("a=1; Expires=Fri, 15-Jan-27 08:01:00 GMT", 60),
         ("a=1; Expires=garbage; Max-Age=nonsense", 10**9),
         ("a=1; Max-Age=99999999999999999999999", 400 * 86_400),
     ],
@@ -114,7 +117,31 @@ def test_cookies_live_as_long_as_they_say(line: str, lives: int) -> None:
     assert len(jar) == (0 if lives < 10**9 else 1)
 
 
-@pytest.mark.parametrize("line", ["a=; Max-Age=0", "a=x; Max-Age=-5", "a=; Expires=Thu, 01 Jan 1970 00:00:00 GMT"])
+@pytest.mark.parametrize(
+    ("written", "year"),
+    [("00", 2000), ("69", 2069), ("70", 1970), ("99", 1999), ("100", None), ("1600", None), ("1601", 1601)],
+)
+def test_a_year_of_two_digits_is_the_one_that_browsers_read(written: str, year: int | None) -> None:
+    found = read_date(f"Thu, 01 Jan {written} 00:00:00 GMT")
+    assert found == (datetime(year, 1, 1, tzinfo=UTC).timestamp() if year is not None else None)
+
+
+@pytest.mark.parametrize(
+    ("time", "is_one"), [("23:59:59", True), ("24:00:00", False), ("23:60:00", False), ("23:59:60", False)]
+)
+def test_a_time_that_no_clock_shows_is_no_date(time: str, is_one: bool) -> None:
+    assert (read_date(f"Fri, 15 Jan 2027 {time} GMT") is not None) == is_one
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a=; Max-Age=0",
+        "a=x; Max-Age=-5",
+        "a=; Expires=Thu, 01 Jan 1970 00:00:00 GMT",
+        "a=; Expires=Thu, 01-Jan-70 00:00:00 GMT",
+    ],
+)
 def test_a_cookie_can_be_taken_back(line: str) -> None:
     jar, _ = a_jar()
     assert not set_cookies(jar, "https://a.example/", line)

@@ -12,7 +12,16 @@ from gossamer.errors import AddressRefused, BadResponse, RedirectLoop, RobotsUnr
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Response, TransportRequest
 from gossamer.fetch.cookies import CookieJar
-from gossamer.fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
+from gossamer.fetch.fetcher import (
+    Disallowed,
+    Fetched,
+    Fetcher,
+    NotModified,
+    Outcome,
+    PageRequest,
+    Redirected,
+    without_login,
+)
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.http_errors import translated
 from gossamer.fetch.open_route import OpenRoute
@@ -272,6 +281,22 @@ async def test_a_cookie_redirect_to_another_site_goes_to_the_frontier() -> None:
         assert isinstance(outcome, Redirected)
         await scene.fetcher.fetch(PageRequest(url=outcome.to), scene.gate, scene.route)
     assert "cookie" not in scene.site.log[1].headers
+
+
+@pytest.mark.parametrize(
+    ("url", "auth", "expected"),
+    [
+        ("https://me:secret@a.example/x", None, ("me", "secret")),
+        ("https://me:secret@a.example/x", ("you", "other"), ("you", "other")),
+        ("https://a.example/x", ("you", "other"), ("you", "other")),
+        ("https://a.example/x", None, None),
+    ],
+)
+def test_the_login_of_an_address_is_that_of_the_request_unless_it_has_its_own(
+    url: str, auth: tuple[str, str] | None, expected: tuple[str, str] | None
+) -> None:
+    request = without_login(PageRequest(url=url, auth=auth))
+    assert (request.url, request.auth) == ("https://a.example/x", expected)
 
 
 async def test_headers_for_one_origin_do_not_reach_another() -> None:

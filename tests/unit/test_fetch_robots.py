@@ -386,9 +386,12 @@ async def test_a_connection_that_drops_makes_robots_unreachable() -> None:
             call.reset()  # type: ignore[attr-defined]
 
         stage.site.robots = drop
-        with pytest.raises(RobotsUnreachable) as caught:
-            await stage.rules()
-        assert caught.value.__cause__ is not None
+        for _ in range(2):  # the second time from memory
+            with pytest.raises(RobotsUnreachable) as caught:
+                await stage.rules()
+            assert caught.value.__cause__ is not None
+            assert caught.value.first_contact  # nothing of the site has answered before
+        assert stage.asked == 1
 
 
 async def test_an_address_that_is_refused_says_so() -> None:

@@ -14,7 +14,7 @@ from gossamer.frontier.contract import NO_STATS, JobTerms, WorkerCard
 from gossamer.model.events import Gone, JobEnded, Trouble
 from gossamer.model.job import UNFINISHED, Job, JobState
 from gossamer.model.task import UrlState
-from gossamer.project.job_end import close_drained, close_when_stored
+from gossamer.project.job_end import close_drained, close_letters, close_when_stored
 from gossamer.project.jobs import show_job
 from gossamer.project.open import Project, open_project
 from gossamer.project.spools import forget_spools, list_spools
@@ -113,6 +113,21 @@ async def test_pages_that_were_not_done_when_they_were_read_mark_nothing_as_gone
     # a run whose pages were done has the last word
     await close_drained(project, Books(), await crawl(project, PAGES[:3]), heard)
     assert await gone(project) == 1
+
+
+async def test_letters_beyond_the_most_that_one_run_looks_at_are_closed_by_the_next(project, monkeypatch):
+    # given two runs in which every page was given up, and a run that has all of them
+    monkeypatch.setattr("gossamer.project.job_end.MOST_LETTERS", 3)
+    for _ in range(2):
+        failed, _ = await project.state.jobs.open_job("books", JobTerms(), fresh=True)
+        await project.state.frontier.add(failed.id, [candidate(url) for url in PAGES])
+        for lease in (await project.state.frontier.lease(failed.id, "w", 9)).leases:
+            await project.state.frontier.bury(lease, "parse", "The spider failed.")
+        await project.state.jobs.close_job(failed.id, "done")
+    job = await crawl(project, PAGES)
+
+    # then each end of a run closes as many as it may look at, of however many runs they are
+    assert [await close_letters(project, job) for _ in range(4)] == [3, 3, 2, 0]
 
 
 async def test_pages_that_are_never_quiet_are_believed_when_two_runs_agree(project):

@@ -190,6 +190,16 @@ def test_what_an_element_keeps_in_a_shadow_root_stands_where_a_reader_sees_it() 
     assert "none" not in page.css("x-page").get()
 
 
+@pytest.mark.parametrize("link", ["///b.example/x", "////b.example/x", "https://xn--a.example/x", "//xn--a.example/x"])
+def test_links_that_few_parsers_read_lead_where_a_browser_goes(link: str) -> None:
+    target = "https://xn--a.example/x" if "xn--" in link else "https://b.example/x"
+    page = page_of(f"<a href='{link}'>x</a><a href='{link}#part'>x</a><a href=/x>x</a>")
+
+    assert page.links() == [target, X]
+    assert page.urljoin(link) == target
+    assert [request.url for request in page.follow_all("a")] == [target, f"{target}#part", X]
+
+
 def test_plain_links_are_what_they_were() -> None:
     page = page_of("<a href=/x>x</a><iframe src=/y></iframe>", ("Link", "</z>; rel=next"))
 

@@ -265,6 +265,26 @@ def test_the_guard_closes_below_the_minimum_and_opens_above_it() -> None:
     assert guard.score == 1.0
 
 
+@pytest.mark.parametrize("window", [FEWEST, 50, 100])
+def test_the_guard_judges_by_the_last_items_of_its_window(window: int) -> None:
+    # given a window that is full of good items
+    guard = QualityGuard("shop", 0.5, window)
+    for _ in range(window):
+        assert guard.note(1, 0) is None
+
+    # when half of it is faulty, that is not yet too much; one more is
+    assert [guard.note(0, 1) for _ in range(window // 2)] == [None] * (window // 2)
+    assert guard.score == 0.5
+    change = guard.note(0, 1)
+    assert change is not None
+    assert change.closed
+
+    # and good items open it again when they are half of the window
+    turns = [guard.note(1, 0) for _ in range(window)]
+    assert [turn.closed for turn in turns if turn is not None] == [False]
+    assert guard.score == 1.0
+
+
 def test_the_guard_does_not_judge_by_a_handful() -> None:
     guard = QualityGuard("shop", 0.8, 50)
     assert guard.note(0, FEWEST - 1) is None

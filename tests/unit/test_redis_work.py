@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import redis.asyncio
 
 from gossamer.backends.redis import connection, leasing
 from gossamer.backends.redis import frontier as redis_frontier
@@ -12,7 +13,10 @@ from gossamer.backends.redis.admission import filter_size
 from gossamer.errors import BackendUnavailable, LeaseLost, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.frontier.state_rows import DumpedUrl
+from gossamer.model.route import ExitOutcome
 from gossamer.model.task import UrlState
+from gossamer.routing.proxies.contract import ExitReport, RestTerms
+from gossamer.routing.proxies.health import FORGOTTEN, RENEWED
 from tests.conformance.frontiers import candidate, redis_lab
 from tests.services.valkey import running_valkey
 
@@ -30,6 +34,41 @@ async def with_one_in_hand(lab, **terms):
     await lab.frontier.add(job.id, [candidate("https://a.test/start")])
     [lease] = (await lab.frontier.lease(job.id, "w", 1)).leases
     return job, lease
+
+
+async def everything(server, project):
+    """All that the server holds of a project, names and values."""
+    async with redis.asyncio.from_url(server.address()) as client:
+        reads = {b"string": client.get, b"hash": client.hgetall, b"set": client.smembers}
+        found = []
+        async for key in client.scan_iter(f"*{project}*"):
+            kind = await client.type(key)
+            read = reads.get(kind, lambda key: client.zrange(key, 0, -1))
+            found.append(repr((key, await read(key))))
+    return "\n".join(found)
+
+
+# -- what is forgotten ---------------------------------------------------------------------------------------------
+
+
+async def test_an_exit_that_is_forgotten_leaves_nothing_on_the_server(valkey):
+    async with redis_lab(valkey.address(), project="forgetful") as lab:
+        terms = RestTerms(cooldown=60.0, max_cooldown=600.0)
+        old = ExitReport(exit="old-exit", outcome=ExitOutcome.BANNED, site="old.example")
+        await lab.exits.report("pool", [old], terms)
+        await lab.exits.renew("pool", "old-session", 0)
+        held = await everything(valkey, "forgetful")
+        assert all(word in held for word in ("old-exit", "old.example", "old-session"))
+
+        # when others are used a month later
+        lab.clock.advance(max(FORGOTTEN, RENEWED) + 1)
+        await lab.exits.report("pool", [ExitReport(exit="new-exit", outcome=ExitOutcome.OK)], terms)
+        await lab.exits.renew("pool", "new-session", 0)
+
+        # then rows and indexes of the old ones are gone
+        held = await everything(valkey, "forgetful")
+        assert "new-exit" in held
+        assert [word for word in ("old-exit", "old.example", "old-session") if word in held] == []
 
 
 # -- many links ----------------------------------------------------------------------------------------------------

@@ -66,6 +66,24 @@ def test_letters_of_a_spider_that_is_not_here_do_not_stop_the_others(waiting):
     assert left(waiting) == []
 
 
+def test_replay_names_the_job_that_has_work_again_and_how_to_go_on(waiting):
+    spider(waiting)
+
+    said = replay(waiting)
+
+    # the link of one page is queued, so its job runs again; of the other job nothing could be done
+    assert "shop-1 runs again. To continue:\n  gossamer crawl shop\n" in said.out
+
+
+def test_replay_of_pages_without_links_opens_no_job(waiting):
+    spider(waiting)
+
+    said = replay(waiting, f"{SHOP}/2")
+
+    assert "1 page parsed again" in said.out
+    assert "again. To continue" not in said.out
+
+
 def test_a_start_that_fails_leaves_the_letters_as_they_are(waiting):
     spider(waiting, start="open('no-such-file')")
 

@@ -120,6 +120,21 @@ def test_a_page_cannot_smuggle_in_an_entry() -> None:
     assert numbers_in(broken) == [1]
 
 
+@pytest.mark.parametrize("odd", [False, True])
+def test_an_entry_that_claims_to_be_huge_is_not_unpacked(monkeypatch: pytest.MonkeyPatch, odd: bool) -> None:
+    one = waiting(1, b"x" * 5000)
+    if odd:  # a header whose bytes are no UTF-8
+        one = msgspec.structs.replace(one, snapshot=msgspec.structs.replace(one.snapshot, kind="\udcff"))
+    payload = pack(one)
+    size = zstandard.get_frame_parameters(payload[1:]).content_size
+
+    monkeypatch.setattr("gossamer.store.spool_files.MAX_RESULT_BYTES", size)
+    assert unpack(payload) == one
+    monkeypatch.setattr("gossamer.store.spool_files.MAX_RESULT_BYTES", size - 1)
+    with pytest.raises(ValueError, match=f"claims to unpack to {size} bytes"):
+        unpack(payload)
+
+
 def test_a_whole_segment_of_another_version_is_known_as_such() -> None:
     from zlib import crc32
 

@@ -48,6 +48,7 @@ from tests import patience
 from tests.conformance.frontiers import LEASE, Lab, candidate, sqlite_lab
 
 PAGE = "https://a.example/1"
+OTHER = "https://b.example/"
 ONE_IN_TWO_SECONDS = SiteTerms(interval=timedelta(seconds=2), burst=1, concurrency=None)
 
 
@@ -280,6 +281,26 @@ async def test_a_journey_whose_lease_was_lost_is_stopped_and_gives_nothing_back(
     assert bench.line.released == 0
     [again] = (await bench.lab.frontier.lease(bench.job, "other", 1)).leases
     assert again.delivery == 2
+
+
+async def test_the_place_of_a_journey_whose_lease_was_lost_is_free_for_the_next_page(bench: Bench) -> None:
+    # given a worker with one place, whose journey waits for an answer that never comes
+    await bench.lab.frontier.add(bench.job, [candidate(PAGE)])
+    road = Road()
+    worker = bench.worker(road, concurrency=1)
+    running = asyncio.create_task(worker.run())
+    await bench.until(lambda: road.inside == 1 and len(road.sent) == 1 and bool(bench.lab.clock.sleepers))
+    # when its lease has run out and another worker has the page
+    bench.lab.clock.advance(LEASE.total_seconds() + 1)
+    [_] = (await bench.lab.frontier.lease(bench.job, "other", 1)).leases
+    await bench.lab.frontier.add(bench.job, [candidate(OTHER)])
+    # then the fetch is given up at once, and the next page has its place; nobody has told the worker to stop
+    await bench.until(lambda: OTHER in road.sent, step=0.01)
+    assert road.sent == [PAGE, OTHER]
+    assert road.inside == 1
+    assert [event.url for event in bench.ears.of(LeaseLapsed)] == [PAGE]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_worker_that_was_stopped_past_its_lease_does_not_send_the_next_request(bench: Bench) -> None:

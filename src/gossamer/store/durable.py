@@ -19,6 +19,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def make_folder(folder: Path, mode: int = 0o700) -> None:
+    """Create a folder, and those above it that are missing; their names survive a power cut. Raises OSError."""
+    if not folder.is_dir():
+        make_folder(folder.parent, 0o777)
+        folder.mkdir(mode=mode, exist_ok=True)
+        sync_folder(folder.parent)
+
+
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
     """A file that appears at `path` once all of it is on the disk. Other users cannot read it. Raises OSError."""

@@ -31,7 +31,7 @@ from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, Misconfigured, Permanent
 from ...model.page import Snapshot
 from ...store.contract import Segment
-from ...store.durable import new_file, sync_folder
+from ...store.durable import make_folder, new_file, sync_folder
 from ...store.page_format import PagePacker, unpack_page
 from .files import FolderFiles, translate
 
@@ -78,7 +78,7 @@ class FolderArchive(FolderFiles):
 
     async def __aenter__(self) -> Self:
         try:
-            await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
+            await asyncio.to_thread(make_folder, self._root)
         except OSError as error:
             raise Misconfigured(
                 f"The archive folder {self._root} cannot be created ({error.strerror}). "

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ...errors import BackendUnavailable, GossamerError, Permanent
 from ...store.contract import Segment
-from ...store.durable import new_file, sync_folder
+from ...store.durable import make_folder, new_file, sync_folder
 
 PIECE = 1024 * 1024  # bytes read at once
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -74,7 +74,7 @@ class FolderFiles:
         if place.exists():
             os.utime(place)
             return False
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(place.parent)
         try:
             path.replace(place)
         except OSError as error:
@@ -83,7 +83,6 @@ class FolderFiles:
             with open(path, "rb") as source, new_file(place) as target:  # the part was on another disk
                 shutil.copyfileobj(source, target, PIECE)
         sync_folder(place.parent)
-        sync_folder(self._root)
         return True
 
     def _file_folders(self) -> list[Path]:

@@ -29,7 +29,7 @@ from typing import Any, Self, TypeVar
 
 from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured
 from ...process import limits as openfiles
-from ...store.durable import sync_folder
+from ...store.durable import make_folder
 
 T = TypeVar("T")
 Write = Callable[[sqlite3.Connection], Any]
@@ -328,9 +328,7 @@ class Database:
 
     def _open(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
         try:
-            if not self.path.parent.exists():
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                sync_folder(self.path.parent.parent)  # SQLite syncs only the folder of its files
+            make_folder(self.path.parent)  # SQLite syncs only the folder of its files
         except OSError as error:
             raise Misconfigured(
                 f"The folder {self.path.parent} cannot be created ({error.strerror}). "

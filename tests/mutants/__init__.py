@@ -1,0 +1,1 @@
+"""`make mutants`: do the tests notice a small change of the code?"""
