@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import os
 import subprocess
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -24,7 +22,6 @@ from gossamer.model.route import Render
 from gossamer.settings.tables import Browser
 from gossamer.units import Size
 from tests import patience
-from tests.patience import PATIENCE
 from tests.services.proxies import Vouched
 from tests.sites.hostile import HostileSite, hostile_site
 from tests.sites.rendered import dress
@@ -85,14 +82,6 @@ def fingerprint_of(vouched: Vouched) -> str:
         ["openssl", "pkey", "-in", vouched.key, "-pubout", "-outform", "der"], check=True, capture_output=True
     ).stdout
     return base64.b64encode(hashlib.sha256(public).digest()).decode()
-
-
-async def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for something that can be seen from outside."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE:g} s"
-        await asyncio.sleep(0.02)
 
 
 def family(root: int) -> dict[int, str]:

@@ -18,10 +18,10 @@ from gossamer.fetch.browser.pool import Watch
 from gossamer.fetch.contract import Limits
 from gossamer.model.route import Action
 from gossamer.units import Size
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.sites.hostile import Call, whole
 
-from .showing import LIMITS, NAMES, Show, a_show, born_at, family, renderers, still_alive, until
+from .showing import LIMITS, NAMES, Show, a_show, born_at, family, renderers, still_alive
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 HASTY = Limits(total=timedelta(seconds=2))
@@ -66,9 +66,10 @@ async def test_the_process_of_an_endless_script_is_ended(show: Show) -> None:
         await until(lambda page=page: bool(show.site.seen("/loop")) or page.done(), "the page is in hand")
         (process,) = show.transport.pool.processes
         before = {pid: _ticks(pid) for pid in renderers(process.watchdog)}
-        while not busy and not page.done():
-            busy.update(_busier(process.watchdog, before))
-            await asyncio.sleep(0.02)
+        await until(
+            lambda page=page, before=before, process=process: busy or page.done(),
+            between=lambda before=before, process=process: busy.update(_busier(process.watchdog, before)),
+        )
         known = {pid: born_at(pid) for pid in busy}
         with pytest.raises(TimedOut):
             await page

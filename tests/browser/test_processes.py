@@ -20,10 +20,11 @@ from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.process.signals import send
 from gossamer.settings.tables import Browser
 from gossamer.units import Size
+from tests.patience import until
 from tests.sites.hostile import Call, HostileSite, hostile_site, whole
 from tests.sites.rendered import dress
 
-from .showing import GUARD, HOST, Show, a_show, driver_and_browser, family, marked, renderers, still_alive, until
+from .showing import GUARD, HOST, Show, a_show, driver_and_browser, family, marked, renderers, still_alive
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("chromium"), pytest.mark.long]
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.faults.crawlers import Project, kill, wait_for
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 from tests.sites.running import park
 
 pytestmark = pytest.mark.long
@@ -101,11 +101,3 @@ def test_two_processes_share_the_work_and_fetch_nothing_twice(tmp_path):
         assert len(workers) == 2
         assert max(hit.in_hand for hit in site.hits()) <= 8
         project.assert_sound()
-
-
-def poll_until(reached) -> None:
-    """Look until it is so; the test's own time limit ends a wait in vain."""
-    import time
-
-    while not reached():
-        time.sleep(0.01)
