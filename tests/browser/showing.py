@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from gossamer.fetch.addresses import AddressGuard
+from gossamer.fetch.browser.pool import Watch
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.fetch.browser.watchdog import descendants
 from gossamer.fetch.contract import Limits, Response, TransportRequest
@@ -22,6 +23,7 @@ from gossamer.model.route import Render
 from gossamer.settings.tables import Browser
 from gossamer.units import Size
 from tests import patience
+from tests.patience import PATIENCE
 from tests.services.proxies import Vouched
 from tests.sites.hostile import HostileSite, hostile_site
 from tests.sites.rendered import dress
@@ -64,7 +66,12 @@ class Show:
 @asynccontextmanager
 async def a_show(*, vouched: Vouched | None = None, **settings: Any) -> AsyncIterator[Show]:
     """With `vouched` both servers speak TLS, and the browser believes that certificate. No other is believed."""
-    options = {"settle": timedelta(milliseconds=200), "recycle_memory": Size(4 << 30), **settings}
+    options = {
+        "settle": timedelta(milliseconds=200),
+        "recycle_memory": Size(4 << 30),
+        "page_timeout": LIMITS.total,  # a test that wants a page given up says when, by the limits of its request
+        **settings,
+    }
     tls = vouched.server if vouched else None
     flags = (f"--ignore-certificate-errors-spki-list={fingerprint_of(vouched)}",) if vouched else ()
     async with (
@@ -73,6 +80,7 @@ async def a_show(*, vouched: Vouched | None = None, **settings: Any) -> AsyncIte
         BrowserTransport(GUARD, Browser(**options), flags=flags) as transport,
     ):
         dress(site, canary.url("/secret", CANARY))
+        transport.pool.watch = Watch(patience=PATIENCE)  # a browser that waits for a core does not hang
         yield Show(site, canary, transport)
 
 

@@ -80,7 +80,7 @@ async def test_the_process_of_an_endless_script_is_ended(show: Show) -> None:
 @pytest.mark.usefixtures("chromium")
 async def test_pages_that_eat_memory_crash_alone() -> None:
     async with a_show(page_memory=Size(200 << 20)) as show:
-        show.transport.pool.watch = Watch(every=0.2)
+        show.transport.pool.watch = Watch(every=0.2, patience=PATIENCE)
         over = asyncio.Event()
 
         async def answer_then(call: Call) -> None:
@@ -105,7 +105,7 @@ async def test_pages_that_eat_memory_crash_alone() -> None:
 async def test_a_browser_that_eats_memory_is_ended_and_so_is_the_page_that_did_it() -> None:
     """What a page keeps in the browser's own process belongs to no page that could be ended alone."""
     async with a_show(recycle_memory=Size(400 << 20)) as show:
-        show.transport.pool.watch = Watch(every=0.1)
+        show.transport.pool.watch = Watch(every=0.1, patience=PATIENCE)
         blob = "new Blob([new Uint8Array(1e7).fill(i)])"
         eat = f"for (let i = 0; i < 150; i++) {{ k.push({blob}); await new Promise(done => setTimeout(done, 20)) }}"
         url = show.page(f"<script>const k = []; (async () => {{ {eat} }})()</script>")

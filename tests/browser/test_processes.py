@@ -20,7 +20,7 @@ from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.process.signals import send
 from gossamer.settings.tables import Browser
 from gossamer.units import Size
-from tests.patience import until
+from tests.patience import PATIENCE, until
 from tests.sites.hostile import Call, HostileSite, hostile_site, whole
 from tests.sites.rendered import dress
 
@@ -203,7 +203,7 @@ async def test_a_worn_browser_is_replaced_and_its_pages_are_not_cut_off() -> Non
 
 async def test_a_browser_that_holds_too_much_memory_is_replaced() -> None:
     async with a_show(recycle_memory=Size(1 << 20)) as show:
-        show.transport.pool.watch = Watch(every=0.1)
+        show.transport.pool.watch = Watch(every=0.1, patience=PATIENCE)
         page = asyncio.create_task(show.get(show.url("/rendered")))
         await until(lambda: bool(show.site.seen("/rendered")), "the page is in hand")
         (first,) = show.transport.pool.processes
