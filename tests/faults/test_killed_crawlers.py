@@ -17,6 +17,7 @@ KILLS = 15
 CONCURRENCY = 16
 
 
+@pytest.mark.timeout(1200)  # a whole story: minutes of work where cores are rare
 def test_fifteen_kills_during_one_crawl_lose_nothing_and_double_nothing(tmp_path):
     # given a site of 2,000 pages, and a crawler that is killed again and again
     chance = random.Random(20)

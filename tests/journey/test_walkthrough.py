@@ -85,6 +85,7 @@ class Follower:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)  # a whole story: minutes of work where cores are rare
 def test_the_hour(tmp_path: Path) -> None:
     with open_bazaar() as bazaar:
         me = Follower(tmp_path, bazaar)
