@@ -25,7 +25,7 @@ from gossamer.server import job_routes, record_routes
 from gossamer.server.firecrawl import documents, watch
 from gossamer.server.ui import live
 from gossamer.server.ui import site as site_module
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.server.receiver import Receiver
 from tests.server.receiver import receiver as receiver
 from tests.server.serving import Served, serving, settings_of
@@ -171,9 +171,7 @@ async def test_a_page_that_comes_after_the_end_of_the_key_is_not_given_out(
 
 
 async def _has_seen(site: HostileSite, path: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not site.seen(path):
-            await asyncio.sleep(0.01)
+    await until(lambda: site.seen(path), f"a request for {path}")
 
 
 async def test_a_socket_ends_with_its_key(door: Served) -> None:
@@ -181,8 +179,11 @@ async def test_a_socket_ends_with_its_key(door: Served) -> None:
     with park(pages=6) as site:
         urls = [site.url(path=f"/page/{n}") for n in range(1, 6)]
         job = (await door.post("/v2/batch/scrape", {"urls": urls, "formats": ["links"]}, key)).json()["id"]
-        while (await door.get(f"/v2/batch/scrape/{job}", key)).json()["status"] != "completed":
-            await asyncio.sleep(0.02)
+
+        async def is_complete() -> bool:
+            return (await door.get(f"/v2/batch/scrape/{job}", key)).json()["status"] == "completed"
+
+        await until(is_complete)
     documents_sent = 0
 
     async def then(message: Sent) -> None:

@@ -20,7 +20,7 @@ from gossamer.project import page_children
 from gossamer.project.key_turns import KeyBusy, KeyTurns, ServerBusy
 from gossamer.project.page_child import PageOrder
 from gossamer.project.page_children import PageChild, PageChildren
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.server.serving import Served, serving, settings_of
 
 HERE = {"fetch__allow_hosts": ["heavy.localhost", "tiny.localhost"], "politeness__rate": "1000/s"}
@@ -68,9 +68,7 @@ class Held:
         monkeypatch.setattr(PageChild, "send", send)
 
     async def at_work(self, children: int) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while self.heavy < children:
-                await asyncio.sleep(0.01)
+        await until(lambda: self.heavy >= children)
 
 
 # -- the line itself -------------------------------------------------------------------------------------------------

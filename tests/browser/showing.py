@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import os
 import subprocess
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import msgspec
 
 from gossamer.fetch.addresses import AddressGuard
+from gossamer.fetch.browser.pool import Watch
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.fetch.browser.watchdog import descendants
 from gossamer.fetch.contract import Limits, Response, TransportRequest
@@ -67,7 +66,12 @@ class Show:
 @asynccontextmanager
 async def a_show(*, vouched: Vouched | None = None, **settings: Any) -> AsyncIterator[Show]:
     """With `vouched` both servers speak TLS, and the browser believes that certificate. No other is believed."""
-    options = {"settle": timedelta(milliseconds=200), "recycle_memory": Size(4 << 30), **settings}
+    options = {
+        "settle": timedelta(milliseconds=200),
+        "recycle_memory": Size(4 << 30),
+        "page_timeout": LIMITS.total,  # a test that wants a page given up says when, by the limits of its request
+        **settings,
+    }
     tls = vouched.server if vouched else None
     flags = (f"--ignore-certificate-errors-spki-list={fingerprint_of(vouched)}",) if vouched else ()
     async with (
@@ -76,6 +80,7 @@ async def a_show(*, vouched: Vouched | None = None, **settings: Any) -> AsyncIte
         BrowserTransport(GUARD, Browser(**options), flags=flags) as transport,
     ):
         dress(site, canary.url("/secret", CANARY))
+        transport.pool.watch = Watch(patience=PATIENCE)  # a browser that waits for a core does not hang
         yield Show(site, canary, transport)
 
 
@@ -85,14 +90,6 @@ def fingerprint_of(vouched: Vouched) -> str:
         ["openssl", "pkey", "-in", vouched.key, "-pubout", "-outform", "der"], check=True, capture_output=True
     ).stdout
     return base64.b64encode(hashlib.sha256(public).digest()).decode()
-
-
-async def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for something that can be seen from outside."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE:g} s"
-        await asyncio.sleep(0.02)
 
 
 def family(root: int) -> dict[int, str]:

@@ -37,9 +37,12 @@ go();
 </script>"""
 
 
+LATE = 0.15  # seconds after which a part of the list comes
+
+
 async def _part(call: Call) -> None:
     """Five lines of a list, after a moment."""
-    await asyncio.sleep(0.15)
+    await asyncio.sleep(LATE)
     number = int(call.query["page"])
     await whole(call, "".join(f"<li style='height: 300px'>{number}-{line}</li>" for line in range(5)).encode())
 

@@ -14,6 +14,7 @@ import pytest
 from gossamer.fetch.browser import guard
 from gossamer.fetch.browser.chromium import Family, family_of
 from gossamer.fetch.browser.guard_dialer import Dialer
+from tests.patience import until
 
 from .showing import HOST, a_show
 
@@ -62,10 +63,12 @@ async def test_nobody_is_called_but_the_site_of_the_page(monkeypatch: pytest.Mon
     async with a_show() as show:
         ends: set[str] = set()
         asking = asyncio.create_task(show.get(show.page(FORM), wait=WATCHED / 2))
-        until = time.monotonic() + WATCHED
-        while time.monotonic() < until or not asking.done():
-            ends |= await asyncio.to_thread(remote_ends, others)
-            await asyncio.sleep(0.2)
+        end = time.monotonic() + WATCHED
+
+        async def watch() -> None:
+            ends.update(await asyncio.to_thread(remote_ends, others))
+
+        await until(lambda: time.monotonic() >= end and asking.done(), between=watch, every=0.2)
         assert b"<form>" in (await asking).body
         port = show.transport._gate.port
     assert dialled == {HOST}

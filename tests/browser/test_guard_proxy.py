@@ -14,6 +14,7 @@ from gossamer.errors import AddressRefused, BadResponse, ConnectFailed, Connecti
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.browser.guard import MARK
 from tests.gates import HeldGate
+from tests.patience import until
 from tests.sites.hostile import PAGE
 
 from .knocking import a_gate, plain, say, token, tunnel
@@ -143,8 +144,7 @@ async def test_a_dismissed_pass_takes_its_connections_along() -> None:
     async with a_gate() as (gate, site):
         holder = gate.admit()
         waiting = asyncio.create_task(say(gate, plain(site.url("/silence", HOST), token(holder))))
-        while not site.seen("/silence"):
-            await asyncio.sleep(0.01)
+        await until(lambda: site.seen("/silence"))
         await gate.dismiss(holder)
         assert await waiting == b""
         assert not holder.lines

@@ -18,10 +18,10 @@ from gossamer.fetch.browser.pool import Watch
 from gossamer.fetch.contract import Limits
 from gossamer.model.route import Action
 from gossamer.units import Size
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.sites.hostile import Call, whole
 
-from .showing import LIMITS, NAMES, Show, a_show, born_at, family, renderers, still_alive, until
+from .showing import LIMITS, NAMES, Show, a_show, born_at, family, renderers, still_alive
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 HASTY = Limits(total=timedelta(seconds=2))
@@ -66,9 +66,10 @@ async def test_the_process_of_an_endless_script_is_ended(show: Show) -> None:
         await until(lambda page=page: bool(show.site.seen("/loop")) or page.done(), "the page is in hand")
         (process,) = show.transport.pool.processes
         before = {pid: _ticks(pid) for pid in renderers(process.watchdog)}
-        while not busy and not page.done():
-            busy.update(_busier(process.watchdog, before))
-            await asyncio.sleep(0.02)
+        await until(
+            lambda page=page, before=before, process=process: busy or page.done(),
+            between=lambda before=before, process=process: busy.update(_busier(process.watchdog, before)),
+        )
         known = {pid: born_at(pid) for pid in busy}
         with pytest.raises(TimedOut):
             await page
@@ -79,7 +80,7 @@ async def test_the_process_of_an_endless_script_is_ended(show: Show) -> None:
 @pytest.mark.usefixtures("chromium")
 async def test_pages_that_eat_memory_crash_alone() -> None:
     async with a_show(page_memory=Size(200 << 20)) as show:
-        show.transport.pool.watch = Watch(every=0.2)
+        show.transport.pool.watch = Watch(every=0.2, patience=PATIENCE)
         over = asyncio.Event()
 
         async def answer_then(call: Call) -> None:
@@ -104,7 +105,7 @@ async def test_pages_that_eat_memory_crash_alone() -> None:
 async def test_a_browser_that_eats_memory_is_ended_and_so_is_the_page_that_did_it() -> None:
     """What a page keeps in the browser's own process belongs to no page that could be ended alone."""
     async with a_show(recycle_memory=Size(400 << 20)) as show:
-        show.transport.pool.watch = Watch(every=0.1)
+        show.transport.pool.watch = Watch(every=0.1, patience=PATIENCE)
         blob = "new Blob([new Uint8Array(1e7).fill(i)])"
         eat = f"for (let i = 0; i < 150; i++) {{ k.push({blob}); await new Promise(done => setTimeout(done, 20)) }}"
         url = show.page(f"<script>const k = []; (async () => {{ {eat} }})()</script>")

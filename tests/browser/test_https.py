@@ -13,12 +13,12 @@ from gossamer.errors import AddressRefused, LeaseLost, ProxyFailed, TlsFailed
 from gossamer.fetch.browser.guard_traffic import MAX_REQUESTS_ABROAD, MAX_TUNNELS_ABROAD
 from gossamer.fetch.cookies import CookieJar
 from tests.gates import HeldGate
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.services.proxies import ProxyServer, Vouched, http_proxy, socks_proxy, vouched_for
 from tests.sites.hostile import Call, hostile_site
 from tests.sites.http2 import http2_site
 
-from .showing import CANARY, HOST, OTHER, Show, a_show, until
+from .showing import CANARY, HOST, OTHER, Show, a_show
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 USERS = {"ann": "pa55-w0rd"}

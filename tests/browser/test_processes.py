@@ -20,10 +20,11 @@ from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.process.signals import send
 from gossamer.settings.tables import Browser
 from gossamer.units import Size
+from tests.patience import PATIENCE, until
 from tests.sites.hostile import Call, HostileSite, hostile_site, whole
 from tests.sites.rendered import dress
 
-from .showing import GUARD, HOST, Show, a_show, driver_and_browser, family, marked, renderers, still_alive, until
+from .showing import GUARD, HOST, Show, a_show, driver_and_browser, family, marked, renderers, still_alive
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("chromium"), pytest.mark.long]
 ROOT = Path(__file__).resolve().parents[2]
@@ -202,7 +203,7 @@ async def test_a_worn_browser_is_replaced_and_its_pages_are_not_cut_off() -> Non
 
 async def test_a_browser_that_holds_too_much_memory_is_replaced() -> None:
     async with a_show(recycle_memory=Size(1 << 20)) as show:
-        show.transport.pool.watch = Watch(every=0.1)
+        show.transport.pool.watch = Watch(every=0.1, patience=PATIENCE)
         page = asyncio.create_task(show.get(show.url("/rendered")))
         await until(lambda: bool(show.site.seen("/rendered")), "the page is in hand")
         (first,) = show.transport.pool.processes

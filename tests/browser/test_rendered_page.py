@@ -9,9 +9,10 @@ import pytest
 
 from gossamer.model.page import Snapshot
 from gossamer.parse.page import Page
+from tests.patience import until
 from tests.sites.hostile import Call, whole
 
-from .showing import LIMITS, OTHER, Show, driver_and_browser, renderers, until
+from .showing import LIMITS, OTHER, Show, driver_and_browser, renderers
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -25,12 +25,12 @@ from gossamer.fetch.contract import Limits
 from gossamer.fetch.cookies import Cookie, CookieJar
 from gossamer.model.route import Action
 from tests.gates import HeldGate
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.sites.api import api_site
 from tests.sites.certificates import self_signed
 from tests.sites.hostile import Call, HostileSite, head, hostile_site
 
-from .showing import CANARY, HOST, LIMITS, OTHER, Show, until
+from .showing import CANARY, HOST, LIMITS, OTHER, Show
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 HASTY = Limits(total=timedelta(seconds=1))  # for what ends by its limit alone

@@ -78,7 +78,7 @@ async def test_the_time_at_the_gate_is_not_counted(opened: Opener, site: Hostile
         limits = Limits(connect=most, read=most, total=most)
         asked = asyncio.ensure_future(get(transport, site.url("/plain"), limits=limits, gate=gate))
         await asyncio.wait_for(gate.reached.wait(), PATIENCE)
-        await asyncio.sleep(most.total_seconds() + 0.3)
+        await asyncio.sleep(1.05 * most.total_seconds())
         gate.opened.set()
         response = await asked
     assert response.body == PAGE

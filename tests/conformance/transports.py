@@ -20,7 +20,7 @@ from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.impersonate import WreqTransport
 from gossamer.model.route import Exit
 from tests import patience
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.services.proxies import ProxyServer, Vouched, http_proxy, https_proxy, socks_proxy, vouched_for
 from tests.sites.hostile import HostileSite, hostile_site
 
@@ -143,10 +143,8 @@ class Listener:
 
     async def line(self, number: int = 0) -> Line:
         """That connection, once a request came over it."""
-        async with asyncio.timeout(PATIENCE):
-            while len(self.lines) <= number:
-                await asyncio.sleep(0.005)
-            await self.lines[number].begun.wait()
+        await until(lambda: len(self.lines) > number)
+        await asyncio.wait_for(self.lines[number].begun.wait(), PATIENCE)
         return self.lines[number]
 
 

@@ -144,9 +144,9 @@ def _live(watched: Watched, project: CommandProject, site: Park, up: Command, pl
     watched.phase = "many polite sites"
     project.done("schedule", "add", "wide", "--spider", "park", "--file", "wide.txt", "--every", "30d")
     wide = plan.domains * plan.pages
-    until(lambda: site.count() >= wide + 10 and len(site.hits()) - len(site.hits(host=0)) >= wide, up, within=300)
+    until(lambda: site.count() >= wide + 10 and len(site.hits()) - len(site.hits(host=0)) >= wide, up)
     watched.phase = "what is left"
-    until(lambda: len(site.hits()) >= wide + plan.huge, up, within=300)
+    until(lambda: len(site.hits()) >= wide + plan.huge, up)
     watched.phase = "night again"
     until(lambda: watched.now() == 0 and "0 workers instead of" in up.said(), up)
     quiet = len(watched.moments) + 20

@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from tests.faults.crawlers import Project
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 
 
 class Command:
@@ -131,10 +130,6 @@ def is_alive(pid: int) -> bool:
     return state not in "ZX"
 
 
-def until(reached: Callable[[], bool], *commands: Command, within: float = PATIENCE) -> None:
+def until(reached: Callable[[], object], *commands: Command) -> None:
     """Look until it is so. Fails with the words of the commands."""
-    deadline = time.monotonic() + within
-    while not reached():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"In vain. They said: {[command.said()[-2000:] for command in commands]}")
-        time.sleep(0.02)
+    poll_until(reached, every=0.02, said=lambda: "\n".join(command.said()[-2000:] for command in commands))

@@ -23,6 +23,7 @@ from gossamer.model.record import StoredRecord
 from gossamer.project.open import Project, open_project
 from gossamer.settings import load
 from gossamer.store.contract import RecordQuery
+from tests import patience
 from tests.faults import crashing
 from tests.faults.crawlers import PATIENT, SPIDER
 from tests.patience import PATIENCE
@@ -199,14 +200,16 @@ def wait_for_all(crew: list[WorkerProcess], within: float = PATIENCE, *, expecte
         assert code == expected, f"exit code {code}: {worker.said()}"
 
 
-def poll_until(reached: Callable[[], bool], crew: Sequence[WorkerProcess] = (), within: float = PATIENCE) -> None:
+def poll_until(reached: Callable[[], object], crew: Sequence[WorkerProcess] = ()) -> None:
     """Look until it is so. Fails at once when a worker of `crew` gave up, with its own words."""
-    deadline = time.monotonic() + within
-    while not reached():
+
+    def look_after_crew() -> None:
         for worker in crew:
             assert worker.code is None or worker.code <= 0, worker.said()
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(POLL)
+
+    patience.poll_until(
+        reached, between=look_after_crew, every=POLL, said=lambda: "\n".join(one.said()[-2000:] for one in crew)
+    )
 
 
 def assert_whole(project: FleetProject, *, extra: int) -> Outcome:

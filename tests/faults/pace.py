@@ -36,6 +36,7 @@ TOLERANCE = 0.005  # seconds
 SLOW_HANDSHAKE = (50, 1000)  # milliseconds
 LEASE = 3  # seconds, where workers are stopped for longer than that
 PER_BLOW = 20  # requests between two kills or stops
+LOOK = 0.1  # seconds between two looks at the crew
 SPIDER = """
 import os
 from gossamer import Page, Spider
@@ -245,7 +246,7 @@ def _blow(row: Row, project: FleetProject, crew: list[WorkerProcess], pages: int
     asked, asked_at = 0, time.monotonic()
     while any(worker.code is None for worker in crew):
         assert time.monotonic() < asked_at + PATIENCE, f"{row.name}: waited in vain. {crew[0].said()}"
-        time.sleep(0.1)
+        time.sleep(LOOK)
         for worker, wakes in list(asleep.items()):
             if time.monotonic() >= wakes:
                 worker.signal(signal.SIGCONT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,7 +13,8 @@ from gossamer.project.callbacks import secret_view
 from gossamer.project.open import open_project
 from gossamer.settings import load
 from gossamer.store.contract import SpoolNote
-from tests.faults.commands import PATIENCE, Command, CommandProject, until
+from tests import patience
+from tests.faults.commands import Command, CommandProject, until
 from tests.server.receiver import Receiver, receiving
 from tests.services.mail import MailServer, mailing
 from tests.services.postgres import PASSWORD, PostgresServer
@@ -49,9 +49,7 @@ class Watchers(CommandProject):
 
     async def kill_leader(self) -> None:
         """kill -9, and another scheduler is started."""
-        async with asyncio.timeout(PATIENCE):
-            while (leader := self.leader()) is None:
-                await asyncio.sleep(0.05)
+        leader = await patience.until(self.leader, "a scheduler leads")
         leader.process.kill()
         leader.process.wait()
         self.schedulers.remove(leader)
@@ -71,24 +69,25 @@ async def test_what_fires_and_ends_is_told_once_though_leaders_are_killed(
                 alerts = project.state.alerts
 
                 async def reached(wanted: AlertState) -> None:
-                    async with asyncio.timeout(PATIENCE):
-                        while wanted not in [one.state for one in await alerts.standings() if one.alert == "spool"]:
-                            await asyncio.sleep(0.02)
+                    async def holds() -> bool:
+                        return wanted in [one.state for one in await alerts.standings() if one.alert == "spool"]
+
+                    await patience.until(holds, f"the alert is {wanted}")
 
                 await project.state.spools.note(LOST)
                 await reached(AlertState.FIRING)
                 await watchers.kill_leader()  # as soon as it fires
-                async with asyncio.timeout(PATIENCE):
-                    while len(receiver.deliveries) < 2:
-                        await asyncio.sleep(0.02)
+                await patience.until(lambda: len(receiver.deliveries) >= 2)
                 await watchers.kill_leader()  # while its channel is down
                 await project.state.spools.take_away([LOST.name])
                 await reached(AlertState.RESOLVED)
                 await watchers.kill_leader()  # as soon as it is over
                 await receiver.has(2)
-                async with asyncio.timeout(PATIENCE):
-                    while any(one.ended_at is None for one in await alerts.notices(100)):
-                        await asyncio.sleep(0.05)
+
+                async def all_ended() -> bool:
+                    return all(one.ended_at is not None for one in await alerts.notices(100))
+
+                await patience.until(all_ended)
                 notices = await alerts.notices(100)
                 history = await alerts.history(100, "spool")
                 secret = (await secret_view(project, OWNER)).secret

@@ -9,6 +9,7 @@ from tests.faults.autoscale import Plan, a_day
 pytestmark = pytest.mark.long
 
 
+@pytest.mark.timeout(1200)  # a whole story: minutes of work where cores are rare
 def test_a_day_of_few_and_many_sites(tmp_path):
     day = a_day(tmp_path, Plan(domains=40, pages=12, huge=60))
 

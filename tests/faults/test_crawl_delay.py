@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.faults.crawlers import Project, kill, wait_for
-from tests.faults.test_killed_crawlers import poll_until
+from tests.patience import poll_until
 from tests.sites.running import park
 
 pytestmark = pytest.mark.long

@@ -120,7 +120,7 @@ def test_killed_processes_are_replaced_and_nothing_is_lost_or_doubled(folder):
             crawl = start()
             for number in range(PROCESSES):
                 goal = len(site.hits()) + chance.randrange(1, 60)
-                until(lambda goal=goal: len(site.hits()) >= goal, crawl, within=60)
+                until(lambda goal=goal: len(site.hits()) >= goal, crawl)
                 victim = sorted(crawl.children())[number]  # the oldest, one that is younger, one that is quite new
                 os.kill(victim, signal.SIGKILL)
                 until(lambda victim=victim: not is_alive(victim), crawl)

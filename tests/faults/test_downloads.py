@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.journey.commands import QUICK
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.services.valkey import ValkeyServer
 from tests.sites.downloads import BLOCK, Content, DownloadSite, download_site
 
@@ -107,12 +107,11 @@ async def test_a_download_goes_on_after_kill_9(tmp_path):
 
 
 async def patiently_grown(folder: Path, size: int) -> int:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            for part in (folder / "gossamer-data/parts").glob("*.part"):
-                if part.stat().st_size >= size:
-                    return part.stat().st_size
-            await asyncio.sleep(0.02)
+    def big_enough() -> int:
+        sizes = [part.stat().st_size for part in (folder / "gossamer-data/parts").glob("*.part")]
+        return next((found for found in sizes if found >= size), 0)
+
+    return await until(big_enough)
 
 
 @pytest.mark.parametrize("state", ["sqlite", "valkey"])
@@ -142,5 +141,4 @@ async def test_four_workers_that_are_killed_at_random_leave_every_file_once(tmp_
 
 
 async def _asked_for(site: DownloadSite, number: int) -> None:
-    while sum(1 for one in site.log if one.path.removeprefix("/").isdecimal()) < number:
-        await asyncio.sleep(0.01)
+    await until(lambda: sum(1 for one in site.log if one.path.removeprefix("/").isdecimal()) >= number)

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests import patience
 from tests.faults.fleet import assert_whole, own_services, poll_until, wait_for_all, workers
 from tests.services.cable import cable_to
 from tests.sites.running import park
@@ -22,6 +23,7 @@ IN_FLIGHT = 2 * CONCURRENCY  # of one worker at most: journeys that wait for lon
 PAGES = 1200
 SITE = {"hosts": 20, "pages": PAGES // 20, "latency_ms": 5, "body_bytes": 1500, "links": 5}
 INTERVAL = 0.5  # seconds
+AWAY = 1.0  # seconds between the death of a server and its next start
 LATE = 0.02  # seconds, see test_politeness.py
 POINTS = ("mid-fetch", "mid-parse", "mid-store", "before-settle", "after-settle")
 
@@ -92,7 +94,7 @@ def test_a_killed_valkey_comes_back_with_all_that_was_settled(tmp_path, fleet):
             for goal in (300, 700):
                 poll_until(lambda goal=goal: len(site.hits()) > goal, crew)
                 fleet.valkey.kill()
-                time.sleep(1)
+                time.sleep(AWAY)
                 fleet.valkey.start()
             wait_for_all(crew)
 
@@ -120,11 +122,9 @@ def test_a_spool_that_is_full_makes_fetching_wait(tmp_path, fleet):
         with workers(*project.crew(2)) as crew:
             poll_until(lambda: len(site.hits()) > 300, crew)
             fleet.postgres.stop()
-            fetched = -1
-            while fetched != len(site.hits()):  # until the spools are full and nobody fetches any more
-                fetched = len(site.hits())
-                time.sleep(2)
-            assert fetched < PAGES
+            # until the spools are full and nobody fetches any more
+            patience.poll_until(patience.unchanged(lambda: len(site.hits())), every=2)
+            assert len(site.hits()) < PAGES
             fleet.postgres.start()
             wait_for_all(crew)
 

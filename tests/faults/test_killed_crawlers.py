@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.faults.crawlers import Project, kill, wait_for
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 from tests.sites.running import park
 
 pytestmark = pytest.mark.long
@@ -17,6 +17,7 @@ KILLS = 15
 CONCURRENCY = 16
 
 
+@pytest.mark.timeout(1200)  # a whole story: minutes of work where cores are rare
 def test_fifteen_kills_during_one_crawl_lose_nothing_and_double_nothing(tmp_path):
     # given a site of 2,000 pages, and a crawler that is killed again and again
     chance = random.Random(20)
@@ -101,11 +102,3 @@ def test_two_processes_share_the_work_and_fetch_nothing_twice(tmp_path):
         assert len(workers) == 2
         assert max(hit.in_hand for hit in site.hits()) <= 8
         project.assert_sound()
-
-
-def poll_until(reached) -> None:
-    """Look until it is so; the test's own time limit ends a wait in vain."""
-    import time
-
-    while not reached():
-        time.sleep(0.01)

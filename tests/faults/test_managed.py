@@ -16,7 +16,6 @@ from gossamer.clock import VirtualClock
 from gossamer.errors import ApiFailed, BadResponse, FetchFailed, RouteFailed
 from gossamer.fetch.contract import Response
 from gossamer.fetch.managed import ManagedTransport
-from tests.patience import PATIENCE
 from tests.services.ports import free_port
 from tests.services.vendors import (
     GetVendor,
@@ -267,9 +266,11 @@ async def test_a_replayed_callback_finds_nobody() -> None:
         assert right(urls, await fetch_all(transport, urls))
         await until(lambda: len(server.called) == 1)
         address, what, _ = server.called[0]
-        async with asyncio.timeout(PATIENCE):  # it is forgotten a moment after the last page was handed out
-            while await server.call(address, what) != 404:
-                await asyncio.sleep(0)
+
+        async def is_forgotten() -> bool:  # a moment after the last page was handed out
+            return await server.call(address, what) == 404
+
+        await until(is_forgotten)
 
 
 FORGERIES: list[tuple[str, Callable[[str], str], Callable[[dict[str, Any]], Any], int]] = [

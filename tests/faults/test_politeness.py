@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.commands import CommandProject, until
 from tests.faults.crawlers import Project, kill, wait_for
-from tests.faults.test_killed_crawlers import poll_until
+from tests.patience import poll_until
 from tests.services.valkey import running_valkey
 from tests.sites.running import park
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.journey.commands import QUICK
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.services.postgres import PostgresServer, schema_of
 from tests.services.valkey import ValkeyServer, running_valkey
 from tests.sites.api import ApiSite, api_site
@@ -71,9 +71,7 @@ async def test_no_post_is_sent_twice_by_workers_that_are_killed_at_random(tmp_pa
         url = site.url("/echo")
         workers = [await start(tmp_path, url) for _ in range(4)]
         for wanted in (10, 25, 40):
-            async with asyncio.timeout(PATIENCE):
-                while len(site.log) < wanted:
-                    await asyncio.sleep(0.005)
+            await until(lambda wanted=wanted: len(site.log) >= wanted)
             # Most of them, so that those are among them that have requests out; the rest goes on.
             victims = [workers.pop(chance.randrange(len(workers))) for _ in range(3)]
             for victim in victims:
@@ -161,6 +159,4 @@ async def test_no_post_is_sent_twice_when_the_state_loses_its_last_writes(tmp_pa
 
 
 async def requests_at(site: ApiSite, goal: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while len(sent(site)) < goal:
-            await asyncio.sleep(0.005)
+    await until(lambda: len(sent(site)) >= goal)

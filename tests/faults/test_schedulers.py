@@ -19,7 +19,8 @@ from gossamer.model.job import Job, JobCounts, JobState
 from gossamer.model.schedule import ScheduleProgress
 from gossamer.project.open import open_project
 from gossamer.settings import load
-from tests.faults.commands import PATIENCE, Command, CommandProject, until
+from tests import patience
+from tests.faults.commands import Command, CommandProject, until
 from tests.services.valkey import ValkeyServer
 from tests.sites.running import Park, park
 
@@ -97,14 +98,14 @@ async def come_to_rest(system) -> None:
     """No more ticks, and wait for what is running, and for workers to drop what replaced jobs have left."""
     for name in INTERVALS:
         assert await system.state.schedules.pause(name, True)
-    async with asyncio.timeout(PATIENCE):
-        while await system.state.jobs.running_jobs() or any(
-            one.waiting_due for one in await system.state.schedules.schedules()
-        ):
-            await asyncio.sleep(0.1)
-        for job in await system.state.jobs.jobs():
-            while (await system.state.jobs.counts(job.id)).open:
-                await asyncio.sleep(0.1)
+    jobs, schedules = system.state.jobs, system.state.schedules
+
+    async def all_done() -> bool:
+        if await jobs.running_jobs() or any(one.waiting_due for one in await schedules.schedules()):
+            return False
+        return not any([(await jobs.counts(job.id)).open for job in await jobs.jobs()])
+
+    await patience.until(all_done, every=0.1)
 
 
 async def outcome(system) -> tuple[dict[str, ScheduleProgress], list[Job], dict[str, JobCounts]]:

@@ -9,12 +9,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 
 import pytest
 
 from tests.journey.scrapying import ScrapyProject, sorted_items
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 from tests.sites.shelf import shelf
 
 pytestmark = pytest.mark.long
@@ -59,10 +58,7 @@ def kill(process):
 
 def wait_for_requests(site, count, *processes):
     """Until the site has seen so many requests, or the crawl is over."""
-    deadline = time.monotonic() + PATIENCE
-    while len(site.log) < count and any(one.poll() is None for one in processes):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    poll_until(lambda: len(site.log) >= count or all(one.poll() is not None for one in processes))
 
 
 @pytest.mark.parametrize("name", SPIDERS)

@@ -9,7 +9,7 @@ import pytest
 
 from gossamer.frontier.away import QUIET
 from tests.faults.crawlers import Project, wait_for
-from tests.faults.test_killed_crawlers import poll_until
+from tests.patience import poll_until
 from tests.services.ports import free_port
 from tests.sites.running import park
 

@@ -18,7 +18,7 @@ from gossamer.clock import Backoff
 from gossamer.process.black_box import BlackBox
 from gossamer.process.supervisor import ChildSlot, Death, Supervisor, spawn
 from tests.faults.commands import CommandProject, is_alive, until
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 from tests.services.valkey import ValkeyServer
 from tests.sites.running import park
 
@@ -176,10 +176,12 @@ def test_a_second_signal_ends_all_at_once(opened):
 
         # when it is asked again: a second later, or later still when it was busy, because two signals that it finds
         # waiting together count as one
-        while any(map(is_alive, children)):
+        def ask_again() -> None:
             with suppress(subprocess.TimeoutExpired):
                 workers.process.wait(1.5)
             workers.signal(signal.SIGTERM)
+
+        poll_until(lambda: not any(map(is_alive, children)), between=ask_again, said=workers.said)
         assert workers.ended() == 128 + signal.SIGTERM
         assert not any(map(is_alive, children))
 

@@ -24,6 +24,7 @@ QUICK: dict[str, Any] = {
     "politeness.rate": "unlimited",
     "politeness.concurrency": 64,
     "crawl.concurrency": 64,
+    "crawl.parse_timeout": "100s",
     "fetch.connect_timeout": "60s",
     "fetch.read_timeout": "60s",
     "fetch.total_timeout": "100s",

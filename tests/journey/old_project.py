@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 from tests.services.threaded import in_thread
 
 PACKED = Path(__file__).with_name("files") / "project.tar.xz"
@@ -150,11 +150,8 @@ def make(folder: Path) -> None:
         shop.raise_of_prices, shop.pause = 1, 0.2
         shop.hits.clear()
         crawl = subprocess.Popen([sys.executable, "-m", "gossamer", "crawl", "lamps", "--quiet"], cwd=folder)
-        deadline = monotonic() + 120
-        while len(shop.hits) < STOPPED_AFTER:
-            assert crawl.poll() is None
-            assert monotonic() < deadline
-            sleep(0.01)
+        poll_until(lambda: len(shop.hits) >= STOPPED_AFTER or crawl.poll() is not None)
+        assert crawl.poll() is None
         crawl.send_signal(signal.SIGINT)
         assert crawl.wait(60) == 130
 

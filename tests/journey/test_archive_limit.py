@@ -14,7 +14,7 @@ from gossamer.project.crawl import crawl
 from gossamer.project.health import examine
 from gossamer.project.status import project_status
 from gossamer.project.workers import ARCHIVE_FULL
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.sites.hostile_server import HostileSite, hostile_site
 
 from .crawling import Heard, crawled, look, settings_for
@@ -41,12 +41,12 @@ async def test_a_full_archive_stops_the_crawl_and_a_higher_limit_lets_it_go_on(t
     async with hostile_site() as site:
         spider, heard = spider_for(site), Heard()
         crawling = asyncio.create_task(crawl(spider, limited, events=heard))
-        async with asyncio.timeout(PATIENCE):
-            while not any(one.stage == "archive" for one in heard.of(Trouble)):
-                await asyncio.sleep(0.01)
-            while (status := await look(limited, project_status)).trouble is None:
-                await asyncio.sleep(0.05)
-        assert status.trouble == ARCHIVE_FULL
+        await until(lambda: any(one.stage == "archive" for one in heard.of(Trouble)))
+
+        async def trouble() -> str | None:
+            return (await look(limited, project_status)).trouble
+
+        assert await until(trouble) == ARCHIVE_FULL
         stopped_at = len(site.log)
         assert 5 <= stopped_at < PAGES
         crawling.cancel()

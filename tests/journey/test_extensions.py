@@ -98,7 +98,7 @@ class Raises(Extension):
         if request.url.endswith("/raise"):
             raise ValueError("no luck")
         if request.url.endswith("/hang"):
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         if request.url.endswith("/spin"):
             while True:
                 pass

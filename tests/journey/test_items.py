@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 from tests.journey.commands import QUICK, gossamer
 from tests.journey.crawling import Heard, crawled, look, settings_for
+from tests.patience import until
 from tests.sites.moving import moving_shop
 from tests.sites.sayings import Sayings, sayings_site
 
@@ -218,8 +218,7 @@ async def test_a_restart_in_the_middle_of_a_bad_run_does_not_open_the_guard(tmp_
     heard = Heard()
 
     async def stop_when_it_closes(running: Running) -> None:
-        while not heard.of(QualityChanged):
-            await asyncio.sleep(0.001)
+        await until(lambda: heard.of(QualityChanged), every=0.001)
         running.worker.drain()
 
     with sayings_site(pages=200, each=1) as site:

@@ -4,7 +4,7 @@ with one is said once."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import load
 from gossamer.settings.effective import job_terms
 from tests.journey.test_scheduled_jobs import SPIDER, source
-from tests.patience import PATIENCE
+from tests.patience import MOMENT, PATIENCE, until
 from tests.services.valkey import ValkeyServer, running_valkey
 
 GRUMPY = """
@@ -139,11 +139,6 @@ class Shift:
             self.pool.drain()
             await running
 
-    async def until(self, reached: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not reached():
-                await asyncio.sleep(0.005)
-
 
 @asynccontextmanager
 async def shift(
@@ -186,10 +181,10 @@ async def test_a_job_is_begun_before_the_next_look_and_on_the_connections_of_the
     terms = msgspec.structs.replace(QUICK, look=HOUR, glance=timedelta(milliseconds=5))
     async with shift(tmp_path, terms=terms, **state) as crew, crew.on():
         first = await crew.job("first", source=source(urls=[f"{site.url}1"]))
-        await crew.until(lambda: crew.ears.jobs(JobEnded) == [first.id])
+        await until(lambda: crew.ears.jobs(JobEnded) == [first.id])
         # when another one is begun, then it is served all the same, and the site sees no other connection
         second = await crew.job("second", source=source(urls=[f"{site.url}2"]))
-        await crew.until(lambda: crew.ears.jobs(JobEnded) == [first.id, second.id])
+        await until(lambda: crew.ears.jobs(JobEnded) == [first.id, second.id])
     assert site.connections == 1
 
 
@@ -204,13 +199,13 @@ async def test_a_job_whose_settings_allow_other_hosts_has_connections_of_its_own
                 assert one is same
                 assert one is not other
                 before = one
+
             # and when nobody has used them for a while, they are closed
-            async with asyncio.timeout(PATIENCE):
-                while True:
-                    async with shared.of(settings) as later:
-                        if later is not before:
-                            break
-                    await asyncio.sleep(0.005)
+            async def are_others() -> bool:
+                async with shared.of(settings) as later:
+                    return later is not before
+
+            await until(are_others)
 
 
 async def test_jobs_whose_sites_are_paced_do_not_wait_for_each_other(
@@ -223,7 +218,7 @@ async def test_jobs_whose_sites_are_paced_do_not_wait_for_each_other(
             address = site.url.replace("127.0.0.1", f"site{n}.localhost")
             await crew.job(f"paced-{n}", source=source(urls=[f"{address}{{1..5000}}"]))
         # then they are worked on side by side
-        await crew.until(lambda: len(crew.ears.jobs(JobBegun)) == 3)
+        await until(lambda: len(crew.ears.jobs(JobBegun)) == 3)
         assert crew.ears.jobs(JobEnded) == []
 
 
@@ -235,14 +230,16 @@ async def test_a_long_job_takes_turns_with_a_short_one(
     terms = msgspec.structs.replace(QUICK, jobs_for_a_page=1)
     async with shift(tmp_path, terms=terms, **{"crawl.concurrency": 1, **state}) as crew, crew.on():
         long = await crew.job("long", source=source(urls=[f"{site.url}{{1..5000}}"]))
-        await crew.until(lambda: crew.ears.jobs(JobBegun) == [long.id])
+        await until(lambda: crew.ears.jobs(JobBegun) == [long.id])
         # when another one comes, then it is done while the first one goes on, and goes on after it
         short = await crew.job("short", source=source(urls=[f"{site.url}short"]))
-        await crew.until(lambda: crew.ears.jobs(JobEnded) == [short.id])
+        await until(lambda: crew.ears.jobs(JobEnded) == [short.id])
         before = (await crew.system.state.jobs.counts(long.id)).done
-        async with asyncio.timeout(PATIENCE):
-            while (await crew.system.state.jobs.counts(long.id)).done <= before:
-                await asyncio.sleep(0.01)
+
+        async def goes_on() -> bool:
+            return (await crew.system.state.jobs.counts(long.id)).done > before
+
+        await until(goes_on)
         assert crew.ears.jobs(JobBegun) == [long.id, short.id]  # a new turn is no news
 
 
@@ -262,19 +259,19 @@ async def test_a_job_that_ends_while_slots_are_taken_back_stops_nothing(tmp_path
                 if self.armed and not crew.ears.jobs(JobLeft):
                     (other,) = {one.id for one in idle} - {job}
                     await crew.system.state.control.cancel_job(other)
-                    await crew.until(lambda: crew.ears.jobs(JobLeft) == [other])
-                    await asyncio.sleep(0.05)
+                    await until(lambda: crew.ears.jobs(JobLeft) == [other])
+                    await asyncio.sleep(MOMENT)
                 return await jobs.is_sealed(job)
 
         jobs, asked = crew.system.state.jobs, Jobs()
         state = msgspec.structs.replace(crew.system.state, jobs=asked)
         crew.pool = WorkerPool(msgspec.structs.replace(crew.system, state=state), crew.ears, terms=terms)
         async with crew.on():
-            await crew.until(lambda: len(crew.ears.jobs(JobBegun)) == 2)
+            await until(lambda: len(crew.ears.jobs(JobBegun)) == 2)
             asked.armed = True
             waiting = [await crew.job(name, source=source(urls=[f"{site.url}{name}"])) for name in ("one", "two")]
             # then the pool goes on with the others
-            await crew.until(lambda: {job.id for job in waiting} <= set(crew.ears.jobs(JobEnded)))
+            await until(lambda: {job.id for job in waiting} <= set(crew.ears.jobs(JobEnded)))
 
 
 async def test_a_job_that_waits_for_a_retry_makes_way(
@@ -284,10 +281,10 @@ async def test_a_job_that_waits_for_a_retry_makes_way(
     async with shift(tmp_path, terms=terms, **{"crawl.concurrency": 1, "retry.base": "60s"}) as crew, crew.on():
         # given one place, and a job in it whose only page is to be tried again in a while
         failing = await crew.job("failing", source=source(urls=["http://away.localhost:8/"]))
-        await crew.until(lambda: crew.ears.jobs(JobBegun) == [failing.id])
+        await until(lambda: crew.ears.jobs(JobBegun) == [failing.id])
         # when another one comes, then it is served
         good = await crew.job("good", source=source(urls=[site.url]))
-        await crew.until(lambda: crew.ears.jobs(JobEnded) == [good.id])
+        await until(lambda: crew.ears.jobs(JobEnded) == [good.id])
         assert await crew.standing(failing) is JobState.RUNNING
 
 
@@ -297,8 +294,8 @@ async def test_jobs_whose_window_is_closed_take_no_share_of_the_concurrency(tmp_
         for n in range(3):
             await crew.job(f"closed-{n}", windows=closed_now(), source=source(urls=[site.url]))
         await crew.job("open", source=source(urls=[f"{site.url}{{1..20}}"]))
-        await crew.until(lambda: len(crew.ears.jobs(JobBegun)) == 4)
-        await crew.until(lambda: site.inside == 4)
+        await until(lambda: len(crew.ears.jobs(JobBegun)) == 4)
+        await until(lambda: site.inside == 4)
 
 
 async def test_a_job_that_is_cancelled_while_its_window_is_closed_is_let_go(
@@ -306,9 +303,9 @@ async def test_a_job_that_is_cancelled_while_its_window_is_closed_is_let_go(
 ) -> None:
     async with shift(tmp_path, **state) as crew, crew.on():
         job = await crew.job("night", windows=closed_now(), source=source(urls=["http://away.localhost:8/"]))
-        await crew.until(lambda: crew.ears.jobs(JobBegun) == [job.id])
+        await until(lambda: crew.ears.jobs(JobBegun) == [job.id])
         assert await crew.system.state.control.cancel_job(job.id)
-        await crew.until(lambda: crew.ears.jobs(JobLeft) == [job.id])
+        await until(lambda: crew.ears.jobs(JobLeft) == [job.id])
 
 
 @pytest.mark.parametrize("obstacle", ["window", "pause"])
@@ -332,7 +329,7 @@ async def test_a_pause_ends_a_worker_that_has_nothing_else_to_do(tmp_path: Path,
     async with shift(tmp_path, until_idle=True) as crew:
         job = await crew.job("long", source=source(urls=[f"{site.url}{{1..5000}}"]))
         running = asyncio.create_task(crew.pool.run())
-        await crew.until(lambda: site.inside > 0)
+        await until(lambda: site.inside > 0)
         await crew.system.state.control.pause_job(job.id, True)
         async with asyncio.timeout(PATIENCE):
             await running
@@ -346,9 +343,9 @@ async def test_what_is_wrong_with_a_job_is_said_once_and_others_go_on(tmp_path: 
         async with crew.on():
             # given a spider that cannot start, and was tried again and again
             grumpy = await crew.job("grumpy")
-            await crew.until(lambda: tries.exists() and len(tries.read_text()) >= 3)
+            await until(lambda: tries.exists() and len(tries.read_text()) >= 3)
             good = await crew.job("good", source=source(urls=[site.url]))
-            await crew.until(lambda: crew.ears.jobs(JobEnded) == [good.id])
+            await until(lambda: crew.ears.jobs(JobEnded) == [good.id])
     [trouble] = [event for event in crew.ears.heard if isinstance(event, Trouble)]
     assert trouble.message == f"Job {grumpy.id} is left to others: start() of grumpy failed: RuntimeError: not today"
     assert crew.ears.jobs(JobBegun) == [grumpy.id, good.id]
@@ -365,8 +362,8 @@ async def test_a_job_that_waits_with_its_source_for_a_window_makes_way(
             for n in range(QUICK.jobs_for_a_page + 1)
         ]
         async with crew.on():
-            await crew.until(lambda: len(crew.ears.jobs(JobBegun)) >= 1)
+            await until(lambda: len(crew.ears.jobs(JobBegun)) >= 1)
             # when one comes that can work now, it does
             day = await crew.job("day", source=source(urls=[site.url]))
-            await crew.until(lambda: day.id in crew.ears.jobs(JobEnded))
+            await until(lambda: day.id in crew.ears.jobs(JobEnded))
         assert {await crew.standing(job) for job in nights} == {JobState.RUNNING}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from gossamer.store.contract import RecordQuery
 from tests.journey.crawling import Heard, crawled, look, settings_for
 from tests.journey.test_outcomes import outcome_of
 from tests.journey.test_scheduled_jobs import ran, settings_in
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.services.valkey import running_valkey
 from tests.sites.moving import MovingShop, moving_shop
 
@@ -176,11 +174,6 @@ async def test_a_server_without_memory_for_a_while_costs_no_page_and_no_record(
         began, heard = len(shop.hits), Heard()
 
         async def starve(running: Running) -> None:
-            async def until(happened: Callable[[], bool]) -> None:
-                async with asyncio.timeout(PATIENCE):
-                    while not happened():
-                        await asyncio.sleep(0.005)
-
             await until(lambda: len(shop.hits) > began + PAGES // 8)
             valkey.say("CONFIG", "SET", "maxmemory", "1mb")
             await until(lambda: any("out of memory" in event.message for event in heard.of(Trouble)))

@@ -11,7 +11,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 
@@ -19,7 +18,7 @@ from gossamer import settings as settings_module
 from gossamer.project.open import open_project
 from gossamer.store.contract import RecordQuery
 from tests.faults.crawlers import Project, kill
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 from tests.services.postgres import PostgresServer, schema_of
 from tests.services.seaweed import Seaweed
 from tests.services.valkey import ValkeyServer, running_valkey
@@ -76,11 +75,8 @@ def crawl_some(project: Project, site: Park, pages: int) -> None:
 
 
 def wait_for_hits(site: Park, count: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = monotonic() + PATIENCE
-    while len(site.hits()) < count:
-        assert process.poll() is None, "The crawl ended before it could be stopped."
-        assert monotonic() < deadline
-        sleep(0.01)
+    poll_until(lambda: len(site.hits()) >= count or process.poll() is not None)
+    assert process.poll() is None, "The crawl ended before it could be stopped."
 
 
 async def standing(folder: Path) -> tuple[dict[str, int], dict[str, str], int]:

@@ -12,13 +12,14 @@ import pytest
 
 from gossamer import Page, Request
 from gossamer.model import events
+from tests.patience import until
 from tests.services.proxies import http_proxy
 from tests.services.valkey import ValkeyServer, running_valkey
 from tests.sites.blocking import blocking_world
 
 from .crawling import Heard, crawled, look, settings_for
 from .routing import Offers, roads
-from .test_routes import attempts_of, until
+from .test_routes import attempts_of
 
 ONLY = '[domains."{0}"]\nroute = "datacenter"'
 
@@ -294,7 +295,7 @@ async def test_a_flaky_site_teaches_the_router_nothing(tmp_path):
         heard = Heard()
 
         async def mend_later(running):
-            await until(lambda: len(heard.of(events.Released)) >= 3, running, drain=False)
+            await until(lambda: len(heard.of(events.Released)) >= 3)
             way.residential[0].start()
 
         left = await crawled(Offers(way.world.urls()), read, attend=mend_later, heard=heard)

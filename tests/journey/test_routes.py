@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 import pytest
@@ -11,6 +10,7 @@ from gossamer import Request
 from gossamer.model import events
 from gossamer.routing.ladder import wished
 from gossamer.settings.effective import routing_of
+from tests.patience import until
 
 from .crawling import Heard, crawled, look
 from .routing import PASSWORD, Offers, roads
@@ -26,11 +26,9 @@ async def attempts_of(read, sites):
     return await look(read, ask)
 
 
-async def until(holds, running, *, drain=True):
-    while not holds():
-        await asyncio.sleep(0.02)
-    if drain:
-        running.worker.drain()
+async def drain_when(holds, running):
+    await until(holds)
+    running.worker.drain()
 
 
 async def test_each_site_is_read_by_the_cheapest_route_that_lets_it_through(tmp_path):
@@ -112,7 +110,7 @@ async def test_when_all_exits_rest_pages_wait_and_nothing_leaves_directly(tmp_pa
         heard = Heard()
 
         async def stop_when_all_rest(running):
-            await until(lambda: any(event.stage == "exits-rest" for event in heard.of(events.Trouble)), running)
+            await drain_when(lambda: any(event.stage == "exits-rest" for event in heard.of(events.Trouble)), running)
 
         left = await crawled(Offers(way.world.urls()), read, attend=stop_when_all_rest, heard=heard)
 
@@ -130,7 +128,7 @@ async def test_a_proxy_that_refuses_the_password_uses_up_no_try_and_lets_nothing
         read = way.settings(tmp_path, cooldown="1s", more='[domains."a.localhost"]\nroute = "datacenter"')
 
         async def mend_when_noticed(running):
-            await until(lambda: heard.of(events.Trouble), running, drain=False)
+            await until(lambda: heard.of(events.Trouble))
             way.datacenter[0].behave()
 
         heard = Heard()
@@ -150,7 +148,7 @@ async def test_a_budget_is_hard_and_told_once(tmp_path, when_spent):
 
         async def stop_when_spent(running):
             if when_spent == "wait":
-                await until(lambda: len(heard.of(events.BudgetReached)) >= 4, running)
+                await drain_when(lambda: len(heard.of(events.BudgetReached)) >= 4, running)
 
         left = await crawled(Offers(way.world.urls()), read, attend=stop_when_spent, heard=heard)
         assert len(way.world.hits(robots=True)) == 8
@@ -178,7 +176,7 @@ async def test_pages_that_cannot_climb_just_now_wait_where_they_were_and_do_not_
         heard = Heard()
 
         async def mend_later(running):
-            await until(lambda: len(heard.of(events.Released)) >= 6, running, drain=False)
+            await until(lambda: len(heard.of(events.Released)) >= 6)
             way.datacenter[0].start()
 
         left = await crawled(Offers(way.world.urls()), read, attend=mend_later, heard=heard)

@@ -31,7 +31,7 @@ from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import Settings
 from gossamer.settings.effective import job_terms, scope_of
 from tests.journey.test_scheduled_jobs import pages, ran, settings_in, source
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.sites.moving import MovingShop, moving_shop
 
 FOLLOWS = """
@@ -232,9 +232,7 @@ async def test_who_takes_over_from_a_dead_sower_follows_the_links_of_what_is_in(
             await _sown_but_not_sealed(system, job)
             # The page is fetched while the list is read for the second time.
             working = asyncio.create_task(WorkerPool(system, Silence(), until_idle=True).run())
-            async with asyncio.timeout(PATIENCE):
-                while "/" not in shop.hits:
-                    await asyncio.sleep(0.01)
+            await until(lambda: "/" in shop.hits)
             (tmp_path / "fetched").touch()
             await working
             counts = await system.state.jobs.counts(job.id)
@@ -252,9 +250,11 @@ async def test_a_page_of_a_site_that_another_worker_has_found_keeps_its_links(tm
             await system.state.frontier.add(job.id, page.candidates)
             pool = WorkerPool(system, Silence())
             running = asyncio.create_task(pool.run())
-            async with asyncio.timeout(PATIENCE):
-                while (await system.state.jobs.counts(job.id)).done < 4:
-                    await asyncio.sleep(0.05)
+
+            async def four_are_done() -> bool:
+                return (await system.state.jobs.counts(job.id)).done >= 4
+
+            await until(four_are_done)
             pool.drain()
             await running
 

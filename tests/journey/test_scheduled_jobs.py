@@ -23,7 +23,7 @@ from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings, load
 from gossamer.settings.effective import coverage_of, job_terms
 from gossamer.store.contract import RecordQuery
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.sites.moving import MovingShop, moving_shop
 
 SPIDER = """
@@ -127,11 +127,12 @@ def _never_now() -> str:
 async def _until_waiting(pool: WorkerPool, system: Project, job: str) -> None:
     import asyncio
 
+    async def waits() -> bool:
+        return (await system.state.jobs.counts(job)).waiting > 0
+
     running = asyncio.create_task(pool.run())
     try:
-        async with asyncio.timeout(PATIENCE):
-            while not (await system.state.jobs.counts(job)).waiting:
-                await asyncio.sleep(0.05)
+        await until(waits)
     finally:
         pool.drain()
         await running

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import pairwise
 from uuid import uuid4
 
@@ -12,7 +11,7 @@ from gossamer import Spider
 from gossamer.project.crawl import Running
 from gossamer.project.sites import rest_site, resume_site, slow_site
 from tests.journey.crawling import crawled, settings_for
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.services.valkey import running_valkey
 from tests.sites.running import park
 
@@ -28,12 +27,6 @@ class Visitor(Spider):
 
     def parse(self, page):
         yield from page.follow_all(".links a")
-
-
-async def until(reached) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await reached():
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture(params=["sqlite", "valkey"])

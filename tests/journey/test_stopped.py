@@ -16,7 +16,7 @@ from gossamer.process.signals import send
 from gossamer.project.crawl import crawl
 from gossamer.settings import load
 from tests.journey.commands import QUICK, ended, gossamer, started
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.sites.hostile import Call, hostile_site, whole
 
 PAGES = 30
@@ -53,9 +53,11 @@ async def test_a_crawl_that_is_stopped_says_that_another_worker_goes_on_with_it(
         site.show(f"/page/{n}", "<title>Page</title>")
     worker = await started(tmp_path, "worker")
     process = await started(tmp_path, "crawl", site.url("/start"), "--rate", "20/m")  # far from done when it is stopped
-    async with asyncio.timeout(PATIENCE):
-        while len(await serving(tmp_path)) < 2:
-            await asyncio.sleep(0.1)
+
+    async def both_serve() -> bool:
+        return len(await serving(tmp_path)) >= 2
+
+    await until(both_serve, every=0.1)
 
     send(process, signal.SIGINT)
     said = await ended(process)
@@ -112,9 +114,8 @@ async def test_a_second_ctrl_c_ends_it_at_once_and_nothing_is_lost(tmp_path, sit
     await turnstile.reached.wait()
 
     waiting = asyncio.create_task(ended(process))
-    while not waiting.done():  # two signals in an instant would count as one
-        send(process, signal.SIGINT)
-        await asyncio.wait([waiting], timeout=0.2)
+    # two signals in an instant would count as one
+    await until(waiting.done, between=lambda: send(process, signal.SIGINT), every=0.2)
     said = await waiting
 
     assert said.code == 130

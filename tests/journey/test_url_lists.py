@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.journey.commands import QUICK, ended, gossamer, started
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.sites.hostile import hostile_site
 
 LINKED = '<title>{n}</title><a href="/behind/{n}">behind</a>'
@@ -102,9 +102,7 @@ async def test_a_list_that_is_not_there_is_a_file_and_not_a_spider(tmp_path):
 async def test_a_worker_goes_on_with_a_list_that_was_read(tmp_path, site):
     (tmp_path / "urls.txt").write_text("".join(f"{site.url(f'/page/{n}')}\n" for n in range(150)))
     crawl = await started(tmp_path, "crawl", "urls.txt", "--rate", "20/s")
-    async with asyncio.timeout(PATIENCE):
-        while len(asked(site)) < 5:
-            await asyncio.sleep(0.02)
+    await until(lambda: len(asked(site)) >= 5)
     crawl.terminate()
     await ended(crawl)
     assert len(asked(site)) < 150
@@ -129,9 +127,7 @@ async def test_pages_that_were_added_to_a_stopped_crawl_are_crawled(tmp_path, si
 
     write(range(50, 100))
     crawl = await started(tmp_path, "crawl", target, "--rate", "20/s")
-    async with asyncio.timeout(PATIENCE):
-        while len(asked(site)) < 5:
-            await asyncio.sleep(0.02)
+    await until(lambda: len(asked(site)) >= 5)
     crawl.terminate()
     assert (await ended(crawl)).code == 130
     write(range(40, 100))

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.docs.manual import ROOT, Block, blocks_of
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 from tests.sites.bazaar import MISSING, NEWS, PASSWORD, PRODUCTS, Bazaar, open_bazaar
 
 PAGE = ROOT / "docs" / "walkthrough.md"
@@ -64,11 +63,8 @@ class Follower:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until = time.monotonic() + PATIENCE
-        while len(self.bazaar.seen(200, "/p/")) < pages:
-            assert crawl.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.005)
+        poll_until(lambda: len(self.bazaar.seen(200, "/p/")) >= pages or crawl.poll() is not None, every=0.005)
+        assert crawl.poll() is None
         crawl.send_signal(signal.SIGKILL)
         crawl.wait(PATIENCE)
 
@@ -89,6 +85,7 @@ class Follower:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)  # a whole story: minutes of work where cores are rare
 def test_the_hour(tmp_path: Path) -> None:
     with open_bazaar() as bazaar:
         me = Follower(tmp_path, bazaar)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from tests.patience import until
 from tests.services.threaded import in_thread
 
 
@@ -46,9 +46,8 @@ class Receiver:
         return {one.id for one in self.deliveries}
 
     async def has(self, count: int) -> None:
-        """Return when so many messages have come; the test's own time limit ends a wait in vain."""
-        while len(self.ids()) < count:
-            await asyncio.sleep(0.02)
+        """Return when so many messages have come."""
+        await until(lambda: len(self.ids()) >= count, f"{count} messages")
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from gossamer.server.app import make_app
 from gossamer.server.run import Server, listen
 from gossamer.settings import Settings
 from tests.journey.crawling import settings_for
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 QUICK_LOOK = timedelta(milliseconds=100)  # between two looks at which jobs run
 ADDRESS = "http://127.0.0.1"
@@ -93,8 +93,7 @@ async def _working(settings: Settings, wanted: bool) -> AsyncIterator[None]:
     async with open_project(settings) as project:
         pool = WorkerPool(project, Silence(), terms=PoolTerms(look=QUICK_LOOK))
         working = asyncio.create_task(pool.run(), name="worker")
-        while not await project.state.workers.workers():
-            await asyncio.sleep(0.01)
+        await until(project.state.workers.workers, "a worker is registered")
         try:
             yield
         finally:

@@ -18,6 +18,7 @@ from gossamer.errors import BackendUnavailable
 from gossamer.project.callback_delivery import AT_ONCE_PER_HOST, LOOKED_AT, Deliverer, callback_transport
 from gossamer.project.page_results import PageReader
 from gossamer.server.firecrawl.documents import document_of
+from tests.patience import until
 from tests.sites import moving
 from tests.sites.running import park
 
@@ -45,13 +46,16 @@ async def _listed(door: Served, **query: Any) -> list[dict[str, Any]]:
     return (await door.get("/api/v1/callbacks", **query)).json()
 
 
-async def _reached(door: Served, state: str) -> dict[str, Any]:
-    """The one callback, when it is in that state."""
-    while True:
+async def _reached(door: Served, state: str, tries: int = 0) -> dict[str, Any]:
+    """The one callback, when it is in that state and was tried at least so many times."""
+
+    async def look() -> dict[str, Any] | None:
         (found,) = await _listed(door)
-        if found["state"] == state:
-            return found
-        await asyncio.sleep(0.02)
+        return found if found["state"] == state and found["tries"] >= tries else None
+
+    found = await until(look, f"the callback is {state}")
+    assert found is not None
+    return found
 
 
 async def _hurry(door: Served) -> None:
@@ -106,8 +110,7 @@ async def test_a_message_that_was_not_taken_comes_again_with_the_same_id_and_con
             await door.post("/api/v1/batch", {"urls": [site.url()], "callback_url": receiver.url})
             pauses = []
             for tries in (1, 2, 3):
-                while (found := await _reached(door, "due"))["tries"] < tries:
-                    await asyncio.sleep(0.02)
+                found = await _reached(door, "due", tries)
                 (kept,) = await door.project.state.callbacks.due(inf, 1)
                 pauses.append(kept.next_at - door.project.clock.now())
                 assert found["message"] == f"The receiver answered {[500, 302, 429][tries - 1]}."
@@ -125,9 +128,11 @@ async def test_one_that_is_given_up_can_be_sent_again(tmp_path: Path, receiver: 
     with park(pages=3) as site:
         async with serving(settings_of(tmp_path, fetch__allow_hosts=ALLOWED)) as door, delivering(door):
             await door.post("/api/v1/batch", {"urls": [site.url()], "callback_url": receiver.url})
-            while (await _listed(door))[0]["state"] != "failed":
-                await _hurry(door)
-                await asyncio.sleep(0.02)
+
+            async def has_failed() -> bool:
+                return (await _listed(door))[0]["state"] == "failed"
+
+            await until(has_failed, between=lambda: _hurry(door))
             (failed,) = await _listed(door, state="failed")
             assert failed["tries"] == len(PAUSES) + 1
             again = await door.post(f"/api/v1/callbacks/{failed['id']}/replay")
@@ -144,13 +149,19 @@ async def test_a_receiver_that_is_gone_is_asked_no_more(tmp_path: Path, receiver
             for n in (1, 2):
                 wish = {"urls": [site.url(path=f"/page/{n}")], "callback_url": receiver.url}
                 job = (await door.post("/api/v1/batch", wish)).json()["job_id"]
-                while (await door.get(f"/api/v1/jobs/{job}")).json()["status"] != "completed":
-                    await asyncio.sleep(0.02)
+
+                async def is_complete(job: str = job) -> bool:
+                    return (await door.get(f"/api/v1/jobs/{job}")).json()["status"] == "completed"
+
+                await until(is_complete)
             async with PageReader(door.project) as pages, callback_transport(door.project.settings) as transport:
                 deliverer = Deliverer(door.project, pages, transport)
                 await deliverer.deliver_due()  # the two leave together
-                while any(one["state"] not in ("failed", "delivered") for one in await _listed(door)):
-                    await asyncio.sleep(0.02)
+
+                async def all_ended() -> bool:
+                    return all(one["state"] in ("failed", "delivered") for one in await _listed(door))
+
+                await until(all_ended)
             states = sorted(one["state"] for one in await _listed(door))
 
     assert states in (["delivered", "failed"], ["failed", "failed"])  # the other was under way, or not yet
@@ -223,8 +234,7 @@ async def test_a_receiver_whose_tls_is_broken_is_asked_again(tmp_path: Path, rec
         async with serving(settings_of(tmp_path, fetch__allow_hosts=ALLOWED)) as door, delivering(door):
             broken = receiver.url.replace("http://", "https://")
             await door.post("/api/v1/batch", {"urls": [site.url()], "callback_url": broken})
-            while not (found := (await _listed(door))[0])["tries"]:
-                await asyncio.sleep(0.02)
+            found = await _reached(door, "due", tries=1)
 
     assert (found["state"], found["tries"]) == ("due", 1), found["message"]
 
@@ -258,8 +268,13 @@ async def test_one_that_is_tried_while_the_next_list_is_read_is_not_sent_again(
         async def read_late(book: Any, *words: Any) -> list[Callback]:
             """The list as it was before the receiver answered."""
             found = await due(book, *words)
-            while found and (one := await book.callback(found[0].id)) is not None and not one.tries:
-                await asyncio.sleep(0.02)
+
+            async def was_tried() -> bool:
+                one = await book.callback(found[0].id)
+                return one is None or one.tries > 0
+
+            if found:
+                await until(was_tried)
             return found
 
         await book.enter(_due("msg_once", receiver.url, door.project.clock.now()))
@@ -290,8 +305,7 @@ async def test_that_callbacks_wait_for_a_store_is_logged_once(
         with monkeypatch.context() as patch:
             patch.setattr(type(book), "waiting", away)
             async with delivering(door):
-                while looks < 5:
-                    await asyncio.sleep(0.02)
+                await until(lambda: looks >= 5)
 
     assert [one.getMessage() for one in caplog.records] == ["Callbacks wait: The queue is away."]
 

@@ -17,7 +17,7 @@ from gossamer.client import ServerError
 from gossamer.clock import SystemClock
 from gossamer.project import extraction, page_children
 from tests.faults.commands import children_of
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from .mirror import HERE
 from .serving import Served, serving, settings_of
@@ -144,10 +144,13 @@ async def test_rules_without_end_are_stopped_while_others_are_served(
     async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
         slow = asyncio.create_task(client.scrape(url, formats=["metadata"], extract=rules))
         others = 0
-        while not slow.done():
+
+        async def ask_for_another() -> None:
+            nonlocal others
             assert (await door.get("/api/v1/jobs")).status_code == 200
             others += 1
-            await asyncio.sleep(0)
+
+        await until(slow.done, between=ask_for_another, every=0)
         page = await slow
         again = await client.scrape(url, formats=["metadata"], extract=rules)
         fine = await client.scrape(url, formats=[], extract={"title": "h1"})
@@ -193,8 +196,7 @@ async def test_rules_of_one_key_do_not_hold_up_those_of_another(monkeypatch: pyt
     async with page_children.PageChildren() as opened, asyncio.timeout(PATIENCE):
         children = extraction.Extraction(SystemClock(), opened)
         slow = [asyncio.create_task(children.check({f"slow{n}": "a"}, "greedy")) for n in range(20)]
-        while len(asked) < page_children.EACH:
-            await asyncio.sleep(0)
+        await until(lambda: len(asked) >= page_children.EACH, every=0)
         for n in range(3):
             await children.check({f"quick{n}": "a"}, "modest")
         assert asked == [True] * page_children.EACH + [False] * 3

@@ -22,7 +22,7 @@ from gossamer.server.firecrawl import documents
 from gossamer.server.firecrawl.routes import ENDPOINTS
 from gossamer.server.run import Server, _config
 from tests.docs.manual import ROOT
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.sites.running import Park, park
 
 from .receiver import receiving
@@ -386,9 +386,8 @@ async def test_a_socket_needs_a_key_and_a_job_of_its_own(door: Served) -> None:
         for headers in {"origin": "https://evil.example"}, {"host": "evil.example"}:
             with pytest.raises(websockets.InvalidStatus):
                 await websockets.connect(address, subprotocols=[Subprotocol(door.key)], additional_headers=headers)
-        async with asyncio.timeout(PATIENCE):
-            while server.config.http_protocol_class.peers:  # connections of an address are counted to their end
-                await asyncio.sleep(0.01)
+        # connections of an address are counted to their end
+        await until(lambda: not server.config.http_protocol_class.peers)
 
 
 async def test_a_socket_gives_every_document_of_a_job_that_has_ended(

@@ -19,7 +19,7 @@ from firecrawl.v2.utils.error_handler import FirecrawlError
 from mcp import Client, StdioServerParameters
 
 from gossamer.server.run import Server, _config
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.sites.running import Park, park
 
 from .serving import Served, listening, serving, settings_of
@@ -120,8 +120,12 @@ async def test_the_python_client_follows_cancels_and_batches(tmp_path: Path) -> 
         async with reached(tmp_path) as server:
             client = Firecrawl(api_key=server.door.key, api_url=server.address)
             begun = await server.ask(client.start_crawl, slow.url(), limit=150)
-            while not (running := await server.ask(client.get_crawl_status, begun.id)).data:
-                await asyncio.sleep(0.1)
+
+            async def with_data() -> Any:
+                found = await server.ask(client.get_crawl_status, begun.id)
+                return found if found.data else None
+
+            running = await until(with_data, every=0.1)
             active = await server.ask(client.get_active_crawls)
             cancelled = await server.ask(client.cancel_crawl, begun.id)
             after = await server.ask(client.get_crawl_status, begun.id)
@@ -133,8 +137,7 @@ async def test_the_python_client_follows_cancels_and_batches(tmp_path: Path) -> 
             for event in ("document", "done", "error"):
                 watcher.add_event_listener(event, lambda said, event=event: told.append((event, said)))
             watcher.start()
-            while not told or told[-1][0] == "document":
-                await asyncio.sleep(0.05)
+            await until(lambda: told and told[-1][0] != "document")
             whole = await server.ask(client.get_batch_scrape_status, batch.id)
 
     assert running.status == "scraping"

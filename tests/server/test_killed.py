@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,7 +17,7 @@ import pytest
 
 from gossamer.client import Client, ServerError
 from tests.faults.commands import CommandProject, children_of
-from tests.patience import PATIENCE
+from tests.patience import poll_until
 from tests.sites.running import Park, park
 
 from .receiver import receiving
@@ -55,14 +54,20 @@ def project(tmp_path: Path) -> Iterator[CommandProject]:
 
 def patiently(ask: Callable[[], T]) -> T:
     """Ask until there is a server again that answers."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    def answer() -> tuple[T] | None:
         try:
-            return ask()
-        except (ConnectionError, ServerError) as error:
-            if time.monotonic() > deadline or (isinstance(error, ServerError) and error.status not in (409, 503)):
+            return (ask(),)
+        except ConnectionError:
+            return None
+        except ServerError as error:
+            if error.status not in (409, 503):
                 raise
-            time.sleep(0.1)
+            return None
+
+    found = poll_until(answer, every=0.1)
+    assert found is not None
+    return found[0]
 
 
 def victims(up: int) -> dict[str, int]:
@@ -96,8 +101,7 @@ def test_every_batch_ends_and_every_page_is_there_whoever_is_killed(project: Com
         # when all of them have ended
         ended = [patiently(lambda job=job: client.wait(job, every=0.2)) for job in jobs]
         pages = [page for job in jobs for page in patiently(lambda job=job: list(client.results(job)))]
-        while len(receiver.ids()) < BATCHES:
-            time.sleep(0.1)
+        poll_until(lambda: len(receiver.ids()) >= BATCHES)
         secret = project.done("callbacks", "secret", "--key", "robot").strip()
 
     # then each is one job, and each page is there

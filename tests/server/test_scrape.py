@@ -18,6 +18,7 @@ from gossamer.model.job import JobTerms
 from gossamer.project import api_views
 from gossamer.project.api_jobs import MOST_PAGES
 from gossamer.project.retention import forget_owned_jobs
+from tests.patience import until
 from tests.sites.hostile_server import hostile_site
 from tests.sites.running import Park, park
 
@@ -62,8 +63,7 @@ async def test_the_same_page_asked_for_twice_at_once_is_fetched_once(tmp_path: P
 
     async with own_site(answer) as url, serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
         waiting = asyncio.create_task(client.scrape(f"{url}/page"))
-        while not asked:
-            await asyncio.sleep(0.01)
+        await until(lambda: asked)
         later = [await client.scrape_async(f"{url}/page") for _ in range(4)]
         all_are_in.set()
         page = await waiting
@@ -423,8 +423,11 @@ async def test_jobs_of_keys_are_forgotten_some_time_after_their_end_and_others_s
     settings = settings_of(tmp_path, **HERE, server__keep_jobs="1ms")
     async with serving(settings) as door, door.client() as client:
         page = await client.scrape(site.url(path="/page/60"), formats=["records"])
-        while (await client.job(page.meta.job_id)).status != "completed":
-            await asyncio.sleep(0.02)
+
+        async def is_complete() -> bool:
+            return (await client.job(page.meta.job_id)).status == "completed"
+
+        await until(is_complete)
         running = (await client.batch(["https://shop.example/"])).job_id
         await client.pause(running)
         assert await forget_owned_jobs(door.project) == 1

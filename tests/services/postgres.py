@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -26,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 from tests.services.ports import free_port
 
 NOBODY = 65534
@@ -78,21 +77,26 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        deadline = time.monotonic() + PATIENCE
         options = [word for name, value in OPTIONS.items() for word in ("-c", f"{name}={value}")]
         log = (self._folder / "log").open("ab")
+
+        def start_again() -> None:
+            if self._process is None or self._process.poll() is not None:
+                # After a kill the old server's children need a moment to notice; the folder is theirs till then.
+                self._process = subprocess.Popen(
+                    [_program("postgres"), "-D", str(self._data), "-p", str(self.port), *options],
+                    stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self._folder, start_new_session=True,
+                    preexec_fn=_die_with_parent, **_as_nobody(),
+                )  # fmt: skip
+
         with log:
-            while not self._is_ready():
-                if self._process is None or self._process.poll() is not None:
-                    # After a kill the old server's children need a moment to notice; the folder is theirs till then.
-                    self._process = subprocess.Popen(
-                        [_program("postgres"), "-D", str(self._data), "-p", str(self.port), *options],
-                        stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self._folder, start_new_session=True,
-                        preexec_fn=_die_with_parent, **_as_nobody(),
-                    )  # fmt: skip
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"PostgreSQL does not start:\n{(self._folder / 'log').read_text()[-2000:]}")
-                time.sleep(0.02)
+            poll_until(
+                self._is_ready,
+                "PostgreSQL answers",
+                between=start_again,
+                every=0.02,
+                said=lambda: (self._folder / "log").read_text()[-2000:],
+            )
 
     def stop(self) -> None:
         """Shut it down in order: clients are disconnected, what was committed is kept."""

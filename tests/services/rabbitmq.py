@@ -11,14 +11,13 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import poll_until
 from tests.services.ports import free_port
 
 PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one in the path wants to be root, or rabbitmq
@@ -63,11 +62,14 @@ class RabbitServer:
                     start_new_session=True,
                 )  # fmt: skip
             self._groups.append(started)
-        deadline = time.monotonic() + PATIENCE
-        while not self._answers():
-            if any(one.poll() is not None for one in self._groups) or time.monotonic() > deadline:
-                raise RuntimeError(f"RabbitMQ did not start: {(self._folder / 'said.txt').read_text()[-1500:]}")
-            time.sleep(0.1)
+
+        def words() -> str:
+            return (self._folder / "said.txt").read_text()[-1500:]
+
+        def check() -> None:
+            assert all(one.poll() is None for one in self._groups), f"RabbitMQ did not start: {words()}"
+
+        poll_until(self._answers, "RabbitMQ answers", between=check, every=0.1, said=words)
 
     def _answers(self) -> bool:
         """A node that is up names itself when it is greeted."""

@@ -10,16 +10,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 from tests.services.ports import free_port
 
 BUCKET = "pages"
@@ -131,16 +130,18 @@ def _identity(key: str, secret: str, actions: list[str]) -> dict[str, object]:
 
 def _wait_until_it_serves(server: Seaweed) -> None:
     """Until a bucket can be made and the S3 side answers. The parts start one after the other."""
-    deadline = time.monotonic() + PATIENCE
+
+    def serves(step: Callable[[], object]) -> bool:
+        try:
+            step()
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            if server.process.poll() is not None:
+                raise
+            return False
+        return True
+
     for step in (lambda: server.make_bucket(BUCKET), server.greet):
-        while True:
-            try:
-                step()
-                break
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                if server.process.poll() is not None or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
+        poll_until(lambda step=step: serves(step), "SeaweedFS answers", every=0.05)  # type: ignore[misc]
 
 
 def _die_with_parent() -> None:

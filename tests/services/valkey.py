@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 from tests.services.ports import free_port
 
 PR_SET_PDEATHSIG = 1
@@ -65,13 +65,17 @@ class ValkeyServer:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             preexec_fn=_die_with_parent,
         )  # fmt: skip
-        deadline = time.monotonic() + PATIENCE
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                log = self._folder / "log"
-                said = log.read_text(errors="replace")[-500:] if log.exists() else ""
-                raise RuntimeError(f"valkey-server on port {self.port} did not start: {said}")
-            time.sleep(0.02)
+        process = self._process
+
+        def words() -> str:
+            log = self._folder / "log"
+            return log.read_text(errors="replace")[-500:] if log.exists() else ""
+
+        def check() -> None:
+            if process.poll() is not None:
+                raise RuntimeError(f"valkey-server on port {self.port} did not start: {words()}")
+
+        poll_until(self._answers, f"valkey-server answers on port {self.port}", between=check, said=words)
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)
@@ -143,11 +147,10 @@ def running_cluster(nodes: int = 3, *, spare: int = 0) -> Iterator[list[ValkeySe
             server.say("CLUSTER", "SET-CONFIG-EPOCH", str(n + 1))
         for server in servers[1:]:
             servers[0].say("CLUSTER", "MEET", "127.0.0.1", str(server.port))
-        deadline = time.monotonic() + PATIENCE
-        while not all("cluster_state:ok" in s.say("CLUSTER", "INFO") and _knows(s, nodes) for s in servers):
-            if time.monotonic() > deadline:
-                raise RuntimeError("The cluster did not come together.")
-            time.sleep(0.05)
+        poll_until(
+            lambda: all("cluster_state:ok" in s.say("CLUSTER", "INFO") and _knows(s, nodes) for s in servers),
+            every=0.05,
+        )
         yield servers
 
 

@@ -120,7 +120,7 @@ class DownloadSite:
         for piece in content.pieces(begin):
             if content.stall is not None and begin + sent >= content.stall:
                 self.stalled.set()
-                await asyncio.sleep(3600)
+                await asyncio.Event().wait()
             if content.cut is not None and sent + len(piece) > content.cut:
                 writer.write(piece[: content.cut - sent])
                 await writer.drain()

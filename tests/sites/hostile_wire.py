@@ -168,11 +168,14 @@ ODD_ANSWERS = {  # that browsers read all the same: how each comes, in pieces
 }  # fmt: skip
 
 
+APART = 0.01  # seconds between two pieces, so that each comes by itself
+
+
 @path(*ODD_ANSWERS)
 async def _odd(call: Call) -> None:
     for piece in ODD_ANSWERS[call.seen.path]:
         await call.send(piece)
-        await asyncio.sleep(0.01)  # so that it comes by itself
+        await asyncio.sleep(APART)
 
 
 @path("/moved-to-latin")

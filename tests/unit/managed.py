@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tomllib
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from gossamer.fetch.managed import ManagedTransport, Vendor, describe
 from gossamer.settings.tables import Managed
 from gossamer.units import Secret, parse_duration, parse_size
 from tests import patience
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.services.vendors import KEY, GetVendor, JobVendor
 from tests.services.vendors import Vendor as Server
 
@@ -82,21 +82,11 @@ def right(urls: list[str], responses: list[Response | BaseException]) -> bool:
     ]
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that can be observed."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds():
-            await asyncio.sleep(0.005)
-
-
 async def while_time_flies(clock: VirtualClock, work: Coroutine[Any, Any, Result], *, step: float = 1.0) -> Result:
     """Run the work while the clock is moved on, a step for every turn of the loop."""
     task = asyncio.ensure_future(work)
     try:
-        async with asyncio.timeout(PATIENCE):
-            while not task.done():
-                clock.advance(step)
-                await asyncio.sleep(0)
+        await until(task.done, between=lambda: clock.advance(step), every=0)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

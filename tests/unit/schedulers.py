@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -50,13 +49,6 @@ class {name}(Spider):
 """
 HOURLY = Schedule(name="prices", spider="books", trigger="every 1h")
 HOUR, DAY = 3600.0, 86400.0
-
-
-async def until(seen):
-    """Wait until `seen()`."""
-    async with asyncio.timeout(PATIENCE):
-        while not seen():
-            await asyncio.sleep(0.01)
 
 
 class Ear:

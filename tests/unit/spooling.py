@@ -19,6 +19,7 @@ from gossamer.model.events import Event, Spooled
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageResult
 from gossamer.store.spool_files import Waiting
+from tests.patience import PATIENCE
 
 from ..conformance.stores import NOW, book, page_of, result, tried
 
@@ -114,9 +115,10 @@ class Ears:
         self._news.set()
 
     async def hear(self, wanted: Callable[[Event], bool]) -> None:
-        while not any(wanted(event) for event in self.heard):
-            self._news.clear()
-            await self._news.wait()
+        async with asyncio.timeout(PATIENCE):
+            while not any(wanted(event) for event in self.heard):
+                self._news.clear()
+                await self._news.wait()
 
 
 def all_stored(event: Event) -> bool:

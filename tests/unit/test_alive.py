@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from gossamer.errors import Misconfigured
 from gossamer.process import pulse
 from gossamer.project.service import touching_alive_file
 from gossamer.settings import load
-from tests.patience import PATIENCE
+from tests.patience import until
 
 
 async def test_the_file_grows_young_again_while_the_loop_turns_and_goes_with_the_process(tmp_path, monkeypatch):
@@ -20,9 +19,7 @@ async def test_the_file_grows_young_again_while_the_loop_turns_and_goes_with_the
     settings = load(start=tmp_path, environ={"GOSSAMER_FLEET__ALIVE": str(file)})
     async with touching_alive_file(settings):
         first = file.stat().st_mtime_ns
-        async with asyncio.timeout(PATIENCE):
-            while file.stat().st_mtime_ns == first:
-                await asyncio.sleep(0.005)
+        await until(lambda: file.stat().st_mtime_ns != first)
     assert not file.exists()
 
 

@@ -26,6 +26,37 @@ def test_sniffing_agrees_with_the_html5lib_cases(name: str, count: int) -> None:
     assert wrong == []
 
 
+FAR = b"<!-- " + b"x" * 1024 + b" -->"
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b"<meta charset=koi8-r>", "KOI8-R"),
+        (b"<META CharSet = 'koi8-r' />", "KOI8-R"),
+        (b'<html><head><meta name=a><meta charset="koi8-r">', "KOI8-R"),
+        (b'<meta http-equiv="Content-Type" content="text/html; charset=koi8-r">', "KOI8-R"),
+        (b"<meta content='a; charset = \"koi8-r\" x' http-equiv=content-type>", "KOI8-R"),
+        (b'<meta content="text/html; charset=koi8-r">', "windows-1252"),  # it must say what it is
+        (b'<meta http-equiv="refresh" content="text/html; charset=koi8-r">', "windows-1252"),
+        (b"<!-- <meta charset=koi8-r> --><meta charset=gbk>", "GBK"),
+        (b"<!--> <meta charset=koi8-r>", "KOI8-R"),  # that comment has ended
+        (b"<p title='<meta charset=koi8-r>'><meta charset=gbk>", "GBK"),
+        (b"<title><meta charset=koi8-r></title>", "KOI8-R"),  # nobody has parsed anything yet
+        (b"<meta charset=utf-16>", "UTF-8"),  # or these words could not be read
+        (b"<meta charset=x-user-defined>", "windows-1252"),
+        (b"<meta charset=made-up><meta charset=koi8-r>", "KOI8-R"),
+        (b"<metal charset=gbk><meta charset=koi8-r>", "KOI8-R"),
+        (FAR + b"<meta charset=koi8-r>", "KOI8-R"),  # browsers begin again when they come to it
+        (b"\xef\xbb\xbf<meta charset=koi8-r>", "UTF-8"),
+        (b"\xff\xfe<\x00", "UTF-16LE"),
+        (b"\xfe\xff\x00<", "UTF-16BE"),
+    ],
+)
+def test_the_beginning_of_a_page_is_searched_for_its_charset(body: bytes, name: str) -> None:
+    assert decode(body + b"\n<p>\xe9 \xc1")[1] == name
+
+
 def test_the_one_html5lib_case_that_needs_a_script_is_read_as_without_it() -> None:
     """A script of the page writes its <meta>. Bytes alone cannot tell; a browser, asked with `render`, can."""
     ((data, label),) = _cases("scripted/tests1.dat")

@@ -20,7 +20,7 @@ from gossamer.model.record import ItemSchema, StoredRecord
 from gossamer.store.contract import RecordQuery
 from gossamer.store.export import export, probe_destination
 from gossamer.store.export.parquet import arrow
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from ..services.seaweed import BUCKET, READER_KEY, READER_SECRET, SECRET_KEY, Seaweed
 from .commandline import ProjectFolder
@@ -77,9 +77,11 @@ def open_uploads(s3: Seaweed) -> list[str]:
 
 async def no_upload_is_left(s3: Seaweed) -> None:
     """The server takes a moment to delete what was aborted."""
-    async with asyncio.timeout(PATIENCE):
-        while await asyncio.to_thread(open_uploads, s3):
-            await asyncio.sleep(0.05)
+
+    async def none_is_open() -> bool:
+        return not await asyncio.to_thread(open_uploads, s3)
+
+    await until(none_is_open)
 
 
 async def test_every_format_arrives_whole(s3: Seaweed, folder: str) -> None:

@@ -32,7 +32,7 @@ from gossamer.fetch.contract import Gate, Limits, Response, TransportRequest
 from gossamer.fetch.http import AiohttpTransport, translated
 from tests import patience
 from tests.gates import HeldGate
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.sites.hostile import PAGE, HostileSite, hostile_site
 from tests.sites.hostile_wire import ODD_ANSWERS
 
@@ -66,9 +66,7 @@ async def test_the_connection_stands_when_the_request_comes_to_its_gate() -> Non
         gate = HeldGate(is_open=False)
         asked = asyncio.ensure_future(bench.get("/plain", gate=gate))
         await asyncio.wait_for(gate.reached.wait(), PATIENCE)
-        async with asyncio.timeout(PATIENCE):
-            while not bench.site.connections:
-                await asyncio.sleep(0.001)
+        await until(lambda: bench.site.connections)
         assert bench.site.log == []
         gate.opened.set()
         await asked
@@ -96,9 +94,8 @@ async def test_a_connection_that_ends_while_the_request_waits_is_replaced_before
             lines[-1].close()
             await lines[-1].wait_closed()
             # the news of it reaches us before we hear that the gate is open
-            async with asyncio.timeout(PATIENCE):
-                while any(one.is_connected() for one in transport._session.connector._acquired):  # type: ignore[union-attr]
-                    await asyncio.sleep(0.001)
+            acquired = transport._session.connector._acquired  # type: ignore[union-attr]
+            await until(lambda acquired=acquired: not any(one.is_connected() for one in acquired))
             gate.opened.set()
             assert (await fetch).body == b"ok"
             assert gate.steps == ["entered", "withdrew", "entered", "left"]
@@ -122,8 +119,7 @@ async def test_interim_answers_without_end_do_not_hold_the_loop() -> None:
 async def test_a_cancelled_fetch_leaves_as_cancelled() -> None:
     async with a_bench() as bench:
         fetch = asyncio.ensure_future(bench.get("/drip"))
-        while not bench.site.seen("/drip"):
-            await asyncio.sleep(0)
+        await until(lambda: bench.site.seen("/drip"))
         fetch.cancel()
         with pytest.raises(asyncio.CancelledError):
             await fetch

@@ -202,6 +202,51 @@ def test_no_text_raises(text: str) -> None:
     held.refusal("https://a.example/x?y=%zz")
 
 
+UNTIDY = """\
+# robots.txt of a shop that has seen many hands\t
+<!-- do not edit -->
+Host: shop.example
+Sitemap: https://shop.example/sitemap.xml
+Disallow: /belongs-to-nobody
+
+user-agent : *   # everybody
+Crawl-delay: 2
+DISALLOW:/cart#no blank before this
+Disallow:    /search?*q=
+Allow: /search?lang=
+Disallow: /*.pdf$
+Noindex: /old
+Request-rate: 1/5
+Clean-param: sid /
+
+User-agent: BadBot
+User-agent: Gossamer-Images
+Disallow: /
+Disallow
+User agent: *
+Disallow: /%7Ejoe/
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/", True),
+        ("/belongs-to-nobody", True),
+        ("/cart", False),
+        ("/carton", False),
+        ("/search?a=1&q=x", False),
+        ("/search?lang=en", True),
+        ("/file.pdf", False),
+        ("/file.pdf?page=2", True),
+        ("/old", True),
+    ],
+)
+def test_an_untidy_file_is_read_line_by_line(path: str, allowed: bool) -> None:
+    assert allows(UNTIDY, path) is allowed
+    assert not allows(UNTIDY.replace("BadBot", "Gossamer"), path)
+
+
 def test_real_files_are_read() -> None:
     with tarfile.open(corpus("robots-real", "robots.tar.gz")) as archive:
         files = [entry for entry in archive if entry.isfile()][::20]

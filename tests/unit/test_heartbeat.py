@@ -19,7 +19,7 @@ from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import WorkerCard
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.events import Buried, Completed, Event, EventHub, Retried, Trouble
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 
 @pytest.fixture
@@ -62,22 +62,12 @@ class Flaky:
         return await self._book.forget(before)
 
 
-async def asleep(clock: VirtualClock) -> bool:
-    return clock.sleepers > 0
-
-
-async def becomes(reached) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await reached():
-            await asyncio.sleep(0.005)
-
-
 async def test_a_card_is_entered_renewed_every_five_seconds_and_taken_out(book):
     clock = VirtualClock()
     vitals = [Vitals(job="a-1", in_flight=4)]
     heart = Heartbeat(book, clock, name="me", vitals=lambda: vitals[0])
     async with heart:
-        await becomes(book.workers)
+        await until(book.workers)
         [card] = await book.workers()
         assert (card.name, card.pid, card.job, card.state, card.in_flight, card.done) == (
             "me", os.getpid(), "a-1", "working", 4, 0,
@@ -89,13 +79,13 @@ async def test_a_card_is_entered_renewed_every_five_seconds_and_taken_out(book):
         heart.emit(Buried(at=0, reason="parse", attempt=1))
         heart.emit(Retried(at=0, reason="timeout", attempt=1, delay=1))
         vitals[0] = Vitals(state="idle")
-        await becomes(lambda: asleep(clock))  # whoever goes to sleep after the clock was moved is not woken by it
+        await until(lambda: clock.sleepers)  # whoever goes to sleep after the clock was moved is not woken by it
         clock.advance(5)
 
         async def renewed() -> bool:
             return (await book.workers())[0].seen_at == clock.now()
 
-        await becomes(renewed)
+        await until(renewed)
         [card] = await book.workers()
         assert (card.state, card.done, card.started_at) == ("idle", 2, clock.now() - 5)
         assert 0 <= card.cpu < 10
@@ -114,10 +104,10 @@ async def test_a_clock_that_differs_from_the_states_is_reported_once_and_stops_w
             """The card of the second beat from now on: the first may have been under way."""
             clock.agree(machine.now() - ahead)
             for _ in range(2):
-                await becomes(lambda: asleep(machine))
+                await until(lambda: machine.sleepers)
                 before = beats.beats
                 machine.advance(5)
-                await becomes(lambda before=before: ran(before))
+                await until(lambda before=before: ran(before))
             return (await book.workers())[0]
 
         async def ran(before: int) -> bool:
@@ -143,12 +133,12 @@ async def test_a_worker_leaves_a_state_that_a_newer_version_has_opened(book, tmp
     troubles.emit = told.append  # type: ignore[method-assign]
     heart = Heartbeat(book, clock, name="me", vitals=Vitals, troubles=troubles, drain=drained.set)
     async with heart:
-        await becomes(book.workers)
+        await until(book.workers)
         assert not heart.was_asked_to_drain
         with closing(sqlite3.connect(tmp_path / "state.db")) as newer:
             newer.execute("PRAGMA user_version = 999")
             newer.commit()
-        await becomes(lambda: asleep(clock))
+        await until(lambda: clock.sleepers)
         clock.advance(5)
         async with asyncio.timeout(PATIENCE):
             await drained.wait()
@@ -170,7 +160,7 @@ async def test_a_heart_goes_on_when_the_state_was_away(book):
                 clock.advance(5)
                 return line.beats > before
 
-            await becomes(tried)
+            await until(tried)
         assert await book.workers() == []
         line.away = False
 
@@ -178,7 +168,7 @@ async def test_a_heart_goes_on_when_the_state_was_away(book):
             clock.advance(5)
             return bool(await book.workers())
 
-        await becomes(entered)
+        await until(entered)
         line.away = True
     # It could not sign off: the card fades, and the end is a good one all the same.
     assert [card.name for card in await book.workers()] == ["me"]
@@ -202,7 +192,7 @@ async def test_a_heart_goes_on_whatever_went_wrong_and_tells_it_once(book, fault
             clock.advance(5)
             return line.beats > 3
 
-        await becomes(tried)
+        await until(tried)
         [trouble] = ears.heard
         assert isinstance(trouble, Trouble)
         assert str(fault) in trouble.message
@@ -212,7 +202,7 @@ async def test_a_heart_goes_on_whatever_went_wrong_and_tells_it_once(book, fault
             clock.advance(5)
             return bool(await book.workers())
 
-        await becomes(entered)
+        await until(entered)
     assert await book.workers() == []
 
 
@@ -227,7 +217,7 @@ async def test_whoever_beats_forgets_cards_of_more_than_an_hour(book):
         async def forgotten() -> bool:
             return [card.name for card in await book.workers()] == ["me", "recent"]
 
-        await becomes(forgotten)
+        await until(forgotten)
 
 
 def test_the_workers_of_one_living_process_are_not_gone():

@@ -11,6 +11,7 @@ from gossamer.clock import VirtualClock
 from gossamer.crawl.held_lease import HeldLease
 from gossamer.errors import BackendUnavailable, LeaseLost
 from gossamer.model.task import Lease, Task
+from tests.patience import until
 
 TASK = Task(
     id=1, job="j", url="http://a.test/1", fingerprint=b"0" * 16, site="a.test", kind="parse", priority=0, depth=0,
@@ -38,9 +39,7 @@ class Away:
 
 
 async def while_time_passes(clock: VirtualClock, settling: asyncio.Task[str]) -> str:
-    while not settling.done():
-        clock.advance(0.5)
-        await asyncio.sleep(0)
+    await until(settling.done, between=lambda: clock.advance(0.5), every=0)
     return settling.result()
 
 

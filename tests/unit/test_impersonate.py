@@ -32,7 +32,7 @@ from gossamer.model.route import Exit
 from tests.conformance.transports import LIMITS, LOOPBACK, listener
 from tests.conformance.transports import vouched as vouched
 from tests.gates import HeldGate
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.services.proxies import Vouched, http_proxy
 from tests.sites import park
 from tests.sites.hostile import PAGE, Call, hostile_site
@@ -269,8 +269,7 @@ async def test_a_client_that_goes_does_not_take_a_page_with_it() -> None:
         slow = asyncio.ensure_future(
             transport.fetch(TransportRequest(url=site.url("/drip", host="slow.localhost"), limits=Limits(max_body=50)))
         )
-        while not site.seen("/drip"):
-            await asyncio.sleep(0)
+        await until(lambda: site.seen("/drip"))
         for number in range(3):
             await transport.fetch(TransportRequest(url=site.url("/plain", host=f"h{number}.localhost"), limits=LIMITS))
         response = await slow
@@ -346,9 +345,7 @@ async def test_a_request_on_a_connection_that_stood_is_told_before_its_answer_co
         asked = asyncio.ensure_future(
             transport.fetch(TransportRequest(url=site.url("/held"), limits=LIMITS, gate=gate))
         )
-        async with asyncio.timeout(PATIENCE):
-            while not gate.is_out:
-                await asyncio.sleep(0.005)
+        await until(lambda: gate.is_out)
         assert [seen.path for seen in site.log] == ["/plain", "/held"]
         told.set()
         assert (await asked).body == b"ok"

@@ -21,7 +21,7 @@ from gossamer.project.spools import forget_spools, list_spools
 from gossamer.settings.effective import coverage_of
 from gossamer.store.contract import RecordQuery, SpoolNote
 from gossamer.store.sink import Sink
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from ..conformance.frontiers import candidate
 from ..conformance.stores import book, page_of, result, tried
@@ -193,8 +193,7 @@ async def test_a_crawl_waits_for_living_workers_and_not_for_lost_ones(project):
     await project.state.workers.beat(card)
     async with Sink(project.records, None) as sink, asyncio.timeout(PATIENCE):
         closing = asyncio.create_task(close_when_stored(project, Books(), job, heard, sink, stopped))
-        while not heard.of(Trouble):
-            await asyncio.sleep(0.01)
+        await until(lambda: heard.of(Trouble))
         assert not closing.done()
         await project.state.workers.sign_off(noted.worker)
         storing = await closing

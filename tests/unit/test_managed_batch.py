@@ -14,7 +14,7 @@ from gossamer.errors import ApiFailed, FetchFailed, Misconfigured, RouteFailed
 from gossamer.fetch.contract import Response
 from gossamer.fetch.managed import ManagedTransport
 from tests.gates import HeldGate
-from tests.patience import PATIENCE
+from tests.patience import unchanged
 from tests.services.ports import free_port
 from tests.services.vendors import KEY, job_vendor
 from tests.unit.managed import (
@@ -229,11 +229,7 @@ async def test_a_caller_who_leaves_is_not_waited_for() -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         # The vendor is asked for this batch no more.
-        asked = -1
-        async with asyncio.timeout(PATIENCE):
-            while asked != len(server.log):
-                asked = len(server.log)
-                await asyncio.sleep(0.3)
+        await until(unchanged(lambda: len(server.log)), every=0.3)
     assert all(task.cancelled() for task in tasks)
 
 

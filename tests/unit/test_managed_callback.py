@@ -14,10 +14,10 @@ import pytest
 from gossamer.fetch.managed import answers
 from gossamer.fetch.managed.answers import read, read_in_parts
 from gossamer.fetch.managed.callback import CallbackReceiver
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.services.ports import free_port
 from tests.services.vendors import job_vendor
-from tests.unit.managed import described, exchange, pages, transport_to, until, with_callbacks
+from tests.unit.managed import described, exchange, pages, transport_to, with_callbacks
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -69,12 +69,13 @@ async def post(port: int, path: str, body: bytes = b"{}") -> int:
 
 async def until_posted(port: int) -> None:
     """Post until the receiver takes it."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            with suppress(aiohttp.ClientError):
-                if await post(port, "/hook/batch.secret") == 200:
-                    return
-            await asyncio.sleep(0.01)
+
+    async def is_taken() -> bool:
+        with suppress(aiohttp.ClientError):
+            return await post(port, "/hook/batch.secret") == 200
+        return False
+
+    await until(is_taken)
 
 
 async def test_more_connections_than_the_limit_are_closed_at_once() -> None:

@@ -19,7 +19,7 @@ from gossamer.fetch.managed import ManagedTransport
 from gossamer.fetch.managed.api import patience
 from gossamer.model.route import Exit, Render
 from tests.gates import HeldGate
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.services.vendors import KEY, GetVendor, get_vendor, in_a_thread, job_vendor, status, text
 from tests.sites.hostile import PAGE, hostile_site
 from tests.unit.managed import GUARD, SITE, described, exchange, transport_to, while_time_flies
@@ -91,9 +91,7 @@ async def test_the_request_is_told_when_it_leaves() -> None:
     async with get_vendor() as server, transport_to(server) as transport:
         server.hold = asyncio.Event()
         task = asyncio.create_task(transport.fetch(exchange(server.show(f"{SITE}/"), gate=gate)))
-        async with asyncio.timeout(PATIENCE):
-            while not server.log:
-                await asyncio.sleep(0)
+        await until(lambda: server.log)
         assert gate.steps == ["entered", "left"]
         server.hold.set()
         await task

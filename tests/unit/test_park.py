@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 import wreq
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.sites import Park, park
 from tests.sites.running import ROOT
 
@@ -207,9 +207,10 @@ async def test_hosts_that_are_apart_go_away_alone_and_come_back_where_they_were(
             return True
 
         async def become(reachable: bool) -> None:
-            async with asyncio.timeout(PATIENCE):
-                while await answers(ground.port_apart) != reachable:
-                    await asyncio.sleep(0.01)
+            async def is_so() -> bool:
+                return await answers(ground.port_apart) == reachable
+
+            await until(is_so, f"reachable: {reachable}")
 
         reader, _ = await asyncio.open_connection("127.0.0.1", ground.port_apart)
         ground.go_away()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from gossamer.model.route import Exit, ExitOutcome
 from gossamer.routing.proxies.pools import Pools, without_secrets
 from gossamer.settings import ProxyPool
 from gossamer.units import Secret
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 OK, BANNED, FAILED = ExitOutcome.OK, ExitOutcome.BANNED, ExitOutcome.FAILED
 PAGE = b"\x07" * 16
@@ -99,12 +99,6 @@ async def live(tmp_path):
 
 async def take(pools: Pools, pool: str = "p", site: str = "shop.example", page: bytes = PAGE, **options: Any) -> Exit:
     return await pools.take(pool, site=site, fingerprint=page, **options)
-
-
-async def until(holds: Callable[[], Any]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await holds():
-            await asyncio.sleep(0.01)
 
 
 # -- taking ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from gossamer.backends.redis.keys import Keyspace
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.task import Lease, UrlState
 from tests.conformance.frontiers import Lab, candidate, redis_lab
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.services.valkey import ValkeyServer, running_cluster
 
 SHARDS, SITES, PAGES = 8, 40, 400
@@ -24,9 +24,7 @@ async def moved(nodes: list[ValkeyServer], slots: list[int]) -> None:
     ranges = [word for slot in slots for word in (str(slot), str(slot))]
     answer = nodes[0].say("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", *ranges, "NODE", target)
     assert answer.startswith("+OK"), answer
-    async with asyncio.timeout(PATIENCE):
-        while "success" not in nodes[0].say("CLUSTER", "GETSLOTMIGRATIONS"):
-            await asyncio.sleep(0.01)
+    await until(lambda: "success" in nodes[0].say("CLUSTER", "GETSLOTMIGRATIONS"))
 
 
 async def work(lab: Lab, job: str, worker: str, until: asyncio.Event, done: list[str]) -> None:

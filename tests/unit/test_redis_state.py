@@ -97,7 +97,7 @@ async def test_a_server_of_another_kind_is_told_apart(valkey):
 
 
 async def test_a_server_that_never_answers_does_not_hang_us():
-    server = await asyncio.start_server(lambda reader, writer: asyncio.sleep(60), "127.0.0.1", 0)
+    server = await asyncio.start_server(lambda reader, writer: asyncio.Event().wait(), "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(BackendUnavailable, match="does not answer"):
@@ -263,7 +263,7 @@ class DeafClient:
 
     async def execute_command(self, *command):
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             return b"OK"
 

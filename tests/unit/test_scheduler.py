@@ -11,7 +11,8 @@ import pytest
 from gossamer.model.events import ScheduleFailed, ScheduleFired, ScheduleQueued, ScheduleSkipped, Trouble
 from gossamer.model.job import JobState, JobTerms
 from gossamer.model.schedule import Overlap
-from tests.unit.schedulers import HOUR, HOURLY, SPIDER, WAITING, until
+from tests.patience import until
+from tests.unit.schedulers import HOUR, HOURLY, SPIDER, WAITING
 from tests.unit.schedulers import bench as bench
 
 # -- ticks --------------------------------------------------------------------------------------------------------

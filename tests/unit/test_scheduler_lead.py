@@ -17,9 +17,9 @@ from gossamer.schedule.decisions import BACKOFF, Due, Rest, failed, look
 from gossamer.schedule.leader import TROUBLED
 from gossamer.schedule.leadership import Lead
 from gossamer.schedule.triggers import Every
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.services.valkey import running_valkey
-from tests.unit.schedulers import DAY, HOUR, HOURLY, bench_in, patient_scheduler, until
+from tests.unit.schedulers import DAY, HOUR, HOURLY, bench_in, patient_scheduler
 from tests.unit.schedulers import bench as bench
 
 # -- who leads ----------------------------------------------------------------------------------------------------

@@ -6,14 +6,17 @@ import asyncio
 import signal
 
 from gossamer.process.signals import send
+from tests.patience import until
 
 
 async def test_a_signal_to_a_process_that_ends_just_now_leaves_its_exit_code_alone() -> None:
     for _ in range(40):
         process = await asyncio.create_subprocess_exec("/bin/sh", "-c", "exit 3")
-        while process.returncode is None:
-            send(process, signal.SIGCONT)
-            await asyncio.sleep(0)
+        await until(
+            lambda process=process: process.returncode is not None,
+            between=lambda process=process: send(process, signal.SIGCONT),
+            every=0,
+        )
         assert process.returncode == 3
 
 

@@ -6,13 +6,7 @@ import asyncio
 
 from gossamer.crawl import slots as lanes
 from gossamer.crawl.slots import Slots
-from tests.patience import PATIENCE
-
-
-async def until(reached) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not reached():
-            await asyncio.sleep(0.001)
+from tests.patience import MOMENT, until
 
 
 async def test_a_late_journey_steps_aside_and_its_slot_is_free_again(monkeypatch):
@@ -49,8 +43,7 @@ async def test_the_slow_lane_is_bounded(monkeypatch):
     await until(lambda: slots.free == 2)
     for _ in range(2):
         slots.take("slow.test")
-    for _ in range(30):
-        await asyncio.sleep(0.001)
+    await asyncio.sleep(MOMENT)
     assert (slots.free, slots.busy) == (0, 4)
 
 

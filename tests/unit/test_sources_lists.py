@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import io
 import os
@@ -30,7 +29,7 @@ from gossamer.schedule.sources import (
     parse_source,
 )
 from gossamer.schedule.sources.gzip_file import MOST_PARTS, TooLarge, unpacked
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from .sourced import SETTINGS
 
@@ -320,9 +319,7 @@ async def test_program_is_ended_with_all_that_it_started(indoors: Indoors) -> No
         await urls_of(CommandSource(argv=("/bin/sh", "-c", script), max_output=1_000), indoors)
     # then the child goes, too
     child = int((indoors.root / "child").read_text())
-    async with asyncio.timeout(PATIENCE):
-        while _is_alive(child):
-            await asyncio.sleep(0.01)
+    await until(lambda: not _is_alive(child))
 
 
 def _is_alive(pid: int) -> bool:

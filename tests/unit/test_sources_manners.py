@@ -22,7 +22,7 @@ from gossamer.settings import Settings
 from gossamer.settings.effective import site_terms
 from gossamer.settings.tables import Domain, Fetch, Managed, Politeness, ProxyPool, Retry, RouteTable
 from gossamer.units import Rate, Secret
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.services.proxies import http_proxy
 from tests.sites.hostile import Call, hostile_site
 from tests.sites.sitemaps import index, urlset
@@ -99,18 +99,14 @@ async def test_requests_keep_the_pace_of_the_site() -> None:
         reading = asyncio.create_task(_all(entries(SitemapSource(url=site.url("/i.xml")), context)))
         # given robots.txt, which is asked for at once and wants 20 s between two requests
         for path, before in (("/i.xml", 1), ("/s.xml", 2)):
-            async with asyncio.timeout(PATIENCE):
-                while not clock.sleepers:
-                    await asyncio.sleep(0.001)
+            await until(lambda: clock.sleepers)
             # when less than that has passed, nothing is sent
             clock.advance(19.9)
             await asyncio.sleep(0)
             assert (clock.sleepers, len(site.log)) == (1, before)
             # then it is, and no sooner
             clock.advance(0.2)
-            async with asyncio.timeout(PATIENCE):
-                while not site.seen(path):
-                    await asyncio.sleep(0.001)
+            await until(lambda path=path: site.seen(path))
         assert len(await reading) == 1
 
 
@@ -132,14 +128,14 @@ async def test_requests_are_announced_and_share_the_pace_with_workers_on_the_sam
         reading = asyncio.create_task(_all(entries(SitemapSource(url=site.url("/s.xml")), context)))
         sent = []
         for before in (0, 1):
-            async with asyncio.timeout(PATIENCE):
-                while not clock.sleepers:
-                    await asyncio.sleep(0.001)
+            await until(lambda: clock.sleepers)
             assert len(site.log) == before  # a worker may have been there just now
-            while len(site.log) == before:
-                if clock.sleepers:  # a request that is on its way arrives before time goes on
-                    clock.advance(0.1)
-                await asyncio.sleep(0.001)
+            await until(
+                lambda before=before: len(site.log) > before,
+                # a request that is on its way arrives before time goes on
+                between=lambda: clock.advance(0.1 if clock.sleepers else 0),
+                every=0.001,
+            )
             sent.append(clock.now())
         assert len(await reading) == 1
     # Theirs, ours, theirs, ours: a second between each two.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 from datetime import timedelta
@@ -14,8 +13,8 @@ from gossamer.model.events import ScheduleFired
 from gossamer.project.service import scheduler_of
 from gossamer.schedule.spider_loader import SpiderLoader
 from gossamer.settings import load
-from tests.patience import PATIENCE
-from tests.unit.schedulers import HOURLY, SPIDER, WAITING, until
+from tests.patience import PATIENCE, until
+from tests.unit.schedulers import HOURLY, SPIDER, WAITING
 from tests.unit.schedulers import bench as bench
 
 SOON, LATER = timedelta(milliseconds=50), timedelta(seconds=PATIENCE)
@@ -55,10 +54,7 @@ def settings_of(root):
 
 async def loaded(loader, ref):
     """Ask until there is an answer."""
-    async with asyncio.timeout(PATIENCE):
-        while not (found := await loader.load([ref])):
-            await asyncio.sleep(0.01)
-    return found[ref]
+    return (await until(lambda: loader.load([ref])))[ref]
 
 
 async def test_each_is_loaded_or_there_is_an_error(root):

@@ -21,7 +21,7 @@ from gossamer.store.spool import Spool
 from gossamer.store.spool_drain import AWAY_FOR, INSIST, LOOK
 from gossamer.store.spool_homes import Home
 from gossamer.store.spool_notes import SpoolNotes
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from ..conformance.frontiers import sqlite_lab
 from ..conformance.stores import NOW
@@ -89,6 +89,13 @@ async def test_a_result_is_noted_when_its_page_may_be_done_and_the_note_goes_whe
     assert list((tmp_path / "spool").iterdir()) == []
 
 
+async def nothing_waits(book, clock):
+    async def is_empty():
+        return not await book.waiting()
+
+    await until(is_empty, between=lambda: clock.advance(1), every=0.001)
+
+
 async def test_the_note_stays_with_what_a_process_leaves_and_its_heir_takes_both(tmp_path, store, book, ears):
     store.down = True
     async with sink_in(tmp_path, store, book, ears) as sink:
@@ -96,11 +103,15 @@ async def test_the_note_stays_with_what_a_process_leaves_and_its_heir_takes_both
     assert await book.waiting() == {"books-1": 40}
 
     async with sink_in(tmp_path, store, book, ears) as heir:
+
+        async def its_own_note():
+            notes = await book._book.notes()
+            return notes if len(notes) == 1 else None
+
         async with asyncio.timeout(PATIENCE):
             await ears.hear(lambda event: isinstance(event, Trouble))  # it has tried
-            while len(notes := await book._book.notes()) != 1:  # under its own name
-                await asyncio.sleep(0)
-            assert notes[0].results == {"books-1": 40}
+            (note,) = await until(its_own_note, every=0)
+            assert note.results == {"books-1": 40}
             store.down = False
             await heir.emptied()
     assert await book.waiting() == {}
@@ -117,9 +128,7 @@ async def test_while_the_state_is_away_no_page_is_done_whose_result_waits(tmp_pa
             await ears.hear(lambda event: isinstance(event, Trouble) and "The state is away" in event.message)
             assert not keeping.done()
             book.down = False
-            while not keeping.done():
-                clock.advance(1)
-                await asyncio.sleep(0.001)
+            await until(keeping.done, between=lambda: clock.advance(1), every=0.001)
         assert await keeping == 0
         assert await book.waiting() == {"books-1": 1}
 
@@ -129,10 +138,8 @@ async def test_a_state_that_stays_away_fails_the_page_and_not_for_ever(tmp_path,
     async with sink_in(tmp_path, store, book, ears, clock) as sink:
         store.down = book.down = True
         keeping = asyncio.create_task(sink.keep(of_job("books-1", 0)))
-        async with asyncio.timeout(PATIENCE):
-            while not keeping.done() and clock.now() < NOW + 10 * INSIST.total_seconds():
-                clock.advance(1)
-                await asyncio.sleep(0.001)
+        late = NOW + 10 * INSIST.total_seconds()
+        await until(lambda: keeping.done() or clock.now() > late, between=lambda: clock.advance(1), every=0.001)
         with pytest.raises(BackendUnavailable, match="The state is away"):
             await keeping
 
@@ -144,10 +151,7 @@ async def test_a_note_that_could_not_be_taken_away_goes_with_the_next_start(tmp_
         store.down = True
         await sink.keep(of_job("books-1", 0))
         store.down, book.down = False, True
-        async with asyncio.timeout(PATIENCE):
-            while not store.saved:
-                clock.advance(60)
-                await asyncio.sleep(0.001)
+        await until(lambda: store.saved, between=lambda: clock.advance(60), every=0.001)
     assert await book.waiting() == {"books-1": 1}
 
     # when a process starts there later, then nothing says any more that something waits
@@ -168,10 +172,8 @@ async def test_a_process_without_work_stores_what_another_one_left_that_died(tmp
             await dying.keep(of_job("books-1", 7))
         store.down = False
         assert await book.waiting() == {"books-1": 1}
-        async with asyncio.timeout(PATIENCE):
-            while not store.saved or await book.waiting():
-                clock.advance(LOOK.total_seconds())
-                await asyncio.sleep(0.001)
+        await until(lambda: store.saved, between=lambda: clock.advance(LOOK.total_seconds()), every=0.001)
+        await nothing_waits(book, clock)
     assert store.saved == ["7"]
 
 
@@ -181,10 +183,7 @@ async def test_a_state_that_lost_the_note_gets_it_again(tmp_path, store, book, e
         store.down = True
         await sink.keep(of_job("books-1", 0))
         await book._book.take_away([note.name for note in await book._book.notes()])
-        async with asyncio.timeout(PATIENCE):
-            while not await book.waiting():
-                clock.advance(1)
-                await asyncio.sleep(0.001)
+        await until(book.waiting, between=lambda: clock.advance(1), every=0.001)
         assert await book.waiting() == {"books-1": 1}
         store.down = False
 
@@ -199,9 +198,7 @@ async def test_a_state_that_has_a_note_again_loses_it_again(tmp_path, store, boo
         clock.advance(60)
         await sink.emptied()
         await book._book.note(note)  # the second in which it was taken away is lost
-        while await book.waiting():
-            clock.advance(1)
-            await asyncio.sleep(0.001)
+        await nothing_waits(book, clock)
 
         # and when its process has results again, their note stays
         store.down = True
@@ -240,10 +237,7 @@ async def test_a_record_store_that_hangs_counts_as_away_for_as_long_as_it_is_tri
         await sink.keep(of_job("books-1", 0))
         assert sink.records_away
         monkeypatch.setattr(store, "save", hang)
-        async with asyncio.timeout(PATIENCE):
-            while not hanging.is_set():
-                clock.advance(1)
-                await asyncio.sleep(0.001)
+        await until(hanging.is_set, between=lambda: clock.advance(1), every=0.001)
         clock.advance(AWAY_FOR.total_seconds() * 5)
         assert sink.records_away
         monkeypatch.undo()
@@ -269,13 +263,13 @@ async def test_a_state_that_refuses_a_note_once_does_not_end_the_draining(tmp_pa
         await sink.keep(of_job("books-1", 0))
         monkeypatch.setattr(book, "take_away", refuse, raising=False)
         store.down = False
-        while not any(isinstance(event, Trouble) and "NOPERM" in event.message for event in ears.heard):
-            clock.advance(1)
-            await asyncio.sleep(0.001)
+        await until(
+            lambda: any(isinstance(event, Trouble) and "NOPERM" in event.message for event in ears.heard),
+            between=lambda: clock.advance(1),
+            every=0.001,
+        )
         monkeypatch.undo()
-        while await book.waiting():
-            clock.advance(1)
-            await asyncio.sleep(0.001)
+        await nothing_waits(book, clock)
         await sink.emptied()
     assert store.saved == ["0"]
 

@@ -24,7 +24,7 @@ from gossamer.model.record import PageResult
 from gossamer.store.contract import RecordQuery
 from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from ..conformance.stores import book, result, tried
 from .spooling import Ears, Fickle, FickleArchive, all_stored, disk_ends_after, snap, visit
@@ -113,8 +113,7 @@ async def test_the_store_is_probed_with_growing_pauses_not_once_per_page(
             store.asked_again.clear()
             clock.advance(pauses[-1])
             await store.asked_again.wait()
-            while not clock.sleepers:
-                await asyncio.sleep(0)
+            await until(lambda: clock.sleepers, every=0)
         assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
         store.down = False
 
@@ -131,8 +130,7 @@ async def test_a_store_that_refuses_us_blames_no_result_and_is_told_once(
         async with asyncio.timeout(PATIENCE):
             for _ in range(5):
                 store.asked_again.clear()
-                while not clock.sleepers:
-                    await asyncio.sleep(0)
+                await until(lambda: clock.sleepers, every=0)
                 clock.advance(10)
                 await store.asked_again.wait()
         # then all wait, and one line says why
@@ -140,9 +138,7 @@ async def test_a_store_that_refuses_us_blames_no_result_and_is_told_once(
         assert [event.message for event in ears.heard if isinstance(event, Trouble)] == [store.refusal]
         assert list((tmp_path / "spool").rglob("*.bad")) == []
         store.refusal = ""
-        while sink.away:
-            clock.advance(10)
-            await asyncio.sleep(0.001)
+        await until(lambda: not sink.away, between=lambda: clock.advance(10), every=0.001)
     assert await keys_in(sqlite) == [str(n) for n in range(6)]
 
 
@@ -182,11 +178,7 @@ async def test_probing_a_store_does_not_archive_the_pages_again(
     async with new_sink(store, archive, clock=clock) as sink:
         await asyncio.gather(*(sink.keep(visit(n), snap(n)) for n in range(3)))  # spooled with their pages
         archive.down = False
-        while store.asked < 6:
-            while not clock.sleepers:
-                await asyncio.sleep(0)
-            clock.advance(5)
-            await asyncio.sleep(0)
+        await until(lambda: store.asked >= 6, between=lambda: clock.advance(5 if clock.sleepers else 0), every=0)
         store.down = False
         clock.advance(5)
         await ears.hear(all_stored)
@@ -305,8 +297,7 @@ async def test_results_that_come_in_while_the_spool_is_emptied_go_behind(
         clock.advance(60)
         for n in range(500, 700):
             await sink.keep(visit(n))
-        while sink.away:
-            await asyncio.sleep(0)
+        await until(lambda: not sink.away, every=0)
         assert store.saved == [str(n) for n in range(700)]
     assert len(await keys_in(sqlite)) == 700
 
@@ -399,9 +390,7 @@ async def test_a_cancelled_sink_leaves_the_spool_for_the_next(
 
     async with asyncio.TaskGroup() as group:
         server = group.create_task(serve())
-        await asyncio.sleep(0)
-        while not sink._open:
-            await asyncio.sleep(0)
+        await until(lambda: sink._open, every=0)
         await asyncio.gather(*(sink.keep(visit(n)) for n in range(10)))
         server.cancel()
     store.down = False

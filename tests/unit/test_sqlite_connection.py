@@ -16,7 +16,7 @@ from gossamer.backends.sqlite import connection as connection_file
 from gossamer.backends.sqlite.connection import BUSY_TIMEOUT, CHECKPOINT_AFTER, LONG, Database
 from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.errors import BackendUnavailable
-from tests.patience import PATIENCE
+from tests.patience import MOMENT, PATIENCE, until
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_a_read_that_nobody_waits_for_any_more_keeps_the_connection_to_its
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
             waiting = asyncio.create_task(database.read(quickly))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(MOMENT)
             assert not seen
             asyncio.get_running_loop().call_later(0.1, go_on.set)
         with pytest.raises(BackendUnavailable):
@@ -123,9 +123,7 @@ async def test_while_another_process_has_its_turn_the_loop_goes_on(database: Dat
         began = time.monotonic()
         writing = asyncio.create_task(database.write(note))
         # given that our write has been tried, and waits for its turn
-        async with asyncio.timeout(PATIENCE):
-            while not database._busy:
-                await asyncio.sleep(0.001)
+        await until(lambda: database._busy, every=0.001)
         await asyncio.sleep(0)
         assert not writing.done()
         assert time.monotonic() - began < BUSY_TIMEOUT.total_seconds()  # the loop did not wait with it

@@ -22,7 +22,7 @@ from gossamer.model.job import JobCounts
 from gossamer.project.open import open_project
 from gossamer.project.start_check import check_start, disguise_warnings
 from gossamer.project.status import job_status
-from tests.patience import PATIENCE
+from tests.patience import until
 
 from ..conformance.frontiers import candidate
 from ..journey.crawling import crawled, look, settings_for
@@ -160,9 +160,7 @@ async def test_a_crawl_says_again_and_again_what_it_waits_for(monkeypatch):
 
     line = ProgressLine(Still(), nothing, SystemClock(), Console(file=said), job="j", limit=None, waits=waits)
     showing = asyncio.create_task(line.show())
-    async with asyncio.timeout(PATIENCE):
-        while said.getvalue().count("Waiting: 1 page waits for tokens") < 3:
-            await asyncio.sleep(0.001)
+    await until(lambda: said.getvalue().count("Waiting: 1 page waits for tokens") >= 3)
     showing.cancel()
 
 
@@ -180,9 +178,7 @@ async def test_a_crawl_that_is_being_stopped_says_so_once(monkeypatch: pytest.Mo
     console = Console(file=said, width=120)
     line = ProgressLine(Busy(), nothing, SystemClock(), console, job="j", limit=None, draining=lambda: True)
     showing = asyncio.create_task(line.show())
-    async with asyncio.timeout(PATIENCE):
-        while said.getvalue().count("j: ") < 3:
-            await asyncio.sleep(0.001)
+    await until(lambda: said.getvalue().count("j: ") >= 3)
     showing.cancel()
     assert said.getvalue().count("Stopping: the pages in flight are finished first. Ctrl-C again stops at once.") == 1
 

@@ -39,6 +39,74 @@ def test_every_web_address_of_the_standards_test_set_parses_as_expected_or_is_re
     assert checked == 891
 
 
+BASE = "https://shop.example/a/b?c#d"
+
+
+@pytest.mark.parametrize(
+    ("text", "href"),
+    [
+        # against a base
+        ("", "https://shop.example/a/b?c"),
+        ("x", "https://shop.example/a/x"),
+        ("./x/../y", "https://shop.example/a/y"),
+        ("../../../x", "https://shop.example/x"),
+        ("%2E%2e/x", "https://shop.example/x"),
+        ("/x//y", "https://shop.example/x//y"),
+        ("?x=1", "https://shop.example/a/b?x=1"),
+        ("#x", "https://shop.example/a/b?c#x"),
+        ("//cdn.example/x", "https://cdn.example/x"),
+        ("\\\\cdn.example\\x", "https://cdn.example/x"),
+        ("https:x", "https://shop.example/a/x"),
+        ("http:x", "http://x/"),
+        ("http:///x.example/y", "http://x.example/y"),
+        # what is trimmed, and what is left out
+        (" \t https://shop.example/ \n", "https://shop.example/"),
+        ("ht\ntps://shop.ex\tample/a\rb", "https://shop.example/ab"),
+        # letters and escapes
+        ("HTTPS://SHOP.Example/A", "https://shop.example/A"),
+        ("https://shop.example/a b", "https://shop.example/a%20b"),
+        ("https://shop.example/é?é#é", "https://shop.example/%C3%A9?%C3%A9#%C3%A9"),
+        ("https://shop.example/%zz%4", "https://shop.example/%zz%4"),
+        ("https://shop.example/?a'b\"c<d>", "https://shop.example/?a%27b%22c%3Cd%3E"),
+        ("https://münchen.example/", "https://xn--mnchen-3ya.example/"),
+        ("https://shop\uff0eexample/", "https://shop.example/"),
+        ("https://%73hop.example/", "https://shop.example/"),
+        # ports and numbers
+        ("https://shop.example:443/", "https://shop.example/"),
+        ("https://shop.example:0080/", "https://shop.example:80/"),
+        ("https://shop.example:/", "https://shop.example/"),
+        ("http://0x7f.1/", "http://127.0.0.1/"),
+        ("http://2130706433/", "http://127.0.0.1/"),
+        ("http://0300.0250.1/", "http://192.168.0.1/"),
+        ("http://[0:0:0::1]/", "http://[::1]/"),
+        ("http://[::ffff:1.2.3.4]/", "http://[::ffff:102:304]/"),
+        ("https://us%40er:p%3Aw@shop.example/", "https://us%40er:p%3Aw@shop.example/"),
+        ("https://a@b@shop.example/", "https://a%40b@shop.example/"),
+        # nothing that can be opened
+        ("https://", None),
+        ("https://shop .example/", None),
+        ("https://shop.example:65536/", None),
+        ("https://shop.example:x/", None),
+        ("http://256.1.1.1/", None),
+        ("http://1.2.3.08/", None),
+        ("http://[::1", None),
+        ("http://[1:2]/", None),
+        ("https://a%00b/", None),
+        ("https://a<b>/", None),
+        ("mailto:ada@shop.example", None),
+        ("javascript:void(0)", None),
+        ("data:text/html,x", None),
+        ("ftp://shop.example/", None),
+    ],
+)
+def test_an_address_is_read_as_browsers_read_it(text, href):
+    try:
+        found = parse_url(text, BASE)
+    except InvalidUrl:
+        found = None
+    assert found == href
+
+
 def test_registrable_domains_agree_with_the_list_makers_tests():
     lines = corpus("psl", "tests.txt").read_text(encoding="utf-8").splitlines()
     checked = 0

@@ -203,10 +203,7 @@ class Bench:
 
     async def until(self, reached: Callable[[], bool], *, step: float = 0.0) -> None:
         """Let things happen, moving the clock by `step` at each look."""
-        async with asyncio.timeout(patience.PATIENCE):
-            while not reached():
-                self.lab.clock.advance(step)
-                await asyncio.sleep(0.001)
+        await patience.until(reached, between=lambda: self.lab.clock.advance(step), every=0.001)
 
 
 class Refusing:

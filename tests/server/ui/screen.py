@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -132,14 +131,6 @@ async def a_browser() -> AsyncIterator[Browser]:
             yield browser
         finally:
             await browser.close()
-
-
-async def until(holds: Any, what: str) -> None:
-    """Wait for something that can be seen from outside; `holds` is asked again and again."""
-    async with asyncio.timeout(PATIENCE):
-        while not await holds():
-            await asyncio.sleep(0.02)
-    assert what
 
 
 def exactly(text: str) -> re.Pattern[str]:

@@ -19,8 +19,9 @@ from gossamer.project.schedules import show_schedule
 from gossamer.routing.contract import LearnedRoute
 from gossamer.schedule.contract import AlertStep, Term
 from gossamer.settings import ScheduleTable
+from tests.patience import until
 
-from .screen import Screen, until
+from .screen import Screen
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 

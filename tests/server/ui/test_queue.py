@@ -13,8 +13,9 @@ from gossamer.project.attempts import AttemptFilter, list_attempts
 from gossamer.project.dead_letters import DeadLetterChoice, letter_of, list_letters
 from gossamer.project.jobs import cancel_job, show_job
 from gossamer.project.sites import site_view
+from tests.patience import until
 
-from .screen import Screen, until
+from .screen import Screen
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 SHOP = "shop.localhost"
