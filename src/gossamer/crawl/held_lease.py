@@ -25,7 +25,8 @@ BACKOFF = Backoff(first=timedelta(milliseconds=100), longest=timedelta(seconds=2
 
 class HeldLease:
     """One lease, from its grant to its settlement. `asked_at` is monotonic time. Made as soon as the lease is received:
-    whatever the worker does then, the site's pace counts from there. `on_failure` is called at the first failure of a settlement; the settlement is retried as long as the lease can be good, perhaps a minute."""
+    whatever the worker does then, the site's pace counts from there. `on_failure` is called at the first failure of a
+    settlement; the settlement is retried as long as the lease can be good, perhaps a minute."""
 
     def __init__(
         self,
