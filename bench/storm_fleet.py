@@ -310,11 +310,16 @@ class Round:
                 valkey.say("REPLICAOF", "NO", "ONE")
 
     def kill_child(self) -> None:
-        """One of those that the last supervisor of the crew has; the others must go on."""
-        supervisor = next(worker for worker in reversed(self.crew) if len(children_of(worker.pid)) > 1)
-        children = sorted(children_of(supervisor.pid))
-        with self.fault("child killed"):
-            os.kill(self.chance.choice(children), signal.SIGKILL)
+        """One of several that a supervisor of the crew has; the others must go on."""
+        deadline = time.monotonic() + LIMIT
+        while time.monotonic() < deadline and any(worker.code is None for worker in self.crew):
+            for worker in self.crew:
+                children = sorted(children_of(worker.pid)) if worker.code is None else []
+                if len(children) > 1:
+                    with self.fault("child killed"):
+                        os.kill(self.chance.choice(children), signal.SIGKILL)
+                    return
+            time.sleep(0.05)
 
     def fill_valkey(self, seconds: float) -> None:
         """No more memory for a while, and a worker dies meanwhile."""
