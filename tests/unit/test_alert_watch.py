@@ -472,7 +472,7 @@ async def test_spool(bench: Watched):
 @pytest.mark.parametrize(
     ("state", "ahead", "words"),
     [
-        ("clock wrong", 86400.0, "the clock of far is 1 d ahead of the state's, so its workers take no work"),
+        ("clock wrong", 86400.0, "the clock of far is 24 h ahead of the state's, so its workers take no work"),
         ("working", -20.0, "the clock of far is 20 s behind the state's"),
         ("working", 4.0, ""),
         ("set aside", 0.0, "far gets no response from any site, while other machines do"),
