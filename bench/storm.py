@@ -214,9 +214,11 @@ def main() -> int:
     parser.add_argument("--pages", type=int, default=4000, help="of the site (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=len(ROUNDS), help="only the first so many (default: all)")
     parser.add_argument("--only", nargs="*", default=[], help="rounds whose name has one of these words in it")
+    parser.add_argument("--random", type=int, default=1, help="rounds in which all happens at random")
     parser.add_argument("--seed", type=int, default=1, help="of what happens by chance (default %(default)s)")
     chosen = parser.parse_args()
     names = [name for name in ROUNDS if not chosen.only or any(word in name for word in chosen.only)][: chosen.rounds]
+    names += [name for name in names if name == "all at random"] * (chosen.random - 1)
     chance = random.Random(chosen.seed)
     verdicts: list[Verdict] = []
     with fleet(chosen.pages) as on:
