@@ -310,16 +310,12 @@ class Round:
                 valkey.say("REPLICAOF", "NO", "ONE")
 
     def kill_child(self) -> None:
-        """One of several that a supervisor of the crew has; the others must go on."""
-        deadline = time.monotonic() + LIMIT
-        while time.monotonic() < deadline and any(worker.code is None for worker in self.crew):
-            for worker in self.crew:
-                children = sorted(children_of(worker.pid)) if worker.code is None else []
-                if len(children) > 1:
-                    with self.fault("child killed"):
-                        os.kill(self.chance.choice(children), signal.SIGKILL)
-                    return
-            time.sleep(0.05)
+        """One of those that the supervisors of the crew have; its siblings must go on."""
+        families = [sorted(children_of(worker.pid)) for worker in self.crew if worker.code is None]
+        children = max(families, key=len, default=[])
+        if children:
+            with self.fault("child killed"):
+                os.kill(self.chance.choice(children), signal.SIGKILL)
 
     def fill_valkey(self, seconds: float) -> None:
         """No more memory for a while, and a worker dies meanwhile."""

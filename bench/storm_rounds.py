@@ -18,7 +18,7 @@ from functools import partial
 from tests.faults.commands import children_of
 from tests.services.cable import cable_to
 
-from .storm_fleet import LEASE, WORKERS, Round
+from .storm_fleet import LEASE, LIMIT, WORKERS, Round
 
 
 class Skipped(Exception):
@@ -219,6 +219,9 @@ def power_cut(run: Round) -> None:
 def failover(run: Round) -> None:
     run.begin(2)
     run.crew.append(run.project.start(command=("worker", "--until-idle", "--processes", "2")))
+    deadline = time.monotonic() + LIMIT
+    while len(children_of(run.crew[-1].pid)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
     for share, store in ((0.2, "PostgreSQL"), (0.4, "Valkey"), (0.6, "PostgreSQL"), (0.8, "Valkey")):
         run.reached(share)
         run.refuse_writes(store, 10.0)
