@@ -195,7 +195,7 @@ def cut_off_from_postgres(run: Round) -> None:
 
 
 def clocks_off(run: Round) -> None:
-    run.begin(WORKERS, "clock:3600", "clock:-3600", "clock:7")
+    run.begin(WORKERS, "clock:7", "clock:3600", "clock:-3600")  # an hour off: these take no work
 
 
 def clock_months_ahead(run: Round) -> None:
