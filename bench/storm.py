@@ -14,19 +14,23 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from urllib.parse import urlsplit
 
-from tests.sites.running import Hit, Park
+from tests.sites.grounds import record_of
+from tests.sites.running import Hit
 
-from gossamer.frontier.contract import DeadFilter
+from gossamer.errors import Uncertain
+from gossamer.frontier.contract import DeadFilter, DeadLetter
 from gossamer.model.job import JobState
 from gossamer.model.record import StoredRecord
 from gossamer.project.open import Project, open_project
 from gossamer.settings import load
 from gossamer.store.contract import RecordQuery
 
-from .storm_fleet import DELAYED, INTERVAL, PER_SITE, UNLIMITED, Fault, Fleet, Round, fleet
+from .storm_fleet import DELAYED, INTERVAL, ORDERS, PER_SITE, UNLIMITED, Fault, Fleet, Round, fleet
 from .storm_rounds import ROUNDS, Skipped, due_soon
 from .table import table
 
@@ -34,6 +38,7 @@ TOLERANCE = 0.005  # seconds
 IN_HAND = 5.0  # seconds for which a page may have been fetched and not yet settled
 SPOOLED = 64  # bytes: a segment of a spool with nothing in it is shorter
 SHOWN = 5  # details of each kind
+ORDER = "-order-"  # in the key of a record that a POST brought
 
 
 @dataclass
@@ -42,6 +47,7 @@ class Verdict:
 
     name: str
     pages: int = 0
+    faults: int = 0
     seconds: float = 0.0
     recovery: float = 0.0  # from the end of a fault to the next request, at worst
     counts: dict[str, int] = field(default_factory=dict)
@@ -53,13 +59,15 @@ class Verdict:
         return not any(self.counts.values()) and not self.details
 
 
-COUNTED = ("lost", "doubled", "gone", "unexplained", "short gaps", "too many", "in spools", "dead", "other")
+COUNTED = (
+    "lost", "doubled", "sent twice", "gone", "unexplained", "short gaps", "too many", "in spools", "dead", "other",
+)  # fmt: skip
 
 
 def play(name: str, on: Fleet, chance: random.Random) -> Verdict:
     """Play one round, and judge it."""
-    with on.site() as site:
-        run = Round(on, site, chance, due_soon() if name == "schedulers killed" else "")
+    with on.site(ORDERS if "POSTs" in name else 0) as site:
+        run = Round(on, site, chance, due_soon() if name == "schedulers killed" else "", alone=name.endswith("SQLite"))
         try:
             ROUNDS[name](run)
             run.finish()
@@ -73,14 +81,18 @@ def play(name: str, on: Fleet, chance: random.Random) -> Verdict:
 
 async def judge(name: str, run: Round, spooled: int) -> Verdict:
     site = run.site
-    verdict = Verdict(name, pages=run.pages, seconds=time.monotonic() - run.began)
+    verdict = Verdict(name, pages=run.pages, faults=len(run.faults) + run.built_in)
+    verdict.seconds = time.monotonic() - run.began
     hits = sorted(site.hits(robots=True), key=lambda hit: hit.at)
-    async with open_project(load(start=run.fleet.folder, environ={}), to_look=True) as project:
-        counts = await compare_records(project, site, verdict)
+    async with open_project(load(start=run.folder, environ={}), to_look=True) as project:
+        counts, stored = await compare_records(project, run, verdict)
         job = max(await project.state.jobs.jobs(), key=lambda job: job.created_at)
         if job.state is not JobState.FINISHED or job.ending != "done":
             run.complaints.append(f"{job.id} is {job.state.value} {job.ending}".strip())
         letters = [letter async for letter in project.state.queue.letters(DeadFilter(job=job.id))]
+    letters, twice, unknown = compare_orders(run, hits, letters, stored)
+    counts["lost"] += len(unknown)
+    verdict.details += [f"sent twice: {url}" for url in twice[:SHOWN]] + [f"lost: {url}" for url in unknown[:SHOWN]]
     verdict.details += [f"dead letter: {letter.url} {letter.reason}" for letter in letters[:SHOWN]]
     unexplained = repeats_without_reason(hits, run.faults)
     short = short_gaps(hits)
@@ -88,24 +100,28 @@ async def judge(name: str, run: Round, spooled: int) -> Verdict:
     verdict.details += unexplained[:SHOWN] + short[:SHOWN] + run.complaints
     verdict.details += [f"{hit.host}{hit.path}: {hit.in_hand} requests under way" for hit in crowded[:SHOWN]]
     verdict.counts = {
-        **counts, "unexplained": len(unexplained), "short gaps": len(short), "too many": len(crowded),
-        "in spools": spooled, "dead": len(letters), "other": len(run.complaints),
+        **counts, "sent twice": len(twice), "unexplained": len(unexplained), "short gaps": len(short),
+        "too many": len(crowded), "in spools": spooled, "dead": len(letters), "other": len(run.complaints),
     }  # fmt: skip
     verdict.recovery = recovery(hits, run.faults)
     return verdict
 
 
-async def compare_records(project: Project, site: Park, verdict: Verdict) -> dict[str, int]:
+Stored = Mapping[str, Sequence[StoredRecord]]  # by key
+
+
+async def compare_records(project: Project, run: Round, verdict: Verdict) -> tuple[dict[str, int], Stored]:
     """Every record of this edition is there, once, with one version for each edition so far."""
-    truth, edition = site.truth(), site.grounds.edition
+    truth = run.site.truth()
     stored: dict[str, list[StoredRecord]] = defaultdict(list)
     async for record in project.records.records(RecordQuery()):
-        stored[record.key].append(record)
+        if run.site.orders() or ORDER not in record.key:  # of an earlier round
+            stored[record.key].append(record)
     lost = [key for key, true in truth.items() if all(one.data["title"] != true["title"] for one in stored[key])]
     doubled = [key for key, records in stored.items() if len(records) > 1]
     gone = [key for key, records in stored.items() if any(one.gone_since is not None for one in records)]
     for key, (record, *_) in ((key, records) for key, records in stored.items() if records):
-        if record.version == edition + 1:
+        if record.version == run.versions:
             continue
         versions = await project.records.history(record.type, record.site, record.key)
         if any(version.gone for version in versions if version.job == record.job) and key not in gone:
@@ -114,7 +130,41 @@ async def compare_records(project: Project, site: Park, verdict: Verdict) -> dic
         doubled += [key] * sum(times - 1 for (_, was_gone), times in titles.items() if not was_gone)
     for what, keys in (("lost", lost), ("doubled", doubled), ("gone", gone)):
         verdict.details += [f"{what}: {key}" for key in keys[:SHOWN]]
-    return {"lost": len(lost), "doubled": len(doubled), "gone": len(gone)}
+    return {"lost": len(lost), "doubled": len(doubled), "gone": len(gone)}, stored
+
+
+def compare_orders(
+    run: Round, hits: list[Hit], letters: list[DeadLetter], stored: Stored
+) -> tuple[list[DeadLetter], list[str], list[str]]:
+    """Every order was sent once, and has either a record or an `uncertain` letter, which a fault must explain.
+
+    Return the letters that are not explained, the orders that were sent twice, and those of which nothing is known.
+    """
+    sent: dict[str, list[Hit]] = defaultdict(list)
+    for hit in hits:
+        if hit.method == "POST":
+            sent[run.site.url(hit.host, hit.path)].append(hit)
+    twice = [url for url, seen in sent.items() if len(seen) > 1]
+    answered, unknown = set(), []
+    in_doubt = {letter.url for letter in letters if letter.reason == Uncertain.reason}
+    for url in run.site.orders():
+        parts = urlsplit(url)
+        true = record_of(parts.hostname or "", parts.path, run.site.grounds.edition)
+        if any(one.data["title"] == true["title"] for one in stored.get(true["sku"], ())):
+            answered.add(url)
+        elif url not in in_doubt:
+            unknown.append(url)
+    explained = {
+        url
+        for url in in_doubt - answered
+        if all(is_explained(hit, run.faults) for hit in sent[url])  # or it was noted, and never left
+    }
+    return [letter for letter in letters if letter.url not in explained], twice, unknown
+
+
+def is_explained(hit: Hit, faults: list[Fault]) -> bool:
+    """Did a fault fall into the time in which this request was settled?"""
+    return any(fault.began - IN_HAND <= hit.at <= fault.ended + IN_HAND for fault in faults)
 
 
 def repeats_without_reason(hits: list[Hit], faults: list[Fault]) -> list[str]:
@@ -125,9 +175,7 @@ def repeats_without_reason(hits: list[Hit], faults: list[Fault]) -> list[str]:
         if hit.path == "/robots.txt":
             continue
         before = last.get((hit.host, hit.path))
-        if before is not None and not any(
-            fault.began - IN_HAND <= before.at <= fault.ended + IN_HAND for fault in faults
-        ):
+        if before is not None and not is_explained(before, faults):
             strange.append(f"{hit.host}{hit.path} was fetched again after {hit.at - before.at:.1f} s")
         last[hit.host, hit.path] = hit
     return strange
@@ -166,9 +214,11 @@ def main() -> int:
     parser.add_argument("--pages", type=int, default=4000, help="of the site (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=len(ROUNDS), help="only the first so many (default: all)")
     parser.add_argument("--only", nargs="*", default=[], help="rounds whose name has one of these words in it")
+    parser.add_argument("--random", type=int, default=1, help="rounds in which all happens at random")
     parser.add_argument("--seed", type=int, default=1, help="of what happens by chance (default %(default)s)")
     chosen = parser.parse_args()
     names = [name for name in ROUNDS if not chosen.only or any(word in name for word in chosen.only)][: chosen.rounds]
+    names += [name for name in names if name == "all at random"] * (chosen.random - 1)
     chance = random.Random(chosen.seed)
     verdicts: list[Verdict] = []
     with fleet(chosen.pages) as on:
@@ -179,15 +229,16 @@ def main() -> int:
             print(f"{name}: {said} ({verdict.seconds:.0f} s)", flush=True)
             for detail in verdict.details:
                 print(f"    {detail}", flush=True)
-    head = ("round", "pages", *COUNTED, "recovery s", "took s")
+    head = ("round", "pages", "faults", *COUNTED, "recovery s", "took s")
     rows = [
-        (one.name, f"{one.pages:,}", *(str(one.counts.get(what, "-")) for what in COUNTED), f"{one.recovery:.1f}",
-         f"{one.seconds:.0f}")
+        (one.name, f"{one.pages:,}", str(one.faults), *(str(one.counts.get(what, "-")) for what in COUNTED),
+         f"{one.recovery:.1f}", f"{one.seconds:.0f}")
         for one in verdicts
     ]  # fmt: skip
     print(table(head, rows))
     broken = [one.name for one in verdicts if not one.is_good]
-    print(f"NOT KEPT: {', '.join(broken)}." if broken else "Kept: nothing but zeros.")
+    total = f"{sum(one.faults for one in verdicts)} faults."
+    print(f"{total} NOT KEPT: {', '.join(broken)}." if broken else f"{total} Kept: nothing but zeros.")
     return 1 if broken else 0
 
 

@@ -5,6 +5,7 @@ What a round broke it mends itself. One that cannot be played on this machine ra
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from functools import partial
 from tests.faults.commands import children_of
 from tests.services.cable import cable_to
 
-from .storm_fleet import LEASE, WORKERS, Round
+from .storm_fleet import LEASE, LIMIT, WORKERS, Round
 
 
 class Skipped(Exception):
@@ -164,9 +165,9 @@ def leader_killed(run: Round) -> None:
 
 
 def cut_off_from_valkey(run: Round) -> None:
-    with cable_to(run.fleet.valkey.port) as cable:
+    with cable_to(run.fleet.valkey.port, run.fleet.papers.server) as cable:
         run.begin(WORKERS - 1)
-        run.crew.append(run.project.start(GOSSAMER_STATE=f"redis://127.0.0.1:{cable.port}/0"))
+        run.crew.append(run.project.start(GOSSAMER_STATE=run.fleet.state(cable)))
         run.reached(0.3)
         with run.fault("worker cut off from Valkey"):
             cable.freeze()
@@ -194,7 +195,43 @@ def cut_off_from_postgres(run: Round) -> None:
 
 
 def clocks_off(run: Round) -> None:
-    run.begin(WORKERS, "clock:3600", "clock:-3600", "clock:7")
+    run.begin(WORKERS, "clock:7", "clock:3600", "clock:-3600")  # an hour off: these take no work
+
+
+def clock_months_ahead(run: Round) -> None:
+    """For one machine every certificate is expired."""
+    library = next(iter(glob.glob("/usr/lib/*/faketime/libfaketime.so.1")), "")
+    if not library:
+        raise Skipped("libfaketime is not installed")
+    ahead = {"LD_PRELOAD": library, "FAKETIME": "+60d", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "MACHINE": "ahead"}
+    run.begin(WORKERS - 1)
+    run.built_in += 1
+    run.crew.append(run.project.start(**ahead))
+
+
+def power_cut(run: Round) -> None:
+    run.begin()
+    for share in (0.15, 0.35, 0.55, 0.75):
+        run.reached(share)
+        run.cut_power()
+
+
+def failover(run: Round) -> None:
+    run.begin(2)
+    run.crew.append(run.project.start(command=("worker", "--until-idle", "--processes", "2")))
+    deadline = time.monotonic() + LIMIT
+    while len(children_of(run.crew[-1].pid)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for share, store in ((0.2, "PostgreSQL"), (0.4, "Valkey"), (0.6, "PostgreSQL"), (0.8, "Valkey")):
+        run.reached(share)
+        run.refuse_writes(store, 10.0)
+
+
+def out_of_memory(run: Round) -> None:
+    run.begin()
+    for share in (0.1, 0.4, 0.7):
+        run.reached(share)
+        run.fill_valkey(LEASE + 2)
 
 
 def host_away(run: Round) -> None:
@@ -215,6 +252,7 @@ def all_at_random(run: Round) -> None:
                 lambda: run.stop_workers(1, LEASE + 2),
                 lambda: run.kill_valkey(1.0),
                 run.cut_power_of_valkey,
+                run.cut_power,
                 lambda: run.take_postgres(2.0, killed=True),
                 lambda: run.take_s3(lambda: time.sleep(3)),
                 lambda: run.take_host(5.0),
@@ -243,6 +281,11 @@ ROUNDS: dict[str, Callable[[Round], None]] = {
     "cut off from Valkey": cut_off_from_valkey,
     "cut off from PostgreSQL": cut_off_from_postgres,
     "clocks off": clocks_off,
+    "a clock two months ahead": clock_months_ahead,
+    "power cut with POSTs": power_cut,
+    "power cut with POSTs, SQLite": power_cut,
+    "read-only failover": failover,
+    "Valkey out of memory": out_of_memory,
     "a host away": host_away,
     "all at random": all_at_random,
 }

@@ -8,9 +8,8 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import sys
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ import pytest
 from tests.journey.commands import QUICK
 from tests.patience import PATIENCE, until
 from tests.services.postgres import PostgresServer, schema_of
+from tests.services.sqlite import SqliteFile
 from tests.services.valkey import ValkeyServer, running_valkey
 from tests.sites.api import ApiSite, api_site
 
@@ -92,22 +92,10 @@ async def test_no_post_is_sent_twice_by_workers_that_are_killed_at_random(tmp_pa
     assert report["done"] <= len(orders)
 
 
-class SqliteState:
+class SqliteState(SqliteFile):
     """A state in a file, which a power cut puts back."""
 
     head = ""
-
-    def __init__(self, folder: Path) -> None:
-        self._file, self._copy = folder / "gossamer-data" / "state.db", folder / "copy.db"
-
-    def remember(self) -> None:
-        with closing(sqlite3.connect(self._file)) as here, closing(sqlite3.connect(self._copy)) as copy:
-            here.backup(copy)
-
-    def cut(self) -> None:
-        for left in (f"{self._file}-wal", f"{self._file}-shm"):
-            Path(left).unlink(missing_ok=True)
-        self._copy.replace(self._file)
 
 
 class ValkeyState:
@@ -121,7 +109,7 @@ class ValkeyState:
     def remember(self) -> None:
         assert "OK" in self._valkey.say("SAVE")
 
-    def cut(self) -> None:
+    def put_back(self) -> None:
         self._valkey.kill()
         self._valkey.start()
 
@@ -129,7 +117,11 @@ class ValkeyState:
 @pytest.mark.parametrize("backend", ["sqlite", "valkey"])
 async def test_no_post_is_sent_twice_when_the_state_loses_its_last_writes(tmp_path, backend, postgres: PostgresServer):
     with running_valkey() if backend == "valkey" else nullcontext() as valkey:
-        state = SqliteState(tmp_path) if valkey is None else ValkeyState(tmp_path, valkey, postgres)
+        state = (
+            SqliteState(tmp_path / "gossamer-data" / "state.db")
+            if valkey is None
+            else ValkeyState(tmp_path, valkey, postgres)
+        )
         (tmp_path / "gossamer.toml").write_text(
             f'{state.head}\n{QUICK}\n[lease]\nduration = "2s"\nmax_deliveries = 50\n'
         )
@@ -144,7 +136,7 @@ async def test_no_post_is_sent_twice_when_the_state_loses_its_last_writes(tmp_pa
                 for worker in workers:  # the power is off everywhere
                     os.killpg(worker.pid, signal.SIGKILL)
                     await worker.wait()
-                state.cut()
+                state.put_back()
                 workers = [await start(tmp_path, url) for _ in range(4)]
             reports = [json.loads((await asyncio.wait_for(one.communicate(), PATIENCE))[0]) for one in workers]
 

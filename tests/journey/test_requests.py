@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
+from importlib import import_module
 from typing import ClassVar
 
 import pytest
 
 from gossamer import Page, Request, Spider
+from gossamer.backends.sqlite.frontier import SqliteFrontier
 from gossamer.cli.request_flags import request_of
+from gossamer.crawl.unsafe_send import stored_answer
 from gossamer.frontier.admission import FORCED_IN_VAIN
 from gossamer.model.events import Event, Trouble
 from gossamer.model.secret_text import secrets_marked
@@ -262,6 +266,44 @@ async def test_a_post_whose_answer_never_came_is_sent_once_and_waits_for_a_decis
         assert again.fate(site.url("/order"))[0] == "done"
         assert again.fate(site.url("/broken")) == ("dead", "http-500")
         assert site.lines().count("POST /order") == site.lines().count("POST /broken") == 2
+
+
+async def test_the_letter_of_a_post_is_closed_when_its_answer_is_stored_after_all(tmp_path, monkeypatch):
+    complete = SqliteFrontier.complete
+
+    async def too_late(self, lease, *arguments, **options):
+        # given another worker that had the lease meanwhile, and knew of no answer
+        await self.bury(lease, "uncertain", "Whether it arrived is unknown.")
+        return await complete(self, lease, *arguments, **options)
+
+    monkeypatch.setattr(SqliteFrontier, "complete", too_late)
+    async with api_site() as site:
+        after = await visited(tmp_path, Request(url=site.url("/echo"), method="POST", form={"n": 1}))
+        assert site.lines() == ["POST /echo"]
+    assert (after.fate(site.url("/echo"))[0], after.letters) == ("done", {})
+    assert (after.report.counts.done, after.report.counts.dead, len(after.records)) == (1, 0, 1)
+
+
+async def test_a_post_whose_answer_is_stored_while_it_is_buried_has_no_letter(tmp_path, monkeypatch):
+    complete, looks, leases = SqliteFrontier.complete, [], []
+
+    async def gone(self, lease, *arguments, **options):
+        leases.append(lease)
+        if len(leases) == 1:  # given a worker that is lost after it stored the answer
+            await self.release(lease, timedelta(0), "lost")
+        return await complete(self, lease, *arguments, **options)
+
+    async def look_too_early(*arguments):
+        looks.append(None)
+        return None if len(looks) == 1 else await stored_answer(*arguments)
+
+    monkeypatch.setattr(SqliteFrontier, "complete", gone)
+    monkeypatch.setattr(import_module("gossamer.crawl.journey"), "stored_answer", look_too_early)
+    async with api_site() as site:
+        after = await visited(tmp_path, Request(url=site.url("/echo"), method="POST", form={"n": 1}))
+        assert site.lines() == ["POST /echo"]
+    assert len(looks) == 2
+    assert (after.fate(site.url("/echo"))[0], after.letters, len(after.records)) == ("done", {}, 1)
 
 
 async def test_a_job_that_starts_over_sends_its_posts_again(tmp_path):

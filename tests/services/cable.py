@@ -1,8 +1,10 @@
-"""A cable between a program and its server, which a test can freeze, cut or let answer nonsense. TCP on loopback."""
+"""A cable between a program and its server, which a test can freeze, cut or let answer nonsense. TCP on loopback; with
+a TLS context the program speaks TLS to it, whatever its server can."""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,8 +15,9 @@ CHUNK = 65536
 class Cable:
     """Forwards to `target`. `freeze` holds every byte back, `cut` ends and refuses lines, `answer` replies itself."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, tls: ssl.SSLContext | None = None) -> None:
         self._target = target
+        self._tls = tls
         self._loop = asyncio.new_event_loop()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -95,7 +98,7 @@ class Cable:
 
     def _run(self, ready: threading.Event, stop: asyncio.Event) -> None:
         async def serve() -> None:
-            server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+            server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
             self.port = server.sockets[0].getsockname()[1]
             ready.set()
             await stop.wait()
@@ -112,8 +115,8 @@ class Cable:
 
 
 @contextmanager
-def cable_to(port: int) -> Iterator[Cable]:
-    cable = Cable(port)
+def cable_to(port: int, tls: ssl.SSLContext | None = None) -> Iterator[Cable]:
+    cable = Cable(port, tls)
     ready, stop = threading.Event(), asyncio.Event()
     thread = threading.Thread(target=cable._run, args=(ready, stop), name="cable", daemon=True)
     thread.start()

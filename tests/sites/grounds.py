@@ -37,6 +37,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     flaky: int = 0  # linked pages that fail at first
     flaky_times: int = 1
     missing: int = 0  # links that give 404
+    orders: int = 0  # of each host: addresses that take a POST, and nothing else; no page links to them
     rate_limited: int = 0  # linked pages that give 429 the first time
     retry_after: str = "1"  # what their Retry-After header says
     throttle: int | None = None  # pages that a host gives in any second; what is asked beyond gets 429

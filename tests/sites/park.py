@@ -157,14 +157,16 @@ class Visit:
     def _answer(self, method: str, host: str, path: str, headers: dict[str, str]) -> tuple[int, list[str], bytes]:
         """Status, further header lines, body."""
         grounds = self._grounds
-        if method not in ("GET", "HEAD"):
-            return 405, [], b"only GET"
+        kind, number = self._corner(path)
+        if kind == "order" and number >= grounds.orders:
+            return 404, [], b"not found"
+        if method not in (("POST",) if kind == "order" else ("GET", "HEAD")):
+            return 405, [], b"only GET, and POST for orders"
         if path == "/robots.txt":
             text = grounds.robots_txt(host)
             return (404, [], b"no robots.txt") if text is None else (200, [], text.encode())
         if path == "/sitemap.xml":
             return 200, [], sitemap_of(grounds, host)
-        kind, number = self._corner(path)
         if host not in self._hosts or kind is None:
             return 404, [], b"not found"
         if grounds.throttle is not None:
@@ -194,7 +196,7 @@ class Visit:
         if path == "/":
             return "page", 0
         parts = path.split("/")
-        if len(parts) == 3 and parts[1] in ("page", "flaky", "retry-after") and parts[2].isdecimal():
+        if len(parts) == 3 and parts[1] in ("page", "flaky", "retry-after", "order") and parts[2].isdecimal():
             # One address per page: /page/0 and /page/007 do not exist.
             if parts[2] != str(int(parts[2])) or parts[1:] == ["page", "0"]:
                 return None, 0

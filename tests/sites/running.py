@@ -82,6 +82,10 @@ class Park:
         """The front gate of every host."""
         return [self.url(host) for host in self.hosts]
 
+    def orders(self) -> list[str]:
+        """The addresses that take a POST."""
+        return [self.url(host, f"/order/{n}") for host in self.hosts for n in range(self.grounds.orders)]
+
     def hits(self, *, host: int | str | None = None, path: str | None = None, robots: bool = False) -> list[Hit]:
         """The log so far, oldest first; requests for robots.txt only when asked for."""
         name = self.hosts[host] if isinstance(host, int) else host

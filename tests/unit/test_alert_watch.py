@@ -20,7 +20,9 @@ from gossamer.model.record import Tally, day_of
 from gossamer.model.route import ExitOutcome
 from gossamer.model.schedule import Schedule
 from gossamer.model.task import UrlState
+from gossamer.project.alert_readings import fault_of
 from gossamer.project.open import UnavailableRecords
+from gossamer.project.workers import list_workers
 from gossamer.routing.contract import Bound
 from gossamer.routing.proxies.contract import ExitReport, RestTerms
 from gossamer.store.contract import SpoolNote
@@ -467,13 +469,29 @@ async def test_spool(bench: Watched):
     await fires_and_is_resolved(bench, "spool", "far", leave, store)
 
 
-async def test_a_machine_whose_clock_is_wrong_is_an_alert(bench: Watched):
+@pytest.mark.parametrize(
+    ("state", "ahead", "words"),
+    [
+        ("clock wrong", 86400.0, "the clock of far is 24 h ahead of the state's, so its workers take no work"),
+        ("working", -20.0, "the clock of far is 20 s behind the state's"),
+        ("working", 4.0, ""),
+        ("set aside", 0.0, "far gets no response from any site, while other machines do"),
+    ],
+)
+async def test_what_is_wrong_with_a_machine(bench: Watched, state: str, ahead: float, words: str):
+    await bench.project.state.workers.beat(card(bench, state=state))
+    [worker] = await list_workers(bench.project)
+    found = fault_of(msgspec.structs.replace(worker, clock_ahead=ahead))
+    assert found.startswith(words) if words else not found
+
+
+async def test_a_machine_at_fault_is_an_alert(bench: Watched):
     book = bench.project.state.workers
-    wrong = card(bench, "far/5/x", state="clock wrong")
+    wrong = card(bench, "far/5/x", state="set aside")
     for _ in range(8):
         await book.beat(msgspec.structs.replace(wrong, seen_at=bench.clock.now()))
         await bench.turn(15)
     found = await bench.standing("workers")
     assert found is not None
     assert found.state is AlertState.FIRING
-    assert "the clock of their machine is wrong: far is" in found.words
+    assert "1 machine at fault: far gets no response from any site" in found.words

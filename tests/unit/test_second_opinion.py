@@ -119,11 +119,13 @@ async def test_a_machine_that_reaches_nothing_while_others_do_passes_all_on_and_
     for turn in range(6):
         assert all([await opinion.wants(page(number), DnsFailed("x")) for number in range(STREAK + 1)]), turn
         assert opinion.rest is not None
+        assert opinion.is_set_aside
         rests.append(opinion.rest.total_seconds())
         clock.advance(rests[-1])
         assert opinion.rest is None
     assert rests == pytest.approx([2, 4, 8, 16, 32, 60])
     opinion.succeeded()
+    assert not opinion.is_set_aside
     assert await opinion.wants(page(99), DnsFailed("x"))
     assert opinion.rest is None
 

@@ -15,6 +15,7 @@ from ..project.workers import (
     BEAT_SECONDS,
     CLOCK_OFF_SECONDS,
     MISSING_SECONDS,
+    SET_ASIDE,
     SchedulerView,
     WorkerView,
     clock_in_words,
@@ -104,6 +105,8 @@ def _print_workers(workers: list[WorkerView], now: float) -> None:
         err.print(Text("A spool is full: that worker fetches nothing until its results can be stored.", "yellow"))
     if any(worker.state == "archive full" and not worker.missing for worker in workers):
         err.print(Text(ARCHIVE_FULL, "yellow"))
+    for host in sorted({one.host for one in workers if one.state == "set aside" and not one.missing}):
+        err.print(Text(f"{host} {SET_ASIDE}. Check its network and its name server.", "yellow"))
     off = {one.host: one for one in workers if not one.missing and abs(one.clock_ahead) > CLOCK_OFF_SECONDS}
     for host, worker in off.items():
         rest = " Until it is set, its workers take no work." if worker.state == "clock wrong" else ""

@@ -14,7 +14,7 @@ from ..frontier.contract import Added, Frontier, JobBook, SeedBook
 from ..frontier.retry import RetryTerms
 from ..model import events
 from ..model.secret_text import secret_of_environment
-from ..model.task import Request
+from ..model.task import Candidate, Request, Task
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
 from ..pipeline.quality_guard import QualityGuard
@@ -62,6 +62,10 @@ class SourceSites:
         self._complete = sealed
 
 
+# A task that may have a letter, its links, how many more are known, and the reason; None if it has no such letter.
+CloseLetter = Callable[[Task, Sequence[Candidate], int, str], Awaitable[Added | None]]
+
+
 class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a journey needs, shared by all journeys of one job in one process."""
 
@@ -90,6 +94,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     readmits: bool = False  # a URL that was done may enter the queue again after a while (crawl.dedup_window)
     buries_unpaid: bool = False  # bury a page whose budget is spent; otherwise it waits
     detects_blocks: Callable[[str], bool] = lambda site: True
+    close_letter: CloseLetter | None = None  # settles an `uncertain` letter whose answer is stored
     second_opinion: SecondOpinion | None = None  # passes failures of this machine on to others
     freshness: Freshness | None = None  # drops pages that were fetched recently
     windows: JobWindows | None = None  # when pages may be fetched; None: always

@@ -45,7 +45,7 @@ SIGN_OFF_WITHIN = timedelta(seconds=2)
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is doing. `state` is working, idle, draining, storing, spool full or archive full.
+    """What a process is doing. `state` is working, idle, draining, storing, spool full, archive full or set aside.
 
     `slots` is how many pages it may have in flight; `serves` names the routes or kinds it works on, "" for all.
     """

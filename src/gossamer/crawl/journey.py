@@ -161,7 +161,11 @@ class Journey:
         answer = await stored_answer(context.records, task.job, task.fingerprint, since)
         if answer is None:
             await self._give_up(Uncertain.reason, UNCERTAIN)
-        elif answer.outcome == "redirected":
+            # A worker that had lost its lease may have stored it meanwhile. If it stores it later, it finds the letter.
+            answer = await stored_answer(context.records, task.job, task.fingerprint, since)
+        if answer is None:
+            return
+        if answer.outcome == "redirected":
             await self._queue_target_again(answer)
         else:
             facts = (await context.records.facts([task.fingerprint])).get(task.fingerprint)
@@ -514,18 +518,28 @@ class Journey:
         stats: Mapping[str, int] = NO_STATS,
     ) -> Added:
         context = self._context
-        return await self._held.complete(
-            lambda: context.frontier.complete(
-                self._lease,
-                state,
-                reason,
-                discovered,
-                redirect=redirect,
-                duplicates=duplicates,
-                paced_ahead=context.pacer.ahead(self._task.site),
-                stats=stats,
+        try:
+            return await self._held.complete(
+                lambda: context.frontier.complete(
+                    self._lease,
+                    state,
+                    reason,
+                    discovered,
+                    redirect=redirect,
+                    duplicates=duplicates,
+                    paced_ahead=context.pacer.ahead(self._task.site),
+                    stats=stats,
+                )
             )
-        )
+        except LeaseLost:
+            if self._once is None or context.close_letter is None:
+                raise
+            # Another worker may have buried the request, whose answer is stored by now, as `uncertain`.
+            why = reason if redirect is None else redirect_reason(redirect)
+            added = await context.close_letter(self._task, discovered, duplicates, why)
+            if added is None:
+                raise
+            return added
 
     def _ended(self, outcome: str, added: Added) -> None:
         seconds = self._context.clock.monotonic() - self._began

@@ -3,8 +3,8 @@
 What it does: a page whose name does not resolve, whose host cannot be routed to, whose certificate seems to be expired
 or for whose file the disk is full goes back to the queue once, and uses up no attempt. The second time the failure
 counts, unless this process has fetched nothing since its failures began while others settle pages: then the machine is
-at fault, and the page is passed on again. Such a process leases rarely, so that it does not get ever more pages because
-it fails fast.
+at fault, and the page is passed on again. Such a process is set aside: it leases rarely, so that it does not get ever
+more pages because it fails fast, and its heartbeat says so.
 How it fails: without another living machine, or without an answer of the state, every failure counts at once.
 How it recovers: the first response ends the doubt about this machine.
 """
@@ -31,7 +31,7 @@ GRACE = timedelta(
 )  # for which a suspect is one even if others seem to settle nothing: cards are renewed late
 MOST = 10_000  # pages that are remembered; the oldest are forgotten
 REASON = "another machine tries it first"
-UNABLE = ("draining", "clock wrong", "spool full", "archive full")  # states of workers that take no page
+UNABLE = ("draining", "clock wrong", "set aside", "spool full", "archive full")  # states of workers that take no page
 
 
 class SecondOpinion:
@@ -54,6 +54,11 @@ class SecondOpinion:
         """A response came, whatever it said: this machine can reach sites."""
         self._failures = self._rests = 0
         self._rests_until = float("-inf")
+
+    @property
+    def is_set_aside(self) -> bool:
+        """Whether this process gets no response at all while other machines are at work."""
+        return self._rests > 0 and self._peers > 0
 
     @property
     def rest(self) -> timedelta | None:

@@ -6,8 +6,8 @@ How it recovers: it gives back its tasks if the backend answers; otherwise their
 A lost lease ends its journey before the next request: another worker has the page.
 A page that a worker had in hand when it died is a suspect, and is tried apart from others (quarantine.py).
 While the window of its job is closed it leases nothing, and checks every second whether the job is over; it does the
-same while there is no room for results, neither in the store nor on disk, while this machine's clock is
-wrong, and while it fails where other machines do not (second_opinion.py).
+same while there is no room for results, neither in the store nor on disk, while this machine's clock is wrong, and
+while it is set aside (second_opinion.py).
 """
 
 from __future__ import annotations
@@ -113,6 +113,10 @@ class Worker:
     def draining(self) -> asyncio.Event:
         """Set when `drain` was called."""
         return self._draining
+
+    @property
+    def is_set_aside(self) -> bool:
+        return self._context.second_opinion is not None and self._context.second_opinion.is_set_aside
 
     @property
     def began_at(self) -> float | None:
@@ -247,7 +251,7 @@ class Worker:
         journey = make(context, held, known.get(task.fingerprint))
         # Before the journey's first step, because the next lease counts the free slots.
         slot = held.slot = self._slots.take(task.site)
-        context.pacer.enter(held.lease)
+        context.pacer.enter(held.lease, held.received_at)
         making = asyncio.create_task(self._run_journey(journey, held), name=task.url)
         self._journeys.add(making)
         making.add_done_callback(partial(self._journey_ended, held, slot))
@@ -272,7 +276,7 @@ class Worker:
 
     async def _put_off(self, suspect: HeldLease) -> None:
         """Give a suspect back. It uses up no delivery, and stays a suspect."""
-        self._context.pacer.enter(suspect.lease)
+        self._context.pacer.enter(suspect.lease, suspect.received_at)
         try:
             await self._give_back(suspect, timedelta(0), SUSPECT)
         finally:

@@ -169,7 +169,7 @@ class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float
     seen_at: float
     job: str = ""
-    state: str = "working"  # or idle, draining, storing, spool full, archive full, clock wrong
+    state: str = "working"  # or idle, draining, storing, spool full, archive full, clock wrong, set aside
     in_flight: int = 0
     done: int = 0
     cpu: float = 0.0

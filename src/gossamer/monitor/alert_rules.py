@@ -103,7 +103,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobReading, ...] | None = None
     living: int | None = None  # workers
     missing: tuple[str, ...] = ()  # workers
-    wrong_clocks: tuple[str, ...] = ()  # machines whose workers take no work, because their clocks are wrong
+    machines: tuple[str, ...] = ()  # at fault, each with what is wrong: its clock, or it reaches no site
     traffic: Mapping[str, Traffic] | None = None  # by site in the window of `success`; "" is all of them
     errors: Mapping[str, tuple[Traffic, Traffic]] | None = None  # by site: in the window of `errors`, and before it
     dead: int | None = None  # pages given up in the window of `dead-letters`
@@ -172,18 +172,17 @@ def stalled(situation: Situation, terms: AlertTerms) -> Findings | None:
 
 
 def workers(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """`threshold` or more workers sent no heartbeat; or a machine's clock is so wrong that its workers take no work; or
-    fewer than `minimum` are alive."""
+    """`threshold` or more workers sent no heartbeat; or a machine is at fault; or fewer than `minimum` are alive."""
     if situation.living is None:
         return None
     gone = len(situation.missing)
     if gone and gone >= terms.threshold:
         named = ", ".join(situation.missing[:5]) + (" and others" if gone > 5 else "")
         return {ALL_SITES: Finding(gone, f"{many(gone, 'worker')} sent no heartbeat: {named}.")}
-    if situation.wrong_clocks:
-        named = "; ".join(situation.wrong_clocks[:5]) + (" and others" if len(situation.wrong_clocks) > 5 else "")
-        words = f"Workers take no work because the clock of their machine is wrong: {named}. Set it."
-        return {ALL_SITES: Finding(len(situation.wrong_clocks), words)}
+    faulty = len(situation.machines)
+    if faulty:
+        named = "; ".join(situation.machines[:5]) + ("; and others" if faulty > 5 else "")
+        return {ALL_SITES: Finding(faulty, f"{many(faulty, 'machine')} at fault: {named}.")}
     if situation.living < terms.minimum:
         words = f"{many(situation.living, 'worker')} alive; there should be {terms.minimum} or more."
         return {ALL_SITES: Finding(situation.living, words)}

@@ -51,7 +51,7 @@ from .routes import route_report
 from .sessions import failing_sessions
 from .spools import list_spools
 from .timetable import trigger_of
-from .workers import ARCHIVE_FULL, WorkerView, clock_in_words, list_workers
+from .workers import ARCHIVE_FULL, CLOCK_OFF_SECONDS, SET_ASIDE, WorkerView, clock_in_words, list_workers
 
 SLOW = timedelta(seconds=30)  # between two readings of an expensive part
 PAST_EVERY = timedelta(minutes=30)  # between two readings of the previous day
@@ -167,7 +167,7 @@ class Readings:
         return {
             "living": sum(not one.missing for one in workers),
             "missing": tuple(missing_of(workers, since)),
-            "wrong_clocks": tuple(sorted({_clock_of(one) for one in workers if _has_wrong_clock(one)})),
+            "machines": tuple(sorted({fault_of(one) for one in workers if not one.missing} - {""})),
             "stores": {"archive": ARCHIVE_FULL} if archive_full else {},
             "spools": await self._spools(workers),
         }
@@ -354,12 +354,14 @@ def remembered(memory: AlertMemory, counts: dict[str, JobCounts], now: float, *,
     return AlertMemory(samples=samples, jobs=jobs)
 
 
-def _has_wrong_clock(worker: WorkerView) -> bool:
-    return worker.state == "clock wrong" and not worker.missing
-
-
-def _clock_of(worker: WorkerView) -> str:
-    return f"{worker.host} is {clock_in_words(worker.clock_ahead)}"
+def fault_of(worker: WorkerView) -> str:
+    """What is wrong with the machine of a worker, in words; "" if nothing is."""
+    if worker.state == "set aside":
+        return f"{worker.host} {SET_ASIDE}"
+    if abs(worker.clock_ahead) <= CLOCK_OFF_SECONDS:
+        return ""
+    rest = ", so its workers take no work" if worker.state == "clock wrong" else ""
+    return f"the clock of {worker.host} is {clock_in_words(worker.clock_ahead)}{rest}"
 
 
 def missing_of(workers: Iterable[WorkerView], since: str) -> list[str]:

@@ -222,5 +222,5 @@ async def _begun(project: Project, name: str) -> Job | None:
 
 def vitals_of(job: Job, worker: Worker, sink: Sink, slots: int) -> Vitals:
     full = "archive full" if sink.archive_full else "spool full" if sink.full else ""
-    state = "draining" if worker.draining.is_set() else full or "working"
+    state = "draining" if worker.draining.is_set() else full or ("set aside" if worker.is_set_aside else "working")
     return Vitals(job=job.id, state=state, in_flight=worker.in_flight, slots=slots)

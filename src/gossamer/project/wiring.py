@@ -64,6 +64,7 @@ from .extensions import extensions_of
 from .job_end import end_job
 from .open import Project
 from .pipelines import HABITS_OF, latest_of, pipeline_of, quality_guard_of
+from .sent_requests import close_letter
 from .transports import SharedTransports, check_installed, transports_of
 
 
@@ -333,6 +334,7 @@ async def open_context(
             tracer=project.tracer,
             buries_unpaid=settings.router.when_spent == "bury",
             detects_blocks=routing.detects_blocks,
+            close_letter=partial(close_letter, project),
             second_opinion=SecondOpinion(project.state.workers, clock),
             freshness=freshness_of(terms, project.records, clock, parser),
             windows=windows,

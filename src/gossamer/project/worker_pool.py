@@ -434,6 +434,8 @@ class WorkerPool:
             state = "archive full"
         elif self._sink.away and state != "draining":
             state = "spool full" if self._sink.full else "storing" if state == "idle" else state
+        if state == "working" and any(slot.worker and slot.worker.is_set_aside for slot in self._slots.values()):
+            state = "set aside"
         in_flight = sum(slot.in_flight for slot in self._slots.values())
         return Vitals(
             job=", ".join(self._tasks),

@@ -18,6 +18,7 @@ ARCHIVE_FULL = (
     "The archive has reached store.archive_limit: nothing is fetched until there is room. Delete old pages with "
     "`gossamer prune --pages 30d`, or raise the limit."
 )
+SET_ASIDE = "gets no response from any site, while other machines do: it takes a page now and then, to try"
 CLOCK_OFF_SECONDS = CLOCK_OFF  # the difference to the state's clock from which on a machine's clock is off
 BEAT_SECONDS = BEAT.total_seconds()
 MISSING_SECONDS = MISSING_AFTER.total_seconds()  # without a heartbeat for longer, a worker counts as missing
@@ -33,7 +34,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str
     seen_at: str
     job: str  # separated by commas if several
-    # working, idle, draining, storing (no job, but results wait); spool full, archive full, clock wrong: no fetches
+    # working, idle, draining, storing (no job, but results wait); spool full, archive full, clock wrong: no fetches;
+    # set aside: few fetches, since none got a response while those of other machines did
     state: str
     in_flight: int  # pages
     done: int  # pages
