@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -69,20 +68,3 @@ async def test_after_a_dead_worker_the_next_request_keeps_the_crawl_delay_that_i
 
     # then the next request waits for the longer one
     assert (batch.leases, batch.wait) == ((), DELAY - HEAD_START)
-
-
-async def test_a_settlement_that_has_to_wait_does_not_delay_the_next_request_to_its_site(lab):
-    lab.terms["a.test"] = SiteTerms(interval=DELAY, concurrency=4)
-    job = await with_pages(lab)
-    (lease,) = (await lab.frontier.lease(job, "w1", 1)).leases
-    lab.clock.advance(1)
-
-    # when a request left just now, and its settlement reaches the state a second later
-    settling = asyncio.ensure_future(lab.frontier.complete(lease, UrlState.DONE, paced_ahead=DELAY))
-    await asyncio.sleep(0)
-    lab.clock.advance(1)
-    await settling
-
-    # then the next one may leave as long after it as the site wants
-    batch = await lab.frontier.lease(job, "w2", 1)
-    assert (batch.leases, batch.wait) == ((), DELAY - timedelta(seconds=1) - HEAD_START)

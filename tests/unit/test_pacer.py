@@ -93,7 +93,7 @@ class Going:
 
 async def test_the_first_request_of_a_lease_leaves_at_once_and_an_unplanned_second_waits(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(2.0, 1, 2.0)), clock.monotonic())
+    pacer.enter(lease(Pace(2.0, 1, 2.0)))
     assert await starts_at(pacer, clock) == 0
     assert await starts_at(pacer, clock) == pytest.approx(2.0, abs=0.02)
 
@@ -101,14 +101,14 @@ async def test_the_first_request_of_a_lease_leaves_at_once_and_an_unplanned_seco
 async def test_a_burst_may_be_spent_at_once(clock):
     pacer = Pacer(clock)
     for number in range(3):
-        pacer.enter(lease(Pace(1.0, 3, 1.0 + number), number), clock.monotonic())
+        pacer.enter(lease(Pace(1.0, 3, 1.0 + number), number))
     assert [await starts_at(pacer, clock) for _ in range(3)] == pytest.approx([0, 0, 0], abs=0.02)
     assert await starts_at(pacer, clock) == pytest.approx(1.0, abs=0.02)
 
 
 async def test_a_burst_does_not_wait_for_one_that_takes_its_time_to_leave(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(1.0, 3, 1.0)), clock.monotonic())
+    pacer.enter(lease(Pace(1.0, 3, 1.0)))
     first, second = pacer.gate(SITE), pacer.gate(SITE)
     await first.enter()
     await asyncio.wait_for(second.enter(), PATIENCE)
@@ -119,7 +119,7 @@ async def test_a_burst_does_not_wait_for_one_that_takes_its_time_to_leave(clock)
 
 async def test_a_long_wait_is_not_spent_in_a_slot(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(60.0, 1, 60.0)), clock.monotonic())
+    pacer.enter(lease(Pace(60.0, 1, 60.0)))
     await starts_at(pacer, clock)
     with pytest.raises(TooEarly) as early:
         pacer.gate(SITE)
@@ -128,7 +128,7 @@ async def test_a_long_wait_is_not_spent_in_a_slot(clock):
 
 async def test_those_that_have_a_gate_and_have_not_left_yet_count_for_the_wait(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(2.0, 1, 2.0)), clock.monotonic())
+    pacer.enter(lease(Pace(2.0, 1, 2.0)))
     gates = [pacer.gate(SITE) for _ in range(3)]
     with pytest.raises(TooEarly):
         pacer.gate(SITE)
@@ -138,7 +138,7 @@ async def test_those_that_have_a_gate_and_have_not_left_yet_count_for_the_wait(c
 
 async def test_a_crawl_delay_learned_on_the_way_counts_from_the_request_before(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(None), clock.monotonic())
+    pacer.enter(lease(None))
     await starts_at(pacer, clock)  # robots.txt
     clock.advance(1)
     assert await starts_at(pacer, clock, timedelta(seconds=3)) == pytest.approx(2.0, abs=0.02)
@@ -146,15 +146,15 @@ async def test_a_crawl_delay_learned_on_the_way_counts_from_the_request_before(c
 
 async def test_a_crawl_delay_is_not_shortened_by_a_lease_that_does_not_know_of_it(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(0.5, 4, 0.5), 1), clock.monotonic())
+    pacer.enter(lease(Pace(0.5, 4, 0.5), 1))
     await starts_at(pacer, clock, timedelta(seconds=3))
-    pacer.enter(lease(Pace(0.5, 4, 1.0), 2), clock.monotonic())
+    pacer.enter(lease(Pace(0.5, 4, 1.0), 2))
     assert await starts_at(pacer, clock) == pytest.approx(3.0, abs=0.02)
 
 
 async def test_a_request_that_left_late_pushes_the_next_one_back(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(2.0, 1, 2.0)), clock.monotonic())
+    pacer.enter(lease(Pace(2.0, 1, 2.0)))
     gate = pacer.gate(SITE)
     await gate.enter()
     clock.advance(1.5)  # the connection took its time
@@ -165,7 +165,7 @@ async def test_a_request_that_left_late_pushes_the_next_one_back(clock):
 
 async def test_a_request_that_is_told_late_counts_from_when_it_left(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(2.0, 1, 2.0)), clock.monotonic())
+    pacer.enter(lease(Pace(2.0, 1, 2.0)))
     gate = pacer.gate(SITE)
     await gate.enter()
     clock.advance(1.5)
@@ -182,7 +182,7 @@ async def test_a_request_that_is_told_late_counts_from_when_it_left(clock):
 async def test_a_late_connection_and_one_that_stands_do_not_meet(clock):
     # given a request whose connection takes a second, and others on connections that stand
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(0.5, 1, 0.5)), clock.monotonic())
+    pacer.enter(lease(Pace(0.5, 1, 0.5)))
     going = Going(pacer, clock)
     going.begin(connects=1.01)
     for _ in range(4):
@@ -194,7 +194,7 @@ async def test_a_late_connection_and_one_that_stands_do_not_meet(clock):
 
 async def test_the_next_one_waits_until_the_one_before_has_left(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(0.5, 1, 0.5)), clock.monotonic())
+    pacer.enter(lease(Pace(0.5, 1, 0.5)))
     going = Going(pacer, clock)
     for late in (0.9, 0.0, 0.3, 0.0):
         going.begin(leaves_after=late)
@@ -203,7 +203,7 @@ async def test_the_next_one_waits_until_the_one_before_has_left(clock):
 
 async def test_a_request_that_fails_at_the_gate_lets_the_next_one_through_but_counts(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(0.5, 1, 0.5)), clock.monotonic())
+    pacer.enter(lease(Pace(0.5, 1, 0.5)))
     going = Going(pacer, clock)
     began = clock.now()
     going.begin(leaves_after=0.2, fails=True)  # it may have been written
@@ -214,7 +214,7 @@ async def test_a_request_that_fails_at_the_gate_lets_the_next_one_through_but_co
 
 async def test_a_stalled_loop_does_not_let_several_leave_together(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(0.5, 1, 0.5)), clock.monotonic())
+    pacer.enter(lease(Pace(0.5, 1, 0.5)))
     going = Going(pacer, clock)
     for _ in range(5):
         going.begin()
@@ -225,7 +225,7 @@ async def test_a_stalled_loop_does_not_let_several_leave_together(clock):
 
 async def test_a_request_that_is_cancelled_in_line_leaves_no_gap_and_no_lock(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(0.5, 1, 0.5)), clock.monotonic())
+    pacer.enter(lease(Pace(0.5, 1, 0.5)))
     going = Going(pacer, clock)
     for _ in range(3):
         going.begin()
@@ -238,7 +238,7 @@ async def test_a_request_that_is_cancelled_in_line_leaves_no_gap_and_no_lock(clo
 
 async def test_the_lease_is_checked_after_the_last_sleep(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(0.5, 1, 0.5)), clock.monotonic())
+    pacer.enter(lease(Pace(0.5, 1, 0.5)))
     await starts_at(pacer, clock)
 
     def check() -> None:
@@ -257,7 +257,7 @@ async def test_the_lease_is_checked_after_the_last_sleep(clock):
 async def test_a_connection_that_is_gone_costs_no_place(clock):
     for pace in (Pace(0.5, 1, 0.5), Pace(0.5, 4, 0.5)):
         pacer = Pacer(clock)
-        pacer.enter(lease(pace), clock.monotonic())
+        pacer.enter(lease(pace))
         gate = pacer.gate(SITE)
         await gate.enter()
         gate.withdraw()
@@ -268,14 +268,14 @@ async def test_a_connection_that_is_gone_costs_no_place(clock):
 
 async def test_a_resting_site_is_left_alone_by_every_lease_in_hand(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(None), clock.monotonic())
+    pacer.enter(lease(None))
     pacer.rest(SITE, timedelta(seconds=4))
     assert await starts_at(pacer, clock) == pytest.approx(4.0, abs=0.02)
 
 
 async def test_a_rest_that_begins_while_requests_wait_holds_for_them(clock):
     pacer = Pacer(clock)
-    pacer.enter(lease(Pace(0.5, 1, 0.5)), clock.monotonic())
+    pacer.enter(lease(Pace(0.5, 1, 0.5)))
     going = Going(pacer, clock)
     going.begin()
     going.begin()
@@ -289,14 +289,14 @@ async def test_the_pace_is_kept_when_the_last_lease_is_settled_and_the_next_is_o
     # given a request that the frontier does not know of, after the one that the lease was for
     pacer = Pacer(clock)
     one, two = lease(Pace(0.5, 1, 0.5), 1), lease(Pace(0.5, 1, 0.5), 2)
-    pacer.enter(one, clock.monotonic())
+    pacer.enter(one)
     await starts_at(pacer, clock)  # robots.txt
     await starts_at(pacer, clock)  # the page
     # when the lease is settled, and a grant comes that was made before that was known
     pacer.leave(one)
     assert pacer.ahead(SITE) > timedelta(0)
     clock.advance(0.06)
-    pacer.enter(two, clock.monotonic())
+    pacer.enter(two)
     # then the next page keeps its distance
     assert await starts_at(pacer, clock) == pytest.approx(0.45, abs=0.02)
 
@@ -304,12 +304,12 @@ async def test_the_pace_is_kept_when_the_last_lease_is_settled_and_the_next_is_o
 async def test_a_site_is_forgotten_when_its_pace_lies_in_the_past(clock):
     pacer = Pacer(clock)
     one = lease(Pace(1.0, 1, 1.0), 1)
-    pacer.enter(one, clock.monotonic())
+    pacer.enter(one)
     await starts_at(pacer, clock)
     pacer.leave(one)
     assert pacer.ahead(SITE) > timedelta(0)
     clock.advance(2)
-    pacer.enter(one, clock.monotonic())
+    pacer.enter(one)
     pacer.leave(one)
     assert pacer._sites == {}
 
@@ -318,7 +318,7 @@ async def test_sites_that_nobody_visits_again_do_not_fill_the_memory(clock):
     pacer = Pacer(clock)
     for number in range(10_000):
         one = lease(Pace(0.5, 1, 0.5), number, site=f"s{number}.test")
-        pacer.enter(one, clock.monotonic())
+        pacer.enter(one)
         gate = pacer.gate(one.task.site)
         await gate.enter()
         gate.left()
@@ -329,14 +329,3 @@ async def test_sites_that_nobody_visits_again_do_not_fill_the_memory(clock):
 
 def test_a_little_more_than_the_interval_is_kept_because_what_leaves_on_time_may_arrive_closer():
     assert [with_margin(interval) for interval in (0.0, 0.1, 60.0)] == pytest.approx([0.0, 0.1005, 60.005])
-
-
-async def test_what_a_worker_does_between_a_grant_and_the_request_does_not_lengthen_the_gap(clock):
-    # given a lease that was granted 300 ms before its turn
-    pacer = Pacer(clock)
-    received_at = clock.monotonic()
-    # when the worker looks up what is known of the page first
-    clock.advance(0.2)
-    pacer.enter(lease(Pace(1.0, 1, 1.3)), received_at)
-    # then its request leaves when its turn has come
-    assert await starts_at(pacer, clock) == pytest.approx(0.1, abs=0.02)

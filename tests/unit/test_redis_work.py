@@ -157,8 +157,7 @@ async def test_settlements_go_together_only_as_far_as_their_links_are_few():
     together = redis_frontier.CallBatcher(send)
     weights = [900, 900, 900, 5_000, *([0] * 70)]
     items = [str(n).encode() for n in range(len(weights))]
-    made = [lambda item=item: item for item in items]
-    answers = await asyncio.gather(*map(together.give, made, weights))
+    answers = await asyncio.gather(*map(together.give, items, weights))
 
     assert answers == [[item] for item in items]
     assert [len(group) for group in sent] == [2, 1, 1, 64, 6]

@@ -24,9 +24,8 @@ BACKOFF = Backoff(first=timedelta(milliseconds=100), longest=timedelta(seconds=2
 
 
 class HeldLease:
-    """One lease, from its grant to its settlement. `asked_at` is monotonic time. Made as soon as the lease is received:
-    whatever the worker does then, the site's pace counts from there. `on_failure` is called at the first failure of a
-    settlement; the settlement is retried as long as the lease can be good, perhaps a minute."""
+    """One lease, from its grant to its settlement. `asked_at` is monotonic time. `on_failure` is called at the first
+    failure of a settlement; the settlement is retried as long as the lease can be good, perhaps a minute."""
 
     def __init__(
         self,
@@ -43,7 +42,6 @@ class HeldLease:
         self._last_moment = min(LAST_MOMENT.total_seconds(), self._duration / 6)
         self._until = asked_at + self._duration
         self.asked_at = asked_at
-        self.received_at = clock.monotonic()
         self.slot: Slot | None = None  # the slot of its journey
         self._fetch: asyncio.Task[object] | None = None
         self._on_failure = on_failure

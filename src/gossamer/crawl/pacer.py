@@ -250,15 +250,15 @@ class Pacer:
         self._sites: dict[str, _SitePace] = {}
         self._look_at = _FEW_SITES
 
-    def enter(self, lease: Lease, received_at: float) -> None:
-        """Count a lease that was granted at `received_at` (monotonic) or before."""
+    def enter(self, lease: Lease) -> None:
+        """Count a lease that was just granted."""
         site, pace = self._site(lease.task.site), lease.pace
-        if not site.leases and site.is_over(self._clock.monotonic()):
+        if not site.leases and site.is_over(now := self._clock.monotonic()):
             site = self._sites[lease.task.site] = _SitePace()  # what was learned belongs to an earlier visit
             if pace is not None:
                 # The bucket as it was before this grant, which is counted when the request leaves. If one of our own
                 # requests left less than an interval ago, no other worker's did, and our own count is more exact.
-                site.tat = received_at + pace.ahead - pace.interval
+                site.tat = now + pace.ahead - pace.interval
         if pace is not None:
             site.grant(with_margin(pace.interval), pace.burst, pace.gap)
         site.leases += 1

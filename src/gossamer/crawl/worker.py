@@ -251,7 +251,7 @@ class Worker:
         journey = make(context, held, known.get(task.fingerprint))
         # Before the journey's first step, because the next lease counts the free slots.
         slot = held.slot = self._slots.take(task.site)
-        context.pacer.enter(held.lease, held.received_at)
+        context.pacer.enter(held.lease)
         making = asyncio.create_task(self._run_journey(journey, held), name=task.url)
         self._journeys.add(making)
         making.add_done_callback(partial(self._journey_ended, held, slot))
@@ -276,7 +276,7 @@ class Worker:
 
     async def _put_off(self, suspect: HeldLease) -> None:
         """Give a suspect back. It uses up no delivery, and stays a suspect."""
-        self._context.pacer.enter(suspect.lease, suspect.received_at)
+        self._context.pacer.enter(suspect.lease)
         try:
             await self._give_back(suspect, timedelta(0), SUSPECT)
         finally:

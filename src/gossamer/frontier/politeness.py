@@ -102,7 +102,7 @@ TermsFor = Callable[[str], SiteTerms]
 
 # A task is leased this long before its turn, and the worker's pacer holds the request until then. Otherwise every
 # request would be late by the time that a lease takes, and high rates would never be reached.
-HEAD_START = timedelta(milliseconds=50)
+HEAD_START = timedelta(milliseconds=20)
 
 # Lanes, and jobs (turns.py), share a site that only some of them can have at a time. A lane that was refused and was
 # not served for TURN gets its turn: the others leave the site alone for GIVE_WAY, repeatedly until it is served.

@@ -126,9 +126,9 @@ class RedisFrontier:
             COMPLETE,
             lease,
             discovered,
-            paced_ahead,
             state=state,
             redirected=redirect is not None,
+            paced_ahead=paced_ahead.total_seconds(),
             duplicates=duplicates,
             reason=reason if redirect is None else redirect_reason(redirect),
             stats=stats,
@@ -139,10 +139,8 @@ class RedisFrontier:
         verb: int,
         lease: Lease,
         discovered: Sequence[Candidate],
-        paced_ahead: timedelta,
         **fields: Any,  # of rows.pack_settlement
     ) -> Added:
-        paced_until = self._server.ticks() + paced_ahead.total_seconds()
         known = await self.job(lease.task.job)
         home = self._keys.shard_of(lease.task.site)
         here = [one for one in discovered if self._keys.shard_of(one.site) == home]
@@ -154,12 +152,10 @@ class RedisFrontier:
                 raise _lost(lease)
             away = [one for one in discovered if self._keys.shard_of(one.site) != home]
             before = await self._admission.offer(known, [*surplus, *away], parent=lease.task, refuse_when_full=False)
-        candidates = self.packed(known, here, lease.task)
         answer = await self._settle(
             known,
             lease,
-            lambda ahead: rows.pack_settlement(verb, lease, candidates=candidates, paced_ahead=ahead, **fields),
-            paced_until,
+            rows.pack_settlement(verb, lease, candidates=self.packed(known, here, lease.task), **fields),
             len(here),
         )
         settled = await self._admission.look_twice(known, here, answer, lease.task)
@@ -196,7 +192,7 @@ class RedisFrontier:
             BURY,
             lease,
             discovered,
-            paced_ahead,
+            paced_ahead=paced_ahead.total_seconds(),
             duplicates=duplicates,
             reason=reason,
             message=message[:MESSAGE_LENGTH],
@@ -244,36 +240,25 @@ class RedisFrontier:
     async def _put_off(
         self, verb: int, lease: Lease, delay: timedelta, reason: str, ahead: timedelta, lane: str = ""
     ) -> None:
-        def pack(ahead: float) -> bytes:
-            return rows.pack_settlement(
-                verb,
-                lease,
-                delay=delay.total_seconds(),
-                paced_ahead=ahead,
-                reason=reason,
-                message=rows.lane_name(lane).decode("utf-8", "ignore"),
-            )
-
-        paced_until = self._server.ticks() + ahead.total_seconds()
-        await self._settle(await self.job(lease.task.job), lease, pack, paced_until)
+        text = rows.pack_settlement(
+            verb,
+            lease,
+            delay=delay.total_seconds(),
+            paced_ahead=ahead.total_seconds(),
+            reason=reason,
+            message=rows.lane_name(lane).decode("utf-8", "ignore"),
+        )
+        await self._settle(await self.job(lease.task.job), lease, text)
 
     async def _settle(
-        self,
-        known: KnownJob,
-        lease: Lease,
-        pack: Callable[[float], bytes],
-        paced_until: float,
-        candidates: int = 0,
+        self, known: KnownJob, lease: Lease, text: bytes, candidates: int = 0
     ) -> list[Any]:  # Any: three numbers, then a list of them
-        """`pack` makes the settlement, from the seconds by which the worker is ahead of the site's bucket. It is called
-        when the batch leaves: the time in which it waited for others must not delay the next request to the site."""
         shard = self._keys.shard_of(lease.task.site)
         batcher = self._batchers.get((known.id, shard))
         if batcher is None:
             batcher = CallBatcher(lambda texts: self._settle_together(known.id, shard, texts))
             self._batchers[known.id, shard] = batcher
-        ticks = self._server.ticks
-        answer: list[Any] = await batcher.give(lambda: pack(max(0.0, paced_until - ticks())), candidates)
+        answer: list[Any] = await batcher.give(text, candidates)
         if answer[0] == LOST:
             raise _lost(lease)
         if answer[0] == STARVED:
@@ -305,15 +290,14 @@ LINGER = 0.001  # seconds that the first item of a batch waits for others
 
 
 class CallBatcher:
-    """Single calls, sent in batches. `send` takes several items and returns as many answers, in order. An item is
-    made when its batch leaves."""
+    """Single calls, sent in batches. `send` takes several items and returns as many answers, in order."""
 
     def __init__(self, send: Callable[[Sequence[bytes]], Awaitable[list[Any]]]) -> None:  # Any: the caller's answers
         self._send = send
-        self._waiting: list[tuple[Callable[[], bytes], int, asyncio.Future[Any]]] = []
+        self._waiting: list[tuple[bytes, int, asyncio.Future[Any]]] = []
         self._sender: asyncio.Task[None] | None = None
 
-    async def give(self, item: Callable[[], bytes], weight: int = 0) -> Any:
+    async def give(self, item: bytes, weight: int = 0) -> Any:
         """The answer to this item. Raises what `send` raised for its batch."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, weight, future))
@@ -327,7 +311,7 @@ class CallBatcher:
             size = self._size_of_next()
             group, self._waiting = self._waiting[:size], self._waiting[size:]
             try:
-                answers: list[Any] = list(await self._send([item() for item, _, _ in group]))
+                answers: list[Any] = list(await self._send([item for item, _, _ in group]))
             except Exception as error:
                 answers = [error] * len(group)
             for (_, _, future), answer in zip(group, answers, strict=True):

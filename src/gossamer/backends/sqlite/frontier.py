@@ -141,7 +141,6 @@ class SqliteFrontier:
         stats: Mapping[str, int] = NO_STATS,
     ) -> Added:
         stored_reason = reason if redirect is None else redirect_reason(redirect)
-        paced_until = self._paced_until(paced_ahead)
 
         def write(connection: sqlite3.Connection) -> Added:
             now, task, shared = self._clock.now(), lease.task, self._shared
@@ -150,8 +149,8 @@ class SqliteFrontier:
             connection.execute(_COMPLETE, (LETTERS[state], stored_reason, task.attempt + 1, now, task.id))
             job, site = self._rows.job(connection, task.job), self._rows.site(connection, task.site)
             answered_at = now if state is not UrlState.DROPPED else None
-            shared.free_slot(site, next_at=paced_until, answered_at=answered_at)
-            keep_own_pace(connection, lease, job.number, site, paced_until)
+            shared.free_slot(site, next_at=now + paced_ahead.total_seconds(), answered_at=answered_at)
+            keep_own_pace(connection, lease, job.number, site, now + paced_ahead.total_seconds())
             counts = shared.counts_of(job.number)
             counts["leased"] -= 1
             if state is UrlState.DROPPED:
@@ -196,13 +195,11 @@ class SqliteFrontier:
         used_up: bool,
         lane: str | None = None,
     ) -> None:
-        paced_until = self._paced_until(paced_ahead)
-
         def write(connection: sqlite3.Connection) -> None:
             now = self._clock.now()
             # An attempt with a response proves that the page does not kill its worker: deliveries start anew.
             job = self._settle(
-                connection, lease, now, paced_until,
+                connection, lease, now, paced_ahead,
                 state=LETTERS[UrlState.WAITING], reason=reason, due_at=now + delay.total_seconds(),
                 attempts=lease.task.attempt + used_up, deliveries=0 if used_up else lease.delivery - 1,
                 fetcher=lease.task.fetcher if lane is None else lane or None, keeps_note=not used_up,
@@ -222,12 +219,10 @@ class SqliteFrontier:
         paced_ahead: timedelta = timedelta(0),
         stats: Mapping[str, int] = NO_STATS,
     ) -> Added:
-        paced_until = self._paced_until(paced_ahead)
-
         def write(connection: sqlite3.Connection) -> Added:
             now = self._clock.now()
             job = self._settle(
-                connection, lease, now, paced_until,
+                connection, lease, now, paced_ahead,
                 state=LETTERS[UrlState.DEAD], reason=reason, message=message[:MESSAGE_LENGTH],
                 attempts=lease.task.attempt + 1,
             )  # fmt: skip
@@ -303,17 +298,12 @@ class SqliteFrontier:
 
         await self._database.write(write)
 
-    def _paced_until(self, paced_ahead: timedelta) -> float:
-        """Read when a settlement is asked for: that it then waits for the file must not delay the site's next
-        request."""
-        return self._clock.now() + paced_ahead.total_seconds()
-
     def _settle(
         self,
         connection: sqlite3.Connection,
         lease: Lease,
         now: float,
-        paced_until: float,
+        paced_ahead: timedelta,
         keeps_note: bool = False,
         **columns: str | float | None,
     ) -> int:
@@ -329,8 +319,8 @@ class SqliteFrontier:
             f"UPDATE urls SET {names} WHERE number = ? RETURNING job, site",  # noqa: S608 - our own names
             (*changed.values(), lease.task.id),
         ).fetchone()
-        free_slots(connection, site, next_at=paced_until)
-        keep_own_pace(connection, lease, job, site, paced_until)
+        free_slots(connection, site, next_at=now + paced_ahead.total_seconds())
+        keep_own_pace(connection, lease, job, site, now + paced_ahead.total_seconds())
         return int(job)
 
 

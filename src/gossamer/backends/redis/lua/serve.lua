@@ -72,7 +72,7 @@ end
 -- seconds, as in frontier/politeness.py and frontier/turns.py
 local TURN, GIVE_WAY, LONGEST = 5, 0.5, 15
 local ONE_IN, CLAIM, LOOK, NOTED = 10, 1, 0.1, 1
-local HEAD_START = 0.05
+local HEAD_START = 0.02
 
 local served, others = {}, nil
 if ARGV[8] ~= '*' then
