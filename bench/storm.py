@@ -11,11 +11,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import sqlite3
 import sys
 import time
 from collections import Counter, defaultdict
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 
 from tests.sites.running import Hit, Park
 
@@ -32,7 +35,6 @@ from .table import table
 
 TOLERANCE = 0.005  # seconds
 IN_HAND = 5.0  # seconds for which a page may have been fetched and not yet settled
-SPOOLED = 64  # bytes: a segment of a spool with nothing in it is shorter
 SHOWN = 5  # details of each kind
 
 
@@ -67,8 +69,14 @@ def play(name: str, on: Fleet, chance: random.Random) -> Verdict:
             return Verdict(name, skipped=str(reason))
         finally:
             run.close()
-            spooled = sum(file.stat().st_size > SPOOLED for folder in run.spools for file in folder.rglob("*.spool"))
+            spooled = sum(spooled_in(file) for folder in run.spools for file in folder.glob("*.spool"))
         return asyncio.run(judge(name, run, spooled))
+
+
+def spooled_in(file: Path) -> int:
+    """How many results lie in a spool file that no process holds."""
+    with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)) as database:
+        return int(database.execute("SELECT count(*) FROM results").fetchone()[0])
 
 
 async def judge(name: str, run: Round, spooled: int) -> Verdict:

@@ -19,7 +19,7 @@ from gossamer.store.contract import SpoolNote
 from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
 from gossamer.store.spool_drain import AWAY_FOR, INSIST, LOOK
-from gossamer.store.spool_homes import Home
+from gossamer.store.spool_file import SpoolFile
 from gossamer.store.spool_notes import SpoolNotes
 from tests.patience import PATIENCE
 
@@ -281,13 +281,13 @@ async def test_a_state_that_refuses_a_note_once_does_not_end_the_draining(tmp_pa
 
 
 async def test_on_a_full_disk_what_another_process_left_is_stored(tmp_path, store, book, ears, monkeypatch):
-    def full(folder: Path) -> Home:
+    def full(folder: Path) -> SpoolFile:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     store.down = True
     async with sink_in(tmp_path, store, book, ears) as sink:
         await sink.keep(of_job("books-1", 0))
-    monkeypatch.setattr(Home, "make", full)
+    monkeypatch.setattr(SpoolFile, "create", full)
     async with sink_in(tmp_path, store, book, ears) as heir, asyncio.timeout(PATIENCE):
         await ears.hear(lambda event: isinstance(event, Trouble) and "store is away" in event.message)
         assert await book.waiting() == {"books-1": 1}  # the note of the dead process still stands

@@ -23,8 +23,8 @@ from ..model.events import EventSink, Spooled, Trouble
 from ..units import many
 from .contract import Archive, RecordStore
 from .spool import Spool
-from .spool_files import Waiting
 from .spool_notes import SpoolNotes
+from .waiting import Waiting
 
 BACKOFF = Backoff(first=timedelta(milliseconds=250), longest=timedelta(seconds=5))
 AWAY = (Transient, Misconfigured)  # the store does not answer, or denies access; no single result is to blame
@@ -182,7 +182,7 @@ class Drain:
 
     async def _renew(self, now: object) -> bool:
         """Update the note: if `now` is true, or if it is old. False if the state does not answer, or the disk has no
-        room for a folder; the existing notes still say what waits."""
+        room for a file; the existing notes still say what waits."""
         late = self._clock.monotonic() - self._renewed_at >= RENEW.total_seconds()
         if self._notes is None or not (now or (late and self.waiting)):
             return True

@@ -3,9 +3,9 @@
 What it does: a result is spooled, then noted, then its task is settled. So no task is settled while its result waits
 unknown to other machines: while a note names a job, it is not ended, and none of its records is marked as gone.
 How it fails: Transient, if the state does not answer; then the task must not be settled. How it recovers: the note is
-always rewritten as a whole, so that a repeated or late write does no harm. If the process dies, its note and its folder
-stay; the process that adopts the folder writes its own note and removes that one. A removed note that reappears in a
-state which lost its last second is removed again: no folder names it any more.
+always rewritten as a whole, so that a repeated or late write does no harm. If the process dies, its note and its file
+stay; the process that adopts the file writes its own note and removes that one. A removed note that reappears in a
+state which lost its last second is removed again: no file names it any more.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SpoolNotes:
         self._named = frozenset()
         if results:
             name = await self._spool.claim()
-            if name in self._gone:  # its folder has filled again
+            if name in self._gone:  # its file has filled again
                 self._gone.remove(name)
             await self._book.note(
                 SpoolNote(
