@@ -19,7 +19,6 @@ from ..clock import iso_time
 from ..errors import Misconfigured
 from ..model.alert import (
     TEST,
-    USUAL,
     AlertChange,
     AlertState,
     AlertTerms,
@@ -30,6 +29,7 @@ from ..model.alert import (
     Silence,
     Standing,
 )
+from ..model.alert_table import ALERTS
 from ..monitor.alerts import title_of
 from ..settings import Settings
 from ..settings.alert_tables import terms_of
@@ -42,70 +42,6 @@ LONGEST_REASON = 500
 LONGEST_PATTERN = 300
 MOST_SILENCES = 1000
 SHOWN = 20  # changes and messages shown with an alert
-
-# What each alert means, and what to do first.
-MEANINGS: dict[str, tuple[str, str]] = {
-    "backlog": (
-        "Pages are found faster than they are fetched.",
-        "Add workers, raise the rate of the sites that wait (gossamer status JOB), or limit the crawl.",
-    ),
-    "success": (
-        "Too few requests succeed, at one site or overall.",
-        "gossamer dead list has the reasons, gossamer why URL one page's story. A site that blocks needs a route.",
-    ),
-    "errors": (
-        "A site fails far more often than it did during the day before.",
-        "Open the site in a browser: is it down, was it changed, does it block? Then as for success.",
-    ),
-    "stalled": (
-        "A job has pages that may be fetched, but makes no progress.",
-        "gossamer workers: is one alive, and does it serve the routes of the job? Then look at its log.",
-    ),
-    "dead-letters": (
-        "Many pages were given up in a short time.",
-        "gossamer dead list groups them by reason; fix the cause, then gossamer dead replay.",
-    ),
-    "workers": (
-        "Workers sent no heartbeat, or fewer are alive than there should be.",
-        "Look at the machine: memory, disk, network. Their pages go back to the queue by themselves; start them again.",
-    ),
-    "proxies": (
-        "Exits of a proxy pool rest or fail, or its list cannot be read.",
-        "gossamer proxies says why; gossamer proxies test tries each; ask the provider, or add exits.",
-    ),
-    "quality": (
-        "A smaller share of items is faultless than on the days before.",
-        "gossamer quality names the fields; fix the spider, then gossamer reparse parses the stored pages again.",
-    ),
-    "budget": (
-        "Little is left of a budget.",
-        "gossamer routes shows what was spent; raise the budget, or let the pages wait until tomorrow.",
-    ),
-    "schedules": (
-        "A run is late, could not start, or gave no records.",
-        "gossamer schedule show NAME shows the reason. A run that is late needs a scheduler: gossamer workers.",
-    ),
-    "callbacks": (
-        "Callbacks were given up: clients were not told that their jobs ended.",
-        "gossamer callbacks list --state failed; fix the receiver, then gossamer callbacks replay ID.",
-    ),
-    "logins": (
-        "A session cannot log in.",
-        "gossamer sessions shows the error; fix login() or the password, then gossamer sessions login SPIDER.",
-    ),
-    "stores": (
-        "State, records or archive does not answer, or has no room.",
-        "gossamer doctor; start the server or make room. Results wait on the disks of workers meanwhile.",
-    ),
-    "spool": (
-        "Results wait on a disk and no worker stores them, or the disk is nearly full.",
-        "gossamer spool lists them; start a worker on that machine, or run gossamer spool drain there.",
-    ),
-    "figures": (
-        "Work is done but no figures arrive, or a part of the situation cannot be read.",
-        "Alerts may be blind: look at the logs of workers and scheduler; gossamer doctor.",
-    ),
-}
 
 
 class AlertView(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,13 +166,12 @@ async def firing_alerts(project: Project) -> list[AlertView]:
 async def show_alert(project: Project, alert: str) -> AlertDetail:
     """Raises Misconfigured for an alert that does not exist."""
     demand_alert(alert)
-    meaning, advice = MEANINGS[alert]
     terms = terms_of(project.settings.alerts).get(alert)
     notices = [one for one in await list_notices(project, limit=SHOWN * 10) if one.alert == alert]
     return AlertDetail(
         alert=alert,
-        meaning=meaning,
-        advice=advice,
+        meaning=ALERTS[alert].meaning,
+        advice=ALERTS[alert].advice,
         terms=_terms_view(terms) if terms is not None else None,
         alerts=[one for one in (await list_alerts(project)).alerts if one.alert == alert],
         history=await alert_history(project, alert, limit=SHOWN),
@@ -259,10 +194,10 @@ async def list_notices(project: Project, *, limit: int = 100) -> list[NoticeView
 
 def demand_alert(alert: str) -> None:
     """Raises Misconfigured for an alert that does not exist."""
-    if alert in USUAL:
+    if alert in ALERTS:
         return
-    near = difflib.get_close_matches(alert, USUAL, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(USUAL)}."
+    near = difflib.get_close_matches(alert, ALERTS, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(ALERTS)}."
     raise Misconfigured(f"There is no alert {visible(alert[:100])!r}. {hint}")
 
 

@@ -1,6 +1,6 @@
 """[alerts.NAME] and [channels.NAME]: which alerts notify whom, and how; and checks of these tables.
 
-monitor/alert_rules.py says what each alert checks. An alert with its usual terms needs no table.
+model/alert_table.py says what each alert checks. An alert with its usual terms needs no table.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from datetime import timedelta
 
 import msgspec
 
-from ..model.alert import USUAL, AlertTerms, Severity
+from ..model.alert import AlertTerms, Severity
+from ..model.alert_table import USUAL
 from ..units import Secret
 
 WEBHOOK, SLACK, EMAIL, APPRISE = KINDS = ("webhook", "slack", "email", "apprise")
