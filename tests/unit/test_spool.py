@@ -244,9 +244,9 @@ async def test_a_file_whose_head_is_lost_is_set_aside(tmp_path: Path) -> None:
     file.write_bytes(content)
     async with Spool(tmp_path, max_bytes=None, noted=True) as spool:
         assert await emptied(spool) == []
-        assert spool.adopted == [file.stem]  # so that its note goes
-        await spool.unnoted(spool.adopted)
-        assert spool.adopted == []
+        assert [(one.name, one.results) for one in spool.contents()] == [(file.stem, {})]  # so that its note goes
+        await spool.unnoted([file.stem])
+        assert spool.contents() == []
         [note] = spool.take_notes()
     [bad] = tmp_path.iterdir()
     assert bad.name in note

@@ -47,6 +47,14 @@ class SpoolFull(BackendUnavailable):
     """There is no room for a batch, and nothing of it was added. A smaller one may find room."""
 
 
+class FileContent(NamedTuple):
+    """How many results of which job wait in a file."""
+
+    name: str
+    results: dict[str, int]
+    bytes: int
+
+
 class _Row(NamedTuple):
     """A result that was handed out, and its place. `waiting` is None if it cannot be read and was set aside."""
 
@@ -61,7 +69,7 @@ class Spool:
     """Bounded, durable, first in first out. Use it inside `async with`, whose end leaves the rest on disk.
 
     `max_bytes` is for this process, including adopted files; None is unlimited. One task appends, one empties.
-    `noted`: the shared state has notes of the files, and each file stays until `unnoted` is called for it.
+    `noted`: the shared state has a note of each file, and an empty file stays until `unnoted` is called for it.
     """
 
     def __init__(self, folder: Path, *, max_bytes: int | None, noted: bool = False) -> None:
@@ -115,24 +123,13 @@ class Spool:
         """May a result of this page wait here? Sometimes True for a page whose results were stored since."""
         return not self.empty and (self._pages is None or fingerprint in self._pages)
 
-    @property
-    def adopted(self) -> list[str]:
-        """Names of adopted files that the shared state may have notes of."""
-        return [*self._lost, *(file.name for file in list(self._files) if file.noted and file is not self._own)]
-
-    @property
-    def own(self) -> str:
-        """The name of our own file, if the shared state may have a note of it; else ""."""
-        own = self._own
-        return own.name if own is not None and own.noted else ""
-
-    async def claim(self) -> str:
-        """The name under which this spool can be noted: a file that stays until `unnoted`. Raises BackendUnavailable
-        if its disk has no room for one."""
-        return await asyncio.to_thread(self._claim)
+    def contents(self) -> list[FileContent]:
+        """What waits in each file of this process, for the notes in the shared state; also of files that are empty."""
+        lost = [FileContent(name, {}, 0) for name in list(self._lost)]
+        return lost + [FileContent(file.name, dict(+file.results), file.size) for file in list(self._files)]
 
     async def unnoted(self, names: Sequence[str]) -> None:
-        """The shared state has no notes of these files any more."""
+        """The shared state has no notes of these files any more: those in which nothing waits are deleted."""
         await asyncio.to_thread(self._unnote, frozenset(names))
 
     def take_notes(self) -> list[str]:
@@ -229,6 +226,7 @@ class Spool:
     def _own_file(self) -> SpoolFile:
         if self._own is None:
             self._own = SpoolFile.create(self._folder)
+            self._own.noted = self._keeps_noted
             self._files.append(self._own)
         return self._own
 
@@ -339,20 +337,11 @@ class Spool:
 
     # -- notes and adoption --------------------------------------------------------------------------------
 
-    def _claim(self) -> str:
-        with self._lock:
-            try:
-                own = self._own_file()
-            except (OSError, sqlite3.Error) as error:
-                raise self._unwritable(error) from error
-            own.noted = True
-            return own.name
-
     def _unnote(self, names: frozenset[str]) -> None:
         with self._lock:
             self._lost -= names
             for file in self._files:
-                file.noted = file.noted and file.name not in names
+                file.noted = file.noted and (file.waits or file.name not in names)
             self._let_go_of_empty()
 
     def _open(self) -> None:

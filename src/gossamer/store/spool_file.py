@@ -42,8 +42,8 @@ class NotOurs(Exception):
 
 
 class SpoolFile:
-    """A spool file whose lock we hold. `noted`: the shared state may have a note of it; then it stays, though it be
-    empty, so that the process that adopts it removes the note. `results` counts those that wait, by job."""
+    """A spool file whose lock we hold. `noted`: the shared state may have a note of it; then it stays when it is empty,
+    so that whoever adopts it removes the note. `results` counts those that wait, by job."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
