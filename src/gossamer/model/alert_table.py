@@ -6,6 +6,7 @@ alert is a row here, its rule in alert_rules.py, and what that reads in project/
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from string import Template
@@ -244,6 +245,12 @@ _DECLARED = (
 )
 ALERTS: dict[str, Alert] = {one.name: one for one in _DECLARED}
 USUAL: dict[str, AlertTerms] = {name: one.terms for name, one in ALERTS.items()}  # the default terms
+
+
+def alert_hint(name: str) -> str:
+    """Which alert somebody meant who wrote a name that does not exist."""
+    near = difflib.get_close_matches(name, ALERTS, n=1, cutoff=0.5)
+    return f"Did you mean {near[0]}?" if near else f"There are {', '.join(ALERTS)}."
 
 
 def findings(situation: Situation, terms: Mapping[str, AlertTerms]) -> dict[str, Findings | None]:

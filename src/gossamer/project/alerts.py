@@ -9,7 +9,6 @@ BackendUnavailable.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import secrets
 from datetime import timedelta
 
@@ -29,13 +28,13 @@ from ..model.alert import (
     Silence,
     Standing,
 )
-from ..model.alert_table import ALERTS
+from ..model.alert_table import ALERTS, alert_hint
 from ..monitor.alerts import title_of
 from ..settings import Settings
 from ..settings.alert_tables import terms_of
 from ..units import setting_text, visible
 from .open import Project
-from .view_fields import view_fields
+from .view_fields import view_of
 
 LONGEST_SILENCE = timedelta(days=365)
 LONGEST_REASON = 500
@@ -194,11 +193,8 @@ async def list_notices(project: Project, *, limit: int = 100) -> list[NoticeView
 
 def demand_alert(alert: str) -> None:
     """Raises Misconfigured for an alert that does not exist."""
-    if alert in ALERTS:
-        return
-    near = difflib.get_close_matches(alert, ALERTS, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(ALERTS)}."
-    raise Misconfigured(f"There is no alert {visible(alert[:100])!r}. {hint}")
+    if alert not in ALERTS:
+        raise Misconfigured(f"There is no alert {visible(alert[:100])!r}. {alert_hint(alert)}")
 
 
 # -- silences ------------------------------------------------------------------------------------------------------
@@ -292,58 +288,25 @@ def _chosen(settings: Settings, channel: str | None) -> list[str]:
 
 def _view(one: Standing, silences: list[Silence], now: float) -> AlertView:
     ends = [silence.until for silence in silences if silence.covers(one.alert, one.subject, now)]
-    return AlertView(
-        alert=one.alert,
-        subject=one.subject,
-        state=one.state,
-        severity=one.severity,
-        since=iso_time(one.since),
-        began_at=iso_time(one.began_at),
-        told_at=iso_time(one.told_at) if one.told_at is not None else None,
-        message=one.words,
-        value=one.value,
-        silenced_until=iso_time(max(ends)) if ends else None,
-    )
+    until = iso_time(max(ends)) if ends else None
+    times = ("since", "began_at", "told_at")
+    return view_of(AlertView, one, *times, message=one.words, silenced_until=until)
 
 
 def _silence_view(one: Silence) -> SilenceView:
-    return SilenceView(**view_fields(one, "until", "made_at"))
+    return view_of(SilenceView, one, "until", "made_at")
 
 
 def _terms_view(terms: AlertTerms) -> AlertTermsView:
-    return AlertTermsView(
-        severity=terms.severity,
-        wait=setting_text(terms.wait),
-        keep_for=setting_text(terms.keep_for),
-        repeat=setting_text(terms.repeat) if terms.repeat is not None else None,
-        threshold=terms.threshold,
-        window=setting_text(terms.window),
-        minimum=terms.minimum,
-    )
+    durations = {name: getattr(terms, name) for name in ("wait", "keep_for", "repeat", "window")}
+    written = {name: setting_text(one) if one is not None else None for name, one in durations.items()}
+    return view_of(AlertTermsView, terms, **written)
 
 
 def _change_view(one: AlertChange) -> AlertChangeView:
-    return AlertChangeView(
-        at=iso_time(one.at),
-        alert=one.alert,
-        subject=one.subject,
-        state=one.state,
-        severity=one.severity,
-        message=one.words,
-        silenced=one.silenced,
-    )
+    return view_of(AlertChangeView, one, "at", message=one.words)
 
 
 def _notice_view(one: Notice, project: str) -> NoticeView:
-    return NoticeView(
-        id=one.id,
-        channel=one.channel,
-        alert=one.alert,
-        title=title_of(one, project),
-        state=one.state,
-        made_at=iso_time(one.made_at),
-        tries=one.tries,
-        next_at=iso_time(one.next_at) if one.state is NoticeState.DUE else None,
-        ended_at=iso_time(one.ended_at) if one.ended_at is not None else None,
-        error=one.error,
-    )
+    due = iso_time(one.next_at) if one.state is NoticeState.DUE else None
+    return view_of(NoticeView, one, "made_at", "ended_at", title=title_of(one, project), next_at=due)
