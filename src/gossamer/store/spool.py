@@ -38,6 +38,7 @@ from .spool_file import NotOurs, SpoolFile
 from .waiting import Waiting, pack, unpack
 
 TRIM_BYTES = 4 * 1024 * 1024  # stored results are deleted when they take this much, or with their file
+SPARE_BYTES = 4 * 1024 * 1024  # free space beyond a refused batch, before the disk counts as having room again
 MOST_PAGES = 100_000  # remembered as having a result here; beyond that, every page may have one
 BATCH_RESULTS = 64  # handed out at once ...
 BATCH_BYTES = 8 * 1024 * 1024  # ... or fewer, if their pages are large
@@ -79,7 +80,8 @@ class Spool:
         self._lock = threading.Lock()  # guards all of it: a cancelled call goes on in its thread, beside the next one
         self._closed = True
         self._own: SpoolFile | None = None
-        self._files: list[SpoolFile] = []  # held by this process, including `_own`
+        # Held by this process, including `_own`. Properties, which take no lock, read a copy of it.
+        self._files: list[SpoolFile] = []
         self._lost: set[str] = set()  # names of files that could not be opened at all, until they are unnoted
         self._left_alone: set[str] = set()  # paths that are not ours, which are reported once
         self._pages: set[bytes] | None = set()  # whose results may wait; None: too many to remember
@@ -90,7 +92,7 @@ class Spool:
 
     @property
     def empty(self) -> bool:
-        return not any(file.waits for file in self._files)
+        return not any(file.waits for file in list(self._files))
 
     @property
     def size(self) -> int:
@@ -126,7 +128,7 @@ class Spool:
     def contents(self) -> list[FileContent]:
         """What waits in each file of this process, for the notes in the shared state; also of files that are empty."""
         lost = [FileContent(name, {}, 0) for name in list(self._lost)]
-        return lost + [FileContent(file.name, dict(+file.results), file.size) for file in list(self._files)]
+        return lost + [FileContent(file.name, dict(+file.results.copy()), file.size) for file in list(self._files)]
 
     async def unnoted(self, names: Sequence[str]) -> None:
         """The shared state has no notes of these files any more: those in which nothing waits are deleted."""
@@ -245,7 +247,7 @@ class Spool:
 
     def _disk_has_room(self, size: int) -> bool:
         with suppress(OSError):
-            return shutil.disk_usage(self._folder).free > size + TRIM_BYTES
+            return shutil.disk_usage(self._folder).free > size + SPARE_BYTES
         return True
 
     # -- reading -------------------------------------------------------------------------------------------
