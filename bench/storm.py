@@ -11,12 +11,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import sqlite3
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.sites.grounds import record_of
@@ -36,7 +39,6 @@ from .table import table
 
 TOLERANCE = 0.005  # seconds
 IN_HAND = 5.0  # seconds for which a page may have been fetched and not yet settled
-SPOOLED = 64  # bytes: a segment of a spool with nothing in it is shorter
 SHOWN = 5  # details of each kind
 ORDER = "-order-"  # in the key of a record that a POST brought
 
@@ -75,8 +77,14 @@ def play(name: str, on: Fleet, chance: random.Random) -> Verdict:
             return Verdict(name, skipped=str(reason))
         finally:
             run.close()
-            spooled = sum(file.stat().st_size > SPOOLED for folder in run.spools for file in folder.rglob("*.spool"))
+            spooled = sum(spooled_in(file) for folder in run.spools for file in folder.glob("*.spool"))
         return asyncio.run(judge(name, run, spooled))
+
+
+def spooled_in(file: Path) -> int:
+    """How many results lie in a spool file that no process holds."""
+    with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)) as database:
+        return int(database.execute("SELECT count(*) FROM results").fetchone()[0])
 
 
 async def judge(name: str, run: Round, spooled: int) -> Verdict:

@@ -4,25 +4,26 @@
     python scripts/dashboards.py --check    # exit code 1 and a list when a file is out of date
 
 A dashboard is a list of rows, a row a list of panels: title, unit, and its queries with their legends. Every panel asks
-the data source that the reader chooses. The alert rules have the thresholds of the built-in alerts (model/alert.py).
+the data source that the reader chooses. The alert rules are those of the built-in alerts
+(model/alert_table.py).
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gossamer.model.alert import USUAL, AlertTerms
+from gossamer.model.alert import AlertTerms
+from gossamer.model.alert_table import ALERTS, GOOD, TRIED, MetricRule
 
 ROOT = Path(__file__).resolve().parent.parent
 DASHBOARDS = ROOT / "deploy" / "grafana" / "dashboards"
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
 
-GOOD = 'outcome=~"done|unchanged|redirected"'
-TRIED = 'outcome!~"dropped|released|reparsed|unparsed"'
 SUCCESS = f"sum(rate(gossamer_pages_total{{{GOOD}}}[5m])) / sum(rate(gossamer_pages_total{{{TRIED}}}[5m]))"
 
 
@@ -272,102 +273,40 @@ def for_prometheus(duration: timedelta) -> str:
     return f"{int(duration.total_seconds())}s"
 
 
-def rules(terms: dict[str, AlertTerms]) -> dict[str, tuple[str, AlertTerms, str]]:
-    """By name: the query, the terms of the built-in alert, and the words."""
+def rules() -> Iterator[tuple[MetricRule, AlertTerms]]:
+    """The rules of the alerts that a metric tells, and those of Gossamer as a whole, with their terms."""
+    for alert in ALERTS.values():
+        yield from ((rule, alert.terms) for rule in alert.metrics)
+    yield OWN, AlertTerms()
+    yield AWAY, ALERTS["stores"].terms
 
-    def window(alert: str) -> str:
-        return for_prometheus(terms[alert].window)
 
-    success, backlog, dead, quality = terms["success"], terms["backlog"], terms["dead-letters"], terms["quality"]
-    good = f"sum(increase(gossamer_pages_total{{{GOOD}}}[{window('success')}]))"
-    tried = f"sum(increase(gossamer_pages_total{{{TRIED}}}[{window('success')}]))"
-    of_site = {name: query.replace("sum(", "sum by (domain) (").replace("gossamer_pages", "gossamer_domain_pages")
-               for name, query in (("good", good), ("tried", tried))}  # fmt: skip
-    waiting = "sum(max by (state, lane) (gossamer_queue_tasks))"
-    return {
-        "GossamerSuccessLow": (
-            f"({good} or {tried} * 0) / {tried} < {success.threshold:g} and {tried} >= {success.minimum}",
-            success,
-            "{{ $value | humanizePercentage }} of the requests of the last minutes succeeded.",
-        ),
-        "GossamerSiteFails": (
-            f"({of_site['good']} or {of_site['tried']} * 0) / {of_site['tried']} < {success.threshold:g} "
-            f"and {of_site['tried']} >= {success.minimum}",
-            success,
-            "{{ $value | humanizePercentage }} of the requests to {{ $labels.domain }} succeeded.",
-        ),
-        "GossamerBacklogGrows": (
-            f"{waiting} >= {backlog.minimum} and deriv({waiting}[{window('backlog')}:1m]) * "
-            f"{backlog.window.total_seconds():g} >= {backlog.threshold:g} * {waiting}",
-            backlog,
-            "Pages are found faster than they are fetched: {{ $value | humanize }} are open.",
-        ),
-        "GossamerStalled": (
-            f"max(gossamer_queue_oldest_ready_seconds) >= {terms['stalled'].window.total_seconds():g} and "
-            f"sum(increase(gossamer_pages_total[{window('stalled')}])) == 0",
-            terms["stalled"],
-            "Pages are ready, and nothing is fetched. Is a worker running?",
-        ),
-        "GossamerDeadLettersGrow": (
-            f'sum(increase(gossamer_pages_total{{outcome="dead"}}[{window("dead-letters")}])) >= {dead.threshold:g}',
-            dead,
-            "{{ $value | humanize }} pages were given up: gossamer dead list.",
-        ),
-        "GossamerWorkersMissing": (
-            f'max(gossamer_workers{{state="missing"}}) >= {terms["workers"].threshold:g}',
-            terms["workers"],
-            "{{ $value }} workers sent no heartbeat: gossamer workers.",
-        ),
-        "GossamerQualityDrops": (
-            f"max by (spider, type) (avg_over_time(gossamer_quality_score[{window('quality')}])) - "
-            f"min by (spider, type) (gossamer_quality_score) >= {quality.threshold:g}",
-            quality,
-            "Fewer items of {{ $labels.spider }} are faultless than before.",
-        ),
-        "GossamerBudgetNearEnd": (
-            f"min by (scope) (gossamer_budget_remaining_ratio) <= {terms['budget'].threshold:g}",
-            terms["budget"],
-            "{{ $value | humanizePercentage }} of the budget {{ $labels.scope }} is left.",
-        ),
-        "GossamerScheduleLate": (
-            f"max(gossamer_schedule_lag_seconds) >= {terms['schedules'].threshold:g}",
-            terms["schedules"],
-            "A run is late by {{ $value | humanizeDuration }}. Is a scheduler running?",
-        ),
-        "GossamerStoreAway": (
-            "min by (store) (gossamer_store_up) == 0",
-            terms["stores"],
-            "The store {{ $labels.store }} does not answer.",
-        ),
-        "GossamerAlert": (
-            "max by (alert) (gossamer_alert_firing) > 0",
-            AlertTerms(),
-            "Gossamer's own alert {{ $labels.alert }} fires: gossamer alerts show {{ $labels.alert }}.",
-        ),
-        "GossamerAway": (
-            "absent(gossamer_build_info)",
-            terms["stores"],
-            "No server of Gossamer can be scraped: nothing is known.",
-        ),
-    }
+OWN = MetricRule(
+    "GossamerAlert",
+    "max by (alert) (gossamer_alert_firing) > 0",
+    "Gossamer's own alert {{ $labels.alert }} fires: gossamer alerts show {{ $labels.alert }}.",
+)
+AWAY = MetricRule(
+    "GossamerAway", "absent(gossamer_build_info)", "No server of Gossamer can be scraped: nothing is known."
+)
 
 
 def rules_text() -> str:
     lines = [
-        "# Alert rules with the thresholds of the built-in alerts. Written by scripts/dashboards.py: change it there.",
+        "# Rules with the terms of the built-in alerts. scripts/dashboards.py writes them from model/alert_table.py.",
         "groups:",
         "  - name: gossamer",
         "    rules:",
     ]
-    for name, (query, terms, words) in rules(USUAL).items():
+    for rule, terms in rules():
         lines += [
-            f"      - alert: {name}",
-            f"        expr: {json.dumps(query)}",
+            f"      - alert: {rule.name}",
+            f"        expr: {json.dumps(rule.expression(terms))}",
             f"        for: {for_prometheus(terms.wait)}",
             "        labels:",
             f"          severity: {terms.severity.value}",
             "        annotations:",
-            f"          summary: {json.dumps(words)}",
+            f"          summary: {json.dumps(rule.summary)}",
         ]
     return "\n".join([*lines, ""])
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from gossamer.model.alert import USUAL
+from gossamer.model.alert_table import USUAL
 from gossamer.project.keys import METRICS
 from tests.server.serving import serving, settings_of
 

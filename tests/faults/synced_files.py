@@ -67,7 +67,7 @@ class Disk:
         """What the database says after the power cut."""
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / database.name
-            for end in ("", "-wal"):
+            for end in ("", "-wal", "-journal"):
                 content = self._synced.get(f"{database}{end}")
                 if content is not None:
                     Path(f"{copy}{end}").write_bytes(content)
@@ -92,7 +92,7 @@ def moments(log: Path, before: dict[str, bytes] | None = None) -> Iterator[Momen
             name, before, content = waiting.pop(pid, ("", "", b""))
             yield from _done(disk, name, before + rest, content)
             continue
-        name, path = found["name"], _path(rest)
+        name, path = found["name"], path_in(rest)
         if name in ("write", "writev", "sendto", "sendmsg"):
             # It counts from its beginning: the data may be out before the call returns.
             yield Moment(b"".join(map(_bytes, _TEXT.findall(rest))), disk)
@@ -105,7 +105,7 @@ def moments(log: Path, before: dict[str, bytes] | None = None) -> Iterator[Momen
 
 
 def _done(disk: Disk, name: str, rest: str, content: bytes) -> Iterator[Moment]:
-    path = _path(rest)
+    path = path_in(rest)
     if not rest.rstrip().rpartition("= ")[2].isdigit():
         return  # it failed
     if name == "pwrite64":
@@ -123,7 +123,7 @@ def _done(disk: Disk, name: str, rest: str, content: bytes) -> Iterator[Moment]:
     yield from ()
 
 
-def _path(rest: str) -> str:
+def path_in(rest: str) -> str:
     found = _FILE.match(rest)
     text = found["path"] if found is not None else ""
     return _bytes(text).decode(errors="replace") if "\\x" in text else text

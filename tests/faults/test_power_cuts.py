@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from gossamer import Request
 from gossamer.model.url import UrlRules
 from tests.faults.commands import CommandProject, until
-from tests.faults.synced_files import Moment, moments, strace
+from tests.faults.synced_files import Moment, moments, path_in, strace
 from tests.journey.commands import QUICK
 from tests.patience import PATIENCE
 from tests.sites.api import api_site
@@ -113,3 +114,36 @@ def test_what_a_program_is_told_is_on_the_disk(tmp_path):
     assert kept(other, "SELECT 1 FROM api_keys WHERE id = ?", other)
     assert kept("rest.example", "SELECT 1 FROM site_orders WHERE site = 'rest.example'")
     assert kept(ended, "SELECT 1 FROM jobs WHERE id = ? AND state = 'cancelled'", begun)
+
+
+SPOOLER = """
+import asyncio, os, sys
+from pathlib import Path
+from gossamer.store.spool import Spool
+from tests.unit.spooling import waiting
+
+async def main():
+    async with Spool(Path(sys.argv[1]), max_bytes=None) as spool:
+        for n in range(20):
+            await spool.append([waiting(n, os.urandom(9000)), waiting(n + 100)])
+            os.write(1, b"promised %d\\n" % n)
+
+asyncio.run(main())
+"""
+
+
+def test_what_was_spooled_is_on_the_disk_before_anybody_hears_of_it(tmp_path):
+    log, spool = tmp_path / "calls", tmp_path / "spool"
+    command = [*strace(log), sys.executable, "-c", SPOOLER, str(spool)]
+    subprocess.run(command, cwd=Path(__file__).parents[2], check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
+    [file] = spool.glob("*.spool")
+    heard = [
+        (int(found[1]), len(moment.disk.rows(file, "SELECT n FROM results")))
+        for moment in moments(log)
+        if (found := re.fullmatch(rb"promised (\d+)\n", moment.data))
+    ]
+    assert heard == [(n, 2 * n + 2) for n in range(20)]
+    # and so are the names of its files, and of the folder
+    begun = log.read_text().partition("".join(f"\\x{letter:02x}" for letter in b"promised"))[0]
+    named = {path_in(line.partition("fsync(")[2]) for line in begun.splitlines() if " fsync(" in line}
+    assert named >= {str(spool), str(tmp_path)}

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.model.alert import USUAL
-from gossamer.monitor.alert_rules import Situation, dead_letters
+from gossamer.model.alert_rules import dead_letters
+from gossamer.model.alert_table import USUAL
+from gossamer.model.situation import Situation
 from gossamer.project.alert_readings import Readings
 from gossamer.project.api_views import job_report
 from gossamer.project.dead_letters import DeadLetterChoice, list_letters

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.events import Event, Spooled
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageResult
-from gossamer.store.spool_files import Waiting
+from gossamer.store.waiting import Waiting
 from tests.patience import PATIENCE
 
 from ..conformance.stores import NOW, book, page_of, result, tried
@@ -54,6 +55,18 @@ def disk_ends_after(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def flip_in_a_frame(file: Path, position: int) -> bytes:
+    """Flip a bit on the disk in the result at that position of a spool file; return its bytes as they are then."""
+    with closing(sqlite3.connect(file)) as database:
+        frame = bytes(database.execute("SELECT frame FROM results ORDER BY n").fetchall()[position][0])
+    flipped = bytearray(frame)
+    flipped[-10] ^= 0x10
+    content = file.read_bytes()
+    assert content.count(frame) == 1  # it lies in one piece
+    file.write_bytes(content.replace(frame, flipped))
+    return bytes(flipped)
 
 
 class Fickle:

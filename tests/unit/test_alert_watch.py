@@ -13,7 +13,8 @@ from gossamer.access.contract import Callback, CallbackState
 from gossamer.errors import BackendUnavailable
 from gossamer.fetch.sessions import begin_login, end_login, fail_login, let_in
 from gossamer.frontier.contract import WorkerCard
-from gossamer.model.alert import USUAL, AlertState
+from gossamer.model.alert import AlertState
+from gossamer.model.alert_table import USUAL
 from gossamer.model.job import JobTerms
 from gossamer.model.outcome import JobOutcome, Outcome, Reason
 from gossamer.model.record import Tally, day_of

@@ -377,8 +377,8 @@ def test_a_backup_of_an_old_copy_says_so(project: ProjectFolder) -> None:
 
 def test_a_backup_says_that_results_wait_in_the_spool(project: ProjectFolder) -> None:
     project.fill(crawl_a_little)
-    waiting = project.folder / "gossamer-data" / "spool" / "host-1-x" / "1-x.spool"
-    waiting.parent.mkdir(parents=True)
+    waiting = project.folder / "gossamer-data" / "spool" / "host-1-x.spool"
+    waiting.parent.mkdir(parents=True, exist_ok=True)
     waiting.write_bytes(b"")
     said = project.run("backup", "books.backup")
     assert said.code == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +18,6 @@ from gossamer.store.contract import SpoolNote
 from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
 from gossamer.store.spool_drain import AWAY_FOR, INSIST, LOOK
-from gossamer.store.spool_homes import Home
 from gossamer.store.spool_notes import SpoolNotes
 from tests.patience import PATIENCE, until
 
@@ -274,21 +272,32 @@ async def test_a_state_that_refuses_a_note_once_does_not_end_the_draining(tmp_pa
     assert store.saved == ["0"]
 
 
-async def test_on_a_full_disk_what_another_process_left_is_stored(tmp_path, store, book, ears, monkeypatch):
-    def full(folder: Path) -> Home:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+async def test_on_a_full_disk_what_another_process_left_is_stored(tmp_path, store, book, ears):
     store.down = True
     async with sink_in(tmp_path, store, book, ears) as sink:
         await sink.keep(of_job("books-1", 0))
-    monkeypatch.setattr(Home, "make", full)
     async with sink_in(tmp_path, store, book, ears) as heir, asyncio.timeout(PATIENCE):
+        files = sorted((tmp_path / "spool").iterdir())
         await ears.hear(lambda event: isinstance(event, Trouble) and "store is away" in event.message)
-        assert await book.waiting() == {"books-1": 1}  # the note of the dead process still stands
+        assert await book.waiting() == {"books-1": 1}
+        assert sorted((tmp_path / "spool").iterdir()) == files  # nothing that needs room
         store.down = False
         await heir.emptied()
         assert await book.waiting() == {}
     assert store.saved == ["0"]
+
+
+async def test_an_adopted_file_is_noted_under_its_new_process(tmp_path, store, book, ears):
+    store.down = True
+    async with sink_in(tmp_path, store, book, ears) as sink:
+        await sink.keep(of_job("books-1", 0))
+    (note,) = await book._book.notes()
+    await book._book.note(msgspec.structs.replace(note, worker="there/7/1"))
+    async with sink_in(tmp_path, store, book, ears), asyncio.timeout(PATIENCE):
+        while (await book._book.notes())[0].worker != "here/7/1":
+            await asyncio.sleep(0)
+        (after,) = await book._book.notes()
+        assert (after.name, after.results) == (note.name, {"books-1": 1})
 
 
 async def test_who_waits_for_the_spool_to_be_emptied_lets_others_run(tmp_path, store, book, ears, monkeypatch):

@@ -43,7 +43,7 @@ async def test_a_full_spool_stops_fetching_and_room_lets_it_go_on(bench: Bench, 
     await bench.lab.jobs.seal_seeds(bench.job)
     store = Fickle(bench.records)
     store.down = True
-    road, spool = Asking(), Spool(tmp_path / "spool", max_bytes=3000)
+    road, spool = Asking(), Spool(tmp_path / "spool", max_bytes=14_000)
     async with Sink(store, None, spool=spool, events=bench.ears, clock=bench.lab.clock) as bench.sink:  # type: ignore[arg-type]
         worker = bench.worker(road)
         running = asyncio.create_task(worker.run())
@@ -71,7 +71,7 @@ async def test_a_full_spool_stops_fetching_and_room_lets_it_go_on(bench: Bench, 
 async def test_a_full_spool_does_not_hide_that_the_job_is_over(bench: Bench, tmp_path: Path) -> None:
     store = Fickle(bench.records)
     store.down = True
-    spool = Spool(tmp_path / "spool", max_bytes=1000)
+    spool = Spool(tmp_path / "spool", max_bytes=12_500)
     async with Sink(store, None, spool=spool, clock=bench.lab.clock) as bench.sink:  # type: ignore[arg-type]
         await asyncio.gather(*(bench.sink.keep(visit(n)) for n in range(30)), return_exceptions=True)
         assert bench.sink.full

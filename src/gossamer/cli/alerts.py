@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
 
 import typer
 from rich.text import Text
@@ -11,10 +12,8 @@ from ..errors import Misconfigured
 from ..model.alert import AlertState
 from ..project.alerts import (
     AlertChangeView,
-    AlertDetail,
     AlertList,
     AlertView,
-    ChannelTest,
     NoticeView,
     SilenceView,
     alert_history,
@@ -25,12 +24,13 @@ from ..project.alerts import (
     try_channels,
     unsilence,
 )
-from ..project.open import is_crawled, open_project
+from ..project.open import Project, open_project
 from ..units import distance, moment, parse_duration, visible
-from .app import app, ask, ask_at, err, fail, open_crawled, out, run_async, settings_with
+from .app import app, ask, ask_at, err, fail, out, run_async, settings_with
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
 from .options import JsonOption
 
+T = TypeVar("T")
 alerts_app = typer.Typer(help="Alerts: list, explain and silence them; test channels.", no_args_is_help=True)
 app.add_typer(alerts_app, name="alerts")
 
@@ -93,13 +93,7 @@ def _print_silences(silences: list[SilenceView], now: float) -> None:
 @alerts_app.command("show")
 def show_verb(alert: AlertArgument, as_json: JsonOption = False) -> None:
     """Explain an alert: its meaning, what to do, its thresholds, its state, and the messages sent about it."""
-    settings = settings_with()
-
-    async def find() -> tuple[AlertDetail, float]:
-        async with open_project(settings, to_look=True) as project:
-            return await show_alert(project, alert), project.clock.now()
-
-    found, now = run_async(find())
+    found, now = _ask_anywhere(lambda project: show_alert(project, alert))
     if as_json:
         print_json(found)
         return
@@ -139,17 +133,13 @@ def silence_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Send no messages about an alert for a while. It is still evaluated; if it fires at the end, it is sent then."""
-    settings = settings_with()
     try:
         duration = parse_duration(lasting)
     except ValueError as error:
         raise Misconfigured(f"--for: {error}.") from error
-
-    async def work() -> SilenceView:
-        async with open_project(settings, to_look=True) as project:
-            return await silence(project, alert, subject=subject, lasting=duration, reason=reason, by="command line")
-
-    made = run_async(work())
+    made, _ = _ask_anywhere(
+        lambda project: silence(project, alert, subject=subject, lasting=duration, reason=reason, by="command line")
+    )
     if as_json:
         print_json(made)
         return
@@ -175,13 +165,7 @@ def try_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Send a test message to a channel, or to all of them, and report the result."""
-    settings = settings_with()
-
-    async def work() -> list[ChannelTest]:
-        async with open_project(settings, to_look=True) as project:
-            return await try_channels(project, channel)
-
-    found = run_async(work())
+    found, _ = _ask_anywhere(lambda project: try_channels(project, channel))
     if as_json:
         print_json(found)
     else:
@@ -202,27 +186,32 @@ def history_verb(
     as_json: JsonOption = False,
 ) -> None:
     """List alerts that fired or were resolved, newest first; with --messages, the messages and their recipients."""
-    settings = settings_with()
-
-    async def find() -> tuple[list[AlertChangeView], list[NoticeView], float]:
-        if not is_crawled(settings):
-            return [], [], 0.0
-        async with open_crawled(settings) as project:
-            now = project.clock.now()
-            if not messages:
-                return await alert_history(project, alert, limit=limit), [], now
-            found = await list_notices(project, limit=limit)
-            return [], [one for one in found if alert in (None, one.alert)], now
-
-    changes, notices, now = run_async(find())
+    if messages:
+        found, now = ask_at(lambda project: list_notices(project, limit=limit), empty=lambda settings: [])
+        notices = [one for one in found if alert in (None, one.alert)]
+        if as_json:
+            print_json(notices)
+        else:
+            _print_notices(notices, now)
+        return
+    changes, now = ask_at(lambda project: alert_history(project, alert, limit=limit), empty=lambda settings: [])
     if as_json:
-        print_json(notices if messages else changes)
-    elif messages:
-        _print_notices(notices, now)
+        print_json(changes)
     elif changes:
         _print_changes(changes, now)
     else:
         out.print("No alert has fired yet.")
+
+
+def _ask_anywhere(work: Callable[[Project], Awaitable[T]]) -> tuple[T, float]:
+    """Return the result of `work` and the time, also for a project in which nothing has been crawled yet."""
+    settings = settings_with()
+
+    async def asked() -> tuple[T, float]:
+        async with open_project(settings, to_look=True) as project:
+            return await work(project), project.clock.now()
+
+    return run_async(asked())
 
 
 def _print_changes(changes: list[AlertChangeView], now: float) -> None:

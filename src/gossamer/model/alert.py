@@ -3,6 +3,7 @@ decides."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -41,27 +42,6 @@ class AlertTerms(msgspec.Struct, frozen=True, kw_only=True):
     minimum: int = 0
 
 
-_MINUTE, _HOUR, _NOW, _CRITICAL = timedelta(minutes=1), timedelta(hours=1), timedelta(0), Severity.CRITICAL
-# Every alert, with its default terms.
-USUAL: dict[str, AlertTerms] = {
-    "backlog": AlertTerms(threshold=0.1, window=30 * _MINUTE, minimum=1000, wait=15 * _MINUTE),
-    "success": AlertTerms(threshold=0.8, window=15 * _MINUTE, minimum=50),
-    "errors": AlertTerms(threshold=3.0, window=15 * _MINUTE, minimum=20),
-    "stalled": AlertTerms(window=10 * _MINUTE, wait=_MINUTE, severity=_CRITICAL),
-    "dead-letters": AlertTerms(threshold=100, window=_HOUR, wait=_NOW),
-    "workers": AlertTerms(threshold=1, wait=_MINUTE, severity=_CRITICAL),
-    "proxies": AlertTerms(threshold=0.5, minimum=1),
-    "quality": AlertTerms(threshold=0.1, window=7 * 24 * _HOUR, minimum=50),
-    "budget": AlertTerms(threshold=0.1, wait=_NOW),
-    "schedules": AlertTerms(threshold=300, wait=_MINUTE),
-    "callbacks": AlertTerms(window=_HOUR, minimum=1, wait=_NOW),
-    "logins": AlertTerms(minimum=1, wait=_NOW),
-    "stores": AlertTerms(wait=_MINUTE, severity=_CRITICAL),
-    "spool": AlertTerms(threshold=0.8, wait=10 * _MINUTE),
-    "figures": AlertTerms(threshold=300, wait=5 * _MINUTE),
-}
-
-
 class AlertState(StrEnum):
     INACTIVE = "inactive"  # nothing is wrong; there is no standing
     PENDING = "pending"
@@ -74,6 +54,9 @@ class Finding(msgspec.Struct, frozen=True):
 
     value: float
     words: str
+
+
+Findings = Mapping[str, Finding]  # by subject
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

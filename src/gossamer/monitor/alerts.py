@@ -1,5 +1,5 @@
-"""How alerts change, and who is notified: inactive, pending, firing, resolved. Pure; alert_rules.py finds what is
-wrong.
+"""How alerts change, and who is notified: inactive, pending, firing, resolved. Pure; model/alert_table.py finds what
+is wrong.
 
     inactive -> pending    its cause appeared
     pending  -> firing     the cause lasted for all of `for`; a message is sent
@@ -31,6 +31,7 @@ from ..model.alert import (
     AlertState,
     AlertTerms,
     Finding,
+    Findings,
     Notice,
     NoticeSubject,
     Severity,
@@ -46,7 +47,6 @@ RESOLVED_KEPT = timedelta(days=1)
 LONGEST_TITLE = 150
 SWITCHED_OFF = AlertTerms(keep_for=timedelta(0), repeat=None)
 
-Findings = Mapping[str, Finding]  # by subject
 _ACTIVE = (AlertState.PENDING, AlertState.FIRING)
 
 

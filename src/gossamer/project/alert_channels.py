@@ -5,8 +5,9 @@ How it fails: it never raises for a fault of a channel or its settings; `Sent` s
 may help, and when. Addresses are checked when they are dialled: private ones are allowed only if the channel says
 `allow_private` or the host is in fetch.allow_hosts. How it recovers: alert_watch.py sends again, with the same id.
 
-Names of sites and spiders come from strangers: in Slack they cannot mention anyone, in an e-mail they cannot start a
-header.
+Slack and mail do not go through Apprise: it dials addresses that nobody has checked, and would be one more package for
+what most people want. Names of sites and spiders come from strangers: in Slack they cannot mention anyone, in an e-mail
+they cannot start a header.
 """
 
 from __future__ import annotations
@@ -131,12 +132,12 @@ class Channels:
         permitted = [one for one in addresses if guard.permits(table.host, one)]
         if not permitted:
             guard.check(table.host, addresses[0])
-        mailing = await asyncio.to_thread(Mailing, table, permitted, password)  # asks DNS for this machine's name
-        work = asyncio.ensure_future(asyncio.to_thread(mailing.send, message))
+        server = await asyncio.to_thread(MailServer, table, permitted)  # asks DNS for this machine's name
+        work = asyncio.ensure_future(asyncio.to_thread(server.deliver, message, password))
         try:
             refused = await asyncio.shield(work)
         finally:
-            mailing.end()  # a thread cannot be cancelled, but it ends without its connection
+            server.end()  # a thread cannot be cancelled, but it ends without its connection
             await asyncio.wait([work])
             work.exception()  # already raised, or no longer awaited
         if refused:  # or each retry would send it to the accepted recipients again
@@ -166,56 +167,49 @@ class Channels:
         return found
 
 
-class Mailing:
-    """One message on its way to a mail server, in a thread."""
+class MailServer(smtplib.SMTP):
+    """A mail server at the first of its addresses that answers, for one message, in a thread. The addresses were
+    checked before; the name is the one in its certificate."""
 
-    def __init__(self, table: ChannelTable, addresses: Sequence[str], password: str) -> None:
+    def __init__(self, table: ChannelTable, addresses: Sequence[str]) -> None:
+        super().__init__(timeout=ONE_STEP.total_seconds())
         self._table = table
-        self._password = password
-        self._server = Dialled(addresses, ssl.create_default_context() if table.security == TLS else None)
+        self._addresses = addresses
+        self._ended = False
 
-    def send(self, message: EmailMessage) -> set[str]:
+    def deliver(self, message: EmailMessage, password: str) -> set[str]:
         """Returns the refused recipients, if others were accepted. Raises OSError and SMTPException."""
-        table, server = self._table, self._server
+        table = self._table
         try:
-            server.connect(table.host, table.port)
+            self.connect(table.host, table.port)
             if table.security == STARTTLS:
                 # Raises if the server has no STARTTLS: nothing is sent in clear text.
-                server.starttls(context=ssl.create_default_context())
-            if self._password:
-                server.login(table.user, self._password)
-            refused = server.send_message(message)
+                self.starttls(context=ssl.create_default_context())
+            if password:
+                self.login(table.user, password)
+            refused = self.send_message(message)
             with suppress(OSError, smtplib.SMTPException):  # the message was accepted, whatever happens on closing
-                server.quit()
+                self.quit()
             return set(refused)
         finally:
-            server.close()
+            self.close()
 
     def end(self) -> None:
         """Stop waiting, whatever it waits for."""
-        self._server.ended = True
-        if (connection := self._server.sock) is not None:
+        self._ended = True
+        if (connection := self.sock) is not None:
             with suppress(OSError):  # already closed
                 connection.shutdown(socket.SHUT_RDWR)
-
-
-class Dialled(smtplib.SMTP):
-    """A mail server at the first of its addresses that answers. The addresses were checked before; the name is the one
-    in its certificate."""
-
-    def __init__(self, addresses: Sequence[str], context: ssl.SSLContext | None) -> None:
-        super().__init__(timeout=ONE_STEP.total_seconds())
-        self.ended = False
-        self._addresses = addresses
-        self._context = context
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         self._host = host  # checked by starttls
         connection = self._dial(port, timeout)
-        if self.ended:
+        if self._ended:
             connection.close()
             raise OSError("Sending this message was cancelled.")
-        return self._context.wrap_socket(connection, server_hostname=host) if self._context is not None else connection
+        if self._table.security == TLS:
+            return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
+        return connection
 
     def _dial(self, port: int, timeout: float) -> socket.socket:
         *others, last = self._addresses

@@ -1,4 +1,4 @@
-"""Reads the situation of a project that the alert rules judge (monitor/alert_rules.py).
+"""Reads the situation of a project that the alert rules judge (model/alert_rules.py).
 
 What it does: reads numbers from state and records. Expensive ones are read every SLOW; in between, the last reading
 applies. How it fails: Transient if the state does not answer, because then nothing is known. A record store that is
@@ -27,7 +27,7 @@ from ..model.job import Job, JobCounts
 from ..model.outcome import Outcome
 from ..model.record import day_of
 from ..model.schedule import ScheduleProgress
-from ..monitor.alert_rules import (
+from ..model.situation import (
     ALL_SITES,
     BudgetReading,
     JobReading,

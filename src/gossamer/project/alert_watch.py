@@ -26,8 +26,8 @@ import msgspec
 from ..clock import Backoff
 from ..errors import GossamerError, LeaseLost, Transient
 from ..model.alert import MOST_OPEN, AlertMemory, AlertState, AlertTerms, Finding, Notice, NoticeState, Standing
+from ..model.alert_table import findings
 from ..model.events import AlertChanged, EventSink, Trouble
-from ..monitor.alert_rules import findings
 from ..monitor.alerts import look
 from ..schedule.contract import AlertStep
 from ..schedule.leadership import Lead

@@ -9,7 +9,6 @@ BackendUnavailable.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import secrets
 from datetime import timedelta
 
@@ -19,7 +18,6 @@ from ..clock import iso_time
 from ..errors import Misconfigured
 from ..model.alert import (
     TEST,
-    USUAL,
     AlertChange,
     AlertState,
     AlertTerms,
@@ -30,82 +28,19 @@ from ..model.alert import (
     Silence,
     Standing,
 )
+from ..model.alert_table import ALERTS, alert_hint
 from ..monitor.alerts import title_of
 from ..settings import Settings
 from ..settings.alert_tables import terms_of
 from ..units import setting_text, visible
 from .open import Project
-from .view_fields import view_fields
+from .view_fields import view_of
 
 LONGEST_SILENCE = timedelta(days=365)
 LONGEST_REASON = 500
 LONGEST_PATTERN = 300
 MOST_SILENCES = 1000
 SHOWN = 20  # changes and messages shown with an alert
-
-# What each alert means, and what to do first.
-MEANINGS: dict[str, tuple[str, str]] = {
-    "backlog": (
-        "Pages are found faster than they are fetched.",
-        "Add workers, raise the rate of the sites that wait (gossamer status JOB), or limit the crawl.",
-    ),
-    "success": (
-        "Too few requests succeed, at one site or overall.",
-        "gossamer dead list has the reasons, gossamer why URL one page's story. A site that blocks needs a route.",
-    ),
-    "errors": (
-        "A site fails far more often than it did during the day before.",
-        "Open the site in a browser: is it down, was it changed, does it block? Then as for success.",
-    ),
-    "stalled": (
-        "A job has pages that may be fetched, but makes no progress.",
-        "gossamer workers: is one alive, and does it serve the routes of the job? Then look at its log.",
-    ),
-    "dead-letters": (
-        "Many pages were given up in a short time.",
-        "gossamer dead list groups them by reason; fix the cause, then gossamer dead replay.",
-    ),
-    "workers": (
-        "Workers sent no heartbeat, or fewer are alive than there should be.",
-        "Look at the machine: memory, disk, network. Their pages go back to the queue by themselves; start them again.",
-    ),
-    "proxies": (
-        "Exits of a proxy pool rest or fail, or its list cannot be read.",
-        "gossamer proxies says why; gossamer proxies test tries each; ask the provider, or add exits.",
-    ),
-    "quality": (
-        "A smaller share of items is faultless than on the days before.",
-        "gossamer quality names the fields; fix the spider, then gossamer reparse parses the stored pages again.",
-    ),
-    "budget": (
-        "Little is left of a budget.",
-        "gossamer routes shows what was spent; raise the budget, or let the pages wait until tomorrow.",
-    ),
-    "schedules": (
-        "A run is late, could not start, or gave no records.",
-        "gossamer schedule show NAME shows the reason. A run that is late needs a scheduler: gossamer workers.",
-    ),
-    "callbacks": (
-        "Callbacks were given up: clients were not told that their jobs ended.",
-        "gossamer callbacks list --state failed; fix the receiver, then gossamer callbacks replay ID.",
-    ),
-    "logins": (
-        "A session cannot log in.",
-        "gossamer sessions shows the error; fix login() or the password, then gossamer sessions login SPIDER.",
-    ),
-    "stores": (
-        "State, records or archive does not answer, or has no room.",
-        "gossamer doctor; start the server or make room. Results wait on the disks of workers meanwhile.",
-    ),
-    "spool": (
-        "Results wait on a disk and no worker stores them, or the disk is nearly full.",
-        "gossamer spool lists them; start a worker on that machine, or run gossamer spool drain there.",
-    ),
-    "figures": (
-        "Work is done but no figures arrive, or a part of the situation cannot be read.",
-        "Alerts may be blind: look at the logs of workers and scheduler; gossamer doctor.",
-    ),
-}
 
 
 class AlertView(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,13 +165,12 @@ async def firing_alerts(project: Project) -> list[AlertView]:
 async def show_alert(project: Project, alert: str) -> AlertDetail:
     """Raises Misconfigured for an alert that does not exist."""
     demand_alert(alert)
-    meaning, advice = MEANINGS[alert]
     terms = terms_of(project.settings.alerts).get(alert)
     notices = [one for one in await list_notices(project, limit=SHOWN * 10) if one.alert == alert]
     return AlertDetail(
         alert=alert,
-        meaning=meaning,
-        advice=advice,
+        meaning=ALERTS[alert].meaning,
+        advice=ALERTS[alert].advice,
         terms=_terms_view(terms) if terms is not None else None,
         alerts=[one for one in (await list_alerts(project)).alerts if one.alert == alert],
         history=await alert_history(project, alert, limit=SHOWN),
@@ -259,11 +193,8 @@ async def list_notices(project: Project, *, limit: int = 100) -> list[NoticeView
 
 def demand_alert(alert: str) -> None:
     """Raises Misconfigured for an alert that does not exist."""
-    if alert in USUAL:
-        return
-    near = difflib.get_close_matches(alert, USUAL, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(USUAL)}."
-    raise Misconfigured(f"There is no alert {visible(alert[:100])!r}. {hint}")
+    if alert not in ALERTS:
+        raise Misconfigured(f"There is no alert {visible(alert[:100])!r}. {alert_hint(alert)}")
 
 
 # -- silences ------------------------------------------------------------------------------------------------------
@@ -357,58 +288,25 @@ def _chosen(settings: Settings, channel: str | None) -> list[str]:
 
 def _view(one: Standing, silences: list[Silence], now: float) -> AlertView:
     ends = [silence.until for silence in silences if silence.covers(one.alert, one.subject, now)]
-    return AlertView(
-        alert=one.alert,
-        subject=one.subject,
-        state=one.state,
-        severity=one.severity,
-        since=iso_time(one.since),
-        began_at=iso_time(one.began_at),
-        told_at=iso_time(one.told_at) if one.told_at is not None else None,
-        message=one.words,
-        value=one.value,
-        silenced_until=iso_time(max(ends)) if ends else None,
-    )
+    until = iso_time(max(ends)) if ends else None
+    times = ("since", "began_at", "told_at")
+    return view_of(AlertView, one, *times, message=one.words, silenced_until=until)
 
 
 def _silence_view(one: Silence) -> SilenceView:
-    return SilenceView(**view_fields(one, "until", "made_at"))
+    return view_of(SilenceView, one, "until", "made_at")
 
 
 def _terms_view(terms: AlertTerms) -> AlertTermsView:
-    return AlertTermsView(
-        severity=terms.severity,
-        wait=setting_text(terms.wait),
-        keep_for=setting_text(terms.keep_for),
-        repeat=setting_text(terms.repeat) if terms.repeat is not None else None,
-        threshold=terms.threshold,
-        window=setting_text(terms.window),
-        minimum=terms.minimum,
-    )
+    durations = {name: getattr(terms, name) for name in ("wait", "keep_for", "repeat", "window")}
+    written = {name: setting_text(one) if one is not None else None for name, one in durations.items()}
+    return view_of(AlertTermsView, terms, **written)
 
 
 def _change_view(one: AlertChange) -> AlertChangeView:
-    return AlertChangeView(
-        at=iso_time(one.at),
-        alert=one.alert,
-        subject=one.subject,
-        state=one.state,
-        severity=one.severity,
-        message=one.words,
-        silenced=one.silenced,
-    )
+    return view_of(AlertChangeView, one, "at", message=one.words)
 
 
 def _notice_view(one: Notice, project: str) -> NoticeView:
-    return NoticeView(
-        id=one.id,
-        channel=one.channel,
-        alert=one.alert,
-        title=title_of(one, project),
-        state=one.state,
-        made_at=iso_time(one.made_at),
-        tries=one.tries,
-        next_at=iso_time(one.next_at) if one.state is NoticeState.DUE else None,
-        ended_at=iso_time(one.ended_at) if one.ended_at is not None else None,
-        error=one.error,
-    )
+    due = iso_time(one.next_at) if one.state is NoticeState.DUE else None
+    return view_of(NoticeView, one, "made_at", "ended_at", title=title_of(one, project), next_at=due)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from .. import __version__
 from ..errors import MissingExtra, Transient
 from ..frontier.contract import DeadFilter
-from ..model.alert import USUAL
+from ..model.alert_table import ALERTS
 from ..model.figures import BOUNDS, Latency
 from ..model.job import JobCounts
 from ..model.record import day_of
@@ -224,7 +224,7 @@ async def _callbacks(project: Project) -> list[Metric]:
 
 async def _alerts(project: Project) -> list[Metric]:
     """Every alert, including those that do not fire: a query needs something to compare with."""
-    firing: Counter[tuple[str, ...]] = Counter({(alert,): 0 for alert in USUAL})
+    firing: Counter[tuple[str, ...]] = Counter({(alert,): 0 for alert in ALERTS})
     for one in await firing_alerts(project):
         firing[one.alert,] += 1
     return [_gauge("gossamer_alert_firing", "Subjects that an alert fires for.", ("alert",), dict(firing))]

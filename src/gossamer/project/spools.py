@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 import msgspec
 
@@ -37,7 +36,7 @@ class Storing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpoolView(msgspec.Struct, frozen=True, kw_only=True):
-    """The waiting results in the folder of one process. Times are ISO 8601 in UTC."""
+    """The waiting results of one process. Times are ISO 8601 in UTC."""
 
     name: str
     host: str
@@ -108,19 +107,19 @@ async def list_spools(project: Project) -> list[SpoolView]:
 
 
 def spool_files(settings: Settings, noted: Iterable[str] = ()) -> list[SpoolFiles]:
-    """The contents of this machine's spool folder, by subfolder; files set aside as damaged are under ""."""
+    """The contents of this machine's spool folder, by process; files set aside as damaged are under ""."""
     folder, names = settings.root / settings.store.spool, frozenset(noted)
     if not folder.is_dir():
         return []
-    homes = sorted(path for path in folder.iterdir() if path.is_dir())
-    found = [(home.name, _sizes(home, "*.spool")) for home in homes] + [("", _sizes(folder, "*.bad"))]
+    found = [(path.stem, [path.stat().st_size]) for path in sorted(folder.glob("*.spool"))]
+    found.append(("", [path.stat().st_size for path in folder.glob("*.bad")]))
     return [
         SpoolFiles(name=name, files=len(sizes), bytes=sum(sizes), noted=name in names) for name, sizes in found if sizes
     ]
 
 
 async def forget_spools(project: Project, wanted: str) -> list[SpoolView]:
-    """Give up the results of a lost machine or worker: `wanted` is the host, the worker or the folder.
+    """Give up the results of a lost machine or worker: `wanted` is the host, the worker or the name.
 
     Then their jobs can end, and mark nothing as gone. Raises Misconfigured if nothing of that name waits, or its
     process is alive.
@@ -151,10 +150,6 @@ async def forget_lost(project: Project) -> None:
     ]
     if lost:
         await project.state.spools.take_away(lost)
-
-
-def _sizes(folder: Path, pattern: str) -> list[int]:
-    return [path.stat().st_size for path in folder.glob(pattern)]
 
 
 async def _living(project: Project) -> set[str]:

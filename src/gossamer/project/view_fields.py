@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from ..clock import iso_time
+
+V = TypeVar("V", bound=msgspec.Struct)
+
+
+def view_of(kind: type[V], value: msgspec.Struct, *times: str, **others: Any) -> V:
+    """A view of a value: its fields of the same names, those in `times` as ISO 8601, and `others`.
+
+    `view_of(AlertChangeView, change, "at", message=change.words)`. Raises KeyError for a field that neither has.
+    """
+    fields = {**view_fields(value, *times), **others}
+    return kind(**{name: fields[name] for name in kind.__struct_fields__})
 
 
 def view_fields(value: msgspec.Struct, *times: str) -> dict[str, Any]:

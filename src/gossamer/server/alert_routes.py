@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from ..model.alert import AlertState
+from ..model.alert_table import ALERTS
 from ..project.alerts import (
-    MEANINGS,
     AlertChangeView,
     AlertDetail,
     AlertList,
@@ -66,7 +66,7 @@ async def listed(call: Call) -> Reply:
 
 
 async def show(call: Call) -> Reply:
-    if call.path["alert"] not in MEANINGS:
+    if call.path["alert"] not in ALERTS:
         raise not_found("alert of that name")
     return Reply(value=await show_alert(call.project, call.path["alert"]))
 

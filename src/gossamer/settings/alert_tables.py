@@ -1,17 +1,17 @@
 """[alerts.NAME] and [channels.NAME]: which alerts notify whom, and how; and checks of these tables.
 
-monitor/alert_rules.py says what each alert checks. An alert with its usual terms needs no table.
+model/alert_table.py says what each alert checks. An alert with its usual terms needs no table.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 
 import msgspec
 
-from ..model.alert import USUAL, AlertTerms, Severity
+from ..model.alert import AlertTerms, Severity
+from ..model.alert_table import USUAL, alert_hint
 from ..units import Secret
 
 WEBHOOK, SLACK, EMAIL, APPRISE = KINDS = ("webhook", "slack", "email", "apprise")
@@ -71,7 +71,7 @@ def alert_faults(alerts: Mapping[str, AlertTable], channels: Mapping[str, Channe
     for name, table in alerts.items():
         key = f"alerts.{name}"
         if name not in USUAL:
-            yield key, f"there is no such alert.{_meant(name)}"
+            yield key, f"there is no such alert. {alert_hint(name)}"
             continue
         if table.severity is not None and table.severity not in list(Severity):
             yield f"{key}.severity", f"must be {_one_of(Severity)}."
@@ -96,7 +96,7 @@ def _channel_faults(channel: ChannelTable) -> Iterator[tuple[str, str]]:
         yield "severity", f"must be {_one_of(Severity)}."
     for pattern in channel.alerts:
         if not any(mark in pattern for mark in "*?[") and pattern not in USUAL:
-            yield "alerts", f"there is no alert {pattern!r}.{_meant(pattern)}"
+            yield "alerts", f"there is no alert {pattern!r}. {alert_hint(pattern)}"
     if channel.kind != EMAIL:
         if not channel.url:
             yield "url", "is needed for this kind of channel."
@@ -120,8 +120,3 @@ def _channel_faults(channel: ChannelTable) -> Iterator[tuple[str, str]]:
 def _one_of(words: Iterable[str]) -> str:
     *others, last = list(words)
     return f"{', '.join(others)} or {last}"
-
-
-def _meant(name: str) -> str:
-    near = difflib.get_close_matches(name, USUAL, n=1, cutoff=0.5)
-    return f" Did you mean {near[0]}?" if near else f" There are {', '.join(USUAL)}."

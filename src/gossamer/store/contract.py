@@ -363,7 +363,7 @@ class WholeArchive(Archive, ArchiveSegments, ArchiveFiles, Protocol):
 class SpoolNote(msgspec.Struct, frozen=True, kw_only=True):
     """Results that wait on one disk, for every machine to read: how many of which job, in which folder of which host.
 
-    `name` is the folder of one process below the spool. `given_up`: an operator declared these results lost.
+    `name` is the file of one process in the spool. `given_up`: an operator declared these results lost.
     """
 
     name: str

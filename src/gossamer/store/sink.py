@@ -33,8 +33,8 @@ from .archive_quota import ArchiveQuota
 from .contract import Archive, RecordStore
 from .spool import Spool, SpoolFull
 from .spool_drain import AWAY, Drain, archive_pages, as_unavailable
-from .spool_files import Waiting
 from .spool_notes import SpoolNotes
+from .waiting import Waiting
 
 MAX_BATCH = 64  # results per batch; later ones wait for the next
 COMPANY = 0.002  # seconds that a result waits for others: archiving a batch and committing it costs two disk syncs

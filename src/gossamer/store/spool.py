@@ -1,42 +1,44 @@
 """The spool: results that could not be stored yet wait here, on this machine's disk, in the order in which they came.
 
-    <folder>/<host>-<pid>-<life>/lock                           held as long as the process lives
-    <folder>/<host>-<pid>-<life>/<nanoseconds>-<mark>.spool     segments (spool_files.py)
-    <folder>/<host>-<pid>-<life>-<segment>-<offset>.bad         what is damaged or cannot be stored, for a person
+    <folder>/<host>-<pid>-<life>.spool          the results of one process, a SQLite database (spool_file.py)
+    <folder>/<host>-<pid>-<life>-<number>.bad   a result that is damaged or cannot be stored, for a person
+    <folder>/<host>-<pid>-<life>.bad            a whole file of which some part cannot be read
 
-Each process writes into its own folder, created with the first result that has to wait. A process that starts adopts
-the folders of dead ones: their lock is free. How far a segment was emptied is not recorded; after a crash it is read
-again from its start, which is harmless because saving the same result twice is the same as saving it once. Waiting
-results are counted by job, for the notes in the shared state (spool_notes.py).
+Each process writes into its own file, created with the first result that has to wait. A process that starts adopts the
+files of dead ones: their lock is free. Stored results are deleted in large steps only; after a crash some are read and
+stored again, which is harmless because saving the same result twice is the same as saving it once. Waiting results are
+counted by job, for the notes in the shared state (spool_notes.py).
 
-How it fails: `BackendUnavailable` when it or its disk is full; then nothing of the batch is in it. How it recovers: a
-partial write is cut off, and after a crash it is a torn tail that is skipped. Damage in the middle is set aside, and
-reading continues after it.
+How it fails: `BackendUnavailable` when it or its disk is full; then nothing of the batch is in it. How it recovers:
+SQLite takes back what was written half. Damage is set aside, and reading continues after it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import os
-import secrets
 import shutil
+import sqlite3
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
+from itertools import repeat
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import zstandard
 
 from ..errors import BackendUnavailable, Misconfigured
 from ..process import limits as openfiles
 from .durable import sync_folder
-from .spool_files import ENTRY_BYTES, HEAD_BYTES, Damage, Entry, Waiting, frame, head, pack, parts_of, unpack
-from .spool_homes import Home, Reader, Segment, segments_in, write_all
+from .spool_file import NotOurs, SpoolFile
+from .waiting import Waiting, pack, unpack
 
-SEGMENT_BYTES = 4 * 1024 * 1024  # a longer segment is followed by the next; it is the most that is read at once
+TRIM_BYTES = 4 * 1024 * 1024  # stored results are deleted when they take this much, or with their file
+SPARE_BYTES = 4 * 1024 * 1024  # free space beyond a refused batch, before the disk counts as having room again
 MOST_PAGES = 100_000  # remembered as having a result here; beyond that, every page may have one
 BATCH_RESULTS = 64  # handed out at once ...
 BATCH_BYTES = 8 * 1024 * 1024  # ... or fewer, if their pages are large
@@ -46,41 +48,56 @@ class SpoolFull(BackendUnavailable):
     """There is no room for a batch, and nothing of it was added. A smaller one may find room."""
 
 
+class FileContent(NamedTuple):
+    """How many results of which job wait in a file."""
+
+    name: str
+    results: dict[str, int]
+    bytes: int
+
+
+class _Row(NamedTuple):
+    """A result that was handed out, and its place. `waiting` is None if it cannot be read and was set aside."""
+
+    file: SpoolFile
+    number: int
+    job: str
+    size: int
+    waiting: Waiting | None
+
+
 class Spool:
     """Bounded, durable, first in first out. Use it inside `async with`, whose end leaves the rest on disk.
 
-    `max_bytes` is for this process, including adopted folders; None is unlimited. One task appends, one empties.
-    `noted`: the shared state has notes of the folders, and each folder stays until `unnoted` is called for it.
+    `max_bytes` is for this process, including adopted files; None is unlimited. One task appends, one empties.
+    `noted`: the shared state has a note of each file, and an empty file stays until `unnoted` is called for it.
     """
 
     def __init__(self, folder: Path, *, max_bytes: int | None, noted: bool = False) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
         self._keeps_noted = noted
-        # Two locks, always taken in this order: a cancelled call goes on in its thread, beside the next one.
-        self._reading = threading.Lock()  # guards the reader and its batch
-        self._lock = threading.Lock()  # guards the rest
+        self._lock = threading.Lock()  # guards all of it: a cancelled call goes on in its thread, beside the next one
         self._closed = True
-        self._own: Home | None = None
-        self._homes: set[Home] = set()  # held by this process, including `_own`
+        self._own: SpoolFile | None = None
+        # Held by this process, including `_own`. Properties, which take no lock, read a copy of it.
+        self._files: list[SpoolFile] = []
+        self._lost: set[str] = set()  # names of files that could not be opened at all, until they are unnoted
+        self._left_alone: set[str] = set()  # paths that are not ours, which are reported once
         self._pages: set[bytes] | None = set()  # whose results may wait; None: too many to remember
         self._refused: int | None = None  # bytes of the last batch that found no room
-        self._segments: deque[Segment] = deque()  # oldest first; the last one may still be written to
-        self._writing: int | None = None  # descriptor of the last segment, while it may grow
-        self._size = 0
-        self._last_name = 0
-        self._reader: Reader | None = None
-        self._batch: list[tuple[Waiting, Entry]] = []
+        self._last_number = 0
+        self._batch: list[_Row] = []
         self._notes: list[str] = []
 
     @property
     def empty(self) -> bool:
-        return not self._segments
+        return not any(file.waits for file in list(self._files))
 
     @property
     def size(self) -> int:
         """How many bytes wait, on disk."""
-        return self._size
+        return sum(file.size for file in list(self._files) if file.waits)
 
     @property
     def folder(self) -> Path:
@@ -90,8 +107,8 @@ class Spool:
     def results(self) -> Counter[str]:
         """How many results wait, by job."""
         total: Counter[str] = Counter()
-        for segment in list(self._segments):
-            total.update(segment.results.copy())
+        for file in list(self._files):
+            total.update(file.results.copy())
         return +total
 
     @property
@@ -99,7 +116,7 @@ class Spool:
         """True after a batch found no room, until there is room for it."""
         if self._refused is None:
             return False
-        within = self._max_bytes is None or self._size + self._refused <= self._max_bytes
+        within = self._max_bytes is None or self.size + self._refused <= self._max_bytes
         if self.empty or (within and self._disk_has_room(self._refused)):
             self._refused = None
         return self._refused is not None
@@ -108,26 +125,13 @@ class Spool:
         """May a result of this page wait here? Sometimes True for a page whose results were stored since."""
         return not self.empty and (self._pages is None or fingerprint in self._pages)
 
-    @property
-    def adopted(self) -> list[str]:
-        """Names of adopted folders that the shared state may have notes of."""
-        return [home.path.name for home in list(self._homes) if home.noted and home is not self._own]
-
-    @property
-    def own(self) -> str:
-        """The name of our own folder, if the shared state may have a note of it; else ""."""
-        return self._own.path.name if self._own is not None and self._own.noted else ""
-
-    async def claim(self) -> str:
-        """The name under which this spool can be noted: a folder that stays until `unnoted`. Raises BackendUnavailable
-        if its disk has no room for one."""
-        try:
-            return await asyncio.to_thread(self._claim)
-        except OSError as error:
-            raise self._unwritable(error) from error
+    def contents(self) -> list[FileContent]:
+        """What waits in each file of this process, for the notes in the shared state; also of files that are empty."""
+        lost = [FileContent(name, {}, 0) for name in list(self._lost)]
+        return lost + [FileContent(file.name, dict(+file.results.copy()), file.size) for file in list(self._files)]
 
     async def unnoted(self, names: Sequence[str]) -> None:
-        """The shared state has no notes of these folders any more."""
+        """The shared state has no notes of these files any more: those in which nothing waits are deleted."""
         await asyncio.to_thread(self._unnote, frozenset(names))
 
     def take_notes(self) -> list[str]:
@@ -136,7 +140,7 @@ class Spool:
         return notes
 
     async def __aenter__(self) -> Self:
-        """Open it, and adopt the folders of dead processes. Raises Misconfigured."""
+        """Open it, and adopt the files of dead processes. Raises Misconfigured."""
         try:
             await asyncio.to_thread(self._open)
         except OSError as error:
@@ -152,30 +156,29 @@ class Spool:
         self.close()
 
     def close(self) -> None:
-        """Release the folders. What is left waits for the next process. Waits only for a write in progress."""
-        with self._reading, self._lock:
+        """Release the files. What is left waits for the next process. Waits only for a write in progress."""
+        with self._lock:
             self._closed = True
-            self._seal()
-            self._reader = None
             self._batch = []
-            for home in self._homes:
-                home.let_go()
-            self._homes.clear()
-            self._segments.clear()
+            for file in self._files:
+                with suppress(OSError):  # an empty file that stays does no harm; the next process deletes it
+                    if file.waits or file.noted:
+                        file.close()
+                    else:
+                        file.delete()
+            self._files.clear()
             self._own = None
 
     async def adopt(self) -> None:
-        """Take over the folders of processes that died since. Only while nothing waits here; a folder that cannot be
-        read is left for the next time."""
+        """Take over the files of processes that died since. Only while nothing waits here; a file that cannot be read
+        is left for the next time."""
         if self.empty:
             with suppress(OSError):
                 await asyncio.to_thread(self._adopt)
 
     async def append(self, waiting: Sequence[Waiting]) -> None:
-        """Add results at the end, durably. Raises BackendUnavailable if the spool or its disk is full.
-
-        Then they count as not added, though a disk that filled up half-way may hold the first of them.
-        """
+        """Add results at the end, durably: all of them, or none. Raises BackendUnavailable if the spool or its disk is
+        full."""
         if waiting:
             await asyncio.to_thread(self._append, waiting)
 
@@ -183,7 +186,7 @@ class Spool:
         """The oldest results, the same ones until `done` is called; none if the spool is empty."""
         if not self._batch:
             await asyncio.to_thread(self._fill)
-        return [waiting for waiting, _ in self._batch]
+        return [row.waiting for row in self._batch if row.waiting is not None]
 
     async def done(self) -> None:
         """The results of `next` are stored. Raises BackendUnavailable if their file cannot be deleted."""
@@ -196,84 +199,45 @@ class Spool:
     # -- writing -------------------------------------------------------------------------------------------
 
     def _append(self, waiting: Sequence[Waiting]) -> None:
-        parts = list(parts_of([(one.result.attempt.job, pack(one)) for one in waiting], SEGMENT_BYTES))
-        size = sum(HEAD_BYTES + sum(ENTRY_BYTES + len(payload) for _, payload in part) for part in parts)
+        packed = [(one.result.attempt.job, one.result.attempt.fingerprint, pack(one)) for one in waiting]
         with self._lock:
             if self._closed:
                 raise BackendUnavailable(f"The spool {self._folder} is closed.")
-            if self._max_bytes is not None and self._size + size > self._max_bytes:
-                self._refused = size
+            try:
+                own = self._own_file()
+                number = self._last_number = max(self._last_number, time.time_ns())
+                others = sum(file.size for file in self._files if file.waits and file is not own)
+                room = self._max_bytes - others if self._max_bytes is not None else None
+                wanted = own.insert(((number + at, *row) for at, row in enumerate(packed, 1)), room)
+            except (OSError, sqlite3.Error) as error:
+                self._refused = sum(len(frame) for _, _, frame in packed)
+                self._let_go_of_empty()
+                raise self._unwritable(error) from error
+            if wanted is not None:
+                self._refused = wanted - own.size
+                self._let_go_of_empty()
                 raise SpoolFull(
-                    f"The spool {self._folder} is full ({self._size} of {self._max_bytes} bytes): nothing is fetched "
+                    f"The spool {self._folder} is full ({self.size} of {self._max_bytes} bytes): nothing is fetched "
                     f"until the store is back and has taken what waits. For more room, raise store.spool_limit in "
                     f"gossamer.toml."
                 )
-            try:
-                for part in parts:
-                    self._append_part(part)
-                self._remember(one.result.attempt.fingerprint for one in waiting)
-            except OSError as error:
-                self._refused = size
-                self._cut_back()
-                raise self._unwritable(error) from error
+            self._last_number += len(packed)
+            own.results.update(job for job, _, _ in packed)
+            self._remember(page for _, page, _ in packed)
 
-    def _unwritable(self, error: OSError) -> BackendUnavailable:
+    def _own_file(self) -> SpoolFile:
+        if self._own is None:
+            self._own = SpoolFile.create(self._folder)
+            self._own.noted = self._keeps_noted
+            self._files.append(self._own)
+        return self._own
+
+    def _unwritable(self, error: Exception) -> BackendUnavailable:
+        words = error.strerror if isinstance(error, OSError) else None
         return BackendUnavailable(
-            f"The spool {self._folder} cannot be written ({error.strerror or error}). Free some space on its disk, or "
+            f"The spool {self._folder} cannot be written ({words or error}). Free some space on its disk, or "
             f"set store.spool in gossamer.toml to another."
         )
-
-    def _append_part(self, part: Sequence[tuple[str, bytes]]) -> None:
-        segment, descriptor = self._last_segment()
-        content = b"".join(frame(segment.mark, payload) for _, payload in part)
-        write_all(descriptor, content)
-        os.fsync(descriptor)
-        segment.size += len(content)
-        segment.results.update(job for job, _ in part)
-        self._size += len(content)
-
-    def _last_segment(self) -> tuple[Segment, int]:
-        """The segment to write to; a new one if there is none, or it is long enough."""
-        if self._writing is not None and self._segments[-1].size >= SEGMENT_BYTES:
-            self._seal()
-        if self._writing is None:
-            self._own = self._own or self._make_home()
-            self._last_name = max(self._last_name + 1, time.time_ns())
-            mark = secrets.token_bytes(8)
-            path = self._own.path / f"{self._last_name:020d}-{mark.hex()}.spool"
-            self._writing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            segment = Segment(path, mark, 0, self._own)
-            self._segments.append(segment)
-            write_all(self._writing, head())
-            sync_folder(self._own.path)
-            segment.size = HEAD_BYTES
-            self._size += HEAD_BYTES
-        return self._segments[-1], self._writing
-
-    def _cut_back(self) -> None:
-        """After a failed write: truncate the segment to what was promised, and do not write to it again."""
-        if self._writing is None:
-            return
-        segment = self._segments[-1]
-        with suppress(OSError):  # then a torn tail stays, which is skipped when it is read
-            os.ftruncate(self._writing, segment.size)
-        self._seal()
-        if segment.size <= HEAD_BYTES:  # it holds nothing
-            self._segments.pop()
-            self._size -= segment.size
-            with suppress(OSError):  # an empty segment does no harm
-                segment.path.unlink()
-
-    def _seal(self) -> None:
-        if self._writing is not None:
-            with suppress(OSError):  # everything promised was synced before
-                os.close(self._writing)
-            self._writing = None
-
-    def _make_home(self) -> Home:
-        home = Home.make(self._folder)
-        self._homes.add(home)
-        return home
 
     def _remember(self, fingerprints: Iterable[bytes]) -> None:
         if self._pages is not None:
@@ -283,129 +247,104 @@ class Spool:
 
     def _disk_has_room(self, size: int) -> bool:
         with suppress(OSError):
-            return shutil.disk_usage(self._folder).free > size + SEGMENT_BYTES
+            return shutil.disk_usage(self._folder).free > size + SPARE_BYTES
         return True
 
     # -- reading -------------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Read the next batch. Empty segments are deleted on the way."""
-        with self._reading:
+        """Read the next batch, from all files in the order of their numbers."""
+        with self._lock:
             while not self._batch:
-                if self._reader is None and not self._open_reader():
+                self._batch = self._read_batch()
+                if not self._batch:  # what was counted and is not there could not be read
+                    for file in self._files:
+                        file.results.clear()
+                    self._let_go_of_empty()
                     return
-                assert self._reader is not None
-                self._batch = self._read_batch(self._reader)
-                if not self._batch:
-                    self._finish_segment()
+                if not any(row.waiting for row in self._batch):
+                    self._finish_batch()
 
-    def _done(self) -> None:
-        with self._reading:
-            if self._reader is not None:
-                self._reader.segment.results.subtract(waiting.result.attempt.job for waiting, _ in self._batch)
-            self._batch = []
-            if self._reader is not None and self._reader.exhausted:
-                self._finish_segment()
-
-    def _open_reader(self) -> bool:
-        """Open the oldest segment, which is not appended to from here on; False if there is none."""
-        while True:
-            with self._lock:
-                if not self._segments:
-                    return False
-                segment = self._segments[0]
-                if len(self._segments) == 1:
-                    self._seal()
-            try:
-                self._reader = Reader(segment, segment.path.read_bytes())
-                return True
-            except OSError as error:
-                self._notes.append(f"{segment.path} cannot be read ({error.strerror or error}) and was set aside.")
-                self._remove(segment, keep=True)
-
-    def _read_batch(self, reader: Reader) -> list[tuple[Waiting, Entry]]:
-        batch: list[tuple[Waiting, Entry]] = []
+    def _read_batch(self) -> list[_Row]:
+        batch: list[_Row] = []
         size = 0
-        while len(batch) < BATCH_RESULTS and size < BATCH_BYTES:
-            found = reader.advance()
-            if found is None:
-                break
-            if isinstance(found, Damage):
-                self._keep_bad(reader, found.start, found.end, "it is damaged")
-                continue
-            try:
-                waiting = unpack(found.payload)
-            except (ValueError, zstandard.ZstdError) as error:
-                self._keep_bad(reader, found.start, found.end, f"it cannot be understood: {error}")
-                continue
-            batch.append((waiting, found))
-            size += len(waiting.snapshot.body) if waiting.snapshot is not None else 0
+        with ExitStack() as cursors:
+            found = [
+                zip(repeat(file), cursors.enter_context(closing(file.rows()))) for file in self._files if file.waits
+            ]
+            for file, (number, job, frame) in heapq.merge(*found, key=lambda one: one[1][0]):
+                waiting = None
+                try:
+                    waiting = unpack(frame)
+                    size += len(waiting.snapshot.body) if waiting.snapshot is not None else 0
+                except (ValueError, zstandard.ZstdError) as error:
+                    self._keep_bad(file, number, frame, f"it cannot be understood: {error}")
+                batch.append(_Row(file, number, job, len(frame), waiting))
+                if len(batch) >= BATCH_RESULTS or size >= BATCH_BYTES:
+                    break
         return batch
 
-    def _set_aside(self, position: int, why: str) -> None:
-        with self._reading:
-            assert self._reader is not None  # `next` returned something
-            entry = self._batch[position][1]
-            self._keep_bad(self._reader, entry.start, entry.end, why)
+    def _done(self) -> None:
+        with self._lock:
+            self._finish_batch()
 
-    def _keep_bad(self, reader: Reader, start: int, end: int, why: str) -> None:
-        path = reader.segment.bad_name(start)
+    def _finish_batch(self) -> None:
+        for row in self._batch:
+            row.file.passed(row.number, row.job, row.size)
+        self._batch = []
+        for file in self._files:
+            if file.waits and file.stored >= TRIM_BYTES:
+                file.trim()
+        self._let_go_of_empty()
+
+    def _set_aside(self, position: int, why: str) -> None:
+        with self._lock:
+            row = [row for row in self._batch if row.waiting is not None][position]
+            assert row.waiting is not None
+            self._keep_bad(row.file, row.number, pack(row.waiting), why)
+
+    def _keep_bad(self, file: SpoolFile, number: int, frame: bytes, why: str) -> None:
+        path = file.path.with_name(f"{file.name}-{number}.bad")
         try:
-            with path.open("wb") as file:
-                file.write(reader.content[start:end])
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:  # no room: then the whole segment is renamed at its end, which needs none
+            with path.open("wb") as bad:
+                bad.write(frame)
+                bad.flush()
+                os.fsync(bad.fileno())
+        except OSError:  # no room: then the whole file is renamed at its end, which needs none
             with suppress(OSError):
                 path.unlink(missing_ok=True)
-            reader.keep = True
-            path = reader.segment.bad_name()
+            file.keep = True
+            path = file.bad_path
         self._notes.append(f"A spooled result was set aside in {path}: {why}.")
 
-    def _finish_segment(self) -> None:
-        assert self._reader is not None
-        self._remove(self._reader.segment, keep=self._reader.keep)
-        self._reader = None
-
-    def _remove(self, segment: Segment, *, keep: bool) -> None:
-        with self._lock:
+    def _let_go_of_empty(self) -> None:
+        """Delete files in which nothing waits, unless the shared state may have notes of them."""
+        for file in [file for file in self._files if not (file.waits or file.noted)]:
+            if file.damage:
+                self._notes.append(
+                    f"{file.path} cannot be read in part ({file.damage}) and was set aside as {file.bad_path.name}."
+                )
             try:
-                if keep:
-                    with suppress(FileNotFoundError):
-                        segment.path.rename(segment.bad_name())
-                else:
-                    segment.path.unlink(missing_ok=True)
+                file.delete()
             except OSError as error:
                 raise BackendUnavailable(
-                    f"{segment.path} was emptied and cannot be deleted ({error.strerror or error}). "
+                    f"{file.path} was emptied and cannot be deleted ({error.strerror or error}). "
                     f"Check the permissions of the spool folder."
                 ) from error
-            self._segments.popleft()
-            self._size -= segment.size
-            if not self._segments:
-                self._pages = set()
-            self._leave_empty_homes()
-
-    def _leave_empty_homes(self) -> None:
-        """Release folders of dead processes that are empty, unless the shared state may have notes of them."""
-        used = {segment.home for segment in self._segments}
-        for home in [home for home in self._homes - used if home is not self._own and not home.noted]:
-            self._homes.discard(home)
-            home.let_go()
+            self._files.remove(file)
+            if file is self._own:
+                self._own = None
+        if self.empty:
+            self._pages = set()
 
     # -- notes and adoption --------------------------------------------------------------------------------
 
-    def _claim(self) -> str:
-        with self._lock:
-            self._own = self._own or self._make_home()
-            self._own.noted = True
-            return self._own.path.name
-
     def _unnote(self, names: frozenset[str]) -> None:
         with self._lock:
-            for home in self._homes:
-                home.noted = home.noted and home.path.name not in names
-            self._leave_empty_homes()
+            self._lost -= names
+            for file in self._files:
+                file.noted = file.noted and (file.waits or file.name not in names)
+            self._let_go_of_empty()
 
     def _open(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -414,37 +353,43 @@ class Spool:
         self._closed = False
 
     def _adopt(self) -> None:
-        adopted: dict[Home, list[Segment]] = {}
-        try:
-            for entry in os.scandir(self._folder):
-                if entry.is_dir(follow_symlinks=False):
-                    self._adopt_home(Path(entry.path), adopted)
-            # Names begin with the time: what has waited longest goes first, whichever process left it.
-            found = sorted((one for some in adopted.values() for one in some), key=lambda segment: segment.path.name)
-            for segment in found:
-                for job, fingerprint in segment.pages():
-                    segment.results[job] += 1
-                    self._remember((fingerprint,))
-        except BaseException:
-            for home in adopted:
-                home.let_go()
-            raise
-        with self._lock:  # before what is written meanwhile
-            self._homes.update(adopted)
-            self._segments.extendleft(reversed(found))
-            self._size += sum(segment.size for segment in found)
+        with self._lock:
+            for entry in list(os.scandir(self._folder)):
+                path = Path(entry.path)
+                if entry.is_dir(follow_symlinks=False) and any(path.glob("*.spool")):
+                    self._leave_alone(path, "a version of Gossamer before 0.1.0 wrote it")
+                elif entry.is_file(follow_symlinks=False) and path.suffix == ".spool":
+                    self._adopt_file(path)
+            for journal in self._folder.glob("*.spool-journal"):
+                if not journal.with_suffix(".spool").exists():  # a process died between deleting the two
+                    journal.unlink(missing_ok=True)
+            self._let_go_of_empty()
 
-    def _adopt_home(self, path: Path, adopted: dict[Home, list[Segment]]) -> None:
+    def _adopt_file(self, path: Path) -> None:
+        if not os.access(path, os.R_OK | os.W_OK):
+            self._leave_alone(path, "it belongs to another user")
+            return
         try:
-            home = Home.adopt(path)
-        except PermissionError:
-            self._notes.append(f"{path} was left alone: it belongs to another user.")
+            file = SpoolFile.adopt(path)
+        except NotOurs as error:
+            self._leave_alone(path, str(error))
             return
-        if home is None:
+        except sqlite3.OperationalError as error:  # the next time, perhaps
+            self._leave_alone(path, f"it cannot be opened ({error})")
             return
-        home.noted = self._keeps_noted
-        segments = segments_in(home, self._notes)
-        if segments is None or not (segments or home.noted):
-            home.let_go()
-        else:
-            adopted[home] = segments
+        except sqlite3.DatabaseError as error:
+            bad = path.with_suffix(".bad")
+            path.rename(bad)
+            self._notes.append(f"{path} cannot be read ({error}) and was set aside as {bad.name}.")
+            if self._keeps_noted:
+                self._lost.add(path.stem)
+            return
+        if file is not None:
+            file.noted = self._keeps_noted
+            self._remember(file.pages())
+            self._files.append(file)
+
+    def _leave_alone(self, path: Path, why: str) -> None:
+        if str(path) not in self._left_alone:
+            self._left_alone.add(str(path))
+            self._notes.append(f"{path} was left alone: {why}.")

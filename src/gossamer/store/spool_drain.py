@@ -23,8 +23,8 @@ from ..model.events import EventSink, Spooled, Trouble
 from ..units import many
 from .contract import Archive, RecordStore
 from .spool import Spool
-from .spool_files import Waiting
 from .spool_notes import SpoolNotes
+from .waiting import Waiting
 
 BACKOFF = Backoff(first=timedelta(milliseconds=250), longest=timedelta(seconds=5))
 AWAY = (Transient, Misconfigured)  # the store does not answer, or denies access; no single result is to blame
@@ -111,7 +111,7 @@ class Drain:
         pauses = BACKOFF.pauses()
         while True:
             try:
-                await self._renew(self._spool.adopted)
+                await self._renew(False)
                 if not await self._store_oldest():
                     self._tell_notes()
                     await self._rest()
@@ -180,9 +180,9 @@ class Drain:
                     raise
             await self._clock.sleep(pause)
 
-    async def _renew(self, now: object) -> bool:
-        """Update the note: if `now` is true, or if it is old. False if the state does not answer, or the disk has no
-        room for a folder; the existing notes still say what waits."""
+    async def _renew(self, now: bool) -> bool:
+        """Update the notes: if `now` is true, or if they are old. False if the state does not answer; the existing
+        notes still say what waits."""
         late = self._clock.monotonic() - self._renewed_at >= RENEW.total_seconds()
         if self._notes is None or not (now or (late and self.waiting)):
             return True

@@ -1,11 +1,11 @@
-"""The note in the shared state that says which results wait in the spool of this process.
+"""The notes in the shared state that say which results wait in the spool of this process, one for each file.
 
 What it does: a result is spooled, then noted, then its task is settled. So no task is settled while its result waits
 unknown to other machines: while a note names a job, it is not ended, and none of its records is marked as gone.
 How it fails: Transient, if the state does not answer; then the task must not be settled. How it recovers: the note is
-always rewritten as a whole, so that a repeated or late write does no harm. If the process dies, its note and its folder
-stay; the process that adopts the folder writes its own note and removes that one. A removed note that reappears in a
-state which lost its last second is removed again: no folder names it any more.
+always rewritten as a whole, so that a repeated or late write does no harm. If the process dies, its notes and its files
+stay; the process that adopts a file writes its note from then on. A removed note that reappears in a
+state which lost its last second is removed again: no file names it any more.
 """
 
 from __future__ import annotations
@@ -46,28 +46,26 @@ class SpoolNotes:
             await self._write()
 
     async def _write(self) -> None:
-        results, done = self._spool.results, self._spool.adopted
+        held = self._spool.contents()
         self._named = frozenset()
-        if results:
-            name = await self._spool.claim()
-            if name in self._gone:  # its folder has filled again
-                self._gone.remove(name)
-            await self._book.note(
-                SpoolNote(
-                    name=name,
-                    host=socket.gethostname(),
-                    folder=str(self._spool.folder.absolute()),
-                    worker=self._worker,
-                    results=dict(results),
-                    bytes=self._spool.size,
-                    noted_at=self._clock.now(),
+        for file in held:
+            if file.results:
+                await self._book.note(
+                    SpoolNote(
+                        name=file.name,
+                        host=socket.gethostname(),
+                        folder=str(self._spool.folder.absolute()),
+                        worker=self._worker,
+                        results=file.results,
+                        bytes=file.bytes,
+                        noted_at=self._clock.now(),
+                    )
                 )
-            )
-        elif self._spool.own:
-            done.append(self._spool.own)
-        if self._gone or done:
-            await self._book.take_away([*self._gone, *done])  # a state that lost its last second may have them again
+        done = [file.name for file in held if not file.results]
+        used = {file.name for file in held if file.results}
+        if gone := [*(name for name in self._gone if name not in used), *done]:
+            await self._book.take_away(gone)  # again: a state that lost its last second may have them again
         if done:
             await self._spool.unnoted(done)
             self._gone.extend(done)
-        self._named = frozenset(results)
+        self._named = frozenset(job for file in held for job in file.results)

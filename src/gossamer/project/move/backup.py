@@ -34,7 +34,7 @@ from ...schedule.sources.kinds import CommandSource, program, source_of
 from ...settings import Settings
 from ...store.contract import Segment, WholeArchive
 from ...store.record_rows import RecordRow
-from ...store.spool_homes import something_waits
+from ...store.spool_file import something_waits
 from ...units import moment
 from ..callbacks import is_message
 from ..spools import waiting_by_job

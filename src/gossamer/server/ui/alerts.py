@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from ...errors import Misconfigured
-from ...model.alert import USUAL, AlertState
+from ...model.alert import AlertState
+from ...model.alert_table import ALERTS
 from ...project.alerts import (
     AlertChangeView,
     AlertView,
@@ -60,7 +61,7 @@ async def listed(visit: Visit) -> Context:
         "found": found,
         "alerts": row_page(found.alerts, wanted, text=_text, columns=COLUMNS, limit=MOST_FIRING),
         "states": [one.value for one in AlertState],
-        "names": [("*", "every alert"), *USUAL],
+        "names": [("*", "every alert"), *ALERTS],
         "filtered": bool(chosen.q or chosen.state is not None),
     }
 

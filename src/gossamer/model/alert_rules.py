@@ -1,133 +1,17 @@
-"""The rules of alerts: each checks a few numbers of a `Situation`. Pure; project/alert_readings.py reads the numbers.
+"""The rules of alerts: each judges a few numbers of a `Situation`. Pure. alert_table.py declares the alerts.
 
 A part of the situation that is None is unknown: its alerts stay as they are, and after a while `figures` reports that,
-because missing data is not a good sign. Consequences of an unavailable store are not reported beside it.
+because missing data is not a good sign.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-import msgspec
-
-from ..model.alert import AlertTerms, Finding, Sample
 from ..units import many, size, span
-from .alerts import Findings
+from .alert import AlertTerms, Finding, Findings, Sample
+from .situation import ALL_SITES, Situation
 
-ALL_SITES = ""  # the subject of an alert about the project as a whole
 COVERED = 0.9  # share of its window that samples must span before a slope is meaningful
 LEAST_SHARE = 0.1  # of failures; a smaller share is no spike, however rare failures were before
-
-
-class Traffic(msgspec.Struct, frozen=True):
-    """Requests that succeeded, and requests that failed."""
-
-    good: int = 0
-    bad: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.good + self.bad
-
-    @property
-    def failed(self) -> float:
-        """The share that failed."""
-        return self.bad / self.total if self.total else 0.0
-
-
-class JobReading(msgspec.Struct, frozen=True, kw_only=True):
-    """A running job. `ready` pages may be fetched now; the job has made no progress for `idle` seconds."""
-
-    job: str
-    ready: int
-    idle: float
-
-
-class PoolReading(msgspec.Struct, frozen=True, kw_only=True):
-    pool: str
-    listed: int
-    resting: int
-    failing: int
-    trouble: str = ""  # why its exits cannot be read
-
-
-class QualityReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares of faultless items of a spider: today, and on the days before."""
-
-    spider: str
-    score: float
-    items: int
-    usual: float
-    usual_items: int
-
-
-class BudgetReading(msgspec.Struct, frozen=True, kw_only=True):
-    budget: str
-    meaning: str
-    left: float
-    limit: float
-
-
-class ScheduleReading(msgspec.Struct, frozen=True, kw_only=True):
-    """`late` seconds have passed since an undecided tick."""
-
-    schedule: str
-    late: float = 0.0
-    trouble: str = ""  # why its last run could not begin
-    last_job: str = ""
-    outcome: str = ""  # of its last run, in words, if that yielded nothing
-
-
-class LoginReading(msgspec.Struct, frozen=True, kw_only=True):
-    session: str
-    failures: int
-    error: str
-
-
-class SpoolReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Results that wait on the disks of one machine. `in_hand`: a living process will store them."""
-
-    host: str
-    results: int
-    bytes: int
-    limit: int
-    in_hand: bool
-    full: bool = False
-
-
-class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers that rules check; None if unknown."""
-
-    stores: Mapping[str, str] = {}  # the failing ones among state, records and archive, with the error
-    samples: tuple[Sample, ...] | None = None  # of the queue, the newest last
-    jobs: tuple[JobReading, ...] | None = None
-    living: int | None = None  # workers
-    missing: tuple[str, ...] = ()  # workers
-    machines: tuple[str, ...] = ()  # at fault, each with what is wrong: its clock, or it reaches no site
-    traffic: Mapping[str, Traffic] | None = None  # by site in the window of `success`; "" is all of them
-    errors: Mapping[str, tuple[Traffic, Traffic]] | None = None  # by site: in the window of `errors`, and before it
-    dead: int | None = None  # pages given up in the window of `dead-letters`
-    failing: str = ""  # what most of them say
-    figures_age: float | None = None  # seconds since the last figure, while pages are in flight
-    pools: tuple[PoolReading, ...] | None = None
-    quality: tuple[QualityReading, ...] | None = None
-    budgets: tuple[BudgetReading, ...] | None = None
-    schedules: tuple[ScheduleReading, ...] | None = None
-    callbacks: int | None = None  # given up in the window of `callbacks`
-    logins: tuple[LoginReading, ...] | None = None
-    spools: tuple[SpoolReading, ...] | None = None
-    unread: Mapping[str, str] = {}  # parts that could not be read though their store answers, and why
-
-
-Rule = Callable[[Situation, AlertTerms], Findings | None]
-
-
-def findings(situation: Situation, terms: Mapping[str, AlertTerms]) -> dict[str, Findings | None]:
-    """What is wrong, by alert and subject; None if unknown."""
-    return {
-        name: None if any(store in situation.stores for store in NEEDS.get(name, ())) else RULES[name](situation, own)
-        for name, own in terms.items()
-    }
 
 
 # -- the queue -----------------------------------------------------------------------------------------------------
@@ -340,33 +224,6 @@ def spool(situation: Situation, terms: AlertTerms) -> Findings | None:
         elif one.results and not one.in_hand:
             found[one.host] = Finding(share, f"{held}, and no worker runs there: gossamer spool drain.")
     return found
-
-
-RULES: dict[str, Rule] = {
-    "backlog": backlog,
-    "success": success,
-    "errors": errors,
-    "stalled": stalled,
-    "dead-letters": dead_letters,
-    "workers": workers,
-    "proxies": proxies,
-    "quality": quality,
-    "budget": budget,
-    "schedules": schedules,
-    "callbacks": callbacks,
-    "logins": logins,
-    "stores": stores,
-    "spool": spool,
-    "figures": figures,
-}
-# Alerts that depend on a store. Without the state, only `stores` is known.
-NEEDS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys((name for name in RULES if name != "stores"), ("state",)),
-    **dict.fromkeys(("success", "errors", "dead-letters", "quality", "figures"), ("state", "records")),
-    **dict.fromkeys(
-        ("stalled", "backlog"), ("state", "records", "archive")
-    ),  # if results have no room, nothing is fetched
-}
 
 
 def _window(terms: AlertTerms) -> str:
