@@ -12,7 +12,7 @@ import msgspec
 from ..model.item_account import COUNT_FIELDS, Conflict, ItemCounts, add_reasons
 from ..model.record import Attempt, ItemSchema, PageFacts, Tally
 from ..model.stream import RowStream
-from .contract import Version
+from .contract import SentNote, Version
 
 
 class DumpedPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class DumpedSchema(msgspec.Struct, frozen=True, kw_only=True):
     first_stored: float
 
 
-RecordRow = DumpedPage | DumpedRecord | DumpedSchema | Tally  # dumped in this order
+RecordRow = DumpedPage | DumpedRecord | DumpedSchema | Tally | SentNote  # dumped in this order
 RecordStream = RowStream[RecordRow]
 
 # Columns, in the order of the tables. The fingerprint of attempts and visits is that of their page.
@@ -68,14 +68,32 @@ ATTEMPT_FIELDS = ("at", "job", "worker", "url", "site", "attempt", "outcome", "r
 VISIT_FIELDS = ("fetched_at", "url", "job", "status", "archive_ref", "body_hash", "spider", "failure")
 TALLY_FIELDS = ("day", "spider", "type", "field", "rule", "checked", "filled", "faulty")
 RECORD_FIELDS = DumpedRecord.__struct_fields__[:14]  # from type to schema
+SENT_FIELDS = SentNote.__struct_fields__
 PAST_FIELDS = ("version", "at", "job", "data", "gone", "schema")
 COUNTED = {
     "records": "records", "earlier versions": "superseded", "sightings": "sightings", "pages": "pages",
     "attempts": "attempts", "archived visits": "visits", "shapes of items": "schemas", "quality counts": "quality",
-    "accounts of items": "item_counts",
+    "accounts of items": "item_counts", "notes of sent requests": "sent_notes",
 }  # fmt: skip  # what `counts` calls the rows of each table
-TABLES = ("figures", "figure_sheets", "quality", "schemas", "item_counts", "visits", "attempts", "seen_by", "sightings",
-          "superseded", "records", "pages")  # fmt: skip  # children first
+TABLES = ("sent_notes", "figures", "figure_sheets", "quality", "schemas", "item_counts", "visits", "attempts",
+          "seen_by", "sightings", "superseded", "records", "pages")  # fmt: skip  # children first
+
+
+def row_counts(row: RecordRow) -> dict[str, int]:
+    """What a row adds to the `counts` of its store."""
+    match row:
+        case DumpedPage():
+            return {"pages": 1, "attempts": len(row.attempts), "archived visits": len(row.visits),
+                    "accounts of items": len(row.items)}  # fmt: skip
+        case DumpedRecord():
+            return {"records": 1, "earlier versions": len(row.past), "sightings": len(row.seen_by)}
+        case DumpedSchema():
+            return {"shapes of items": 1}
+        case Tally():
+            return {"quality counts": 1}
+        case SentNote():
+            return {"notes of sent requests": 1}
+
 
 Values = Sequence[Any]  # Any: one row of a table, whose columns have different types
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -82,7 +82,7 @@ class MongoRecordStream:
 
     # -- dumping ---------------------------------------------------------------------------------------------------
 
-    async def dump(self) -> AsyncIterator[Sequence[RecordRow]]:
+    async def dump(self) -> AsyncGenerator[Sequence[RecordRow]]:
         last, counted = 0, await self._jobs("item_counts")
         while pages := await self._database.find(
             "pages", {"number": {"$gt": last}}, order=[("number", 1)], limit=BATCH, hint="page_number"
