@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -79,21 +80,31 @@ TABLES = ("sent_notes", "figures", "figure_sheets", "quality", "schemas", "item_
           "seen_by", "sightings", "superseded", "records", "pages")  # fmt: skip  # children first
 
 
-def row_counts(row: RecordRow) -> dict[str, int]:
-    """What a row adds to the `counts` of its store."""
-    match row:
-        case DumpedPage():
-            return {"pages": 1, "attempts": len(row.attempts), "archived visits": len(row.visits),
-                    "accounts of items": len(row.items)}  # fmt: skip
-        case DumpedRecord():
-            return {"records": 1, "earlier versions": len(row.past), "sightings": len(row.seen_by)}
-        case DumpedSchema():
-            return {"shapes of items": 1}
-        case Tally():
-            return {"quality counts": 1}
-        case SentNote():
-            return {"notes of sent requests": 1}
+class RecordCounts:
+    """The `counts` of a record store that holds the rows that were offered."""
 
+    def __init__(self) -> None:
+        self._kinds: Counter[str] = Counter()
+
+    def offer(self, batch: Sequence[RecordRow]) -> None:
+        for row in batch:
+            match row:
+                case DumpedPage():
+                    self._kinds.update({"pages": 1, "attempts": len(row.attempts), "archived visits": len(row.visits)})
+                    self._kinds["accounts of items"] += len(row.items)
+                case DumpedRecord():
+                    self._kinds.update({"records": 1, "earlier versions": len(row.past)})
+                    self._kinds["sightings"] += len(row.seen_by)
+                case _:
+                    self._kinds[_COUNTED[type(row)]] += 1
+
+    def counts(self) -> dict[str, int]:
+        return {name: count for name, count in self._kinds.items() if count}
+
+
+_COUNTED: dict[type, str] = {
+    DumpedSchema: "shapes of items", Tally: "quality counts", SentNote: "notes of sent requests",
+}  # fmt: skip
 
 Values = Sequence[Any]  # Any: one row of a table, whose columns have different types
 
