@@ -155,16 +155,21 @@ async def open_database(
 
 
 async def migrate_database(
-    address: str, *, schema: str, migrations: Sequence[Migration] | None = None
+    address: str,
+    *,
+    schema: str,
+    migrations: Sequence[Migration] | None = None,
+    before: Callable[[], Awaitable[None]] | None = None,
 ) -> tuple[list[str], Address]:
-    """Migrate the tables; return the names of the applied scripts, and the address. Raises as above."""
+    """Migrate the tables; return the names of the applied scripts, and the address. `before` is called before tables
+    are changed, and may refuse. Raises as above."""
     place = read_address(address, schema)
     known = known_migrations() if migrations is None else migrations
     async with _connections(place, CONNECT_WITHIN, 1) as pool:
         try:
             async with pool.acquire() as connection:
                 await _check_server(connection, place)
-                return await migrate(connection, place.schema, place.place, known), place
+                return await migrate(connection, place.schema, place.place, known, before), place
         except DRIVER_ERRORS as error:
             raise translate(error, place.place) from error
 
