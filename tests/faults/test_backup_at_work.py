@@ -121,7 +121,9 @@ async def test_a_fleet_at_work_is_backed_up_and_another_stack_goes_on(
             # given three workers that crawl and post, and a backup while they do
             workers = [await start(here, url) for _ in range(3)]
             await requests_at(site, 60)
+            site.pause = 1.0  # so that they have not done all before it is complete, however long that takes
             said = await run(here, "backup", "../shop.backup")
+            site.pause = 0.1
             assert "Workers were at work" in said
             after = len(log)
             await requests_at(site, after + 10)  # they have not waited for it
