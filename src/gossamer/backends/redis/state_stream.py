@@ -38,7 +38,6 @@ from ...frontier.state_rows import (
     stats_counted,
 )
 from ...model.job import JobState, JobTerms
-from ...model.schedule import ScheduleProgress
 from ...model.session import without_lock
 from ...model.stream import MoveMark
 from ...routing.contract import LearnedRoute
@@ -49,10 +48,11 @@ from .alerts import ALERT_KEYS, RedisAlerts
 from .callbacks import CALLBACK_KEYS, RedisCallbacks
 from .connection import Server
 from .jobs import JobRow, RedisJobs, RedisSeedBook, read_job
-from .keys import DROPS, JOB_KEYS, SEED_KEYS, SHARD_KEYS, STATS, Keyspace
+from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, Keyspace
+from .load_jobs import load_job, load_schedule
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
-from .schedules import read_schedule, schedule_text
+from .schedules import read_schedule
 from .sessions import RedisSessions
 from .site_orders import RedisSiteOrders
 from .state_cut import JobCut, Seen, ShardCut, cut_job, require_clock
@@ -226,7 +226,7 @@ class RedisStateStream:
                 case DumpedSpending():
                     await self._server.call("HSETNX", self._keys.book("purses"), item.name, item.spent)
                 case DumpedJob():
-                    await self._add_job(item)
+                    await load_job(self._server, self._keys, item)
                 case DumpedSeeds(job_id, sown):
                     await self._seeds.note(job_id, sown.sites, sown.trouble)
                 case DumpedKey(key):
@@ -246,7 +246,7 @@ class RedisStateStream:
                 case DumpedSession(session):
                     await self._sessions.add(session)
                 case DumpedSchedule():
-                    await self._add_schedule(item.standing)
+                    await load_schedule(self._server, self._keys, item.standing)
         now = repr(await self.time())
         for verb, groups in (("load_sites", rest), ("load_urls", urls)):
             for (shard, job), texts in groups.items():
@@ -418,52 +418,6 @@ class RedisStateStream:
             stream_rows.dumped_url(job, cut.as_of(row), names[shard, row.site], stream_rows.incidents(told))
             for row, told in zip(there, noted, strict=True)
         ]
-
-    # -- writing -----------------------------------------------------------------------------------------------
-
-    async def _add_schedule(self, standing: ScheduleProgress) -> None:
-        name, text = standing.schedule.name, schedule_text(standing)
-        await self._server.call("HSETNX", self._keys.book("schedules"), name, text)
-        changes = int(await self._server.call("HGET", self._keys.book("book"), "changes") or 0)
-        await self._server.call("HSET", self._keys.book("book"), "changes", max(changes, standing.version))
-
-    async def _add_job(self, job: DumpedJob) -> None:
-        row = JobRow(
-            number=job.number,
-            id=job.id,
-            name=job.name,
-            state=job.state,
-            ending=job.ending,
-            sealed=job.sealed,
-            paused=job.paused,
-            outcome=job.outcome,
-            start=job.start,
-            created_at=repr(job.created_at),
-            finished_at="" if job.finished_at is None else repr(job.finished_at),
-            terms=msgspec.json.encode(job.terms).decode(),
-        )
-        if not await self._server.call("HSETNX", self._keys.book("jobs"), job.id, msgspec.json.encode(row)):
-            return
-        await self._server.call("HDEL", self._keys.book("book"), "named")  # its place by name is entered later
-        newest = int(await self._server.call("HGET", self._keys.book("book"), "jobs") or 0)
-        await self._server.call("HSET", self._keys.book("book"), "jobs", max(newest, job.number))
-        if row.given_up:
-            await self._server.call("SADD", self._keys.book("dropping"), job.id)
-        if job.state == "running":
-            older = await self._server.call("HGET", self._keys.book("running"), job.name)
-            if older:
-                await self._server.call("HSET", self._keys.book("running"), b"#" + older, older)
-            await self._server.call("HSET", self._keys.book("running"), job.name, job.id)
-        meta = ("state", row.word, "sealed", "1" if job.sealed else "", "paused", "1" if job.paused else "")
-        for shard in self._shards:
-            await self._server.call("HSET", self._key(shard, row, "meta"), *meta)
-        # It does not matter which shard counts URLs without a row: the counts are added up.
-        counters = {**{name: getattr(job, name) for name in COUNTERS}, **job.forgotten}
-        counters |= {STATS.decode() + name: count for name, count in job.stats.items()}
-        counters |= {DROPS.decode() + reason: count for reason, count in job.drops.items()}
-        await self._server.call(
-            "HSET", self._key(0, row, "counts"), *(word for pair in counters.items() for word in pair)
-        )
 
 
 async def _batches(things: AsyncIterator[Any]) -> AsyncIterator[list[Any]]:
