@@ -1,7 +1,6 @@
 """`python -m bench.backup`: a project of 100,000 records and a running job, backed up and restored elsewhere.
 
-On SQLite the crawl runs on while the backup is made; on Valkey and PostgreSQL its worker is stopped first, as
-`gossamer backup` demands there. Then the project is lost, restored at other addresses, and its crawl goes on.
+The crawl runs on while the backup is made. Then the project is lost, restored elsewhere, and its crawl goes on.
 
 Promised: every record, every sample of its history and every raw page is as it was (pages are parsed again from the
 restored archive); the crawl goes on to its end, and asks for no page again that was done before the backup.
@@ -101,17 +100,12 @@ def trial(on: str, records: int) -> list[str]:
         here.done("crawl", "stock", "--quiet")
         crawl = here.run("crawl", "park", "--quiet")
         until(lambda: len(site.hits(host=1)) >= 60, crawl)
-        if on == "fleet":
-            crawl.signal(signal.SIGTERM)
-            crawl.ended()
-
         costs = [measured(here, "backup", "../backup")]
         size = (folder / "backup").stat().st_size
-        if on == "laptop":
-            seen = len(site.hits(host=1))
-            until(lambda: len(site.hits(host=1)) > seen, crawl)  # it runs on
-            crawl.signal(signal.SIGKILL)
-            crawl.ended()
+        seen = len(site.hits(host=1))
+        until(lambda: len(site.hits(host=1)) > seen, crawl)  # it runs on
+        crawl.signal(signal.SIGKILL)
+        crawl.ended()
         mine = _read(here)
         costs.append(measured(there, "restore", "../backup"))
         print(f"\n{on}: {len(mine.lots):,} records of {pages:,} pages, a crawl of {GOING_ON} pages under way")

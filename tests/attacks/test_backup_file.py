@@ -28,7 +28,8 @@ from gossamer.access.contract import ApiKey, Callback, CallbackState
 from gossamer.frontier.contract import JobTerms
 from gossamer.frontier.state_rows import DumpedCallback, DumpedKey, DumpedSpending
 from gossamer.model.schedule import Schedule
-from gossamer.project.move.backup_file import FULL_FRAME, MAGIC, BackupHeader, SegmentFile, _decoded, new_backup
+from gossamer.project.move.backup_file import FULL_FRAME, MAGIC, BackupHeader, _decoded, new_backup
+from gossamer.project.move.copy import FilePiece, SegmentFile
 from gossamer.project.open import Project
 from gossamer.schedule.sources.kinds import CommandSource
 from tests.conformance.stores import NOW
@@ -181,6 +182,18 @@ def test_no_file_is_written_outside_of_the_archive(project: ProjectFolder, name:
     assert said.code == 1
     assert "is not the name of an archive file" in said.err
     assert {path for path in project.folder.parent.rglob("*") if path.suffix == ".zst"} == before
+
+
+@pytest.mark.parametrize("name", ["../../../evil", "/evil", "ab" * 32, ""])
+def test_a_file_with_another_name_than_its_hash_is_not_written(project: ProjectFolder, name: str) -> None:
+    forged(project, "file", packed(FilePiece(name, b"x", last=True)), {"archive": {"downloads": 1}})
+    before = set(project.folder.parent.rglob("*"))
+
+    said = project.run("restore", "forged.backup")
+
+    assert said.code == 1
+    assert "is not what its name says" in said.err
+    assert {path for path in project.folder.parent.rglob("*") if path.is_file()} <= before
 
 
 def test_a_restore_names_the_keys_and_callbacks_that_the_file_brings(project: ProjectFolder) -> None:

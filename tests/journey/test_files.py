@@ -11,7 +11,7 @@ import pytest
 from gossamer import File, Item, Page, Spider
 from gossamer.model.file import safe_file_name
 from gossamer.project.export import export_records
-from gossamer.project.move.move import move
+from gossamer.project.move import backup, copy, move, restore
 from gossamer.project.records import RecordFilter
 from gossamer.project.story import story_of
 from tests.journey.crawling import crawled, look, settings_for
@@ -300,7 +300,7 @@ async def test_a_route_that_does_not_stream_takes_files_up_to_the_limit_of_pages
         assert "longer than fetch.max_body" in letter.message
 
 
-async def test_files_are_in_the_story_of_their_address_and_move_with_the_archive(tmp_path):
+async def test_files_are_in_the_story_of_their_address_and_go_along_with_the_archive(tmp_path, monkeypatch):
     async with download_site() as site:
         site.shown["/a.png"] = Content(body=PNG, type="image/png")
         url = site.show("/", '<img src="/a.png">')
@@ -316,6 +316,15 @@ async def test_files_are_in_the_story_of_their_address_and_move_with_the_archive
 
     assert not report.problems
     assert await content_of(target, sha256(PNG).hexdigest()) == PNG
+
+    # and with a backup, in pieces
+    monkeypatch.setattr(copy, "PIECE", 5)
+    await backup(read, tmp_path / "files.backup")
+    places = {"state": "sqlite:///new.db", "records": "sqlite:///new-records.db", "archive": "folder:///new"}
+    there = msgspec.structs.replace(read, **places)
+    _, report = await restore(there, tmp_path / "files.backup")
+    assert not report.problems
+    assert await content_of(there, sha256(PNG).hexdigest()) == PNG
 
 
 async def test_a_packed_body_is_unpacked_on_the_way_within_the_bound_and_a_packed_file_is_left_alone(tmp_path):

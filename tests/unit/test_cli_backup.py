@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import stat
-import sys
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +16,7 @@ import msgspec
 import pytest
 
 from gossamer.backends.sqlite.record_stream import SqliteRecordStream
-from gossamer.backends.sqlite.snapshot import copy_as_of_now
+from gossamer.backends.sqlite.state_stream import SqliteStateStream
 from gossamer.backends.worker_names import worker_name
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
@@ -35,7 +36,6 @@ from ..services.valkey import running_valkey
 from .commandline import TOML, ProjectFolder, candidate
 from .commandline import project as project
 
-backup_module = sys.modules["gossamer.project.move.backup"]  # the package has a function of that name
 ELSEWHERE = (
     'state = "sqlite:///new/state.db"\nrecords = "sqlite:///new/records.db"\narchive = "folder:///new/archive"\n'
 )
@@ -203,14 +203,18 @@ def test_what_ends_between_the_copies_of_state_and_records_is_not_lost(project: 
         await system.records.save([result(book("0"), page=page_of("https://shop.example/0"))])
         await system.state.frontier.complete(leases.pop(), UrlState.DONE)
 
-    def copy(source: Path, target: Path, role: str) -> None:
-        copy_as_of_now(source, target, role)
-        if leases:  # after the first copy, whichever that is
-            project.fill(end)
+    dump = SqliteStateStream.dump
+
+    async def dump_and_end(self: SqliteStateStream) -> AsyncGenerator[Any]:
+        async for batch in dump(self):
+            yield batch
+        await asyncio.to_thread(project.fill, end)
 
     project.fill(hold)
-    monkeypatch.setattr(backup_module, "copy_as_of_now", copy)
+    monkeypatch.setattr(SqliteStateStream, "dump", dump_and_end)
     assert project.run("backup", "books.backup").code == 0
+    monkeypatch.undo()
+    monkeypatch.chdir(project.folder)
     assert leases == []
 
     project.write("gossamer.toml", ELSEWHERE + TOML)
@@ -220,7 +224,7 @@ def test_what_ends_between_the_copies_of_state_and_records_is_not_lost(project: 
     assert (job["done"], job["open"], len(records)) == (0, 1, 1)  # fetched again, and never done without its record
 
 
-def test_a_project_at_work_on_servers_is_not_backed_up(project: ProjectFolder) -> None:
+def test_a_project_at_work_on_servers_is_backed_up_and_what_is_in_hand_is_queued(project: ProjectFolder) -> None:
     with running_valkey() as valkey:
         project.write("gossamer.toml", f'project = "at-work"\nstate = "{valkey.address()}"\n{TOML}')
 
@@ -231,9 +235,14 @@ def test_a_project_at_work_on_servers_is_not_backed_up(project: ProjectFolder) -
 
         project.fill(hold)
         said = project.run("backup", "books.backup")
-    assert said.code == 1
-    assert "Stop them and back up again" in said.err
-    assert not (project.folder / "books.backup").exists()
+        assert said.code == 0, said.err
+        assert "Workers were at work" in said.err
+        assert "Stop these workers before the restored project is started" in " ".join(said.err.split())
+
+    project.write("gossamer.toml", ELSEWHERE + TOML)
+    assert project.run("restore", "books.backup").code == 0
+    (job,) = json.loads(project.run("job", "list", "--json").out)
+    assert (job["open"], job["state"]) == (1, "running")
 
 
 @pytest.mark.parametrize("kept", [0, 10, 100, -1])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,13 +15,17 @@ from gossamer.backends.postgres.connection import check_version, migrate_databas
 from gossamer.backends.postgres.migrations import Migration, known_migrations
 from gossamer.backends.postgres.records import PostgresRecords, open_postgres_records
 from gossamer.backends.sqlite.records import open_sqlite_records
+from gossamer.backends.worker_names import worker_name
 from gossamer.clock import VirtualClock
 from gossamer.errors import BadState, Misconfigured, MissingExtra
+from gossamer.frontier.contract import JobTerms
+from gossamer.model.task import Lease
+from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 
 from ..conformance.stores import NOW, book, result
 from ..services.postgres import PostgresServer, schema_of
-from .commandline import ProjectFolder
+from .commandline import ProjectFolder, candidate
 from .commandline import project as project
 
 CLOCK = VirtualClock(NOW + 10_000)
@@ -131,6 +137,42 @@ async def test_tables_from_before_the_first_release_are_refused_with_what_to_do(
         async with open_database(postgres.address(), schema=schema):
             pass
     assert postgres.sql(f"SELECT count(*) FROM {schema}.migrations") == ["1"]
+
+
+def test_tables_are_not_changed_while_workers_are_at_work(
+    project: ProjectFolder, postgres: PostgresServer, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write("gossamer.toml", f'records = "{postgres.address()}?schema={schema}"')
+    held: list[Lease] = []
+
+    async def hold(system: Project) -> None:
+        job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=False)
+        await system.state.frontier.add(job.id, [candidate("https://shop.example/1")])
+        held.extend((await system.state.frontier.lease(job.id, worker_name(), 1)).leases)
+
+    async def stop(system: Project) -> None:
+        await system.state.frontier.release(held[0], timedelta(0), "stopped")
+
+    project.fill(hold)
+    assert project.run("migrate").code == 0  # there is nothing to change
+
+    # when a newer version with other tables comes to a fleet at work
+    monkeypatch.setattr("gossamer.backends.postgres.connection.known_migrations", lambda: NEXT)
+    for command in (("migrate",), ("export", "-o", "x.jsonl")):
+        refused = project.run(*command)
+        assert refused.code == 1
+        said = " ".join(refused.err.split())
+        assert re.search("In this order: stop all workers, .*, run.* gossamer migrate.*, start", said.replace("`", " "))
+    assert "colour" not in columns(postgres, schema, "records")
+
+    # then it is migrated when the workers are gone
+    monkeypatch.undo()
+    monkeypatch.chdir(project.folder)
+    project.fill(stop)
+    monkeypatch.setattr("gossamer.backends.postgres.connection.known_migrations", lambda: NEXT)
+    migrated = project.run("migrate")
+    assert migrated.code == 0, migrated.err
+    assert "colour" in columns(postgres, schema, "records")
 
 
 async def test_a_migration_that_fails_changes_nothing(postgres: PostgresServer, schema: str) -> None:

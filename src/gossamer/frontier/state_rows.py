@@ -2,14 +2,16 @@
 (model/stream.py).
 
 Dumped in the order job, key, callback, alert, session, schedule, seeds, site, order, robots, route, purse, budget,
-shape, URL. Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued:
-its worker must be gone, or the copy would not have begun. The leading scheduler and the health of proxy exits are left
+shape, URL. Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued: in
+the copy it has no worker. The leading scheduler and the health of proxy exits are left
 out: both are learned again within minutes. Left out as well: the stored responses and the audit log of the HTTP API,
 and the history of alerts.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -225,13 +227,51 @@ class StateStream(RowStream[StateRow], Protocol):
         ...
 
 
+class StateCounts:
+    """The `counts` of a state that holds the rows that were offered."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, DumpedJob] = {}
+        self._urls: dict[int, Counter[str]] = {}
+        self._kinds: Counter[str] = Counter()
+
+    def offer(self, batch: Sequence[StateRow]) -> None:
+        for row in batch:
+            match row:
+                case DumpedUrl():
+                    self._urls.setdefault(row.job, Counter())[row.state.value] += 1
+                    self._kinds["incidents"] += len(row.incidents)
+                case DumpedJob():
+                    self._jobs[row.number] = row
+                case DumpedAlert():
+                    kind = "silences" if row.silence else "messages about alerts" if row.notice else "alerts"
+                    self._kinds[kind] += 1
+                case _ if (name := _COUNTED.get(type(row))) is not None:
+                    self._kinds[name] += 1
+
+    def counts(self) -> dict[str, int]:
+        found = {"jobs": len(self._jobs), **self._kinds}
+        for number, job in self._jobs.items():
+            counters = {name: getattr(job, name) for name in COUNTERS} | stats_counted(job.stats, job.drops)
+            forgotten = {f"{state} without a row": count for state, count in job.forgotten.items()}
+            found |= job_counts(job.id, self._urls.get(number, {}), {**counters, **forgotten})
+        return {name: count for name, count in found.items() if count}
+
+
+_COUNTED: dict[type, str] = {
+    DumpedSite: "sites", DumpedShape: "path shapes", DumpedRoute: "learned routes", DumpedSpending: "purses",
+    DumpedSchedule: "schedules", DumpedKey: "keys", DumpedCallback: "callbacks", DumpedSession: "sessions",
+    DumpedCallbackSecrets: "callback secrets", DumpedOrder: "site orders",
+}  # fmt: skip
+
+
 def stats_counted(stats: dict[str, int], drops: dict[str, int]) -> dict[str, int]:
     """A spider's own stats and the dropped URLs by reason, as counters of their job."""
     named = {f"stats {name}": count for name, count in stats.items()}
     return named | {f"dropped: {reason}": count for reason, count in drops.items()}
 
 
-def job_counts(job: str, states: dict[str, int], counters: dict[str, int]) -> dict[str, int]:
+def job_counts(job: str, states: Mapping[str, int], counters: dict[str, int]) -> dict[str, int]:
     """One job's part of `counts`: its URLs by state (leased counts as queued), and its other counters."""
     rows = {state: count for state, count in states.items() if state != UrlState.LEASED}
     rows[UrlState.QUEUED.value] = rows.get(UrlState.QUEUED.value, 0) + states.get(UrlState.LEASED.value, 0)

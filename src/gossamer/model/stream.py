@@ -6,7 +6,7 @@ recovers: run the command again. It clears the store and loads everything anew; 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -36,7 +36,8 @@ class MoveMark(msgspec.Struct, frozen=True, kw_only=True, rename={"status": "sta
 
 
 class RowStream(Protocol[Row]):
-    """The whole content of a store, row by row. Only one command uses it at a time, while no worker runs."""
+    """The whole content of a store, row by row. Only one command uses it at a time. Workers may go on while it dumps,
+    and not while it counts or loads."""
 
     async def mark(self) -> MoveMark | None: ...
 
@@ -49,8 +50,12 @@ class RowStream(Protocol[Row]):
         """
         ...
 
-    def dump(self) -> AsyncIterator[Sequence[Row]]:
-        """All rows, in batches, in an order in which they can be loaded."""
+    def dump(self) -> AsyncGenerator[Sequence[Row]]:
+        """All rows as of one moment, in batches, in an order in which they can be loaded. Close it (`aclosing`).
+
+        A state may be as of a moment in which it never was, if it could have been left so by a crash: pages that were
+        settled meanwhile may be queued, and are fetched again. Raises BackendUnavailable if it cannot tell.
+        """
         ...
 
     async def load(self, batch: Sequence[Row]) -> None:

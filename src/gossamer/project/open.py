@@ -155,12 +155,30 @@ class Migrated(msgspec.Struct, frozen=True, kw_only=True):
 
 async def migrate_records(settings: Settings) -> Migrated:
     """Apply the missing migrations. SQLite needs none: opening the store migrates it. Raises
-    BackendUnavailable."""
+    BackendUnavailable, and Misconfigured while workers are at work: their statements are for the old tables."""
     scheme = scheme_of(settings, "records")
     if scheme not in POSTGRES:
         return Migrated(applied=[], in_words="nothing to do: a SQLite file is brought up to date whenever it is opened")
     from ..backends.postgres.connection import migrate_database  # imported late: the driver is an optional extra
 
-    applied, address = await migrate_database(settings.records, schema=postgres_schema(settings))
+    applied, address = await migrate_database(
+        settings.records, schema=postgres_schema(settings), before=lambda: _require_no_workers(settings)
+    )
     where = f"{address.place}, schema {address.schema}"
     return Migrated(applied=list(applied), in_words=f"{'up to date' if applied else 'was up to date already'}: {where}")
+
+
+async def _require_no_workers(settings: Settings) -> None:
+    """Raises Misconfigured while workers are at work, BackendUnavailable if the state cannot be asked."""
+    from .move.stores import at_work, exists, open_stores  # imported late: only a migration needs it
+
+    async with AsyncExitStack() as stack:
+        state = await open_stores(stack, settings, SystemClock(), ["state"] if exists(settings, "state") else [])
+        busy = sorted(await at_work(state))
+    if busy:
+        names = ", ".join(busy[:3]) + (", ..." if len(busy) > 3 else "")
+        raise Misconfigured(
+            f"Workers are at work ({names}), and the tables were not changed: they would no longer fit them. In this "
+            f"order: stop all workers, schedulers and servers of the older version (SIGTERM), run `gossamer migrate`, "
+            f"start the new version. Those that were killed on another machine are forgotten when their leases end."
+        )

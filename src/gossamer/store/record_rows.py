@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -12,7 +13,7 @@ import msgspec
 from ..model.item_account import COUNT_FIELDS, Conflict, ItemCounts, add_reasons
 from ..model.record import Attempt, ItemSchema, PageFacts, Tally
 from ..model.stream import RowStream
-from .contract import Version
+from .contract import SentNote, Version
 
 
 class DumpedPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +59,7 @@ class DumpedSchema(msgspec.Struct, frozen=True, kw_only=True):
     first_stored: float
 
 
-RecordRow = DumpedPage | DumpedRecord | DumpedSchema | Tally  # dumped in this order
+RecordRow = DumpedPage | DumpedRecord | DumpedSchema | Tally | SentNote  # dumped in this order
 RecordStream = RowStream[RecordRow]
 
 # Columns, in the order of the tables. The fingerprint of attempts and visits is that of their page.
@@ -68,14 +69,42 @@ ATTEMPT_FIELDS = ("at", "job", "worker", "url", "site", "attempt", "outcome", "r
 VISIT_FIELDS = ("fetched_at", "url", "job", "status", "archive_ref", "body_hash", "spider", "failure")
 TALLY_FIELDS = ("day", "spider", "type", "field", "rule", "checked", "filled", "faulty")
 RECORD_FIELDS = DumpedRecord.__struct_fields__[:14]  # from type to schema
+SENT_FIELDS = SentNote.__struct_fields__
 PAST_FIELDS = ("version", "at", "job", "data", "gone", "schema")
 COUNTED = {
     "records": "records", "earlier versions": "superseded", "sightings": "sightings", "pages": "pages",
     "attempts": "attempts", "archived visits": "visits", "shapes of items": "schemas", "quality counts": "quality",
-    "accounts of items": "item_counts",
+    "accounts of items": "item_counts", "notes of sent requests": "sent_notes",
 }  # fmt: skip  # what `counts` calls the rows of each table
-TABLES = ("figures", "figure_sheets", "quality", "schemas", "item_counts", "visits", "attempts", "seen_by", "sightings",
-          "superseded", "records", "pages")  # fmt: skip  # children first
+TABLES = ("sent_notes", "figures", "figure_sheets", "quality", "schemas", "item_counts", "visits", "attempts",
+          "seen_by", "sightings", "superseded", "records", "pages")  # fmt: skip  # children first
+
+
+class RecordCounts:
+    """The `counts` of a record store that holds the rows that were offered."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[str] = Counter()
+
+    def offer(self, batch: Sequence[RecordRow]) -> None:
+        for row in batch:
+            match row:
+                case DumpedPage():
+                    self._kinds.update({"pages": 1, "attempts": len(row.attempts), "archived visits": len(row.visits)})
+                    self._kinds["accounts of items"] += len(row.items)
+                case DumpedRecord():
+                    self._kinds.update({"records": 1, "earlier versions": len(row.past)})
+                    self._kinds["sightings"] += len(row.seen_by)
+                case _:
+                    self._kinds[_COUNTED[type(row)]] += 1
+
+    def counts(self) -> dict[str, int]:
+        return {name: count for name, count in self._kinds.items() if count}
+
+
+_COUNTED: dict[type, str] = {
+    DumpedSchema: "shapes of items", Tally: "quality counts", SentNote: "notes of sent requests",
+}  # fmt: skip
 
 Values = Sequence[Any]  # Any: one row of a table, whose columns have different types
 

@@ -98,6 +98,34 @@ class PostgresDatabase:
             f"{self.address.place}: {MAX_TRIES} tries collided with other writers. Try again later."
         ) from collision
 
+    @asynccontextmanager
+    async def as_of_now(self) -> AsyncIterator[PostgresDatabase]:
+        """The database as of this moment, to be read for as long as it takes, while others write. Raises
+        BackendUnavailable."""
+        try:
+            async with (
+                self.pool.acquire() as connection,
+                connection.transaction(isolation="repeatable_read", readonly=True),
+            ):
+                await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = 0; {PLAN_FOR_LOOKUPS}")
+                await connection.fetchval("SELECT 1")  # this fixes the moment
+                yield _Snapshot(connection, self.address)
+        except DRIVER_ERRORS as error:
+            raise translate_at_work(error, self.address.place) from error
+
+
+class _Snapshot(PostgresDatabase):
+    """One connection, in a transaction that sees one moment."""
+
+    async def rows(self, sql: str, *values: Any) -> list[Row]:
+        return await self.transact(lambda session: session.rows(sql, *values))
+
+    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        try:
+            return await work(Session(self.pool, self.address.schema))
+        except DRIVER_ERRORS as error:
+            raise translate_at_work(error, self.address.place) from error
+
 
 @lru_cache(maxsize=512)
 def qualified(sql: str, schema: str) -> str:
@@ -127,16 +155,21 @@ async def open_database(
 
 
 async def migrate_database(
-    address: str, *, schema: str, migrations: Sequence[Migration] | None = None
+    address: str,
+    *,
+    schema: str,
+    migrations: Sequence[Migration] | None = None,
+    before: Callable[[], Awaitable[None]] | None = None,
 ) -> tuple[list[str], Address]:
-    """Migrate the tables; return the names of the applied scripts, and the address. Raises as above."""
+    """Migrate the tables; return the names of the applied scripts, and the address. `before` is called before tables
+    are changed, and may refuse. Raises as above."""
     place = read_address(address, schema)
     known = known_migrations() if migrations is None else migrations
     async with _connections(place, CONNECT_WITHIN, 1) as pool:
         try:
             async with pool.acquire() as connection:
                 await _check_server(connection, place)
-                return await migrate(connection, place.schema, place.place, known), place
+                return await migrate(connection, place.schema, place.place, known, before), place
         except DRIVER_ERRORS as error:
             raise translate(error, place.place) from error
 

@@ -6,7 +6,7 @@ operator chooses: workers of the old version may still be running.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from importlib import resources
 from typing import Any
@@ -57,12 +57,20 @@ async def require_schema(connection: Any, schema: str, place: str, known: Sequen
     if applied < len(known):
         raise Misconfigured(
             f"The tables in {place}, schema {schema}, are those of an older Gossamer (schema {applied}, this one needs "
-            f"{len(known)}). Stop the workers and run: gossamer migrate"
+            f"{len(known)}). In this order: stop all workers, schedulers and servers of the older version, run: "
+            f"gossamer migrate, start this one."
         )
 
 
-async def migrate(connection: Any, schema: str, place: str, known: Sequence[Migration]) -> list[str]:
-    """Apply the missing scripts, all or none; return their names. Concurrent callers wait."""
+async def migrate(
+    connection: Any,
+    schema: str,
+    place: str,
+    known: Sequence[Migration],
+    before: Callable[[], Awaitable[None]] | None = None,
+) -> list[str]:
+    """Apply the missing scripts, all or none; return their names. Concurrent callers wait. `before` is called if there
+    are tables to change, and may refuse."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=MIGRATES_WITHIN.total_seconds())
         applied = await newest_applied(connection, schema, place)
@@ -73,6 +81,8 @@ async def migrate(connection: Any, schema: str, place: str, known: Sequence[Migr
         if applied is None:
             await connection.execute(_NOTE)
         missing = known[applied or 0 :]
+        if missing and applied is not None and before is not None:
+            await before()
         for migration in missing:
             await connection.execute(migration.script, timeout=MIGRATES_WITHIN.total_seconds())
             await connection.execute("INSERT INTO migrations VALUES ($1, $2, now())", migration.number, migration.name)

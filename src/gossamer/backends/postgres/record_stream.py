@@ -5,7 +5,7 @@ The table `move_mark` exists only after a move or a restore.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,12 +13,14 @@ import msgspec
 from ...model.item_account import COUNT_FIELDS
 from ...model.record import Tally
 from ...model.stream import MoveMark
+from ...store.contract import SentNote
 from ...store.record_rows import (
     ATTEMPT_FIELDS,
     COUNTED,
     PAGE_FIELDS,
     PAST_FIELDS,
     RECORD_FIELDS,
+    SENT_FIELDS,
     TABLES,
     VISIT_FIELDS,
     DumpedPage,
@@ -73,6 +75,13 @@ WHERE job = ANY ($1::text[]) AND page = ANY ($2::bigint[])"""  # noqa: S608 - ou
 _SEERS = """
 SELECT record, spider FROM @seen_by WHERE spider = ANY ($1::text[]) AND record = ANY ($2::bigint[])"""
 
+_SENT = f"""
+SELECT {_columns(SENT_FIELDS)} FROM @sent_notes WHERE (job, fingerprint) > ($1, $2) ORDER BY job, fingerprint
+LIMIT $3"""  # noqa: S608 - our own names
+_ADD_SENT = f"""
+INSERT INTO @sent_notes ({_columns(SENT_FIELDS)})
+SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[], $4::float8[]) ON CONFLICT DO NOTHING"""  # noqa: S608
+
 _NUMBERS = "SELECT fingerprint, number FROM @pages WHERE fingerprint = ANY ($1::bytea[])"
 _RECORD_NUMBERS = "SELECT identity, number FROM @records WHERE identity = ANY ($1::bytea[])"
 _GONE_SINCE = """
@@ -107,7 +116,13 @@ class PostgresRecordStream:
         }
         return {name: count for name, count in counts.items() if count}
 
-    async def dump(self) -> AsyncIterator[Sequence[RecordRow]]:
+    async def dump(self) -> AsyncGenerator[Sequence[RecordRow]]:
+        async with self._database.as_of_now() as moment:
+            stream = PostgresRecordStream(moment, self._store.on(moment))
+            async for batch in stream._dump():
+                yield batch
+
+    async def _dump(self) -> AsyncIterator[Sequence[RecordRow]]:
         last, counted = -1, [stored(job) for job in await self._names("item_counts", "job")]
         while rows := await self._rows(_PAGES, last, BATCH):
             numbers = [row[0] for row in rows]
@@ -133,18 +148,25 @@ class PostgresRecordStream:
             last = numbers[-1]
         yield [DumpedSchema(shape=shape, first_stored=at) for shape, at in await self._store.schemas()]
         yield await self._store.scores()
+        job, fingerprint = "", b""
+        while rows := await self._rows(_SENT, stored(job), fingerprint, BATCH):
+            yield [SentNote(**dict(zip(SENT_FIELDS, row, strict=True))) for row in rows]
+            job, fingerprint, *_ = rows[-1]
 
     async def load(self, batch: Sequence[RecordRow]) -> None:
         pages = [item for item in batch if isinstance(item, DumpedPage)]
         records = [item for item in batch if isinstance(item, DumpedRecord)]
         shapes = [item for item in batch if isinstance(item, DumpedSchema)]
         tallies = [item for item in batch if isinstance(item, Tally)]
+        sent = [_storable(msgspec.structs.astuple(item)) for item in batch if isinstance(item, SentNote)]
 
         async def write(session: Session, as_json: Queryable) -> None:
             await _add_pages(session, pages)
             await _add_records(session, records, as_json)
             await _add_shapes(session, shapes)
             await _add_tallies(session, tallies)
+            if sent:
+                await session.run(_ADD_SENT, *new_rows(sent))
 
         try:
             await self._database.transact(lambda session: write(session, queryable))

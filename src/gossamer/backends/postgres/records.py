@@ -186,6 +186,10 @@ class PostgresRecords:
         self._known_schemas: set[tuple[str, str]] = set()
         self.stream = PostgresRecordStream(database, self)
 
+    def on(self, database: PostgresDatabase) -> PostgresRecords:
+        """The same store, read by other means."""
+        return PostgresRecords(database, self._clock)
+
     async def save(self, results: Sequence[PageResult]) -> list[int]:
         if not results:
             return []

@@ -43,6 +43,7 @@ SHARED_PARTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("claim_answer", "keep_answer", "address_turn", "read_session", "settle_alerts"), ("clock",)),
     **dict.fromkeys(("resign", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back"), ()),
     "give_up_spool": (),
+    "read_book": (),
     "write_session": (),
     "revoke_key": (),
     "keep_callback": (),

@@ -89,9 +89,7 @@ async def open_redis_state(
         seeds = RedisSeedBook(server, keys)
         robots = RedisRobotsShelf(server, keys)
         routes, budgets = RedisRouteBook(server, keys), RedisBudgetBook(server, keys)
-        stream = RedisStateStream(
-            server, keys, jobs=jobs, schedules=schedules, seeds=seeds, robots=robots, routes=routes, budgets=budgets
-        )
+        stream = RedisStateStream(server, keys, jobs=jobs, seeds=seeds, robots=robots, routes=routes, budgets=budgets)
         clock.agree(await server.time())
         server.is_in_use = True
         try:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
 
+from ...access.contract import Callback
 from ...errors import BackendUnavailable, Misconfigured
 from ...fetch.robots import RobotsEntry
 from ...frontier.contract import SeedFindings
@@ -36,11 +37,9 @@ from ...frontier.state_rows import (
     job_counts,
     stats_counted,
 )
-from ...model.job import JobTerms
-from ...model.schedule import ScheduleProgress
+from ...model.job import JobState, JobTerms
 from ...model.session import without_lock
 from ...model.stream import MoveMark
-from ...model.task import UrlState
 from ...routing.contract import LearnedRoute
 from ..schedule_rows import readable
 from . import rows, stream_rows
@@ -48,13 +47,15 @@ from .access import RedisKeys
 from .alerts import ALERT_KEYS, RedisAlerts
 from .callbacks import CALLBACK_KEYS, RedisCallbacks
 from .connection import Server
-from .jobs import JobRow, RedisJobs, RedisSeedBook
-from .keys import DROPS, JOB_KEYS, SEED_KEYS, SHARD_KEYS, STATS, Keyspace
+from .jobs import JobRow, RedisJobs, RedisSeedBook, read_job
+from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, Keyspace
+from .load_jobs import load_job, load_schedule
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
-from .schedules import RedisSchedules, schedule_text
+from .schedules import read_schedule
 from .sessions import RedisSessions
 from .site_orders import RedisSiteOrders
+from .state_cut import JobCut, Seen, ShardCut, cut_job, require_clock
 
 BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
@@ -63,6 +64,8 @@ BOOK_KEYS = (
     "leader", *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit", *CALLBACK_KEYS, "callback-secrets",
     "kept-sessions", "kept-sessions-used", "orders", "drains", *ALERT_KEYS, "silences",
 )  # fmt: skip
+Names = dict[tuple[int, int], str]  # of sites, by shard and number
+Taken = tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]
 WALKS = 5  # HSCAN may return an entry twice; then the hash is scanned again
 
 
@@ -73,7 +76,6 @@ class RedisStateStream:
         keys: Keyspace,
         *,
         jobs: RedisJobs,
-        schedules: RedisSchedules,
         seeds: RedisSeedBook,
         robots: RedisRobotsShelf,
         routes: RedisRouteBook,
@@ -81,8 +83,8 @@ class RedisStateStream:
     ) -> None:
         self._server = server
         self._keys = keys
+        self._shards = range(keys.shards)
         self._jobs = jobs
-        self._schedules = schedules
         self._seeds = seeds
         self._robots = robots
         self._routes = routes
@@ -113,7 +115,7 @@ class RedisStateStream:
         if name and float(until) > now:
             found.add(name.decode("utf-8", "surrogatepass"))
         for job in await self._jobs.rows():
-            for shard in range(self._keys.shards):
+            for shard in self._shards:
                 leased = await self._server.call(
                     "ZRANGEBYSCORE", self._key(shard, job, "leased"), f"({now!r}", "+inf"
                 )  # few: as many as the workers hold
@@ -131,11 +133,11 @@ class RedisStateStream:
             extras |= stats_counted(await self._jobs.stats(job.number), await self._jobs.drops(job.number))
             forgotten = {f"{state} without a row": counters[state] - states[state] for state in STATES}
             counts.update(job_counts(job.id, states, {**extras, **forgotten}))
-            for shard in range(self._keys.shards):
+            for shard in self._shards:
                 counts["path shapes"] += await self._server.call("HLEN", self._key(shard, job, "shapes"))
-                async for _, noted in self._scan(self._key(shard, job, "incidents")):
+                async for _, noted in self._server.scan(self._key(shard, job, "incidents"), BATCH):
                     counts["incidents"] += len(stream_rows.incidents(noted))
-        for shard in range(self._keys.shards):
+        for shard in self._shards:
             counts["sites"] += await self._server.call("HLEN", self._keys.in_shard(shard, "numbers"))
         for name, key in (
             ("learned routes", "learned_routes"),
@@ -153,24 +155,29 @@ class RedisStateStream:
             counts[name] = await self._server.call("HLEN", self._keys.book(key))
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
-    async def dump(self) -> AsyncIterator[Sequence[StateRow]]:
+    async def dump(self) -> AsyncGenerator[Sequence[StateRow]]:
         await self._jobs.clear_all()
-        jobs = sorted(await self._jobs.rows(), key=lambda job: job.number)
-        yield [await self._dumped_job(job) for job in jobs]
+        # Before the cut: then a job has taken these URLs at least, and its limits refuse none that they would not have
+        # refused.
+        taken = {job.number: [await self._taken(job, shard) for shard in self._shards] for job in await self._going()}
+        jobs, callbacks, schedules = await self._book()
+        # Those that run first, so that their cuts are close to the moment of the book.
+        cuts = {job.number: await self._cut(job) for job in sorted(jobs, key=lambda job: job.state != JobState.RUNNING)}
+        yield [await self._dumped_job(job, cuts[job.number]) for job in jobs]
         yield [DumpedKey(key) for key in await self._access.keys()]
-        yield [DumpedCallback(one) for one in await self._callbacks.everything()]
+        yield callbacks
         yield [DumpedCallbackSecrets(owner, found) for owner, found in await self._callbacks.all_secrets()]
         yield [DumpedAlert(standing=one) for one in await self._alerts.standings()]
         yield [DumpedAlert(notice=one) for one in await self._alerts.every_notice()]
         yield [DumpedAlert(silence=one) for one in await self._alerts.all_silences()]
         yield [DumpedSession(without_lock(one)) for one in await self._sessions.sessions()]
-        yield [DumpedSchedule(readable(one)) for one in await self._schedules.everything()]
+        yield schedules
         yield [
             DumpedSeeds(job.id, sown) for job in jobs if (sown := await self._seeds.findings(job.id)) != SeedFindings()
         ]
-        names: dict[tuple[int, int], str] = {}
-        for shard in range(self._keys.shards):
-            async for batch in _batches(self._scan(self._keys.in_shard(shard, "sites"))):
+        names: Names = {}
+        for shard in self._shards:
+            async for batch in _batches(self._server.scan(self._keys.in_shard(shard, "sites"), BATCH)):
                 sites = [(int(number), *rows.read_site(packed)) for number, packed in batch]
                 names.update({(shard, number): name for number, _, name in sites})
                 yield [stream_rows.dumped_site(site, name) for _, site, name in sites]
@@ -179,11 +186,16 @@ class RedisStateStream:
             yield [entry for name in batch if (entry := await self._dumped_robots(name)) is not None]
         async for batch in _batches(self._routes.walk()):
             yield [msgspec.convert(msgspec.structs.asdict(one), DumpedRoute) for one in batch]
-        yield [DumpedSpending(name=name, spent=units) for name, units in (await self._budgets.units()).items()]
         for job in jobs:
-            for shard in range(self._keys.shards):
-                async for items in self._dump_shard(job, shard, names):
+            for shard, cut in enumerate(cuts[job.number].shards):
+                counted = taken[job.number][shard] if job.number in taken else await self._taken(job, shard)
+                yield stream_rows.dumped_budgets(job, counted[0], shard, names)
+                yield [stream_rows.dumped_shape(job, which, int(count), shard, names) for which, count in counted[1]]
+                async for items in self._dump_urls(job, shard, cut, names):
                     yield items
+            await self._require_same(job)
+        # Last of all: what the copied pages have cost is in it.
+        yield [DumpedSpending(name=name, spent=units) for name, units in (await self._budgets.units()).items()]
 
     async def load(self, batch: Sequence[StateRow]) -> None:
         urls: dict[tuple[int, int], list[bytes]] = {}
@@ -214,7 +226,7 @@ class RedisStateStream:
                 case DumpedSpending():
                     await self._server.call("HSETNX", self._keys.book("budgets"), item.name, item.spent)
                 case DumpedJob():
-                    await self._add_job(item)
+                    await load_job(self._server, self._keys, item)
                 case DumpedSeeds(job_id, sown):
                     await self._seeds.note(job_id, sown.sites, sown.trouble)
                 case DumpedKey(key):
@@ -234,7 +246,7 @@ class RedisStateStream:
                 case DumpedSession(session):
                     await self._sessions.add(session)
                 case DumpedSchedule():
-                    await self._add_schedule(item.standing)
+                    await load_schedule(self._server, self._keys, item.standing)
         now = repr(await self.time())
         for verb, groups in (("load_sites", rest), ("load_urls", urls)):
             for (shard, job), texts in groups.items():
@@ -246,10 +258,10 @@ class RedisStateStream:
     async def clear(self) -> None:
         await self._jobs.clear_all()  # and with it what deleted jobs have left
         for job in await self._jobs.rows():
-            for shard in range(self._keys.shards):
+            for shard in self._shards:
                 await self._server.call("UNLINK", *(self._key(shard, job, name) for name in JOB_KEYS))
             await self._server.call("UNLINK", self._keys.book(f"sown:{job.id}"))
-        for shard in range(self._keys.shards):
+        for shard in self._shards:
             await self._server.call("UNLINK", *(self._keys.in_shard(shard, name) for name in SHARD_KEYS))
         async for name in self._server.names(f"gossamer:{{{self._keys.project}.*}}:robots:*"):
             if self._origin(name) is not None:
@@ -265,16 +277,6 @@ class RedisStateStream:
     def _key(self, shard: int, job: JobRow, name: str) -> str:
         return self._keys.in_shard(shard, f"{job.number}:{name}")
 
-    async def _scan(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
-        """Every field of a hash, in constant memory; rarely a field twice."""
-        cursor: Any = 0
-        while True:
-            cursor, fields = await self._server.call("HSCAN", key, cursor, "COUNT", BATCH)
-            for pair in fields.items() if isinstance(fields, dict) else zip(fields[::2], fields[1::2], strict=True):
-                yield pair
-            if int(cursor) == 0:
-                return
-
     async def _rows(self, shard: int, job: JobRow, fingerprints: Sequence[bytes]) -> list[rows.Row]:
         found: list[rows.Row] = []
         for start in range(0, len(fingerprints), BATCH):
@@ -286,11 +288,11 @@ class RedisStateStream:
 
     async def _count_states(self, job: JobRow) -> Counter[str]:
         states: Counter[str] = Counter()
-        for shard in range(self._keys.shards):
+        for shard in self._shards:
             key = self._key(shard, job, "urls")
             for _ in range(WALKS):
                 seen: Counter[str] = Counter()
-                async for name, packed in self._scan(key):
+                async for name, packed in self._server.scan(key, BATCH):
                     row = rows.read_row(name, packed)
                     seen[row.state.value if row is not None else "unreadable"] += 1
                 if seen.total() == await self._server.call("HLEN", key):
@@ -303,20 +305,52 @@ class RedisStateStream:
     async def _counters(self, job: JobRow) -> dict[str, int]:
         names = (*COUNTERS, *STATES)
         totals = dict.fromkeys(names, 0)
-        for shard in range(self._keys.shards):
+        for shard in self._shards:
             values = await self._server.call("HMGET", self._key(shard, job, "counts"), *names)
             for name, value in zip(names, values, strict=True):
                 totals[name] += int(value or 0)
         return totals
 
-    async def _dumped_job(self, job: JobRow) -> DumpedJob:
+    async def _going(self) -> list[JobRow]:
+        return [job for job in await self._jobs.rows() if job.state == JobState.RUNNING]
+
+    async def _book(self) -> tuple[list[JobRow], list[StateRow], list[StateRow]]:
+        """Jobs, callbacks and schedules as of one moment: a tick that was fired has its job, and one that was not has
+        none; a callback that was sent has a job that has ended."""
+        keys = [self._keys.book(name) for name in ("jobs", "callbacks", "schedules")]
+        found = await self._server.run("read_book", keys)
+        jobs, callbacks, schedules = (dict(zip(one[::2], one[1::2], strict=True)) for one in found)
+        return (
+            sorted(map(read_job, jobs.values()), key=lambda job: job.number),
+            [DumpedCallback(msgspec.json.decode(text, type=Callback)) for text in callbacks.values()],
+            [DumpedSchedule(readable(read_schedule(name, text))) for name, text in sorted(schedules.items())],
+        )
+
+    async def _cut(self, job: JobRow) -> JobCut:
+        return await cut_job(self._server, self._keys, job)
+
+    async def _taken(self, job: JobRow, shard: int) -> Taken:
+        """The counted URLs of each queue and of each path shape."""
+        queues = [pair async for pair in self._server.scan(self._key(shard, job, "queues"), BATCH)]
+        return queues, [pair async for pair in self._server.scan(self._key(shard, job, "shapes"), BATCH)]
+
+    async def _require_same(self, job: JobRow) -> None:
+        """Refuse the copy of an ended job that has come back, or was deleted, while its URLs were read. Raises
+        BackendUnavailable."""
+        if job.state != JobState.RUNNING and await self._jobs.find_row(job.id) != job:
+            raise BackendUnavailable(f"The job {job.id} was changed while it was copied. Run this again.")
+
+    async def _dumped_job(self, job: JobRow, cut: JobCut) -> DumpedJob:
         terms = msgspec.json.decode(job.terms, type=JobTerms)
-        if terms.dedup != "exact" and job.state == "running":
-            raise Misconfigured(
-                f"The job {job.id} deduplicates by a filter, which only this server can read: elsewhere it would fetch "
-                f"again what it has done. Let it finish (or start it over with --fresh), then run this again."
-            )
-        counters, states = await self._counters(job), await self._count_states(job)
+        forgotten: dict[str, int] = {}
+        if terms.dedup != "exact":
+            if job.state == JobState.RUNNING:
+                raise Misconfigured(
+                    f"The job {job.id} deduplicates by a filter, which only this server can read: elsewhere it would "
+                    f"fetch again what it has done. Let it finish (or start it over with --fresh), then run this again."
+                )
+            states = await self._count_states(job)
+            forgotten = {name: count - states[name] for name, count in cut.by_state.items() if count != states[name]}
         return DumpedJob(
             number=job.number,
             id=job.id,
@@ -330,10 +364,10 @@ class RedisStateStream:
             created_at=float(job.created_at),
             finished_at=float(job.finished_at) if job.finished_at else None,
             terms=terms,
-            forgotten={name: counters[name] - states[name] for name in STATES if counters[name] != states[name]},
-            stats=await self._jobs.stats(job.number),
-            drops=await self._jobs.drops(job.number),
-            **{name: counters[name] for name in COUNTERS},
+            forgotten=forgotten,
+            stats=cut.stats,
+            drops=cut.drops,
+            **cut.counters,
         )
 
     async def _dumped_robots(self, name: bytes) -> DumpedRobots | None:
@@ -347,85 +381,43 @@ class RedisStateStream:
         shard = tag.removeprefix(f"gossamer:{{{self._keys.project}.").removesuffix("}")
         return origin if shard.isdigit() and int(shard) < self._keys.shards else None
 
-    async def _dump_shard(
-        self, job: JobRow, shard: int, names: dict[tuple[int, int], str]
+    async def _dump_urls(
+        self, job: JobRow, shard: int, cut: ShardCut, names: Names
     ) -> AsyncIterator[Sequence[StateRow]]:
-        async for batch in _batches(self._scan(self._key(shard, job, "queues"))):
-            # URLs are counted in the queue without a lane: its number is the site's.
-            counted = ((rows.split_queue(int(number))[1], rows.read_taken(packed)) for number, packed in batch)
-            taken = ((names[shard, site], count) for site, count in counted)
-            yield [DumpedBudget(job=job.number, site=site, taken=count) for site, count in taken if count]
-        async for batch in _batches(self._scan(self._key(shard, job, "shapes"))):
-            yield [stream_rows.dumped_shape(job, which, int(count), shard, names) for which, count in batch]
-        async for batch in _batches(self._scan(self._key(shard, job, "urls"))):
-            read = [row for name, packed in batch if (row := rows.read_row(name, packed)) is not None]
-            there = [row for row in read if row.state is not UrlState.QUEUED]
-            yield await self._dumped_urls(job, shard, there, names)
-        after = b"-"
+        """Queued URLs in the order in which they would be leased, then the others. Tasks change their places meanwhile:
+        each is in the copy once. Raises BackendUnavailable if some are missing."""
+        seen, unreadable, after = Seen(), set[bytes](), b"-"
         while members := await self._server.call(
             "ZRANGEBYLEX", self._key(shard, job, "queue"), after, "+", "LIMIT", 0, BATCH
         ):
             after = b"(" + members[-1]
             there = await self._rows(shard, job, [member[-16:] for member in members])
-            yield await self._dumped_urls(job, shard, there, names)
+            yield await self._dumped_urls(
+                job, shard, [row for row in there if cut.holds(row) and seen.add(row.id)], cut, names
+            )
+        async for batch in _batches(self._server.scan(self._key(shard, job, "urls"), BATCH)):
+            read = [(name, rows.read_row(name, packed)) for name, packed in batch]
+            unreadable |= {name for name, row in read if row is None}
+            there = [row for _, row in read if row is not None and cut.holds(row) and seen.add(row.id)]
+            yield await self._dumped_urls(job, shard, there, cut, names)
+        if (found := len(seen) + len(unreadable)) != cut.urls:
+            raise BackendUnavailable(
+                f"{found:,} of {cut.urls:,} URLs of {job.id} were found: the server was restarted, or its keys were "
+                f"moved, while they were read. Run this again."
+            )
+        await require_clock(self._server, self._keys, job, shard, cut)
 
     async def _dumped_urls(
-        self, job: JobRow, shard: int, there: Sequence[rows.Row], names: dict[tuple[int, int], str]
+        self, job: JobRow, shard: int, there: Sequence[rows.Row], cut: ShardCut, names: Names
     ) -> list[StateRow]:
         if not there:
             return []
         key = self._key(shard, job, "incidents")
         noted = await self._server.call("HMGET", key, *(row.fingerprint for row in there))
         return [
-            stream_rows.dumped_url(job, row, names[shard, row.site], stream_rows.incidents(told))
+            stream_rows.dumped_url(job, cut.as_of(row), names[shard, row.site], stream_rows.incidents(told))
             for row, told in zip(there, noted, strict=True)
         ]
-
-    # -- writing -----------------------------------------------------------------------------------------------
-
-    async def _add_schedule(self, standing: ScheduleProgress) -> None:
-        name, text = standing.schedule.name, schedule_text(standing)
-        await self._server.call("HSETNX", self._keys.book("schedules"), name, text)
-        changes = int(await self._server.call("HGET", self._keys.book("book"), "changes") or 0)
-        await self._server.call("HSET", self._keys.book("book"), "changes", max(changes, standing.version))
-
-    async def _add_job(self, job: DumpedJob) -> None:
-        row = JobRow(
-            number=job.number,
-            id=job.id,
-            name=job.name,
-            state=job.state,
-            ending=job.ending,
-            sealed=job.sealed,
-            paused=job.paused,
-            outcome=job.outcome,
-            start=job.start,
-            created_at=repr(job.created_at),
-            finished_at="" if job.finished_at is None else repr(job.finished_at),
-            terms=msgspec.json.encode(job.terms).decode(),
-        )
-        if not await self._server.call("HSETNX", self._keys.book("jobs"), job.id, msgspec.json.encode(row)):
-            return
-        await self._server.call("HDEL", self._keys.book("book"), "named")  # its place by name is entered later
-        newest = int(await self._server.call("HGET", self._keys.book("book"), "jobs") or 0)
-        await self._server.call("HSET", self._keys.book("book"), "jobs", max(newest, job.number))
-        if row.given_up:
-            await self._server.call("SADD", self._keys.book("dropping"), job.id)
-        if job.state == "running":
-            older = await self._server.call("HGET", self._keys.book("running"), job.name)
-            if older:
-                await self._server.call("HSET", self._keys.book("running"), b"#" + older, older)
-            await self._server.call("HSET", self._keys.book("running"), job.name, job.id)
-        meta = ("state", row.word, "sealed", "1" if job.sealed else "", "paused", "1" if job.paused else "")
-        for shard in range(self._keys.shards):
-            await self._server.call("HSET", self._key(shard, row, "meta"), *meta)
-        # It does not matter which shard counts URLs without a row: the counts are added up.
-        counters = {**{name: getattr(job, name) for name in COUNTERS}, **job.forgotten}
-        counters |= {STATS.decode() + name: count for name, count in job.stats.items()}
-        counters |= {DROPS.decode() + reason: count for reason, count in job.drops.items()}
-        await self._server.call(
-            "HSET", self._key(0, row, "counts"), *(word for pair in counters.items() for word in pair)
-        )
 
 
 async def _batches(things: AsyncIterator[Any]) -> AsyncIterator[list[Any]]:

@@ -4,10 +4,11 @@ unpack. No I/O."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 import msgspec
 
-from ...frontier.state_rows import DumpedShape, DumpedSite, DumpedUrl
+from ...frontier.state_rows import DumpedBudget, DumpedShape, DumpedSite, DumpedUrl, StateRow
 from ...model.task import UrlState
 from . import rows
 from .jobs import JobRow
@@ -35,6 +36,14 @@ def dumped_site(site: rows.SiteRow, name: str) -> DumpedSite:
 def pack_site(site: DumpedSite) -> bytes:
     asked, learned = (-1.0 if one is None else one for one in (site.asked_interval, site.learned_interval))
     return head(1, site.name) + struct.pack(">ddddd", site.next_at, site.rest_until, asked, learned, site.refused_at)
+
+
+def dumped_budgets(
+    job: JobRow, queues: Iterable[tuple[bytes, bytes]], shard: int, names: dict[tuple[int, int], str]
+) -> list[StateRow]:
+    # URLs are counted in the queue without a lane: its number is the site's.
+    counted = ((rows.split_queue(int(number))[1], rows.read_taken(packed)) for number, packed in queues)
+    return [DumpedBudget(job=job.number, site=names[shard, site], taken=count) for site, count in counted if count]
 
 
 def dumped_shape(job: JobRow, which: bytes, taken: int, shard: int, names: dict[tuple[int, int], str]) -> DumpedShape:

@@ -10,12 +10,14 @@ import msgspec
 
 from ...model.item_account import COUNT_FIELDS
 from ...model.record import Tally
+from ...store.contract import SentNote
 from ...store.record_rows import (
     ATTEMPT_FIELDS,
     COUNTED,
     PAGE_FIELDS,
     PAST_FIELDS,
     RECORD_FIELDS,
+    SENT_FIELDS,
     TABLES,
     TALLY_FIELDS,
     VISIT_FIELDS,
@@ -68,8 +70,10 @@ _SEEN = """
 SELECT sightings.record, sightings.job, sightings.version FROM json_each(?) AS job CROSS JOIN json_each(?) AS wanted
 CROSS JOIN sightings ON sightings.job = job.value AND sightings.record = wanted.value"""
 
+_SENT = f"SELECT {', '.join(SENT_FIELDS)} FROM sent_notes"  # noqa: S608 - our own names
 
-class SqliteRecordStream(SqliteStream):
+
+class SqliteRecordStream(SqliteStream[RecordRow]):
     def __init__(self, database: Database, store: SqliteRecords) -> None:
         super().__init__(database)
         self._store = store
@@ -77,7 +81,7 @@ class SqliteRecordStream(SqliteStream):
     async def counts(self) -> dict[str, int]:
         return {name: count for name, count in (await self._count(COUNTED)).items() if count}
 
-    async def dump(self) -> AsyncIterator[Sequence[RecordRow]]:
+    async def _dump(self) -> AsyncIterator[Sequence[RecordRow]]:
         counted = _json(await self._names("item_counts", "job"))
         async for rows in self._batches(_PAGES, BATCH):
             numbers = _json([row[0] for row in rows])
@@ -100,6 +104,8 @@ class SqliteRecordStream(SqliteStream):
             ]
         yield [DumpedSchema(shape=shape, first_stored=at) for shape, at in await self._store.schemas()]
         yield await self._store.scores()
+        async for rows in self._batches(_SENT, BATCH):
+            yield [SentNote(**dict(zip(SENT_FIELDS, row, strict=True))) for row in rows]
 
     async def load(self, batch: Sequence[RecordRow]) -> None:
         def write(connection: sqlite3.Connection) -> None:
@@ -108,6 +114,8 @@ class SqliteRecordStream(SqliteStream):
                     _add_page(connection, row)
                 elif isinstance(row, DumpedRecord):
                     _add_record(connection, row)
+                elif isinstance(row, SentNote):
+                    connection.execute(_ADD_SENT, msgspec.structs.astuple(row))
                 elif isinstance(row, Tally):
                     connection.execute(_ADD_TALLY, fields_of(row, TALLY_FIELDS))
                 else:
@@ -161,6 +169,7 @@ _ADD_SIGHTING = _insert("sightings", ("record", "job", "version"))
 _ADD_SEER = _insert("seen_by", ("record", "spider"))
 _ADD_SCHEMA = _insert("schemas", ("type", "id", "definition", "first_stored"))
 _ADD_TALLY = _insert("quality", TALLY_FIELDS)
+_ADD_SENT = _insert("sent_notes", SENT_FIELDS)
 _FIND_PAGE = "SELECT number FROM pages WHERE fingerprint = ?"
 _FIND_RECORD = "SELECT number FROM records WHERE type = ? AND site = ? AND key = ?"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -183,7 +184,7 @@ JOIN urls AS parent ON parent.job = child.job AND parent.site = move_orphans.sit
 WHERE urls.number = move_orphans.url"""
 
 
-class SqliteStateStream(SqliteStream):
+class SqliteStateStream(SqliteStream[StateRow]):
     def __init__(self, database: Database, clock: Clock) -> None:
         super().__init__(database)
         self._clock = clock
@@ -212,8 +213,13 @@ class SqliteStateStream(SqliteStream):
         counts |= await self._count(_COUNTED)
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
-    async def dump(self) -> AsyncIterator[Sequence[StateRow]]:
+    async def dump(self) -> AsyncGenerator[Sequence[StateRow]]:
         await self._clear_leftovers()
+        async with aclosing(super().dump()) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def _dump(self) -> AsyncIterator[Sequence[StateRow]]:
         yield await self._jobs(await self._states())
         for sql, row_of in _SMALL:
             async for rows in self._batches(sql, BATCH):

@@ -2,7 +2,8 @@
 
     "gossamer backup\n"                 so that `file` and `head` recognise it
     length, frame                       repeated; the length is 4 bytes, big-endian
-    length, last frame                  the number of rows of each kind, and a hash of all bytes before
+    length, last frame                  the number of rows of each kind, the counts of each store, and a hash of all
+                                        bytes before
 
 A frame is MessagePack: the kind of its rows, and the rows as zstd-compressed MessagePack. The first frame is the
 header, followed by state, records and archive, in this order. Old files stay readable: fields are only added to rows,
@@ -49,12 +50,14 @@ from ...frontier.state_rows import (
 )
 from ...model.record import Tally
 from ...model.url import FINGERPRINT_VERSION
+from ...store.contract import SentNote
 from ...store.durable import sync_folder
 from ...store.record_rows import DumpedPage, DumpedRecord, DumpedSchema
 from ...store.record_rules import mend
+from .copy import FilePiece, SegmentFile
 from .stores import Counts
 
-FORMAT = 1
+FORMAT = 2  # since 2 the counts are in the last frame: they are not known before, while workers go on
 MAGIC = b"gossamer backup\n"
 MAX_FRAME = 2**30  # bytes, compressed or not; a longer frame is damage, not data
 FULL_FRAME = 2**26  # bytes, uncompressed; further rows go into the next frame
@@ -71,19 +74,13 @@ class BackupHeader(msgspec.Struct, frozen=True, kw_only=True):
     project: str
     fingerprints: int
     made_at: float
-    counts: dict[str, Counts]
-
-
-class SegmentFile(msgspec.Struct, frozen=True):
-    """A whole file of the archive."""
-
-    name: str
-    content: bytes
+    counts: dict[str, Counts] = {}
 
 
 class _Trailer(msgspec.Struct, frozen=True):
     rows: dict[str, int]
     digest: bytes
+    counts: dict[str, Counts] = {}
 
 
 class _Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -98,8 +95,8 @@ _ROWS: dict[str, dict[str, type[msgspec.Struct]]] = {
         "robots": DumpedRobots, "route": DumpedRoute, "purse": DumpedSpending, "budget": DumpedBudget,
         "shape": DumpedShape, "url": DumpedUrl, "alert": DumpedAlert, "order": DumpedOrder,
     },
-    "records": {"page": DumpedPage, "record": DumpedRecord, "schema": DumpedSchema, "quality": Tally},
-    "archive": {"segment": SegmentFile},
+    "records": {"page": DumpedPage, "record": DumpedRecord, "schema": DumpedSchema, "quality": Tally, "sent": SentNote},
+    "archive": {"segment": SegmentFile, "file": FilePiece},
 }  # fmt: skip
 _KIND = {row: kind for rows in _ROWS.values() for kind, row in rows.items()}
 _ROLE = {kind: role for role, rows in _ROWS.items() for kind in rows}
@@ -119,6 +116,7 @@ class BackupWriter:
         self._file = file
         self._hash = blake2b(digest_size=32)
         self.size = 0  # bytes
+        self.counts: dict[str, Counts] = {}  # to be set before it is finished
         self._rows: Counter[str] = Counter()
         self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         self._put(MAGIC)
@@ -147,7 +145,7 @@ class BackupWriter:
 
     def finish(self) -> None:
         """Write the trailer, and sync the file to disk."""
-        self.frame("trailer", [_Trailer(dict(self._rows), self._hash.digest())])
+        self.frame("trailer", [_Trailer(dict(self._rows), self._hash.digest(), self.counts)])
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -206,11 +204,18 @@ def _mended(value: Any) -> Any:  # Any: what to_builtins gives
 class BackupReader:
     """A verified backup. Its rows are read once, role by role, in the order of the file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, trailer: _Trailer) -> None:
         self.place = str(path.resolve())
         self._batches = _batches(path)
-        self.header: BackupHeader = next(self._batches)[1][0]
+        header: BackupHeader = next(self._batches)[1][0]
+        self.header = msgspec.structs.replace(header, counts=header.counts | trailer.counts)
         self._next = next(self._batches)
+        rows = trailer.rows
+        self.totals = {  # for the progress
+            "state": rows.get("url", 0),
+            "records": rows.get("page", 0) + rows.get("record", 0),
+            "archive": self.header.counts.get("archive", {}).get("bytes", 0),
+        }
 
     def close(self) -> None:
         self._batches.close()
@@ -228,11 +233,11 @@ async def open_backup(path: Path) -> BackupReader:
 
 def _checked(path: Path) -> BackupReader:
     try:
-        for kind, _ in _batches(path):
-            last = kind
-        if last != "trailer":
+        for _, rows in _batches(path):
+            last = rows[0]
+        if not isinstance(last, _Trailer) or not last.counts.keys() <= _ROWS.keys():
             raise _torn(path)
-        return BackupReader(path)
+        return BackupReader(path, last)
     except FileNotFoundError:
         raise Misconfigured(f"There is no file {path}.") from None
     except OSError as error:

@@ -19,6 +19,7 @@ from ...model.record import StoredRecord
 from ...model.task import UrlState
 from ...store.contract import Archive, ArchiveSegments, RecordQuery, Records, Segment
 from ...store.record_rows import DumpedPage, DumpedRecord, RecordRow
+from .stores import Stores
 
 T = TypeVar("T")
 
@@ -115,6 +116,21 @@ class RecordSample:
         if await source.scores() != await target.scores():
             problems.append("records: what the quality checks counted is not the same there")
         return len(self._pages.kept) + len(self._records.kept), problems
+
+
+async def compare_contents(
+    source: Stores, target: Stores, urls: StateSample, results: RecordSample
+) -> tuple[int, list[str]]:
+    """Compare what was sampled; return how many things were compared, and the differences in words."""
+    found = []
+    if source.state is not None and target.state is not None:
+        found.append(await urls.compare(source.state, target.state))
+    if source.records is not None and target.records is not None:
+        found.append(await results.compare(source.records, target.records))
+    if source.archive is not None and target.archive is not None:
+        found.append(await compare_segments(await source.segments(), source.archive, target.archive))
+        found.append(await compare_pages(results.references, source.archive, target.archive))
+    return sum(count for count, _ in found), [text for _, texts in found for text in texts]
 
 
 async def compare_pages(references: Sequence[str], source: Archive, target: Archive) -> tuple[int, list[str]]:

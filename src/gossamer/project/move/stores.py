@@ -57,10 +57,22 @@ class Stores:
     async def segments(self) -> list[Segment]:
         return [] if self.archive is None else [one async for one in self.archive.segments()]
 
+    async def archive_names(self) -> set[str]:
+        """The names of all files in the archive: of those with raw pages, and of those that spiders asked for."""
+        files = {one.name async for one in self.archive.files()} if self.archive is not None else set()
+        return files | {one.name for one in await self.segments()}
+
+    async def archive_counts(self, names: Collection[str]) -> Counts:
+        """Those files of the archive that have one of these names."""
+        pages = [one for one in await self.segments() if one.name in names]
+        files = [one.name async for one in self.archive.files() if one.name in names] if self.archive else []
+        counts = {"files": len(pages), "bytes": sum(one.size for one in pages), "downloads": len(files)}
+        return {name: count for name, count in counts.items() if count}
+
     async def counts(self, role: str) -> Counts:
         """The contents of the store of a role, counted by kind."""
         if role == "archive":
-            return sizes(await self.segments())
+            return await self.archive_counts(await self.archive_names())
         stream = self.stream(role)
         return await stream.counts() if stream is not None else {}
 
@@ -100,13 +112,13 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
     return stores
 
 
-async def require_rest(source: Stores, verb: str) -> None:
-    """Refuse to copy while workers are at work, and to copy an incomplete store. Raises Misconfigured, BadState."""
+async def require_rest(source: Stores) -> None:
+    """Refuse to move while workers are at work, and to copy an incomplete store. Raises Misconfigured, BadState."""
     await require_complete(source)
     if busy := await at_work(source):
         names = ", ".join(sorted(busy)[:3]) + (", ..." if len(busy) > 3 else "")
         raise Misconfigured(
-            f"{len(busy)} of the project's workers are at work ({names}). Stop them and {verb} again; those that were "
+            f"{len(busy)} of the project's workers are at work ({names}). Stop them and move again; those that were "
             f"killed on another machine are forgotten when their leases end."
         )
 
@@ -145,28 +157,32 @@ async def require_stored(source: Stores) -> None:
         )
 
 
-async def require_room(source: Stores, target: Stores, role: str) -> None:
-    """Refuse a target that is not empty, unless a move may replace its contents. Raises Misconfigured, BadState."""
-    if role == "archive":
-        await require_room_for_segments(await source.segments(), target)
-        return
-    here, there = source.place(role), target.place(role)
+async def require_room(
+    target: Stores, role: str, status: MoveStatus, source: str, loaded: Counts | None = None
+) -> None:
+    """Refuse a target that is not empty, unless a move or a restore (`status`) from `source` may replace its contents:
+    what an earlier try has left, or what was moved away. `loaded` is what the earlier try left when it was interrupted
+    between two stores. Raises Misconfigured, BadState."""
     stream = target.stream(role)
-    mark = await stream.mark() if stream is not None else None
+    if stream is None:
+        return
+    mark, there = await stream.mark(), target.place(role)
     if mark is not None and mark.status is not MoveStatus.MOVED:
-        if mark.status is MoveStatus.ARRIVING and mark.place == here:
+        if mark.status is status and (mark.place == source or status is MoveStatus.RESTORING):
             return
-        how = "another move" if mark.status is MoveStatus.ARRIVING else "a restore"
+        how = "a move" if mark.status is MoveStatus.ARRIVING else "a restore"
         raise BadState(
-            f"What is at {there} ({role}) is {how} that is unfinished, from {mark.place}. Run that one "
-            f"again, or name another address or project."
+            f"What is at {there} ({role}) is {how} that is unfinished, from {mark.place}. Run that one again, or name "
+            f"another address or project."
         )
-    held = await target.counts(role)
-    if held and (mark is None or mark.place != here):
+    held = await stream.counts()
+    if not held or held == loaded:
+        return
+    if mark is None or mark.place != source:
         raise occupied(target, role, held)
-    if held and mark is not None and mark.counts != held:
+    if mark.counts != held:
         raise Misconfigured(
-            f"What is at {there} ({role}) was moved to {here} once, and has been worked on since: moving back would "
+            f"What is at {there} ({role}) was moved to {source} once, and has been worked on since: moving back would "
             f"lose that. Move it away by hand, or name another address."
         )
 
@@ -192,16 +208,3 @@ def another_file(target: Stores, name: str) -> Misconfigured:
         f"The archive at {target.place('archive')} has another file {name} than this one. It was not changed. Name "
         f"another address."
     )
-
-
-async def compare_counts(source: Stores, target: Stores, role: str) -> Part:
-    here, there = await source.counts(role), await target.counts(role)
-    if role == "archive":
-        ours = {one.name for one in await source.segments()}
-        there = sizes([one for one in await target.segments() if one.name in ours])
-    return Part(role=role, source=source.place(role), target=target.place(role), here=here, there=there)
-
-
-def sizes(segments: Collection[Segment]) -> Counts:
-    counts = {"files": len(segments), "bytes": sum(one.size for one in segments)}
-    return {name: count for name, count in counts.items() if count}
