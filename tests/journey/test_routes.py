@@ -30,7 +30,7 @@ async def until(holds, running, *, drain=True):
     while not holds():
         await asyncio.sleep(0.02)
     if drain:
-        running.worker.drain()
+        running.pool.drain()
 
 
 async def test_each_site_is_read_by_the_cheapest_route_that_lets_it_through(tmp_path):
