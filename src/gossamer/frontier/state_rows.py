@@ -1,16 +1,17 @@
 """The rows of a state in a form independent of the backend: a move copies them, a backup file holds them
 (model/stream.py).
 
-Dumped in the order job, key, callback, alert, session, schedule, seeds, site, order, robots, route, purse, budget,
-shape, URL. Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued:
-its worker must be gone, or the copy would not have begun. The leading scheduler and the health of proxy exits are left
-out: both are learned again within minutes. Left out as well: the stored responses and the audit log of the HTTP API,
-and the history of alerts.
+Dumped in the order job, rows of the shelf, schedule, seeds, site, order, robots, route, purse, budget, shape, URL.
+Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued: its worker
+must be gone, or the copy would not have begun. The leading scheduler and the health of proxy exits are left out: both
+are learned again within minutes. So are kinds of the shelf that SHELF_LEFT names.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,13 +19,30 @@ from ..access.contract import ApiKey, Callback, CallbackSecret
 from ..model.alert import Notice, Silence, Standing
 from ..model.job import JobTerms
 from ..model.schedule import ScheduleProgress
-from ..model.session import KeptSession
+from ..model.session import SESSION, KeptSession, without_lock
+from ..model.shelf import ABSENT, Put, Shelf
 from ..model.stream import RowStream
 from ..model.task import UrlState
 from .contract import SeedFindings, SiteOrder
 
 STATES = tuple(state.value for state in UrlState)
 COUNTERS = ("discovered", "duplicates", "retries", "redirected")  # of a job, besides its URLs by state
+BATCH = 500  # rows in memory
+
+# The kinds of rows on the shelf that are moved: the type of their values, and the name under which they are counted.
+SHELF: dict[str, tuple[Any, str]] = {  # Any: a type
+    "key": (ApiKey, "keys"),
+    "callback": (Callback, "callbacks"),
+    "callback-ended": (Callback, "callbacks"),
+    "callback-secret": (tuple[CallbackSecret, ...], "callback secrets"),
+    "alert": (Standing, "alerts"),
+    "alert-notice": (Notice, "messages about alerts"),
+    "alert-notice-ended": (Notice, "messages about alerts"),
+    "silence": (Silence, "silences"),
+    SESSION: (KeptSession, "sessions"),
+}
+# Those that stay: each is about what this state's own processes have done, or is learned again.
+SHELF_LEFT = ("answer", "audit", "alert-change", "alert-memory", "spool")
 
 
 class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,37 +70,49 @@ class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
     drops: dict[str, int] = {}  # dropped URLs by reason
 
 
-class DumpedKey(msgspec.Struct, frozen=True):
-    """A key of the HTTP API. Its secret is not in the state."""
+class DumpedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A row of the shelf. A kind or a value that this version cannot read is an error."""
 
-    key: ApiKey
+    kind: str
+    key: str
+    value: bytes
+    at: float | None = None
+    until: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.kind not in SHELF:
+            raise ValueError(f"nothing is kept under the name {self.kind!r} in this version")
+        self.read()
 
-class DumpedCallback(msgspec.Struct, frozen=True):
-    """A callback, open or finished."""
+    def read(self) -> Any:  # Any: the type of its kind
+        return msgspec.json.decode(self.value, type=SHELF[self.kind][0])
 
-    callback: Callback
-
-
-class DumpedCallbackSecrets(msgspec.Struct, frozen=True):
-    """The secrets that sign the callbacks of an owner."""
-
-    owner: str
-    secrets: tuple[CallbackSecret, ...]
-
-
-class DumpedAlert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One of three: the standing of an alert, a notice about one, a silence."""
-
-    standing: Standing | None = None
-    notice: Notice | None = None
-    silence: Silence | None = None
+    def put(self) -> Put:
+        """The change that enters it where it is missing."""
+        return Put(kind=self.kind, key=self.key, value=self.value, at=self.at, until=self.until, expects=ABSENT)
 
 
-class DumpedSession(msgspec.Struct, frozen=True):
-    """A session with its cookies. A login in progress counts as aborted."""
+async def dump_shelf(shelf: Shelf) -> AsyncIterator[Sequence[DumpedRow]]:
+    """Every row that is moved. A login in progress counts as aborted."""
+    for kind in SHELF:
+        some: list[DumpedRow] = []
+        async for row in shelf.rows(kind):
+            dumped = DumpedRow(kind=kind, key=row.key, value=row.value, at=row.at, until=row.until)
+            if kind == SESSION:
+                free = msgspec.json.encode(without_lock(dumped.read()))
+                dumped = msgspec.structs.replace(dumped, value=free)
+            some.append(dumped)
+            if len(some) == BATCH:
+                yield some
+                some = []
+        yield some
 
-    session: KeptSession
+
+async def count_shelf(shelf: Shelf) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for kind, (_, name) in SHELF.items():
+        counts[name] += await shelf.count(kind)
+    return dict(counts)
 
 
 class DumpedSchedule(msgspec.Struct, frozen=True):
@@ -195,11 +225,7 @@ class DumpedUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 StateRow = (
     DumpedJob
-    | DumpedKey
-    | DumpedCallback
-    | DumpedCallbackSecrets
-    | DumpedAlert
-    | DumpedSession
+    | DumpedRow
     | DumpedSchedule
     | DumpedSeeds
     | DumpedSite

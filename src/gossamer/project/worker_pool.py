@@ -424,14 +424,14 @@ class WorkerPool:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _vitals(self) -> Vitals:
-        state = "draining" if self.is_draining() else "working" if self._tasks else "idle"
+        state = "draining" if self.is_draining() else "working" if self._tasks or self._to_the_end else "idle"
         if self._sink.archive_full and state == "working":
             state = "archive full"
         elif self._sink.away and state != "draining":
             state = "spool full" if self._sink.full else "storing" if state == "idle" else state
         in_flight = sum(slot.in_flight for slot in self._slots.values())
         return Vitals(
-            job=", ".join(self._tasks),
+            job=", ".join((self._only or ()) if self._to_the_end else self._tasks),
             state=state,
             in_flight=in_flight,
             slots=self._project.settings.crawl.concurrency,

@@ -15,53 +15,48 @@ from ...fetch.robots import RobotsEntry
 from ...frontier.contract import SeedFindings
 from ...frontier.state_rows import (
     COUNTERS,
+    SHELF,
+    SHELF_LEFT,
     STATES,
-    DumpedAlert,
     DumpedBudget,
-    DumpedCallback,
-    DumpedCallbackSecrets,
     DumpedJob,
-    DumpedKey,
     DumpedOrder,
     DumpedRobots,
     DumpedRoute,
+    DumpedRow,
     DumpedSchedule,
     DumpedSeeds,
-    DumpedSession,
     DumpedShape,
     DumpedSite,
     DumpedSpending,
     DumpedUrl,
     StateRow,
+    count_shelf,
+    dump_shelf,
     job_counts,
     stats_counted,
 )
 from ...model.job import JobTerms
 from ...model.schedule import ScheduleProgress
-from ...model.session import without_lock
 from ...model.stream import MoveMark
 from ...model.task import UrlState
 from ...routing.contract import LearnedRoute
 from ..schedule_rows import readable
 from . import rows, stream_rows
-from .access import RedisKeys
-from .alerts import ALERT_KEYS, RedisAlerts
-from .callbacks import CALLBACK_KEYS, RedisCallbacks
 from .connection import Server
 from .jobs import JobRow, RedisJobs, RedisSeedBook
 from .keys import DROPS, JOB_KEYS, SEED_KEYS, SHARD_KEYS, STATS, Keyspace
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules, schedule_text
-from .sessions import RedisSessions
+from .shelf import RedisShelf
 from .site_orders import RedisSiteOrders
 
 BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
-    "jobs", "running", "dropping", "named", "listed", "workers", "spools", "standings", "purses", "schedules", "leader",
-    *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit", *CALLBACK_KEYS, "callback-secrets",
-    "kept-sessions", "kept-sessions-used", "orders", "drains", *ALERT_KEYS, "silences",
+    "jobs", "running", "dropping", "named", "listed", "workers", "standings", "purses", "schedules", "leader",
+    *SEED_KEYS, "orders", "drains",
 )  # fmt: skip
 WALKS = 5  # HSCAN may return an entry twice; then the hash is scanned again
 
@@ -87,10 +82,7 @@ class RedisStateStream:
         self._robots = robots
         self._routes = routes
         self._budgets = budgets
-        self._access = RedisKeys(server, keys)
-        self._callbacks = RedisCallbacks(server, keys)
-        self._alerts = RedisAlerts(server, keys)
-        self._sessions = RedisSessions(server, keys)
+        self._shelf = RedisShelf(server, keys)
         self._orders = RedisSiteOrders(server, keys, jobs)
 
     async def mark(self) -> MoveMark | None:
@@ -141,29 +133,18 @@ class RedisStateStream:
             ("learned routes", "standings"),
             ("purses", "purses"),
             ("schedules", "schedules"),
-            ("keys", "keys"),
-            ("callbacks", "callbacks"),
-            ("callback secrets", "callback-secrets"),
-            ("sessions", "kept-sessions"),
             ("site orders", "orders"),
-            ("alerts", "alerts"),
-            ("messages about alerts", "alert-notices"),
-            ("silences", "silences"),
         ):
             counts[name] = await self._server.call("HLEN", self._keys.book(key))
+        counts.update(await count_shelf(self._shelf))
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
     async def dump(self) -> AsyncIterator[Sequence[StateRow]]:
         await self._jobs.clear_all()
         jobs = sorted(await self._jobs.rows(), key=lambda job: job.number)
         yield [await self._dumped_job(job) for job in jobs]
-        yield [DumpedKey(key) for key in await self._access.keys()]
-        yield [DumpedCallback(one) for one in await self._callbacks.everything()]
-        yield [DumpedCallbackSecrets(owner, found) for owner, found in await self._callbacks.all_secrets()]
-        yield [DumpedAlert(standing=one) for one in await self._alerts.standings()]
-        yield [DumpedAlert(notice=one) for one in await self._alerts.every_notice()]
-        yield [DumpedAlert(silence=one) for one in await self._alerts.all_silences()]
-        yield [DumpedSession(without_lock(one)) for one in await self._sessions.sessions()]
+        async for some in dump_shelf(self._shelf):
+            yield some
         yield [DumpedSchedule(readable(one)) for one in await self._schedules.everything()]
         yield [
             DumpedSeeds(job.id, sown) for job in jobs if (sown := await self._seeds.findings(job.id)) != SeedFindings()
@@ -217,22 +198,10 @@ class RedisStateStream:
                     await self._add_job(item)
                 case DumpedSeeds(job_id, sown):
                     await self._seeds.note(job_id, sown.sites, sown.trouble)
-                case DumpedKey(key):
-                    await self._access.add(key)
-                case DumpedCallback(callback):
-                    await self._callbacks.enter(callback)
-                case DumpedCallbackSecrets(owner, secrets):
-                    await self._callbacks.enter_secrets(owner, secrets)
+                case DumpedRow():
+                    await self._shelf.commit([item.put()])
                 case DumpedOrder(order):
                     await self._orders.give(order)
-                case DumpedAlert(standing=found) if found is not None:
-                    await self._alerts.load(standings=[found])
-                case DumpedAlert(notice=found) if found is not None:
-                    await self._alerts.load(notices=[found])
-                case DumpedAlert(silence=found) if found is not None:
-                    await self._alerts.keep_silence(found)
-                case DumpedSession(session):
-                    await self._sessions.add(session)
                 case DumpedSchedule():
                     await self._add_schedule(item.standing)
         now = repr(await self.time())
@@ -258,6 +227,7 @@ class RedisStateStream:
             "UNLINK",
             *(self._keys.book(name) for name in BOOK_KEYS),
         )
+        await self._shelf.clear((*SHELF, *SHELF_LEFT))
         await self._server.call("HDEL", self._keys.book("book"), "jobs", "changes", "named")
 
     # -- reading -----------------------------------------------------------------------------------------------
