@@ -18,6 +18,7 @@ import msgspec
 from ..access.contract import ApiKey, Callback, CallbackSecret
 from ..model.alert import Notice, Silence, Standing
 from ..model.job import JobTerms
+from ..model.note import NOTE, Note
 from ..model.schedule import ScheduleProgress
 from ..model.session import SESSION, KeptSession, without_lock
 from ..model.shelf import ABSENT, Put, Shelf
@@ -40,6 +41,7 @@ SHELF: dict[str, tuple[Any, str]] = {  # Any: a type
     "alert-notice-ended": (Notice, "messages about alerts"),
     "silence": (Silence, "silences"),
     SESSION: (KeptSession, "sessions"),
+    NOTE: (Note, "notes"),
 }
 # Those that stay: each is about what this state's own processes have done, or is learned again.
 SHELF_LEFT = ("answer", "audit", "alert-change", "alert-memory", "spool")
