@@ -16,15 +16,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, Generic, Self, TypeVar
-from urllib.parse import quote, urlencode
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 import msgspec
 
+from . import client_requests as requests
+from .client_requests import Addresses, Ask, Begun, JobResult
 from .errors import MissingExtra
 from .model.figures import Figures
-from .project.api_views import JobReport, JobReports, RecordPage
+from .project.api_views import JobReports
 from .project.figures import History
 from .project.jobs import JobChange
 from .project.page_results import PageOutcome
@@ -46,27 +47,6 @@ USUAL_TIMEOUT = 60.0  # seconds, for a scrape that sets none
 PATIENCE = 650.0  # seconds to wait for a response; a scrape may take ten minutes
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that was started. `note` says what holds it up, if anything does."""
-
-    job_id: str
-    status: str
-    note: str | None = None
-
-
-class JobResult(JobReport, frozen=True, kw_only=True):
-    """A job with the results of its pages."""
-
-    result: PageOutcome | None = None
-    results: list[PageOutcome] | None = None
-    next: int | None = None
-
-
-class ResultPage(msgspec.Struct, frozen=True, kw_only=True):
-    results: list[PageOutcome]
-    next: int | None = None
-
-
 class ServerError(Exception):
     """The server refused the request. `details` depend on the code."""
 
@@ -83,81 +63,6 @@ class StillRunning(Exception):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"The page did not come in time. Its job goes on: {job_id}")
         self.job_id = job_id
-
-
-class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One request, and the type of its response."""
-
-    method: str
-    path: str
-    gives: type[T]
-    body: dict[str, Any] | None = None  # JSON
-    params: dict[str, Any] = {}  # of the URL
-
-
-# -- requests ------------------------------------------------------------------------------------------------------
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _scrape(url: str, options: dict[str, Any]) -> Ask[PageOutcome]:
-    return Ask(method="POST", path="/scrape", gives=PageOutcome, body={"url": url, **_given(options)})
-
-
-def _begin(path: str, **options: Any) -> Ask[Begun]:
-    return Ask(method="POST", path=path, gives=Begun, body=_given(options))
-
-
-def _job(id: str) -> Ask[JobResult]:
-    return Ask(method="GET", path=f"/jobs/{_part(id)}", gives=JobResult)
-
-
-def _results(id: str, after: int) -> Ask[ResultPage]:
-    return Ask(method="GET", path=f"/jobs/{_part(id)}/results", gives=ResultPage, params={"after": after, "limit": 50})
-
-
-def _jobs(limit: int, after: str | None, status: str | None) -> Ask[JobReports]:
-    return Ask(
-        method="GET", path="/jobs", gives=JobReports, params=_given({"limit": limit, "after": after, "status": status})
-    )
-
-
-def _change(method: str, id: str, verb: str = "") -> Ask[JobChange]:
-    return Ask(method=method, path=f"/jobs/{_part(id)}{verb}", gives=JobChange)
-
-
-def _records(after: str | None, filters: dict[str, Any]) -> Ask[RecordPage]:
-    return Ask(
-        method="GET", path="/records", gives=RecordPage, params=_given({"after": after, "limit": 1000, **filters})
-    )
-
-
-def _figures(since: float | None, until: float | None, step: int | None, domain: str | None) -> Ask[History]:
-    wanted = {"since": since, "until": until, "step": step, "domain": domain}
-    return Ask(method="GET", path="/figures", gives=History, params=_given(wanted))
-
-
-_TOTALS = Ask(method="GET", path="/figures/totals", gives=Figures)
-
-
-def _why(url: str, method: str | None, body: str | None, json: Any, form: Mapping[str, str] | None) -> Ask[Story]:
-    texts = {
-        "url": url,
-        "method": method,
-        "body": body,
-        "json": msgspec.json.encode(json).decode() if json is not None else None,
-        "form": urlencode(form) if form is not None else None,
-    }
-    return Ask(
-        method="GET", path="/why", gives=Story, params={name: text for name, text in texts.items() if text is not None}
-    )
-
-
-def _part(text: str) -> str:
-    """One segment of a path, percent-encoded."""
-    return quote(text, safe="")
 
 
 # -- sending -------------------------------------------------------------------------------------------------------
@@ -205,8 +110,9 @@ class AsyncClient:
 
     def __init__(self, address: str, key: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._http = httpx.AsyncClient(
-            base_url=f"{address.rstrip('/')}/api/v1", headers={"x-api-key": key}, timeout=PATIENCE, transport=transport
+            base_url=address.rstrip("/"), headers={"x-api-key": key}, timeout=PATIENCE, transport=transport
         )
+        self._addresses: Addresses | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -234,22 +140,30 @@ class AsyncClient:
                 pause = asked
             await asyncio.sleep(pause)
 
+    async def call(self, name: str, **fields: Any) -> Any:
+        """Ask any endpoint by its name in /openapi.json, with the fields of its path, query or body; get JSON:
+        `await client.call("post_notes", text="new proxies")`. Raises ValueError for a name that the server does
+        not know, ServerError, ConnectionError."""
+        if self._addresses is None:
+            self._addresses = Addresses(await self.send(requests.DOCUMENT))
+        return await self.send(self._addresses.ask(name, fields))
+
     async def scrape(self, url: str, **options: Any) -> PageOutcome:
         """Fetch a page and wait for it. Raises StillRunning, ServerError."""
-        return await self.send(_scrape(url, options))
+        return await self.send(requests.scrape(url, options))
 
     async def scrape_async(self, url: str, **options: Any) -> Begun:
-        return await self.send(_begin("/scrape/async", url=url, **options))
+        return await self.send(requests.begin("/scrape/async", url=url, **options))
 
     async def batch(self, urls: list[str] | None = None, **options: Any) -> Begun:
-        return await self.send(_begin("/batch", urls=urls, **options))
+        return await self.send(requests.begin("/batch", urls=urls, **options))
 
     async def crawl(self, **options: Any) -> Begun:
         """Begin a crawl: spider, recipe or url; arguments, limit, depth, rate, callback_url."""
-        return await self.send(_begin("/crawls", **options))
+        return await self.send(requests.begin("/crawls", **options))
 
     async def job(self, id: str) -> JobResult:
-        return await self.send(_job(id))
+        return await self.send(requests.job(id))
 
     async def wait(self, id: str, *, every: float = 1.0) -> JobResult:
         """Poll the job until it has ended."""
@@ -263,28 +177,28 @@ class AsyncClient:
         """Every page of a scrape or a batch."""
         after: int | None = 0
         while after is not None:
-            page = await self.send(_results(id, after))
+            page = await self.send(requests.results(id, after))
             for one in page.results:
                 yield one
             after = page.next
 
     async def jobs(self, *, limit: int = 20, after: str | None = None, status: str | None = None) -> JobReports:
-        return await self.send(_jobs(limit, after, status))
+        return await self.send(requests.jobs(limit, after, status))
 
     async def pause(self, id: str) -> JobChange:
-        return await self.send(_change("POST", id, "/pause"))
+        return await self.send(requests.change("POST", id, "/pause"))
 
     async def resume(self, id: str) -> JobChange:
-        return await self.send(_change("POST", id, "/resume"))
+        return await self.send(requests.change("POST", id, "/resume"))
 
     async def cancel(self, id: str) -> JobChange:
-        return await self.send(_change("DELETE", id))
+        return await self.send(requests.change("DELETE", id))
 
     async def records(self, **filters: Any) -> AsyncIterator[dict[str, Any]]:
         """Records by job, spider, type, site, since, until, gone."""
         after: str | None = "0"
         while after is not None:
-            page = await self.send(_records(after, filters))
+            page = await self.send(requests.records(after, filters))
             for record in page.records:
                 yield record
             after = page.next
@@ -298,11 +212,11 @@ class AsyncClient:
         domain: str | None = None,
     ) -> History:
         """The figures since then (seconds since the epoch; None: of the last hour), in steps of equal length."""
-        return await self.send(_figures(since, until, step, domain))
+        return await self.send(requests.figures(since, until, step, domain))
 
     async def total_figures(self) -> Figures:
         """The totals of all time."""
-        return await self.send(_TOTALS)
+        return await self.send(requests.TOTALS)
 
     async def why(
         self,
@@ -313,7 +227,7 @@ class AsyncClient:
         json: Any = None,
         form: Mapping[str, str] | None = None,
     ) -> Story:
-        return await self.send(_why(url, method, body, json, form))
+        return await self.send(requests.why(url, method, body, json, form))
 
 
 class Client:
@@ -321,8 +235,9 @@ class Client:
 
     def __init__(self, address: str, key: str, *, transport: httpx.BaseTransport | None = None) -> None:
         self._http = httpx.Client(
-            base_url=f"{address.rstrip('/')}/api/v1", headers={"x-api-key": key}, timeout=PATIENCE, transport=transport
+            base_url=address.rstrip("/"), headers={"x-api-key": key}, timeout=PATIENCE, transport=transport
         )
+        self._addresses: Addresses | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -348,22 +263,30 @@ class Client:
                 pause = asked
             time.sleep(pause)
 
+    def call(self, name: str, **fields: Any) -> Any:
+        """Ask any endpoint by its name in /openapi.json, with the fields of its path, query or body; get JSON:
+        `client.call("post_notes", text="new proxies")`. Raises ValueError for a name that the server does not
+        know, ServerError, ConnectionError."""
+        if self._addresses is None:
+            self._addresses = Addresses(self.send(requests.DOCUMENT))
+        return self.send(self._addresses.ask(name, fields))
+
     def scrape(self, url: str, **options: Any) -> PageOutcome:
         """Fetch a page and wait for it. Raises StillRunning, ServerError."""
-        return self.send(_scrape(url, options))
+        return self.send(requests.scrape(url, options))
 
     def scrape_async(self, url: str, **options: Any) -> Begun:
-        return self.send(_begin("/scrape/async", url=url, **options))
+        return self.send(requests.begin("/scrape/async", url=url, **options))
 
     def batch(self, urls: list[str] | None = None, **options: Any) -> Begun:
-        return self.send(_begin("/batch", urls=urls, **options))
+        return self.send(requests.begin("/batch", urls=urls, **options))
 
     def crawl(self, **options: Any) -> Begun:
         """Begin a crawl: spider, recipe or url; arguments, limit, depth, rate, callback_url."""
-        return self.send(_begin("/crawls", **options))
+        return self.send(requests.begin("/crawls", **options))
 
     def job(self, id: str) -> JobResult:
-        return self.send(_job(id))
+        return self.send(requests.job(id))
 
     def wait(self, id: str, *, every: float = 1.0) -> JobResult:
         """Poll the job until it has ended."""
@@ -375,27 +298,27 @@ class Client:
         """Every page of a scrape or a batch."""
         after: int | None = 0
         while after is not None:
-            page = self.send(_results(id, after))
+            page = self.send(requests.results(id, after))
             yield from page.results
             after = page.next
 
     def jobs(self, *, limit: int = 20, after: str | None = None, status: str | None = None) -> JobReports:
-        return self.send(_jobs(limit, after, status))
+        return self.send(requests.jobs(limit, after, status))
 
     def pause(self, id: str) -> JobChange:
-        return self.send(_change("POST", id, "/pause"))
+        return self.send(requests.change("POST", id, "/pause"))
 
     def resume(self, id: str) -> JobChange:
-        return self.send(_change("POST", id, "/resume"))
+        return self.send(requests.change("POST", id, "/resume"))
 
     def cancel(self, id: str) -> JobChange:
-        return self.send(_change("DELETE", id))
+        return self.send(requests.change("DELETE", id))
 
     def records(self, **filters: Any) -> Iterator[dict[str, Any]]:
         """Records by job, spider, type, site, since, until, gone."""
         after: str | None = "0"
         while after is not None:
-            page = self.send(_records(after, filters))
+            page = self.send(requests.records(after, filters))
             yield from page.records
             after = page.next
 
@@ -408,11 +331,11 @@ class Client:
         domain: str | None = None,
     ) -> History:
         """The figures since then (seconds since the epoch; None: of the last hour), in steps of equal length."""
-        return self.send(_figures(since, until, step, domain))
+        return self.send(requests.figures(since, until, step, domain))
 
     def total_figures(self) -> Figures:
         """The totals of all time."""
-        return self.send(_TOTALS)
+        return self.send(requests.TOTALS)
 
     def why(
         self,
@@ -423,4 +346,4 @@ class Client:
         json: Any = None,
         form: Mapping[str, str] | None = None,
     ) -> Story:
-        return self.send(_why(url, method, body, json, form))
+        return self.send(requests.why(url, method, body, json, form))

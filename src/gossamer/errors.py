@@ -4,6 +4,7 @@
     ├── Misconfigured          the user must change something; nothing was tried
     │   ├── UnknownSetting     a key that does not exist, with a suggestion
     │   ├── SpiderNotFound     no spider of that name, or its file does not load
+    │   ├── NotThere           what was asked for does not exist, or is not the caller's
     │   ├── BadState           a state or records file that is not ours, or newer than this version
     │   ├── StoreRefused       a store answers and refuses us: login, rights, version (backends/known_stores.py)
     │   └── MissingExtra       an optional dependency; the message names the pip command
@@ -71,6 +72,12 @@ class Misconfigured(GossamerError):
 
 class UnknownSetting(Misconfigured):
     reason = "unknown-setting"
+
+
+class NotThere(Misconfigured):
+    """What a person or a program asked for by name or id does not exist, or belongs to somebody else."""
+
+    reason = "not-found"
 
 
 class SpiderNotFound(Misconfigured):

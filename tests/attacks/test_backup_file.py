@@ -23,10 +23,11 @@ from typing import Any
 import msgspec
 import pytest
 import zstandard
+from msgspec.json import encode
 
 from gossamer.access.contract import ApiKey, Callback, CallbackState
 from gossamer.frontier.contract import JobTerms
-from gossamer.frontier.state_rows import DumpedCallback, DumpedKey, DumpedSpending
+from gossamer.frontier.state_rows import DumpedRow, DumpedSpending
 from gossamer.model.schedule import Schedule
 from gossamer.project.move.backup_file import FULL_FRAME, MAGIC, BackupHeader, _decoded, new_backup
 from gossamer.project.move.copy import FilePiece, SegmentFile
@@ -196,6 +197,25 @@ def test_a_file_with_another_name_than_its_hash_is_not_written(project: ProjectF
     assert {path for path in project.folder.parent.rglob("*") if path.is_file()} <= before
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"), [("mischief", b"{}"), ("audit", b"{}"), ("key", b'{"id": 1}'), ("key", b"no JSON")]
+)
+def test_a_row_of_the_shelf_that_nobody_can_read_is_refused_before_anything_is_written(
+    project: ProjectFolder, kind: str, value: bytes
+) -> None:
+    header = BackupHeader(format=1, version="9.9", project="", fingerprints=1, made_at=NOW, counts={})
+    row = {"kind": kind, "key": "x", "value": value}
+    with new_backup(project.folder / "forged.backup", header) as writer:
+        writer.frame("shelf", [row])
+
+    refused = project.run("restore", "forged.backup")
+
+    assert refused.code == 1
+    assert "Nothing was changed" in refused.err
+    assert "Traceback" not in refused.err
+    assert not (project.folder / ".gossamer" / "state.db").exists()
+
+
 def test_a_restore_names_the_keys_and_callbacks_that_the_file_brings(project: ProjectFolder) -> None:
     key = ApiKey(id="k1", name="helpdesk", digest="0" * 64, scopes=("admin",), created_at=NOW)
     old = ApiKey(id="k2", name="old", digest="1" * 64, scopes=("read",), created_at=NOW, revoked_at=NOW)
@@ -204,8 +224,9 @@ def test_a_restore_names_the_keys_and_callbacks_that_the_file_brings(project: Pr
     counts = {"state": {"keys": 2, "callbacks": 2}}
     header = BackupHeader(format=1, version="9.9", project="", fingerprints=1, made_at=NOW, counts=counts)
     with new_backup(project.folder / "forged.backup", header) as writer:
-        writer.frame("key", [DumpedKey(key), DumpedKey(old)])
-        writer.frame("callback", [DumpedCallback(call), DumpedCallback(sent)])
+        kinds = {"key": (key, old), "callback": (call,), "callback-ended": (sent,)}
+        shelf = [DumpedRow(kind=kind, key=one.id, value=encode(one)) for kind, ones in kinds.items() for one in ones]
+        writer.frame("shelf", shelf)
 
     said = project.run("restore", "forged.backup")
 

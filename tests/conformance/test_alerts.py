@@ -22,7 +22,7 @@ from gossamer.model.alert import (
     Standing,
 )
 from gossamer.model.schedule import Term
-from gossamer.schedule.contract import AlertStep
+from gossamer.schedule.alert_book import AlertStep
 
 from .frontiers import Backends, Lab
 
@@ -70,40 +70,40 @@ async def test_a_step_is_read_as_it_was_entered(lab):
         changes=(change("a"),),
         memory=memory,
     )
-    assert await lab.alert_desk.memory() == AlertMemory()
+    assert await lab.alerts.memory() == AlertMemory()
 
-    await lab.alert_desk.settle(await lead(lab), step)
+    await lab.alerts.settle(await lead(lab), step)
 
     found = await lab.alerts.standings()
     assert [one.key for one in found] == [("backlog", ""), ("success", "a"), ("success", "b")]
     assert found[1] == standing("a")
-    assert await lab.alerts.notices(10) == await lab.alert_desk.due(10) == [notice("n1")]
+    assert await lab.alerts.notices(10) == await lab.alerts.due(10) == [notice("n1")]
     assert await lab.alerts.history(10) == [change("a")]
-    assert await lab.alert_desk.memory() == memory
+    assert await lab.alerts.memory() == memory
 
 
 async def test_what_changed_replaces_and_what_is_inactive_is_forgotten(lab):
     term = await lead(lab)
-    await lab.alert_desk.settle(term, AlertStep(standings=(standing("a"), standing("b")), memory=AlertMemory()))
+    await lab.alerts.settle(term, AlertStep(standings=(standing("a"), standing("b")), memory=AlertMemory()))
 
     later = standing("a", state=AlertState.RESOLVED, told_at=7.0)
-    await lab.alert_desk.settle(term, AlertStep(standings=(later,), forgotten=(("success", "b"), ("success", "c"))))
+    await lab.alerts.settle(term, AlertStep(standings=(later,), forgotten=(("success", "b"), ("success", "c"))))
 
     assert await lab.alerts.standings() == [later]
 
 
 async def test_a_leader_whose_term_is_over_changes_nothing(lab):
     term = await lead(lab)
-    await lab.alert_desk.settle(term, AlertStep(notices=(notice("n1"),)))
+    await lab.alerts.settle(term, AlertStep(notices=(notice("n1"),)))
     step = AlertStep(
         standings=(standing(),), notices=(notice("n2"),), changes=(change("a"),), memory=AlertMemory(jobs={})
     )
     lab.clock.advance(TERM.total_seconds() + 1)
     for _ in range(2):  # nobody leads yet; then another one does
         with pytest.raises(LeaseLost):
-            await lab.alert_desk.settle(term, step)
+            await lab.alerts.settle(term, step)
         with pytest.raises(LeaseLost):
-            await lab.alert_desk.note(term, over("n1", 11.0))
+            await lab.alerts.note(term, over("n1", 11.0))
         await lead(lab, "two")
 
     assert await lab.alerts.standings() == []
@@ -113,30 +113,31 @@ async def test_a_leader_whose_term_is_over_changes_nothing(lab):
 
 async def test_a_message_is_entered_once_and_noted_in_its_place(lab):
     term = await lead(lab)
-    await lab.alert_desk.settle(term, AlertStep(notices=(notice("n2", 12.0), notice("n1", 11.0))))
+    await lab.alerts.settle(term, AlertStep(notices=(notice("n2", 12.0), notice("n1", 11.0))))
     tried = notice("n1", 11.0, tries=1, next_at=99.5, error="The receiver answered 500.")
-    await lab.alert_desk.note(term, tried)
+    await lab.alerts.note(term, tried)
 
-    await lab.alert_desk.settle(term, AlertStep(notices=(notice("n1", 50.0),)))  # a step that is entered again
-    assert await lab.alert_desk.due(10) == [tried, notice("n2", 12.0)]
-    assert await lab.alert_desk.due(1) == [tried]
+    await lab.alerts.settle(term, AlertStep(notices=(notice("n1", 50.0),)))  # a step that is entered again
+    assert await lab.alerts.due(10) == [tried, notice("n2", 12.0)]
+    assert await lab.alerts.due(1) == [tried]
 
-    await lab.alert_desk.note(term, over("n1", 20.0))
-    assert await lab.alert_desk.due(10) == [notice("n2", 12.0)]
+    await lab.alerts.note(term, over("n1", 20.0))
+    assert await lab.alerts.due(10) == [notice("n2", 12.0)]
     assert await lab.alerts.notices(10) == [notice("n2", 12.0), over("n1", 20.0)]
-    await lab.alert_desk.settle(term, AlertStep(notices=(notice("n1"),)))
-    assert await lab.alert_desk.due(10) == [notice("n2", 12.0)]
+    await lab.alerts.settle(term, AlertStep(notices=(notice("n1"),)))
+    assert await lab.alerts.due(10) == [notice("n2", 12.0)]
 
 
 async def test_what_is_over_and_what_was_is_bounded(lab, monkeypatch):
-    for place in ("sqlite", "redis"):
-        monkeypatch.setattr(f"gossamer.backends.{place}.alerts.NOTICES_KEPT", 3)
-        monkeypatch.setattr(f"gossamer.backends.{place}.alerts.CHANGES_KEPT", 4)
+    monkeypatch.setattr("gossamer.schedule.alert_book.NOTICES_KEPT", 3)
+    monkeypatch.setattr("gossamer.schedule.alert_book.CHANGES_KEPT", 4)
     term = await lead(lab)
-    await lab.alert_desk.settle(term, AlertStep(notices=(notice("open"),)))
+    await lab.alerts.settle(term, AlertStep(notices=(notice("open"),)))
     for number in range(6):
-        await lab.alert_desk.note(term, over(f"n{number}", float(number)))
-        await lab.alert_desk.settle(term, AlertStep(changes=(change(f"s{number}", alert=f"a{number % 2}"),)))
+        await lab.alerts.note(term, over(f"n{number}", float(number)))
+        await lab.alerts.settle(
+            term, AlertStep(changes=(change(f"s{number}", alert=f"a{number % 2}", at=float(number)),))
+        )
 
     assert [one.id for one in await lab.alerts.notices(10)] == ["open", "n5", "n4", "n3"]
     assert [one.id for one in await lab.alerts.notices(2)] == ["open", "n5"]

@@ -30,7 +30,7 @@ from gossamer.model.schedule import Schedule
 from gossamer.model.session import Cookie
 from gossamer.model.stream import MoveMark, MoveStatus, RowStream
 from gossamer.model.task import DropReason, UrlState
-from gossamer.schedule.contract import AlertStep
+from gossamer.schedule.alert_book import AlertStep
 from gossamer.store.contract import RecordQuery, Records, Retirement, SpoolNote, VisitQuery
 
 from ..services.seaweed import Seaweed
@@ -124,7 +124,7 @@ async def lived_in(lab: Lab) -> str:
     await lab.sessions.change("shop/member", end_login(1, {COOKIE.key: COOKIE}, {"X-Token": "t"}, ["shop.example"]))
     term = await lab.ticks.lead("watcher", timedelta(seconds=1))
     assert term is not None
-    await lab.alert_desk.settle(term, AlertStep(standings=(FIRING,), notices=(TOLD, OPEN)))
+    await lab.alerts.settle(term, AlertStep(standings=(FIRING,), notices=(TOLD, OPEN)))
     await lab.alerts.silence(SILENCE)
     await lab.ticks.resign(term)
     await lab.robots.put(

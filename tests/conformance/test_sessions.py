@@ -187,8 +187,7 @@ async def test_sessions_that_nobody_uses_are_forgotten(lab, monkeypatch):
     assert await lab.sessions.forget_unused(lab.clock.now() - 25) == 1
     assert await lab.sessions.forget(["a/1", "x/1"]) == 1
     assert [one.name for one in await lab.sessions.sessions()] == ["c/1"]
-    for module in ("sqlite", "redis"):
-        monkeypatch.setattr(f"gossamer.backends.{module}.sessions.MOST_SESSIONS", 3)
+    monkeypatch.setattr("gossamer.fetch.sessions.MOST_SESSIONS", 3)
     for name in ("d/1", "e/1", "f/1"):
         lab.clock.advance(1)
         await lab.sessions.change(name, touch)

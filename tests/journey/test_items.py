@@ -219,7 +219,7 @@ async def test_a_restart_in_the_middle_of_a_bad_run_does_not_open_the_guard(tmp_
 
     async def stop_when_it_closes(running: Running) -> None:
         await until(lambda: heard.of(QualityChanged), every=0.001)
-        running.worker.drain()
+        running.pool.drain()
 
     with sayings_site(pages=200, each=1) as site:
         first = await crawled(Rated(site), read, attend=stop_when_it_closes, heard=heard)

@@ -28,7 +28,7 @@ async def attempts_of(read, sites):
 
 async def drain_when(holds, running):
     await until(holds)
-    running.worker.drain()
+    running.pool.drain()
 
 
 async def test_each_site_is_read_by_the_cheapest_route_that_lets_it_through(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gossamer.model.alert import AlertState, Standing
-from gossamer.schedule.contract import AlertStep
+from gossamer.schedule.alert_book import AlertStep
 
 from .serving import Served, serving, settings_of
 
@@ -18,7 +18,7 @@ FIRING = Standing(alert="success", subject="shop.example", state=AlertState.FIRI
 async def fire(door: Served) -> None:
     term = await door.project.state.ticks.lead("far/1/x", timedelta(seconds=600))
     assert term is not None
-    await door.project.state.alert_desk.settle(term, AlertStep(standings=(FIRING,)))
+    await door.project.state.alerts.settle(term, AlertStep(standings=(FIRING,)))
 
 
 async def test_alerts_are_seen_with_metrics_and_silenced_by_admins_alone(tmp_path: Path) -> None:

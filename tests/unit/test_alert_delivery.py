@@ -13,7 +13,7 @@ from gossamer.model.alert import MOST_OPEN, AlertState, NoticeState
 from gossamer.model.events import Trouble
 from gossamer.project.alert_watch import GIVE_UP
 from gossamer.project.open import open_project
-from gossamer.schedule.contract import AlertStep
+from gossamer.schedule.alert_book import AlertStep
 from gossamer.schedule.leadership import TERM
 from gossamer.store.contract import SpoolNote
 from tests.server.receiver import Receiver
@@ -86,7 +86,7 @@ async def test_a_channel_for_which_too_many_wait_loses_the_oldest(bench: Watched
         msgspec.structs.replace(one, id=f"m{n}", made_at=one.made_at + n, next_at=one.made_at + 1e6)
         for n in range(1, MOST_OPEN + 3)
     )
-    await bench.project.state.alert_desk.settle(bench.lead.term, AlertStep(notices=more))
+    await bench.project.state.alerts.settle(bench.lead.term, AlertStep(notices=more))
     await bench.turn(1)
     await bench.watch.delivered()
     failed = [one for one in await bench.project.state.alerts.notices(2000) if one.state is NoticeState.FAILED]
@@ -157,7 +157,7 @@ async def test_a_message_that_is_taken_while_the_next_list_is_read_is_not_sent_a
     bench: Watched, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ):
     # given a list that was read while the message was under way, and is here when it has been taken
-    due = type(bench.project.state.alert_desk).due
+    due = type(bench.project.state.alerts).due
 
     async def read_late(desk: object, limit: int) -> object:
         found = await due(desk, limit)  # type: ignore[arg-type]
@@ -167,7 +167,7 @@ async def test_a_message_that_is_taken_while_the_next_list_is_read_is_not_sent_a
     await amiss(bench)
     await bench.lead.keep()
     await bench.watch.turn()
-    monkeypatch.setattr(type(bench.project.state.alert_desk), "due", read_late)
+    monkeypatch.setattr(type(bench.project.state.alerts), "due", read_late)
 
     await bench.watch.deliver()
     await bench.watch.delivered()
@@ -175,7 +175,7 @@ async def test_a_message_that_is_taken_while_the_next_list_is_read_is_not_sent_a
     assert bench.told("spool") == [("firing", ["far"])]
 
 
-@pytest.mark.parametrize(("book", "verb"), [("alerts", "standings"), ("alert_desk", "due")])
+@pytest.mark.parametrize(("book", "verb"), [("alerts", "standings"), ("alerts", "due")])
 async def test_a_fault_of_our_own_is_told_and_ends_nothing(
     bench: Watched, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, book: str, verb: str
 ):
@@ -220,7 +220,7 @@ async def test_that_the_state_is_away_is_told_by_the_one_that_led_and_mutes_the_
             await bench.watch.delivered()
 
     with monkeypatch.context() as patch:
-        for book, verb in (("alerts", "standings"), ("alert_desk", "due"), ("alert_desk", "note"), ("jobs", "jobs")):
+        for book, verb in (("alerts", "standings"), ("alerts", "due"), ("alerts", "note"), ("jobs", "jobs")):
             patch.setattr(type(getattr(bench.project.state, book)), verb, away)
         await through(20)
         assert bench.told("stores") == [("firing", ["state"])]

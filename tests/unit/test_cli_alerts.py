@@ -10,7 +10,7 @@ from gossamer.frontier.contract import JobTerms
 from gossamer.model.alert import AlertChange, AlertState, Severity, Standing
 from gossamer.model.alert_table import ALERTS
 from gossamer.project.open import Project
-from gossamer.schedule.contract import AlertStep
+from gossamer.schedule.alert_book import AlertStep
 from gossamer.settings.alert_tables import terms_of
 from gossamer.units import setting_text
 from tests.docs.manual import ROOT, quoted, read, rows_under, sections_of
@@ -34,7 +34,7 @@ async def fire(system: Project) -> None:
     more = (
         Standing(alert="workers", subject="", state=AlertState.FIRING, since=1.0, began_at=0.5, words="3 are gone."),
     )
-    await system.state.alert_desk.settle(term, AlertStep(standings=(FIRING, *more), changes=(change,)))
+    await system.state.alerts.settle(term, AlertStep(standings=(FIRING, *more), changes=(change,)))
 
     await system.state.jobs.open_job("books", JobTerms(), fresh=True)
 

@@ -14,13 +14,13 @@ from gossamer.frontier.contract import NO_STATS, JobTerms, WorkerCard
 from gossamer.model.events import Gone, JobEnded, Trouble
 from gossamer.model.job import UNFINISHED, Job, JobState
 from gossamer.model.task import UrlState
-from gossamer.project.job_end import close_drained, close_letters, close_when_stored
+from gossamer.project.job_end import close_drained, close_letters
 from gossamer.project.jobs import show_job
 from gossamer.project.open import Project, open_project
-from gossamer.project.spools import forget_spools, list_spools
+from gossamer.project.spools import forget_spools, list_spools, storing_of
+from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings.effective import coverage_of
-from gossamer.store.contract import RecordQuery, SpoolNote
-from gossamer.store.sink import Sink
+from gossamer.store.contract import RecordQuery, SpoolBook, SpoolNote
 from tests.patience import PATIENCE, until
 
 from ..conformance.frontiers import candidate
@@ -185,21 +185,30 @@ async def test_results_of_a_living_worker_are_not_given_up(project):
     assert [view.given_up for view in await list_spools(project)] == [False]
 
 
-async def test_a_crawl_waits_for_living_workers_and_not_for_lost_ones(project):
-    job = await crawl(project, PAGES)
-    noted, heard, stopped = await note(project, job, 2), Heard(), asyncio.Event()
-    now = project.clock.now()
+def to_the_end(project: Project, job: Job, heard: Heard) -> WorkerPool:
+    """As `gossamer crawl` works on a job."""
+    spider_of = lambda _: (Books(), project.settings)  # noqa: E731
+    return WorkerPool(project, heard, only=frozenset((job.id,)), to_the_end=True, spider_of=spider_of)
+
+
+async def noted_by_a_living_worker(project: Project, job: Job) -> SpoolNote:
+    noted, now = await note(project, job, 2), project.clock.now()
     card = WorkerCard(name=noted.worker, host="there", pid=7, version="1", started_at=now, seen_at=now)
     await project.state.workers.beat(card)
-    async with Sink(project.records, None) as sink, asyncio.timeout(PATIENCE):
-        closing = asyncio.create_task(close_when_stored(project, Books(), job, heard, sink, stopped))
-        await until(lambda: heard.of(Trouble))
-        assert not closing.done()
+    return noted
+
+
+async def test_a_crawl_waits_for_living_workers_and_not_for_lost_ones(project):
+    job, heard = await crawl(project, PAGES), Heard()
+    noted = await noted_by_a_living_worker(project, job)
+    async with asyncio.timeout(PATIENCE):
+        crawling = asyncio.create_task(to_the_end(project, job, heard).run())
+        await until(lambda: heard.of(Trouble))  # it says what it waits for
+        assert not crawling.done()
         await project.state.workers.sign_off(noted.worker)
-        storing = await closing
-    assert storing is not None
-    assert storing.results == 2
-    assert not storing.in_hand
+        await crawling
+    assert (await project.state.jobs.job(job.id)).state is JobState.RUNNING
+    assert (await storing_of(project, await project.state.spools.notes(), job.id)).results == 2
 
 
 @pytest.mark.parametrize("how", ["cancelled", "replaced"])
@@ -224,29 +233,29 @@ async def test_a_job_that_was_given_up_marks_no_record_as_gone(project, how):
 
 
 async def test_a_state_that_is_away_for_a_moment_does_not_fail_a_crawl_that_waits(project, monkeypatch):
-    job, heard, spools = await crawl(project, PAGES), Heard(), project.state.spools
+    job, heard, spools = await crawl(project, PAGES), Heard(), SpoolBook
     real, asked = spools.notes, 0
 
-    async def notes() -> list[SpoolNote]:
+    async def notes(book: SpoolBook) -> list[SpoolNote]:
         nonlocal asked
         asked += 1
         if asked == 1:
             raise BackendUnavailable("The state is away.")
-        return await real()
+        return await real(book)
 
     monkeypatch.setattr(spools, "notes", notes)
-    async with Sink(project.records, None) as sink, asyncio.timeout(PATIENCE):
-        assert await close_when_stored(project, Books(), job, heard, sink, asyncio.Event()) is None
+    async with asyncio.timeout(PATIENCE):
+        await to_the_end(project, job, heard).run()
 
     assert (await project.state.jobs.job(job.id)).ending == "done"
     assert [event.message for event in heard.of(Trouble)] == ["The state is away."]
 
 
-async def test_a_job_that_is_cancelled_is_not_waited_for_while_the_store_is_away(project, monkeypatch):
-    job = await crawl(project, PAGES)
-    async with Sink(project.records, None) as sink, asyncio.timeout(PATIENCE):
-        monkeypatch.setattr(sink, "emptied", asyncio.Event().wait)
-        closing = asyncio.create_task(close_when_stored(project, Books(), job, Heard(), sink, asyncio.Event()))
-        await asyncio.sleep(0)
+async def test_a_job_that_is_cancelled_is_not_waited_for_while_its_results_wait(project):
+    job, heard = await crawl(project, PAGES), Heard()
+    await noted_by_a_living_worker(project, job)
+    async with asyncio.timeout(PATIENCE):
+        crawling = asyncio.create_task(to_the_end(project, job, heard).run())
+        await until(lambda: heard.of(Trouble))  # it says what it waits for
         await project.state.jobs.cancel_job(job.id)
-        assert await closing is None
+        await crawling

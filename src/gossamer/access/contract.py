@@ -1,4 +1,4 @@
-"""The part of the state that the HTTP API needs: `KeyBook`, `AnswerBook`, `AuditLog` and `CallbackBook`.
+"""What the HTTP API keeps on the shelf: keys, answers to named requests, the audit log, the outbox of callbacks.
 
 How it fails: `BackendUnavailable` (nothing happened). How it recovers: every verb is atomic, so the caller repeats it;
 a claim of a server that died expires.
@@ -7,13 +7,18 @@ a claim of a server that died expires.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Protocol
+from random import randrange
+from secrets import token_hex
+from typing import Any
 
 import msgspec
 
+from ..model.shelf import ABSENT, Change, Drop, Kind, Put, Shelf, Trim
+
 CALLBACKS_KEPT = 10_000  # finished ones; older ones are deleted when another one is finished
 RECEIVER = 12  # characters at the beginning of a callback's id: equal for all callbacks to the same host
-LINES_KEPT = 100_000  # of the audit log; older ones are deleted when a line is added
+LINES_KEPT = 100_000  # of the audit log
+TRIMMED = 100  # one of this many new lines has the older ones deleted
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,26 +36,36 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     open_jobs: int | None = None  # jobs of this key that may run at once; None: as the settings say
 
 
-class KeyBook(Protocol):
+class KeyBook:
     """The keys of a project."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._keys = Kind(shelf, "key", ApiKey)
 
     async def add(self, key: ApiKey) -> bool:
         """Store a new key. False, and nothing changes, if its id is taken."""
-        ...
+        return await self._shelf.commit([self._keys.put(key.id, key, expects=ABSENT)])
 
-    async def key(self, id: str) -> ApiKey | None: ...
+    async def key(self, id: str) -> ApiKey | None:
+        return await self._keys.get(id)
 
     async def keys(self) -> list[ApiKey]:
         """Every key, including revoked and expired ones, the oldest first."""
-        ...
+        return sorted(await self._keys.all(), key=lambda key: (key.created_at, key.id))
 
     async def revoke(self, id: str, at: float) -> bool:
         """Disable the key from now on. False if it is unknown, or was revoked before."""
-        ...
+
+        def revoked(key: ApiKey | None) -> ApiKey | None:
+            is_active = key is not None and key.revoked_at is None
+            return msgspec.structs.replace(key, revoked_at=at) if key is not None and is_active else None
+
+        return await self._keys.change(id, revoked) is not None
 
     async def note_use(self, id: str, at: float) -> None:
         """Record when the key was last used. Never brings a revoked key back."""
-        ...
+        await self._keys.change(id, lambda key: key and msgspec.structs.replace(key, used_at=at))
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,26 +79,37 @@ class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
 
 
-class AnswerBook(Protocol):
+class AnswerBook:
     """Responses by the name (Idempotency-Key) that a client gave to its request. Times are those of the backend's
     clock."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._answers = Kind(shelf, "answer", StoredAnswer)
 
     async def claim(self, name: str, digest: str, seconds: float) -> StoredAnswer | None:
         """None: the caller has the name for `seconds` and must produce the response. Otherwise what is stored under the
         name."""
-        ...
+        while True:
+            until = await self._shelf.time() + seconds
+            claim = self._answers.put(name, StoredAnswer(digest=digest), until=until, expects=ABSENT)
+            if await self._shelf.commit([claim]):
+                return None
+            if (known := await self.answer(name)) is not None:  # it may have expired meanwhile
+                return known
 
     async def answer(self, name: str) -> StoredAnswer | None:
         """What is stored under the name, without claiming it."""
-        ...
+        return await self._answers.get(name)
 
     async def keep(self, name: str, answer: StoredAnswer, seconds: float) -> None:
         """Store the response for `seconds`, in place of the claim."""
-        ...
+        until = await self._shelf.time() + seconds
+        await self._shelf.commit([self._answers.put(name, answer, until=until)])
 
     async def release(self, name: str) -> None:
         """There will be no response: the next request of that name begins anew."""
-        ...
+        await self._shelf.commit([self._answers.drop(name)])
 
 
 class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,14 +124,22 @@ class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
 
 
-class AuditLog(Protocol):
-    """The newest LINES_KEPT writes."""
+class AuditLog:
+    """The newest LINES_KEPT writes, and some that are older."""
 
-    async def note(self, line: AuditLine) -> None: ...
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._lines = Kind(shelf, "audit", AuditLine)
+
+    async def note(self, line: AuditLine) -> None:
+        changes: list[Change] = [self._lines.put(f"{line.key} {line.at:017.6f} {token_hex(8)}", line, at=line.at)]
+        if randrange(TRIMMED) == 0:
+            changes.append(Trim(kind=self._lines.name, keep=LINES_KEPT))
+        await self._shelf.commit(changes)
 
     async def lines(self, limit: int, *, key: str | None = None) -> list[AuditLine]:
         """Up to `limit` lines, newest first; with a `key`, only those of that key."""
-        ...
+        return await self._lines.timed(limit=limit, newest=True, prefix="" if key is None else f"{key} ")
 
 
 class CallbackState(StrEnum):
@@ -153,42 +187,65 @@ class CallbackSecret(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None
 
 
-class CallbackBook(Protocol):
-    """The outbox: callbacks to deliver, and the newest CALLBACKS_KEPT finished ones."""
+class CallbackBook:
+    """The outbox: callbacks to deliver, and the newest CALLBACKS_KEPT finished ones.
+
+    Open ones are listed by the time they are sent next, 0 while their job runs; finished ones, which are another kind,
+    by the time they were finished.
+    """
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._open = Kind(shelf, "callback", Callback)
+        self._ended = Kind(shelf, "callback-ended", Callback)
+        self._secrets = Kind(shelf, "callback-secret", tuple[CallbackSecret, ...])
 
     async def enter(self, callback: Callback) -> bool:
         """Add a callback. False, and nothing changes, if its id exists."""
-        ...
+        put, drop = self._place(callback, expects=ABSENT)
+        return await self._shelf.commit([put, drop])
 
     async def keep(self, callback: Callback) -> None:
         """Replace the callback with the same id."""
-        ...
+        put, drop = self._place(callback)
+        trim = () if callback.state.open else (Trim(kind=self._ended.name, keep=CALLBACKS_KEPT),)
+        await self._shelf.commit([put, drop, *trim])
 
-    async def callback(self, id: str) -> Callback | None: ...
+    def _place(self, callback: Callback, expects: bytes | None = None) -> tuple[Put, Drop]:
+        is_open, id = callback.state.open, callback.id
+        here, there = (self._open, self._ended) if is_open else (self._ended, self._open)
+        at = callback.next_at if is_open else callback.ended_at or 0.0
+        at = 0.0 if callback.state is CallbackState.WAITING else at
+        return here.put(id, callback, at=at, expects=expects), Drop(kind=there.name, key=id, expects=expects)
+
+    async def callback(self, id: str) -> Callback | None:
+        # The first once more: one that is sent again moves back while we look.
+        return await self._open.get(id) or await self._ended.get(id) or await self._open.get(id)
 
     async def waiting(self, limit: int) -> list[Callback]:
         """Callbacks that wait for their jobs, unordered."""
-        ...
+        return await self._open.timed(until=0.0, limit=limit)
 
     async def due(self, until: float, limit: int, each: int | None = None) -> list[Callback]:
         """Callbacks to send until then, the earliest first; with `each`, at most that many for one receiver, identified
         by the first RECEIVER characters of the id."""
-        ...
+        return await self._open.timed(after=0.0, until=until, limit=limit, each=each, group=RECEIVER)
 
     async def ended(self, limit: int) -> list[Callback]:
         """Finished callbacks, newest first."""
-        ...
+        return await self._ended.timed(limit=limit, newest=True)
 
     async def pending(self) -> int:
         """How many are open."""
-        ...
+        return await self._shelf.count(self._open.name)
 
     async def secrets(self, owner: str) -> tuple[CallbackSecret, ...]:
         """The secrets of an owner, newest first; empty before the first was stored."""
-        ...
+        return await self._secrets.get(owner) or ()
 
     async def enter_secrets(self, owner: str, secrets: tuple[CallbackSecret, ...]) -> bool:
         """Store the first secrets of an owner. False, and nothing changes, if it has some already."""
-        ...
+        return await self._shelf.commit([self._secrets.put(owner, secrets, expects=ABSENT)])
 
-    async def keep_secrets(self, owner: str, secrets: tuple[CallbackSecret, ...]) -> None: ...
+    async def keep_secrets(self, owner: str, secrets: tuple[CallbackSecret, ...]) -> None:
+        await self._shelf.commit([self._secrets.put(owner, secrets)])

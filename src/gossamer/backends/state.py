@@ -24,10 +24,12 @@ from ..frontier.contract import (
     WorkerBook,
 )
 from ..frontier.state_rows import StateStream
+from ..model.shelf import Shelf
 from ..model.url import FINGERPRINT_VERSION
 from ..routing.contract import BudgetBook, RouteBook
 from ..routing.proxies.contract import ExitBook
-from ..schedule.contract import AlertBook, AlertDesk, ScheduleBook, TickBook
+from ..schedule.alert_book import AlertBook
+from ..schedule.contract import ScheduleBook, TickBook
 from ..store.contract import SpoolBook
 
 
@@ -48,26 +50,47 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     seeds: SeedBook
     schedules: ScheduleBook
     ticks: TickBook
-    alerts: AlertBook
-    alert_desk: AlertDesk
     robots: RobotsShelf
     addresses: AddressBook
     orders: SiteOrders
     workers: WorkerBook
-    spools: SpoolBook
     routes: RouteBook
     budgets: BudgetBook
     exits: ExitBook
-    sessions: SessionBook
-    keys: KeyBook
-    answers: AnswerBook
-    audit: AuditLog
-    callbacks: CallbackBook
+    shelf: Shelf
     stream: StateStream
     clock: Clock
     durable: Callable[[], Awaitable[None]]
     may_lose: str = ""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def alerts(self) -> AlertBook:
+        return AlertBook(self.shelf)
+
+    @property
+    def spools(self) -> SpoolBook:
+        return SpoolBook(self.shelf)
+
+    @property
+    def sessions(self) -> SessionBook:
+        return SessionBook(self.shelf)
+
+    @property
+    def keys(self) -> KeyBook:
+        return KeyBook(self.shelf)
+
+    @property
+    def answers(self) -> AnswerBook:
+        return AnswerBook(self.shelf)
+
+    @property
+    def audit(self) -> AuditLog:
+        return AuditLog(self.shelf)
+
+    @property
+    def callbacks(self) -> CallbackBook:
+        return CallbackBook(self.shelf)
 
 
 def check_fingerprints(found: int, where: str, elsewhere: str) -> None:

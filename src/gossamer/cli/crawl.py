@@ -206,7 +206,7 @@ def run_crawl(
         storing = partial(results_waiting, running.project, job.id)
         waits = partial(wait_of_job, running.project, job.id)
         least = partial(least_seconds_of, running.project, job)
-        draining = running.worker.draining.is_set
+        draining = running.pool.is_draining
         line = ProgressLine(
             jobs, storing, clock, err, job=job.id, limit=job.limit, waits=waits, least=least, draining=draining
         )

@@ -25,6 +25,7 @@ HOMES = {
     "audit": "serve",
     "callbacks": "callbacks",
     "alerts": "alerts",
+    "note": "notes",
     "schedule": "schedule_add",  # and with it schedule.py
     "job": "jobs",
     "status": "jobs",
@@ -86,6 +87,7 @@ GROUPS = {
         "routes": "The routes learned for each site; budgets.",
         "proxies": "The exits of proxy pools, and whether they work.",
         "sessions": "Named visitors, their cookies and logins.",
+        "note": "Notes on jobs, sites and charts.",
     },
     "Data": {
         "export": "Write the records to a file: JSON Lines, CSV, Parquet.",

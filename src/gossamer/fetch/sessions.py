@@ -1,8 +1,7 @@
-"""Sessions in the state: the contract `SessionBook`, and the changes that a session can undergo.
+"""Sessions on the shelf, and the changes that a session can undergo.
 
 A `Change` is a pure function of the current session and the time of the backend's clock. It returns the new session;
-the same object means no change. So the rules are written once, here, and each backend applies a change in one atomic
-step.
+the same object means no change.
 
 How it fails: `BackendUnavailable`; whether the change was made is unknown. How it recovers: every change can be
 repeated. If a worker dies while it logs a session in, its lock expires; changes under an older lock have no effect.
@@ -11,15 +10,17 @@ repeated. If a worker dies while it logs a session in, its lock expires; changes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import msgspec
 
-from ..model.session import Cookie, KeptSession, LoginLock
+from ..errors import BackendUnavailable
+from ..model.session import SESSION, Cookie, KeptSession, LoginLock
+from ..model.shelf import ABSENT, Kind, Shelf, Trim
 from ..model.url import site_of
 from .cookies import CookieChanges
 
 MOST_SESSIONS = 10_000  # beyond that the least recently used are forgotten
+TRIES = 200  # of a change that others get ahead of; each time at least one of them succeeded
 MOST_COOKIES = 500  # per session
 MOST_BYTES = 256 * 1024  # of its cookies
 MOST_HEADERS = 8 * 1024  # characters
@@ -33,35 +34,46 @@ Change = Callable[[KeptSession, float], KeptSession]
 _with = msgspec.structs.replace
 
 
-class SessionBook(Protocol):
+class SessionBook:
     """The sessions of a project, shared by all workers."""
 
-    async def session(self, name: str) -> KeptSession | None: ...
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._sessions = Kind(shelf, SESSION, KeptSession)
+
+    async def session(self, name: str) -> KeptSession | None:
+        return await self._sessions.get(name)
 
     async def sessions(self) -> list[KeptSession]:
         """Every session, sorted by name."""
-        ...
+        return await self._sessions.all()
 
     async def change(self, name: str, change: Change) -> KeptSession:
         """Apply the change in one atomic step, and return the session as it is now. A new name creates a session;
         beyond MOST_SESSIONS the least recently used one is forgotten. `change` may be called several times."""
-        ...
+        for _ in range(TRIES):
+            row, now = await self._shelf.get(SESSION, name), await self._shelf.time()
+            before = self._sessions.read(row) if row is not None else KeptSession(name=name)
+            new = change(before, now)
+            if new is before:
+                return before
+            new = _with(new, revision=before.revision + 1, used_at=now, created_at=before.created_at or now)
+            put = self._sessions.put(name, new, at=now, expects=row.stamp if row is not None else ABSENT)
+            trim = (Trim(kind=SESSION, keep=MOST_SESSIONS),) if row is None else ()
+            if await self._shelf.commit([put, *trim]):
+                return new
+        raise BackendUnavailable(f"The session {name} cannot be changed: other workers keep changing it.")
 
     async def forget(self, names: Sequence[str]) -> int:
         """Delete these sessions; return how many existed."""
-        ...
+        known = [name for name in names if await self._shelf.get(SESSION, name) is not None]
+        await self._shelf.commit([self._sessions.drop(name) for name in known])
+        return len(known)
 
     async def forget_unused(self, since: float) -> int:
         """Delete the sessions not used since that time; return their number."""
-        ...
-
-
-def changed(session: KeptSession, change: Change, now: float) -> KeptSession:
-    """The session after the change, with its revision and times updated. For backends."""
-    new = change(session, now)
-    if new is session:
-        return session
-    return _with(new, revision=session.revision + 1, used_at=now, created_at=session.created_at or now)
+        unused = await self._sessions.timed(until=since, limit=MOST_SESSIONS)
+        return await self.forget([one.name for one in unused if one.used_at < since])
 
 
 def header_place(url: str) -> str:

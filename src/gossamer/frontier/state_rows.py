@@ -1,32 +1,51 @@
 """The rows of a state in a form independent of the backend: a move copies them, a backup file holds them
 (model/stream.py).
 
-Dumped in the order job, key, callback, alert, session, schedule, seeds, site, order, robots, route, purse, budget,
-shape, URL. Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued: in
-the copy it has no worker. The leading scheduler and the health of proxy exits are left
-out: both are learned again within minutes. Left out as well: the stored responses and the audit log of the HTTP API,
-and the history of alerts.
+Dumped in the order job, rows of the shelf, schedule, seeds, site, order, robots, route, purse, budget, shape, URL.
+Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued: in
+the copy it has no worker. The leading scheduler and the health of proxy exits are left out: both
+are learned again within minutes. So are kinds of the shelf that SHELF_LEFT names.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from ..access.contract import ApiKey, Callback, CallbackSecret
 from ..model.alert import Notice, Silence, Standing
 from ..model.job import JobTerms
+from ..model.note import NOTE, Note
 from ..model.schedule import ScheduleProgress
-from ..model.session import KeptSession
+from ..model.session import SESSION, KeptSession, without_lock
+from ..model.shelf import ABSENT, Put, Shelf
 from ..model.stream import RowStream
 from ..model.task import UrlState
 from .contract import SeedFindings, SiteOrder
 
 STATES = tuple(state.value for state in UrlState)
 COUNTERS = ("discovered", "duplicates", "retries", "redirected")  # of a job, besides its URLs by state
+BATCH = 500  # rows in memory
+
+# The kinds of rows on the shelf that are moved: the type of their values, and the name under which they are counted.
+SHELF: dict[str, tuple[Any, str]] = {  # Any: a type
+    "key": (ApiKey, "keys"),
+    "callback": (Callback, "callbacks"),
+    "callback-ended": (Callback, "callbacks"),
+    "callback-secret": (tuple[CallbackSecret, ...], "callback secrets"),
+    "alert": (Standing, "alerts"),
+    "alert-notice": (Notice, "messages about alerts"),
+    "alert-notice-ended": (Notice, "messages about alerts"),
+    "silence": (Silence, "silences"),
+    SESSION: (KeptSession, "sessions"),
+    NOTE: (Note, "notes"),
+}
+CALLBACK_KINDS = ("callback", "callback-ended")
+# Those that stay: each is about what this state's own processes have done, or is learned again.
+SHELF_LEFT = ("answer", "audit", "alert-change", "alert-memory", "spool")
 
 
 class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,37 +73,49 @@ class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
     drops: dict[str, int] = {}  # dropped URLs by reason
 
 
-class DumpedKey(msgspec.Struct, frozen=True):
-    """A key of the HTTP API. Its secret is not in the state."""
+class DumpedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A row of the shelf. A kind or a value that this version cannot read is an error."""
 
-    key: ApiKey
+    kind: str
+    key: str
+    value: bytes
+    at: float | None = None
+    until: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.kind not in SHELF:
+            raise ValueError(f"nothing is kept under the name {self.kind!r} in this version")
+        self.read()
 
-class DumpedCallback(msgspec.Struct, frozen=True):
-    """A callback, open or finished."""
+    def read(self) -> Any:  # Any: the type of its kind
+        return msgspec.json.decode(self.value, type=SHELF[self.kind][0])
 
-    callback: Callback
-
-
-class DumpedCallbackSecrets(msgspec.Struct, frozen=True):
-    """The secrets that sign the callbacks of an owner."""
-
-    owner: str
-    secrets: tuple[CallbackSecret, ...]
-
-
-class DumpedAlert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One of three: the standing of an alert, a notice about one, a silence."""
-
-    standing: Standing | None = None
-    notice: Notice | None = None
-    silence: Silence | None = None
+    def put(self) -> Put:
+        """The change that enters it where it is missing."""
+        return Put(kind=self.kind, key=self.key, value=self.value, at=self.at, until=self.until, expects=ABSENT)
 
 
-class DumpedSession(msgspec.Struct, frozen=True):
-    """A session with its cookies. A login in progress counts as aborted."""
+async def dump_shelf(shelf: Shelf, kinds: Iterable[str] = SHELF) -> AsyncIterator[Sequence[DumpedRow]]:
+    """Every row of these kinds. A login in progress counts as aborted."""
+    for kind in kinds:
+        some: list[DumpedRow] = []
+        async for row in shelf.rows(kind):
+            dumped = DumpedRow(kind=kind, key=row.key, value=row.value, at=row.at, until=row.until)
+            if kind == SESSION:
+                free = msgspec.json.encode(without_lock(dumped.read()))
+                dumped = msgspec.structs.replace(dumped, value=free)
+            some.append(dumped)
+            if len(some) == BATCH:
+                yield some
+                some = []
+        yield some
 
-    session: KeptSession
+
+async def count_shelf(shelf: Shelf) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for kind, (_, name) in SHELF.items():
+        counts[name] += await shelf.count(kind)
+    return dict(counts)
 
 
 class DumpedSchedule(msgspec.Struct, frozen=True):
@@ -197,11 +228,7 @@ class DumpedUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 StateRow = (
     DumpedJob
-    | DumpedKey
-    | DumpedCallback
-    | DumpedCallbackSecrets
-    | DumpedAlert
-    | DumpedSession
+    | DumpedRow
     | DumpedSchedule
     | DumpedSeeds
     | DumpedSite
@@ -243,9 +270,8 @@ class StateCounts:
                     self._kinds["incidents"] += len(row.incidents)
                 case DumpedJob():
                     self._jobs[row.number] = row
-                case DumpedAlert():
-                    kind = "silences" if row.silence else "messages about alerts" if row.notice else "alerts"
-                    self._kinds[kind] += 1
+                case DumpedRow():
+                    self._kinds[SHELF[row.kind][1]] += 1
                 case _ if (name := _COUNTED.get(type(row))) is not None:
                     self._kinds[name] += 1
 
@@ -259,9 +285,8 @@ class StateCounts:
 
 
 _COUNTED: dict[type, str] = {
-    DumpedSite: "sites", DumpedShape: "path shapes", DumpedRoute: "learned routes", DumpedSpending: "purses",
-    DumpedSchedule: "schedules", DumpedKey: "keys", DumpedCallback: "callbacks", DumpedSession: "sessions",
-    DumpedCallbackSecrets: "callback secrets", DumpedOrder: "site orders",
+    DumpedSite: "sites", DumpedShape: "path shapes", DumpedRoute: "learned routes", DumpedSpending: "budgets",
+    DumpedSchedule: "schedules", DumpedOrder: "site orders",
 }  # fmt: skip
 
 

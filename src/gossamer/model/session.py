@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+SESSION = "session"  # its kind on the shelf
 CookieKey = tuple[str, str, str]  # domain, path, name
 
 

@@ -38,7 +38,7 @@ from ..model.alert import (
     Silence,
     Standing,
 )
-from ..schedule.contract import AlertStep
+from ..schedule.alert_book import AlertStep
 from ..settings.alert_tables import ChannelTable
 from ..units import visible
 

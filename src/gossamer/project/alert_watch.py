@@ -29,7 +29,7 @@ from ..model.alert import MOST_OPEN, AlertMemory, AlertState, AlertTerms, Findin
 from ..model.alert_table import findings
 from ..model.events import AlertChanged, EventSink, Trouble
 from ..monitor.alerts import look
-from ..schedule.contract import AlertStep
+from ..schedule.alert_book import AlertStep
 from ..schedule.leadership import Lead
 from ..settings.alert_tables import terms_of
 from .alert_channels import TOTAL, Channels, Sent
@@ -49,7 +49,7 @@ class AlertWatch:
 
     def __init__(self, project: Project, lead: Lead, events: EventSink, *, channels: Channels | None = None) -> None:
         self._project = project
-        self._desk = project.state.alert_desk
+        self._desk = project.state.alerts
         self._lead = lead
         self._events = events
         self._terms = terms_of(project.settings.alerts)

@@ -10,13 +10,10 @@ from typing import Any
 
 import msgspec
 
-from ..crawl.heartbeat import Heartbeat, Vitals
-from ..crawl.job_run import run_job
-from ..crawl.worker import Worker
 from ..errors import Misconfigured, Transient
 from ..fetch.open_route import Transports
 from ..frontier.contract import DeadFilter, JobTerms
-from ..model.events import EventHub, EventSink, Trouble
+from ..model.events import EventSink, Silence, Trouble
 from ..model.failure_groups import Failures
 from ..model.item_account import ItemCounts
 from ..model.job import Job, JobCounts, JobState
@@ -27,16 +24,15 @@ from ..process.black_box import PARENT, Crew
 from ..process.signals import stopping
 from ..schedule.authority import sealed_terms
 from ..settings import Settings
-from ..settings.effective import job_terms, scope_of
+from ..settings.effective import job_terms
 from ..store.contract import RecordQuery
-from ..store.sink import Sink
 from .failures import failures_of
-from .job_end import close_when_stored
 from .jobs import is_working_on
 from .open import Project, open_project
-from .spools import Storing
+from .spools import Storing, storing_of
 from .start_check import check_start, disguise_warnings
-from .wiring import is_over, open_worker, seed_context, sink_of
+from .wiring import is_over
+from .worker_pool import WorkerPool
 
 LOOK = timedelta(milliseconds=20)  # how often the first process checks whether the helpers of a crawl have left
 
@@ -72,7 +68,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     project: Project
     job: Job
     resumed: bool
-    worker: Worker
+    pool: WorkerPool
 
 
 async def crawl(
@@ -118,79 +114,80 @@ async def crawl(
             terms = terms.as_begun(begun)
         terms = sealed_terms(settings, title, terms)
         job, resumed = await _opened(project, title, terms, fresh=fresh, crew=crew)
-        sites: set[str] = set()
-        scope = scope_of(settings, job, spider, sites)
-        heartbeat = Heartbeat(
-            project.state.workers,
-            clock,
-            name=project.worker,
-            vitals=lambda: vitals_of(job, worker, sink, settings.crawl.concurrency),
-            troubles=events,
-            drain=lambda: worker.drain(),
+        pool = WorkerPool(
+            project,
+            events or Silence(),
+            only=frozenset((job.id,)),
+            to_the_end=True,
+            spider_of=lambda _: (spider, settings),
+            replay=transports,
         )
-        listeners = EventHub(heartbeat) if events is None else EventHub(heartbeat, events)
-        terms = await project.state.jobs.terms(job.id)
-        storing: Storing | None = None
-        async with (
-            sink_of(project, listeners) as sink,
-            open_worker(project, spider, job.id, scope, sink, listeners, terms=terms, transports=transports) as worker,
-            heartbeat,
+        with (
+            stopping(pool.drain) if heeds_signals else nullcontext(),
+            PARENT.at_work(settings.crawl.parse_timeout),
         ):
-            with (
-                stopping(worker.drain) if heeds_signals else nullcontext(),
-                PARENT.at_work(settings.crawl.parse_timeout),
-            ):
-                seeding = seed_context(project, on_the_net=transports is None)
-                running = Running(project=project, job=job, resumed=resumed, worker=worker)
-                watching = asyncio.create_task(attend(running), name="attend") if attend else None
-                try:
-                    drained = crew is not None and await is_over(project.state.jobs, job.id)
-                    drained = drained or await run_job(seeding, spider, job, worker, scope, sites, listeners)
-                    if drained:
-                        storing = await close_when_stored(project, spider, job, listeners, sink, worker.draining)
-                    while crew is not None and not crew.helps and crew.has_helpers():
-                        await clock.sleep(LOOK.total_seconds())
-                finally:
-                    if watching is not None:
-                        watching.cancel()
-                        await asyncio.gather(watching, return_exceptions=True)
-        records: int | None = None
-        cost: float | None = None
-        items: ItemCounts | None = None
-        try:
-            if after is not None:
-                await after(project, job)
-            records = await project.records.count(RecordQuery(job=job.id))
-            if settings.routes:
-                from .attempts import job_cost  # imports what shows sites and stories
+            running = Running(project=project, job=job, resumed=resumed, pool=pool)
+            watching = asyncio.create_task(attend(running), name="attend") if attend else None
+            try:
+                await pool.run()
+                while crew is not None and not crew.helps and crew.has_helpers():
+                    await clock.sleep(LOOK.total_seconds())
+            finally:
+                if watching is not None:
+                    watching.cancel()
+                    await asyncio.gather(watching, return_exceptions=True)
+        return await _report(project, spider, job, resumed, clock.monotonic() - began, after, events or Silence())
 
-                cost = await job_cost(project, job)
-            items = await project.records.items(job.id)
-        except Transient as error:
-            if drained and storing is None:
-                raise
-            # Stopped early: finished work is safe, only the record store does not answer at the moment.
-            listeners.emit(Trouble(at=clock.now(), job=job.id, stage="records", message=str(error)))
-        known = await project.state.jobs.job(job.id)
-        goes_on = known is not None and known.state is JobState.RUNNING  # a dead letter was replayed at the last moment
-        over = known is not None and not goes_on  # another process ended it while this one was stopped
-        outcome = known.outcome if known is not None else None
-        counts = await project.state.jobs.counts(job.id)
-        others = [card for card in await project.state.workers.workers() if card.name != project.worker]
-        return CrawlReport(
-            job=known or job,
-            resumed=resumed,
-            ended=(drained or over) and storing is None and not goes_on,
-            counts=counts,
-            records=records,
-            seconds=clock.monotonic() - began,
-            failure=outcome.reasons[0].message if outcome is not None and outcome.outcome is Outcome.FAILED else "",
-            storing=storing,
-            cost=cost,
-            failures=await failures_of(project, DeadFilter(job=job.id), counts.dead),
-            items=items,
-            is_served=any(is_working_on(card, job, clock.now()) for card in others if card.state != "draining"),
-        )
+
+async def _report(
+    project: Project,
+    spider: Spider,
+    job: Job,
+    resumed: bool,
+    seconds: float,
+    after: Callable[[Project, Job], Awaitable[None]] | None,
+    events: EventSink,
+) -> CrawlReport:
+    jobs, now = project.state.jobs, project.clock.now()
+    known = await jobs.job(job.id)
+    ended = known is None or known.state is not JobState.RUNNING
+    storing: Storing | None = None
+    if not ended and await is_over(jobs, job.id):
+        storing = await storing_of(project, await project.state.spools.notes(), job.id)
+    records: int | None = None
+    cost: float | None = None
+    items: ItemCounts | None = None
+    try:
+        if after is not None:
+            await after(project, job)
+        records = await project.records.count(RecordQuery(job=job.id))
+        if project.settings.routes:
+            from .attempts import job_cost  # imports what shows sites and stories
+
+            cost = await job_cost(project, job)
+        items = await project.records.items(job.id)
+    except Transient as error:
+        if ended:
+            raise
+        # Stopped early: finished work is safe, only the record store does not answer at the moment.
+        events.emit(Trouble(at=now, job=job.id, stage="records", message=str(error)))
+    outcome = known.outcome if known is not None else None
+    counts = await jobs.counts(job.id)
+    others = [card for card in await project.state.workers.workers() if card.name != project.worker]
+    return CrawlReport(
+        job=known or job,
+        resumed=resumed,
+        ended=ended,
+        counts=counts,
+        records=records,
+        seconds=seconds,
+        failure=outcome.reasons[0].message if outcome is not None and outcome.outcome is Outcome.FAILED else "",
+        storing=storing,
+        cost=cost,
+        failures=await failures_of(project, DeadFilter(job=job.id), counts.dead),
+        items=items,
+        is_served=any(is_working_on(card, job, now) for card in others if card.state != "draining"),
+    )
 
 
 async def _opened(project: Project, title: str, terms: JobTerms, *, fresh: bool, crew: Crew | None) -> tuple[Job, bool]:
@@ -218,9 +215,3 @@ async def _begun(project: Project, name: str) -> Job | None:
                 f" `gossamer job cancel {job.id}` ends it."
             )
     return begun[-1] if begun else None
-
-
-def vitals_of(job: Job, worker: Worker, sink: Sink, slots: int) -> Vitals:
-    full = "archive full" if sink.archive_full else "spool full" if sink.full else ""
-    state = "draining" if worker.draining.is_set() else full or ("set aside" if worker.is_set_aside else "working")
-    return Vitals(job=job.id, state=state, in_flight=worker.in_flight, slots=slots)

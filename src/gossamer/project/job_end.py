@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +25,6 @@ from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
 from ..schedule.sources import FeedSource, PagesSource, SiteSource, source_of
 from ..store.contract import RecordQuery, Retirement
-from ..store.sink import Sink
 from ..units import many
 from .job_outcome import earlier_runs, job_outcome, last_good, settle_again
 from .jobs import show_job
@@ -40,42 +38,6 @@ MANY_RECORDS = 20
 EARLIER_LETTERS = 20  # how many earlier jobs of the same name may have dead letters closed ...
 MOST_LETTERS = 2_000  # ... and how many of their letters are looked at
 BELIEVED = 0.5  # a crawl that sees less than this share of the previous crawl's records is not believed
-
-
-async def close_when_stored(
-    project: Project, spider: Spider, job: Job, events: EventSink, sink: Sink, stopped: asyncio.Event
-) -> Storing | None:
-    """End a job that has no open page as soon as its results are stored, by this worker or by others at work.
-
-    Returns the results that are not stored yet, if `stopped` is set first or no worker is storing them.
-    """
-    await first_of(sink.emptied(), stopped.wait(), _no_longer_runs(project, job))
-    told = ""
-    while True:
-        try:
-            storing = await close_drained(project, spider, job, events)
-        except Transient as error:  # the state may be back at the next look
-            if stopped.is_set():
-                raise
-            words = str(error)
-        else:
-            if storing is None or stopped.is_set() or not storing.in_hand:
-                return storing
-            words = storing.in_words(job.id)
-        if words != told:
-            told = words
-            events.emit(Trouble(at=project.clock.now(), job=job.id, stage="storing", message=words))
-        await first_of(project.clock.sleep(LOOK.total_seconds()), stopped.wait())
-
-
-async def _no_longer_runs(project: Project, job: Job) -> None:
-    """Return when another process has ended the job. Its results are stored regardless."""
-    while True:
-        with suppress(Transient):  # the next look decides
-            known = await project.state.jobs.job(job.id)
-            if known is None or known.state is not JobState.RUNNING:
-                return
-        await project.clock.sleep(LOOK.total_seconds())
 
 
 async def close_drained(project: Project, spider: Spider, job: Job, events: EventSink) -> Storing | None:

@@ -25,6 +25,7 @@ from .view_fields import view_fields
 __all__ = ["ADMIN", "JOBS", "METRICS", "RECORDS", "SCOPES", "SCRAPE"]  # and the names defined below
 USE_NOTED_EVERY = 60.0  # seconds; a write for each request would cost more than the request
 LONGEST_NAME = 100
+MOST_OPEN = 100_000  # jobs of the owner of the project, to whom the limit of a key does not apply
 LOCAL = "local"  # owner of everything done with the one-time token of a server without keys
 
 
@@ -75,6 +76,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_change(self, job: Job) -> bool:
         return self.is_admin or job.owner == self.id
+
+
+OWNER = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES), open_jobs=MOST_OPEN)
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):

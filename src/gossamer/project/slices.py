@@ -25,7 +25,7 @@ from .api_jobs import Asked, begin_crawl, begin_scrape, job_for, wanted_pages
 from .api_requests import BadRequest, CrawlRequest, ScrapeRequest
 from .idempotency import begin as claim_answer
 from .idempotency import finish as keep_answer
-from .keys import LOCAL, SCOPES, Caller
+from .keys import OWNER
 from .messages import Message, Send, deliver_messages, enter_message
 from .open import Project, open_project
 from .page_results import PageOutcome, PageReader
@@ -36,9 +36,6 @@ LOOK = timedelta(milliseconds=200)  # how often to check whether the slice is ov
 LONGEST_TICK = timedelta(seconds=40)  # a spider that takes longer to load counts as failed
 QUIET = timedelta(seconds=1)  # a scheduler with nothing due for this long has done its part
 T = TypeVar("T")
-MOST_OPEN = 100_000  # jobs of the program itself, to which the limit of a key does not apply
-
-OWNER = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES), open_jobs=MOST_OPEN)
 
 
 class SliceReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,48 +1,44 @@
-"""A worker pool: one process that works on every running job of the project. `gossamer worker` runs it.
+"""A worker pool: which jobs one process works on, and when. `gossamer worker` works on every running job of the
+project, `gossamer crawl` on one.
 
-What it does: looks every second for running jobs, and opens a worker for each one whose spider is found here; a job
-named by a URL is crawled as a site. The workers run side by side and share the process's connections and, evenly, its
+What it does: looks every second for running jobs, and runs each one whose spider is found here (runner.py); a job named
+by a URL is crawled as a site. The jobs run side by side and share the process's connections and, evenly, its
 concurrency. If there are more jobs than slots, they take turns (job_slots.py). With or without jobs, the pool stores
 the results in this machine's spool. A job whose results wait, here or elsewhere, ends when they are stored.
-How it fails: a job that it cannot serve is left to other pools, and reported once. If the state does not answer, the
-pool waits. How it recovers: it retries later what it could not serve, and restarts a job whose worker failed.
+How it fails: a job that it cannot serve is left to other pools, and reported once; a pool that works on its jobs to
+their end raises the error. If the state does not answer, the pool waits. How it recovers: it retries later what it
+could not serve, and restarts a job whose worker failed.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 import msgspec
 
-from ..backends.worker_names import numbered_name
 from ..crawl.heartbeat import Heartbeat, Vitals
-from ..crawl.job_run import run_job
 from ..crawl.worker import Worker
 from ..errors import BackendUnavailable, GossamerError, Transient
-from ..frontier.admission import Scope
+from ..fetch.open_route import Transports
 from ..model.events import EventHub, EventSink
 from ..model.job import Job
 from ..parse.spider import Spider
 from ..process import limits as openfiles
 from ..settings import Settings
-from ..settings.effective import scope_of
 from . import job_slots
-from .job_end import close_drained
 from .job_reports import JobReports
 from .job_slots import USUAL_TERMS, JobSlot, Obstacles, PoolTerms, WaitingJob, moment
-from .open import Project, open_beside
-from .reparse.archive_job import entering, is_reparse_job, terms_of
-from .reparse.archive_journey import open_archive_worker
+from .open import Project
+from .runner import JobRunner
 from .spiders import spider_of_job
 from .spools import Storing
 from .start_check import check_start
-from .transports import SharedTransports
-from .wiring import is_over, open_worker, seed_context, sink_of
+from .wiring import sink_of
 from .worker_health import Health
 
-READERS, READERS_EACH = 2, 1  # child processes that read large pages of keys; of them for one key
+SpiderOf = Callable[[Job], tuple[Spider, Settings]]
 
 
 class Respite(msgspec.Struct, frozen=True):
@@ -55,8 +51,10 @@ class Respite(msgspec.Struct, frozen=True):
 class WorkerPool:
     """Serves jobs until it is drained; with `until_idle`, until it can serve no running job now and its spool is empty.
 
-    `serves` are the routes that it serves, by name or kind, `only` the ids of jobs; None means all. `parsers` is the
-    number of child processes that parse archived pages, for each job that does.
+    `serves` are the routes that it serves, by name or kind, `only` the ids of jobs; None means all. With `to_the_end`
+    it stays with these jobs until they are over, whatever they wait for (a pause, a window), and raises what one fails
+    with. `spider_of` gives the spider of a job, and the settings with that spider's own; None: it is looked for by its
+    name. `parsers` and `replay` are those of JobRunner.
     """
 
     def __init__(
@@ -67,15 +65,20 @@ class WorkerPool:
         until_idle: bool = False,
         serves: frozenset[str] | None = None,
         only: frozenset[str] | None = None,
+        to_the_end: bool = False,
+        spider_of: SpiderOf | None = None,
         terms: PoolTerms = USUAL_TERMS,
         parsers: int = 1,
+        replay: Transports | None = None,
     ) -> None:
         self._project = project
-        self._parsers = parsers
         self._terms = terms
         self._serves = serves
         self._only = only
         self._until_idle = until_idle
+        self._to_the_end = to_the_end
+        self._spider_of = spider_of or self._find_spider
+        self._failure: Exception | None = None
         self._heartbeat = Heartbeat(
             project.state.workers,
             project.clock,
@@ -87,12 +90,16 @@ class WorkerPool:
         self._events = EventHub(self._heartbeat, events)
         self._reports = JobReports(self._events, project.clock)
         self._sink = sink_of(project, self._events)
-        self._transports = SharedTransports(project.clock)
-        from . import page_children  # here: it imports all that reads pages, which a crawl by command does not need
-
-        # Pages in flight bound the line.
-        self._children = page_children.PageChildren(READERS, READERS_EACH, refuses=False)
-        self._describer_of = page_children.describer_of
+        self._runner = JobRunner(
+            project,
+            self._sink,
+            self._events,
+            serves=serves,
+            parsers=parsers,
+            look=terms.look,
+            source_pauses=terms.source_pauses,
+            replay=replay,
+        )
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by job
         self._slots: dict[str, JobSlot] = {}  # of the same jobs
         self._running: dict[str, Job] = {}  # at the last look
@@ -102,17 +109,19 @@ class WorkerPool:
         self._since: dict[str, float] = {}  # when a job began to wait
         self._obstacles = Obstacles(project.clock)
         self._respites: dict[str, Respite] = {}
-        self._opened = 0  # workers opened so far
-        self._draining = False
+        self._draining = asyncio.Event()
         self._changed = asyncio.Event()
 
     def drain(self) -> None:
         """Start nothing more; `run` returns when every worker has drained."""
-        self._draining = True
+        self._draining.set()
         for slot in self._slots.values():
             if slot.worker is not None:
                 slot.worker.drain()
         self._changed.set()
+
+    def is_draining(self) -> bool:
+        return self._draining.is_set()
 
     @property
     def was_asked_to_drain(self) -> bool:
@@ -125,18 +134,21 @@ class WorkerPool:
             in_flight=in_flight,
             jobs=len(self._tasks),
             spool_bytes=self._sink.spooled_bytes,
-            draining=self._draining,
+            draining=self.is_draining(),
         )
 
     async def run(self) -> None:
-        """Serve. If the state does not answer, wait for it. Faults of a job are reported, not raised."""
-        async with self._heartbeat, self._sink, self._transports, self._children:
+        """Serve. If the state does not answer, wait for it. Faults of a job are reported, not raised, except those of a
+        job that it works on to the end."""
+        async with self._heartbeat, self._sink, self._runner:
             try:
-                while not self._draining and not await self._look():
+                while not self.is_draining() and not await self._look():
                     await self._rest()
                 await asyncio.gather(*self._tasks.values())
             finally:
                 await self._stop()
+        if self._failure is not None:
+            raise self._failure
 
     # -- which jobs --------------------------------------------------------------------------------------------
 
@@ -152,7 +164,7 @@ class WorkerPool:
         except Transient as error:
             self._reports.trouble("", "jobs", str(error))
             return False
-        if self._draining:
+        if self.is_draining():
             return True
         running = [job for job in running if self._only is None or job.id in self._only]
         self._asked_at, self._newest = self._project.clock.monotonic(), newest
@@ -165,7 +177,10 @@ class WorkerPool:
         self._share_out()
         now = self._project.clock.monotonic()
         hopeful = any(respite.hopeful and now < respite.until for respite in self._respites.values())
-        return self._until_idle and not (self._tasks or self._waiting or hopeful or self._sink.away)
+        # The results of a job that has ended elsewhere are stored by whoever comes next.
+        storing = self._sink.away and not (self._to_the_end and not self._running)
+        stays = self._tasks or self._waiting or hopeful or storing
+        return (self._until_idle or self._to_the_end) and not stays
 
     def _queue_up(self) -> None:
         """Queue the jobs that are neither served nor left alone. With `until_idle`, leave out those that cannot work
@@ -266,17 +281,21 @@ class WorkerPool:
         self._respites.pop(job.id, None)
         self._since.pop(job.id, None)
         try:
-            spider, settings = spider_of_job(self._project.settings, job)
-            check_start(settings, spider)
+            spider, settings = self._spider_of(job)
         except Exception as error:  # a spider's constructor may raise anything
             self._leave_alone(job, error)
             return
-        for remark in spider._remarks():
-            self._reports.trouble(job.id, "spider", remark)
         slot = JobSlot(job=job, taken_at=self._project.clock.monotonic())
         task = asyncio.create_task(self._serve(slot, spider, settings), name=f"serve {job.id}")
         self._tasks[job.id], self._slots[job.id] = task, slot
         task.add_done_callback(lambda _: self._ended(job))
+
+    def _find_spider(self, job: Job) -> tuple[Spider, Settings]:
+        spider, settings = spider_of_job(self._project.settings, job)
+        check_start(settings, spider)
+        for remark in spider._remarks():
+            self._reports.trouble(job.id, "spider", remark)
+        return spider, settings
 
     def _ended(self, job: Job) -> None:
         del self._tasks[job.id], self._slots[job.id]
@@ -287,55 +306,26 @@ class WorkerPool:
 
     async def _serve(self, slot: JobSlot, spider: Spider, settings: Settings) -> None:
         job = slot.job
-        self._opened += 1
-        name = numbered_name(self._project.worker, self._opened)
-        sites: set[str] = set()
-        scope = scope_of(settings, job, spider, sites)
-        try:
-            with open_beside(self._project, settings=settings, worker=name) as project:
-                over = await is_over(project.state.jobs, job.id)  # true also for a job whose results wait to be stored
-                if not over:
-                    over = await self._work_off(slot, project, spider, scope, sites)
-                if over or (self._draining and await is_over(project.state.jobs, job.id)):  # drained after all was done
-                    storing = await close_drained(project, spider, job, self._events)
-                    if storing is not None:
-                        self._wait_for_results(job, storing)
-                    self._reports.ended(await project.state.jobs.job(job.id))
-        except Exception as error:  # from a backend, the spider's start, or a defect in Gossamer: other jobs go on
-            self._leave_alone(job, error)
+        idling: list[asyncio.Task[None]] = []
 
-    async def _work_off(self, slot: JobSlot, project: Project, spider: Spider, scope: Scope, sites: set[str]) -> bool:
-        """Work on a job until no page is left. False if its worker was drained first."""
-        job = slot.job
-        terms, candidates = await project.state.jobs.terms(job.id), None
-        sink, heard, serves, look = self._sink, self._events, self._serves, self._terms.look
-        shared = self._transports
-        opened = open_worker(
-            project,
-            spider,
-            job.id,
-            scope,
-            sink,
-            heard,
-            terms=terms,
-            serves=serves,
-            look=look,
-            shared=shared,
-            describe=self._describer_of(self._children, job, spider, project.settings),
-        )
-        if is_reparse_job(job):
-            candidates = partial(entering, project, terms_of(project.settings, job))
-            opened = open_archive_worker(
-                project, job, scope, sink, heard, terms=terms, serves=serves, look=look, parsers=self._parsers
-            )
-        async with opened as worker:
+        def opened(worker: Worker) -> None:
             self._enlist(slot, worker)
-            idling = asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}")
-            try:
-                seeding = seed_context(project, source_pauses=self._terms.source_pauses, candidates=candidates)
-                return await run_job(seeding, spider, job, worker, scope, sites, self._events)
-            finally:
-                idling.cancel()
+            if self._until_idle and self._serves is not None:
+                idling.append(asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}"))
+
+        over = False
+        try:
+            over = await self._runner.work(job, spider, settings, opened=opened, draining=self._draining)
+            if over:
+                storing = await self._runner.close(job, spider, settings)
+                if storing is not None:
+                    self._wait_for_results(job, storing)
+                self._reports.ended(await self._project.state.jobs.job(job.id))
+        except Exception as error:  # from a backend, the spider's start, or a defect in Gossamer: other jobs go on
+            self._leave_alone(job, error, is_over=over)
+        finally:
+            for task in idling:
+                task.cancel()
 
     def _wait_for_results(self, job: Job, storing: Storing) -> None:
         """Look at the job again soon. If no live worker stores its results, it does not keep this pool from ending."""
@@ -345,8 +335,6 @@ class WorkerPool:
 
     async def _leave_when_idle(self, job: Job, worker: Worker) -> None:
         """A worker with `until_idle` that serves only some routes does not wait for pages of other routes."""
-        if not self._until_idle or self._serves is None:
-            return
         clock = self._project.clock
         idle_since = clock.monotonic()
         while clock.monotonic() - idle_since < self._terms.no_page.total_seconds():
@@ -360,7 +348,7 @@ class WorkerPool:
     def _enlist(self, slot: JobSlot, worker: Worker) -> None:
         slot.worker = worker
         self._share_out()
-        if self._draining:
+        if self.is_draining():
             worker.drain()
         else:
             self._reports.begun(slot.job)
@@ -383,10 +371,15 @@ class WorkerPool:
                 slot.width = width
                 worker.resize(width)
 
-    def _leave_alone(self, job: Job, error: Exception) -> None:
-        """Try the job again later. The same message about a job is reported once."""
+    def _leave_alone(self, job: Job, error: Exception, *, is_over: bool = False) -> None:
+        """Try the job again later; a pool that works to the end fails instead, unless the pages are all done and only
+        the stores are away. The same message about a job is reported once."""
         if openfiles.were_used_up(error):
             error = BackendUnavailable(openfiles.remedy())
+        if self._to_the_end and not (is_over and isinstance(error, Transient)):
+            self._failure = error
+            self.drain()
+            return
         hopeful, now = isinstance(error, Transient), self._project.clock.monotonic()
         pause = self._terms.again if hopeful else self._terms.unfit_again
         self._respites[job.id] = Respite(now + pause.total_seconds(), hopeful)
@@ -412,6 +405,8 @@ class WorkerPool:
         waiting."""
         clock, glance = self._project.clock, self._terms.glance.total_seconds()
         ends = clock.monotonic() + self._terms.look.total_seconds()
+        if self._to_the_end:
+            glance = self._terms.look.total_seconds()  # it knows its jobs
         while (left := ends - clock.monotonic()) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(glance, left)):
@@ -429,7 +424,7 @@ class WorkerPool:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _vitals(self) -> Vitals:
-        state = "draining" if self._draining else "working" if self._tasks else "idle"
+        state = "draining" if self.is_draining() else "working" if self._tasks or self._to_the_end else "idle"
         if self._sink.archive_full and state == "working":
             state = "archive full"
         elif self._sink.away and state != "draining":
@@ -438,7 +433,7 @@ class WorkerPool:
             state = "set aside"
         in_flight = sum(slot.in_flight for slot in self._slots.values())
         return Vitals(
-            job=", ".join(self._tasks),
+            job=", ".join((self._only or ()) if self._to_the_end else self._tasks),
             state=state,
             in_flight=in_flight,
             slots=self._project.settings.crawl.concurrency,

@@ -10,10 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Protocol
 
-import msgspec
-
 from ..frontier.contract import JobBook
-from ..model.alert import AlertChange, AlertMemory, Notice, Silence, Standing
 from ..model.job import JobTerms
 from ..model.schedule import Schedule, ScheduleProgress, Settled, Term, UnreadableSchedule
 
@@ -97,66 +94,6 @@ class TickBook(Protocol):
 
     async def forget(self, term: Term, progress: ScheduleProgress) -> bool:
         """Remove a schedule if it is unchanged. False if it is not. Raises LeaseLost as `settle` does."""
-        ...
-
-
-class AlertBook(Protocol):
-    """What people see of alerts, and their silences."""
-
-    async def standings(self) -> list[Standing]:
-        """Every alert that is not inactive, by its name and subject."""
-        ...
-
-    async def history(self, limit: int, alert: str | None = None) -> list[AlertChange]:
-        """Up to `limit` changes, the newest first; of one alert, or of all."""
-        ...
-
-    async def notices(self, limit: int) -> list[Notice]:
-        """Messages: those still to be sent, the earliest first, then finished ones, the newest first."""
-        ...
-
-    async def silences(self) -> list[Silence]:
-        """Silences that are not over by the backend's clock, by their end."""
-        ...
-
-    async def silence(self, silence: Silence) -> None:
-        """Add a silence, or replace the one with the same id. Expired ones are deleted."""
-        ...
-
-    async def unsilence(self, id: str) -> bool:
-        """End a silence. False if there is none of that id."""
-        ...
-
-
-class AlertStep(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one evaluation of the alerts. `memory` None: unchanged."""
-
-    standings: tuple[Standing, ...] = ()  # new or changed
-    forgotten: tuple[tuple[str, str], ...] = ()  # alert and subject of standings that are inactive again
-    notices: tuple[Notice, ...] = ()
-    changes: tuple[AlertChange, ...] = ()
-    memory: AlertMemory | None = None
-
-
-class AlertDesk(Protocol):
-    """What the leading scheduler does with alerts. Every write raises LeaseLost and changes nothing if the term is
-    over, even if no other scheduler leads yet."""
-
-    async def memory(self) -> AlertMemory:
-        """What rules remember; empty before the first step was settled."""
-        ...
-
-    async def settle(self, term: Term, step: AlertStep) -> None:
-        """Store the whole step at once: the changes, and the messages about them. A message whose id is known is left
-        as it is."""
-        ...
-
-    async def due(self, limit: int) -> list[Notice]:
-        """Messages to be sent, now or later, the oldest first."""
-        ...
-
-    async def note(self, term: Term, notice: Notice) -> None:
-        """Replace the message with the same id, after an attempt to send it."""
         ...
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from ..errors import BackendUnavailable, GossamerError, InvalidUrl, Misconfigured, Permanent, Transient
+from ..errors import BackendUnavailable, GossamerError, InvalidUrl, Misconfigured, NotThere, Permanent, Transient
 from ..project.api_requests import BadRequest, TooMuchAtOnce
 from ..project.api_views import encode as encode
 from ..project.key_turns import KeyBusy
@@ -73,6 +73,8 @@ def error_of(error: GossamerError) -> ApiError:
             return ApiError(429, "at_once", str(error), headers={"retry-after": "1"})
         case TooMuchAtOnce():
             return ApiError(429, "too_many_jobs", str(error), headers={"retry-after": "5"})
+        case NotThere():
+            return ApiError(404, "not_found", str(error))
         case BadRequest() | InvalidUrl():
             return ApiError(422, "invalid", str(error))
         case BackendUnavailable():

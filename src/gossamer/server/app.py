@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
+from ..project import notes
 from ..project.keys import Token
 from ..project.open import Project
 from ..project.page_results import PageReader
@@ -35,6 +36,7 @@ from .endpoint import PUBLIC, Call, Endpoint, Reply
 from .firecrawl import routes as firecrawl_routes
 from .firecrawl.watch import JobWatch
 from .openapi import document
+from .operations import endpoint_of
 from .ui.site import Dashboard
 from .ui.views import ACTIONS, DOWNLOADS, VIEWS
 
@@ -53,6 +55,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *site_routes.ENDPOINTS,
     *project_routes.ENDPOINTS,
     *key_routes.ENDPOINTS,
+    *map(endpoint_of, notes.OPERATIONS),
 )
 log = logging.getLogger("gossamer.server")
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))

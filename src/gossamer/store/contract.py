@@ -22,6 +22,7 @@ from ..model.figures import Figures
 from ..model.item_account import ItemCounts
 from ..model.page import Snapshot
 from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
+from ..model.shelf import Kind, Shelf
 from .attempt_pages import AttemptPage as AttemptPage  # part of this contract
 from .attempt_pages import AttemptQuery as AttemptQuery
 
@@ -376,22 +377,27 @@ class SpoolNote(msgspec.Struct, frozen=True, kw_only=True):
     given_up: bool = False
 
 
-class SpoolBook(Protocol):
+class SpoolBook:
     """Notes of spooled results, in the shared state. A note outlives its process: only the process that stored the
     results, or a person who gives them up, removes it."""
 
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._notes = Kind(shelf, "spool", SpoolNote)
+
     async def note(self, note: SpoolNote) -> None:
         """Add a note, or replace the one of that name."""
-        ...
+        await self._shelf.commit([self._notes.put(note.name, note)])
 
     async def give_up(self, name: str) -> SpoolNote | None:
         """Mark a note as given up; return it, or None if there is none of that name."""
-        ...
+        return await self._notes.change(name, lambda note: note and msgspec.structs.replace(note, given_up=True))
 
     async def take_away(self, names: Sequence[str]) -> None:
         """Remove these notes. Unknown names are ignored."""
-        ...
+        if names:
+            await self._shelf.commit([self._notes.drop(name) for name in names])
 
     async def notes(self) -> list[SpoolNote]:
         """Every note, by name."""
-        ...
+        return await self._notes.all()

@@ -18,13 +18,13 @@ from gossamer.model.alert import AlertChange, AlertState, Notice, NoticeSubject,
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import Attempt, PageFacts, PageResult, Record
 from gossamer.model.route import ExitOutcome
-from gossamer.model.schedule import Schedule
+from gossamer.model.schedule import Schedule, Term
 from gossamer.model.task import Candidate
 from gossamer.model.url import shape_of
 from gossamer.project.open import Project
 from gossamer.routing.contract import LearnedRoute
 from gossamer.routing.proxies.contract import ExitReport, RestTerms
-from gossamer.schedule.contract import AlertStep, Term
+from gossamer.schedule.alert_book import AlertStep
 from gossamer.server.ui.views import VIEWS
 
 from .screen import Screen, a_screen
@@ -142,7 +142,7 @@ async def fire(project: Project) -> None:
             )
         )  # fmt: skip
     step = AlertStep(standings=tuple(standings), notices=tuple(notices), changes=tuple(changes))
-    await project.state.alert_desk.settle(term, step)
+    await project.state.alerts.settle(term, step)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -12,12 +12,13 @@ from playwright.async_api import expect
 from gossamer.access.contract import CallbackState
 from gossamer.frontier.contract import WorkerCard
 from gossamer.model.alert import AlertState, Standing
+from gossamer.model.schedule import Term
 from gossamer.project.callbacks import list_callbacks, register
 from gossamer.project.keys import LOCAL, Caller, list_keys
 from gossamer.project.schedule_changes import add_schedule, new_schedule
 from gossamer.project.schedules import show_schedule
 from gossamer.routing.contract import LearnedRoute
-from gossamer.schedule.contract import AlertStep, Term
+from gossamer.schedule.alert_book import AlertStep
 from gossamer.settings import ScheduleTable
 from tests.patience import until
 
@@ -245,7 +246,7 @@ async def test_an_alert_that_fires_is_shown_explained_and_silenced(screen: Scree
     )
     term = await screen.project.state.ticks.lead("test", timedelta(minutes=5))
     assert isinstance(term, Term)
-    await screen.project.state.alert_desk.settle(term, AlertStep(standings=(firing,)))
+    await screen.project.state.alerts.settle(term, AlertStep(standings=(firing,)))
     page = await screen.person()
     await page.goto("/ui/alerts")
     row = page.get_by_role("region", name="Alerts").get_by_role("row", name="workers")

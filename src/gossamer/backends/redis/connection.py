@@ -40,13 +40,9 @@ SHARED_PARTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("add", "settle", "resolve"), ("clock", "prelude", "admission")),
     **dict.fromkeys(("open_job", "change_job", "settle_tick"), ("clock", "jobs")),
     **dict.fromkeys(("lead", "seed_lease", "exits_report", "exits_use", "exits_renew"), ("clock",)),
-    **dict.fromkeys(("claim_answer", "keep_answer", "address_turn", "read_session", "settle_alerts"), ("clock",)),
+    **dict.fromkeys(("address_turn", "shelf_commit"), ("clock",)),
     **dict.fromkeys(("resign", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back"), ()),
-    "give_up_spool": (),
     "read_book": (),
-    "write_session": (),
-    "revoke_key": (),
-    "keep_callback": (),
 }
 
 

@@ -22,27 +22,9 @@ of one shard are on one node, so that a script may touch them together; shards m
     gossamer:{P}:workers        hash    worker -> JSON: its last heartbeat
     gossamer:{P}:drains         hash    worker -> 1: an operator wants it to drain
     gossamer:{P}:orders         hash    site -> JSON: an operator's order
-    gossamer:{P}:spools         hash    folder of a process -> JSON: the results that wait there
-    gossamer:{P}:keys           hash    id of a key of the HTTP API -> JSON, with the SHA-256 of its secret
-    gossamer:{P}:keys-used      hash    id of such a key -> when it was last used
-    gossamer:{P}:keys-revoked   hash    id of such a key -> when it was revoked
-    gossamer:{P}:answer:N       hash    answer to the request named N, or the claim on it: until, digest, status, body;
-                                        expires
-    gossamer:{P}:callbacks      hash    id of a callback -> JSON
-    gossamer:{P}:callbacks-open      zset    ids of open ones, by the time they are sent next;
-                                        0 while the job runs
-    gossamer:{P}:callbacks-ended     zset    ids of finished ones, by the time they finished; bounded
-    gossamer:{P}:callback-secrets    hash    id of a key, or "" -> JSON: the secrets that sign callbacks
-    gossamer:{P}:alerts         hash    alert, a zero byte, subject -> JSON: its standing
-    gossamer:{P}:alert-notices  hash    id of a message about an alert -> JSON
-    gossamer:{P}:alert-notices-open  zset    ids of open ones, by the time they were made
-    gossamer:{P}:alert-notices-ended zset    ids of finished ones, by the time they finished; bounded
-    gossamer:{P}:alert-changes  list    JSON: alerts that fired or were resolved, newest first; bounded
-    gossamer:{P}:alert-memory   string  JSON: the memory of the alert rules
-    gossamer:{P}:silences       hash    id of a silence -> JSON
-    gossamer:{P}:audit          list    JSON: writes over HTTP, newest first; bounded
-    gossamer:{P}:kept-sessions  hash    name of a session -> MessagePack: its cookies, its headers, its login
-    gossamer:{P}:kept-sessions-used  zset    names of sessions, by the time they were last used
+    gossamer:{P}:shelf:K        hash    shelf (model/shelf.py), kind K: key -> packed row: stamp, end, time, value
+    gossamer:{P}:shelf:K:at     zset    keys of kind K, by the time by which they are listed
+    gossamer:{P}:shelf:K:until  zset    keys of kind K, by the time they expire
     gossamer:{P}:learned_routes hash    site that blocks -> JSON: the route at which its pages start, and why
     gossamer:{P}:budgets        hash    budget -> tokens spent, in billionths, as decimal digits
     gossamer:{P}:pools          set     names of proxy pools whose exits were used

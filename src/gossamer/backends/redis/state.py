@@ -14,11 +14,8 @@ from ...model.url import FINGERPRINT_VERSION
 from ...store.contract import RecordStore
 from ..state import State, check_fingerprints
 from ..worker_names import is_gone as process_is_gone
-from .access import RedisAnswers, RedisAudit, RedisKeys
 from .address_book import RedisAddressBook
 from .admission import ShardAdmission
-from .alerts import RedisAlerts
-from .callbacks import RedisCallbacks
 from .connection import Server, may_lose, open_server
 from .exits import RedisExitBook
 from .frontier import RedisFrontier
@@ -29,9 +26,8 @@ from .queue_view import RedisQueueView
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules
-from .sessions import RedisSessions
+from .shelf import RedisShelf
 from .site_orders import RedisSiteOrders
-from .spools import RedisSpools
 from .state_stream import RedisStateStream
 from .workers import FORMAT, RedisWorkers, check_format
 
@@ -85,7 +81,7 @@ async def open_redis_state(
             # With its own admission, so that the admission's cache of jobs is released with it.
             yield frontier_at(ShardAdmission(server, keys, jobs, records=records), terms_for)
 
-        schedules, alerts = RedisSchedules(server, keys, jobs), RedisAlerts(server, keys)
+        schedules = RedisSchedules(server, keys, jobs)
         seeds = RedisSeedBook(server, keys)
         robots = RedisRobotsShelf(server, keys)
         routes, budgets = RedisRouteBook(server, keys), RedisBudgetBook(server, keys)
@@ -103,21 +99,14 @@ async def open_redis_state(
                 seeds=seeds,
                 schedules=schedules,
                 ticks=schedules,
-                alerts=alerts,
-                alert_desk=alerts,
                 robots=robots,
                 addresses=RedisAddressBook(server, keys),
                 orders=RedisSiteOrders(server, keys, jobs),
                 workers=RedisWorkers(server, keys, clock),
-                spools=RedisSpools(server, keys),
                 routes=routes,
                 budgets=budgets,
                 exits=RedisExitBook(server, keys),
-                sessions=RedisSessions(server, keys),
-                keys=RedisKeys(server, keys),
-                answers=RedisAnswers(server, keys),
-                audit=RedisAudit(server, keys),
-                callbacks=RedisCallbacks(server, keys),
+                shelf=RedisShelf(server, keys),
                 stream=stream,
                 clock=clock,
                 durable=_as_configured,

@@ -10,42 +10,38 @@ from typing import Any
 
 import msgspec
 
-from ...access.contract import Callback
 from ...errors import BackendUnavailable, Misconfigured
 from ...fetch.robots import RobotsEntry
 from ...frontier.contract import SeedFindings
 from ...frontier.state_rows import (
+    CALLBACK_KINDS,
     COUNTERS,
+    SHELF,
+    SHELF_LEFT,
     STATES,
-    DumpedAlert,
     DumpedBudget,
-    DumpedCallback,
-    DumpedCallbackSecrets,
     DumpedJob,
-    DumpedKey,
     DumpedOrder,
     DumpedRobots,
     DumpedRoute,
+    DumpedRow,
     DumpedSchedule,
     DumpedSeeds,
-    DumpedSession,
     DumpedShape,
     DumpedSite,
     DumpedSpending,
     DumpedUrl,
     StateRow,
+    count_shelf,
+    dump_shelf,
     job_counts,
     stats_counted,
 )
 from ...model.job import JobState, JobTerms
-from ...model.session import without_lock
 from ...model.stream import MoveMark
 from ...routing.contract import LearnedRoute
 from ..schedule_rows import readable
 from . import rows, stream_rows
-from .access import RedisKeys
-from .alerts import ALERT_KEYS, RedisAlerts
-from .callbacks import CALLBACK_KEYS, RedisCallbacks
 from .connection import Server
 from .jobs import JobRow, RedisJobs, RedisSeedBook, read_job
 from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, Keyspace
@@ -53,16 +49,15 @@ from .load_jobs import load_job, load_schedule
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import read_schedule
-from .sessions import RedisSessions
+from .shelf import RedisShelf, unpack_row
 from .site_orders import RedisSiteOrders
 from .state_cut import JobCut, Seen, ShardCut, cut_job, require_clock
 
 BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
-    "jobs", "running", "dropping", "named", "listed", "workers", "spools", "learned_routes", "budgets", "schedules",
-    "leader", *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit", *CALLBACK_KEYS, "callback-secrets",
-    "kept-sessions", "kept-sessions-used", "orders", "drains", *ALERT_KEYS, "silences",
+    "jobs", "running", "dropping", "named", "listed", "workers", "learned_routes", "budgets", "schedules", "leader",
+    *SEED_KEYS, "orders", "drains",
 )  # fmt: skip
 Names = dict[tuple[int, int], str]  # of sites, by shard and number
 Taken = tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]
@@ -89,10 +84,7 @@ class RedisStateStream:
         self._robots = robots
         self._routes = routes
         self._budgets = budgets
-        self._access = RedisKeys(server, keys)
-        self._callbacks = RedisCallbacks(server, keys)
-        self._alerts = RedisAlerts(server, keys)
-        self._sessions = RedisSessions(server, keys)
+        self._shelf = RedisShelf(server, keys)
         self._orders = RedisSiteOrders(server, keys, jobs)
 
     async def mark(self) -> MoveMark | None:
@@ -143,16 +135,10 @@ class RedisStateStream:
             ("learned routes", "learned_routes"),
             ("budgets", "budgets"),
             ("schedules", "schedules"),
-            ("keys", "keys"),
-            ("callbacks", "callbacks"),
-            ("callback secrets", "callback-secrets"),
-            ("sessions", "kept-sessions"),
             ("site orders", "orders"),
-            ("alerts", "alerts"),
-            ("messages about alerts", "alert-notices"),
-            ("silences", "silences"),
         ):
             counts[name] = await self._server.call("HLEN", self._keys.book(key))
+        counts.update(await count_shelf(self._shelf))
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
     async def dump(self) -> AsyncGenerator[Sequence[StateRow]]:
@@ -164,13 +150,9 @@ class RedisStateStream:
         # Those that run first, so that their cuts are close to the moment of the book.
         cuts = {job.number: await self._cut(job) for job in sorted(jobs, key=lambda job: job.state != JobState.RUNNING)}
         yield [await self._dumped_job(job, cuts[job.number]) for job in jobs]
-        yield [DumpedKey(key) for key in await self._access.keys()]
         yield callbacks
-        yield [DumpedCallbackSecrets(owner, found) for owner, found in await self._callbacks.all_secrets()]
-        yield [DumpedAlert(standing=one) for one in await self._alerts.standings()]
-        yield [DumpedAlert(notice=one) for one in await self._alerts.every_notice()]
-        yield [DumpedAlert(silence=one) for one in await self._alerts.all_silences()]
-        yield [DumpedSession(without_lock(one)) for one in await self._sessions.sessions()]
+        async for some in dump_shelf(self._shelf, [kind for kind in SHELF if kind not in CALLBACK_KINDS]):
+            yield some
         yield schedules
         yield [
             DumpedSeeds(job.id, sown) for job in jobs if (sown := await self._seeds.findings(job.id)) != SeedFindings()
@@ -229,22 +211,10 @@ class RedisStateStream:
                     await load_job(self._server, self._keys, item)
                 case DumpedSeeds(job_id, sown):
                     await self._seeds.note(job_id, sown.sites, sown.trouble)
-                case DumpedKey(key):
-                    await self._access.add(key)
-                case DumpedCallback(callback):
-                    await self._callbacks.enter(callback)
-                case DumpedCallbackSecrets(owner, secrets):
-                    await self._callbacks.enter_secrets(owner, secrets)
+                case DumpedRow():
+                    await self._shelf.commit([item.put()])
                 case DumpedOrder(order):
                     await self._orders.give(order)
-                case DumpedAlert(standing=found) if found is not None:
-                    await self._alerts.load(standings=[found])
-                case DumpedAlert(notice=found) if found is not None:
-                    await self._alerts.load(notices=[found])
-                case DumpedAlert(silence=found) if found is not None:
-                    await self._alerts.keep_silence(found)
-                case DumpedSession(session):
-                    await self._sessions.add(session)
                 case DumpedSchedule():
                     await load_schedule(self._server, self._keys, item.standing)
         now = repr(await self.time())
@@ -270,6 +240,7 @@ class RedisStateStream:
             "UNLINK",
             *(self._keys.book(name) for name in BOOK_KEYS),
         )
+        await self._shelf.clear((*SHELF, *SHELF_LEFT))
         await self._server.call("HDEL", self._keys.book("book"), "jobs", "changes", "named")
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -317,12 +288,16 @@ class RedisStateStream:
     async def _book(self) -> tuple[list[JobRow], list[StateRow], list[StateRow]]:
         """Jobs, callbacks and schedules as of one moment: a tick that was fired has its job, and one that was not has
         none; a callback that was sent has a job that has ended."""
-        keys = [self._keys.book(name) for name in ("jobs", "callbacks", "schedules")]
+        keys = [*map(self._keys.book, ("jobs", "schedules")), *map(self._shelf.key_of, CALLBACK_KINDS)]
         found = await self._server.run("read_book", keys)
-        jobs, callbacks, schedules = (dict(zip(one[::2], one[1::2], strict=True)) for one in found)
+        jobs, schedules, *callbacks = (dict(zip(one[::2], one[1::2], strict=True)) for one in found)
         return (
             sorted(map(read_job, jobs.values()), key=lambda job: job.number),
-            [DumpedCallback(msgspec.json.decode(text, type=Callback)) for text in callbacks.values()],
+            [
+                DumpedRow(kind=kind, key=row.key, value=row.value, at=row.at, until=row.until)
+                for kind, fields in zip(CALLBACK_KINDS, callbacks, strict=True)
+                for row in (unpack_row(key, packed) for key, packed in fields.items())
+            ],
             [DumpedSchedule(readable(read_schedule(name, text))) for name, text in sorted(schedules.items())],
         )
 

@@ -13,10 +13,7 @@ from ...frontier.politeness import TermsFor
 from ...model.url import FINGERPRINT_VERSION
 from ..state import State, check_fingerprints
 from ..worker_names import is_gone as process_is_gone
-from .access import SqliteAnswers, SqliteAudit, SqliteKeys
 from .address_book import SqliteAddressBook
-from .alerts import SqliteAlerts
-from .callbacks import SqliteCallbacks
 from .connection import Database
 from .exits import SqliteExitBook
 from .frontier import SqliteFrontier
@@ -25,9 +22,8 @@ from .queue_view import SqliteQueueView
 from .robots import SqliteRobotsShelf
 from .routes import SqliteBudgetBook, SqliteRouteBook
 from .schedules import SqliteSchedules
-from .sessions import SqliteSessions
+from .shelf import SqliteShelf
 from .site_orders import SqliteSiteOrders
-from .spools import SqliteSpools
 from .state_stream import SqliteStateStream
 from .workers import SqliteWorkers
 
@@ -64,7 +60,7 @@ async def open_sqlite_state(
         finally:
             frontier.let_go()
 
-    schedules, alerts = SqliteSchedules(database, clock, jobs), SqliteAlerts(database, clock)
+    schedules = SqliteSchedules(database, clock, jobs)
     async with database:
         version = await database.read(_stored_version)
         if version is None:
@@ -81,21 +77,14 @@ async def open_sqlite_state(
                 seeds=SqliteSeedBook(database, clock, is_gone=is_gone),
                 schedules=schedules,
                 ticks=schedules,
-                alerts=alerts,
-                alert_desk=alerts,
                 robots=SqliteRobotsShelf(database),
                 addresses=SqliteAddressBook(database, clock),
                 orders=SqliteSiteOrders(database, clock),
                 workers=SqliteWorkers(database),
-                spools=SqliteSpools(database),
                 routes=SqliteRouteBook(database),
                 budgets=SqliteBudgetBook(database),
                 exits=SqliteExitBook(database, clock),
-                sessions=SqliteSessions(database, clock),
-                keys=SqliteKeys(database),
-                answers=SqliteAnswers(database, clock),
-                audit=SqliteAudit(database),
-                callbacks=SqliteCallbacks(database),
+                shelf=SqliteShelf(database, clock),
                 stream=SqliteStateStream(database, clock),
                 clock=clock,
                 durable=database.sync,

@@ -15,43 +15,27 @@ from ...frontier.contract import SeedFindings, SiteOrder
 from ...frontier.state_rows import (
     COUNTERS,
     STATES,
-    DumpedAlert,
     DumpedBudget,
-    DumpedCallback,
-    DumpedCallbackSecrets,
     DumpedJob,
-    DumpedKey,
     DumpedOrder,
     DumpedRobots,
     DumpedRoute,
+    DumpedRow,
     DumpedSchedule,
     DumpedSeeds,
-    DumpedSession,
     DumpedShape,
     DumpedSite,
     DumpedSpending,
     DumpedUrl,
     StateRow,
+    count_shelf,
+    dump_shelf,
     job_counts,
     stats_counted,
 )
 from ...model.job import JobTerms
-from ...model.session import without_lock
 from ...model.task import NO_ROOM_FROM, UrlState
 from ..schedule_rows import decode_schedule, readable
-from .access import KEYS, add_key, key_of
-from .alerts import (
-    NOTICES,
-    SILENCES,
-    STANDINGS,
-    enter_notice,
-    read_notice,
-    read_silence,
-    read_standing,
-    write_silence,
-    write_standing,
-)
-from .callbacks import enter_callback, enter_secrets, read_callback, read_secrets
 from .cleanup import clear_some
 from .connection import Database
 from .queue_rows import (
@@ -69,7 +53,7 @@ from .queue_rows import (
     identity,
     split_url,
 )
-from .sessions import SESSIONS, read_session, write_session
+from .shelf import SqliteShelf
 from .site_orders import ORDERS, enter_order
 from .stream import SqliteStream
 
@@ -77,17 +61,12 @@ BATCH = 500  # rows in memory
 COUNTED = 10_000  # rows in memory while counting, which needs only two columns
 _COUNTED = {
     "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "learned_routes",
-    "budgets": "budgets", "schedules": "schedules", "keys": "api_keys", "callbacks": "callbacks",
-    "callback secrets": "callback_secrets", "sessions": "sessions", "site orders": "site_orders",
-    "alerts": "alerts", "messages about alerts": "alert_notices", "silences": "silences",
+    "budgets": "budgets", "schedules": "schedules", "site orders": "site_orders",
 }  # fmt: skip
 Columns = tuple[Any, ...]  # Any: the types of a row are those of the schema, which is STRICT
 _TABLES = (
-    "incidents", "shapes", "queues", "leases", "urls", "texts", "sites", "robots", "workers", "spools",
-    "learned_routes", "budgets", "schedules",
-    "seed_leases", "seed_sites", "forgetting", "jobs", "api_keys", "answers", "audit", "address_paces", "callbacks",
-    "callback_secrets", "sessions", "site_orders",
-    "alerts", "alert_notices", "alert_changes", "alert_memory", "silences",
+    "incidents", "shapes", "queues", "leases", "urls", "texts", "sites", "robots", "workers", "learned_routes",
+    "budgets", "schedules", "seed_leases", "seed_sites", "forgetting", "jobs", "address_paces", "site_orders", "shelf",
 )  # fmt: skip
 
 
@@ -101,16 +80,6 @@ _JOBS = f"SELECT {', '.join((*_JOB_FIELDS, *STATES))} FROM jobs ORDER BY number"
 
 # The queries of small tables, and how their columns become rows.
 _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
-    (f"{KEYS} ORDER BY created_at, id", lambda *columns: DumpedKey(key_of(columns))),
-    ("SELECT callback FROM callbacks ORDER BY id", lambda text: DumpedCallback(read_callback(text))),
-    (
-        "SELECT owner, secrets FROM callback_secrets ORDER BY owner",
-        lambda owner, text: DumpedCallbackSecrets(owner, read_secrets(text)),
-    ),
-    (STANDINGS, lambda text: DumpedAlert(standing=read_standing(text))),
-    (NOTICES + "ORDER BY id", lambda text: DumpedAlert(notice=read_notice(text))),
-    (SILENCES + "ORDER BY id", lambda text: DumpedAlert(silence=read_silence(text))),
-    (SESSIONS, lambda session: DumpedSession(without_lock(read_session(session)))),
     (
         "SELECT name, standing FROM schedules ORDER BY name",
         lambda name, text: DumpedSchedule(readable(decode_schedule(name, text))),
@@ -188,6 +157,7 @@ class SqliteStateStream(SqliteStream[StateRow]):
     def __init__(self, database: Database, clock: Clock) -> None:
         super().__init__(database)
         self._clock = clock
+        self._shelf = SqliteShelf(database, clock)
         self._queue_rows = QueueRows()
         database.on_rollback.append(self._queue_rows.forget)
 
@@ -210,7 +180,7 @@ class SqliteStateStream(SqliteStream[StateRow]):
             counters = {name: getattr(job, name) for name in COUNTERS} | stats_counted(job.stats, job.drops)
             forgotten = {f"{state} without a row": count for state, count in job.forgotten.items()}
             counts |= job_counts(job.id, states.get(job.number, {}), {**counters, **forgotten})
-        counts |= await self._count(_COUNTED)
+        counts |= await self._count(_COUNTED) | await count_shelf(self._shelf)
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
     async def dump(self) -> AsyncGenerator[Sequence[StateRow]]:
@@ -221,6 +191,8 @@ class SqliteStateStream(SqliteStream[StateRow]):
 
     async def _dump(self) -> AsyncIterator[Sequence[StateRow]]:
         yield await self._jobs(await self._states())
+        async for some in dump_shelf(self._shelf):
+            yield some
         for sql, row_of in _SMALL:
             async for rows in self._batches(sql, BATCH):
                 yield [row_of(*row) for row in rows]
@@ -230,6 +202,9 @@ class SqliteStateStream(SqliteStream[StateRow]):
                 yield [_url(row, incidents.get(row[0], ())) for row in rows]
 
     async def load(self, batch: Sequence[StateRow]) -> None:
+        for row in batch:
+            if isinstance(row, DumpedRow):
+                await self._shelf.commit([row.put()])
         await self._database.write(lambda connection: self._load(connection, batch))
 
     async def finish(self) -> None:
@@ -309,21 +284,6 @@ class SqliteStateStream(SqliteStream[StateRow]):
                     f"INSERT OR IGNORE INTO jobs ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",  # noqa: S608
                     tuple(columns.values()),
                 )
-            case DumpedKey(key):
-                add_key(connection, key)
-            case DumpedCallback(callback):
-                enter_callback(connection, callback)
-            case DumpedCallbackSecrets(owner, secrets):
-                enter_secrets(connection, owner, secrets)
-            case DumpedAlert(standing=found) if found is not None:
-                write_standing(connection, found)
-            case DumpedAlert(notice=found) if found is not None:
-                enter_notice(connection, found)
-            case DumpedAlert(silence=found) if found is not None:
-                write_silence(connection, found)
-            case DumpedSession(session):
-                if not connection.execute("SELECT 1 FROM sessions WHERE name = ?", (session.name,)).fetchone():
-                    write_session(connection, session)
             case DumpedSchedule(standing):
                 connection.execute(
                     "INSERT OR IGNORE INTO schedules (name, version, standing) VALUES (?, ?, ?)",

@@ -16,10 +16,11 @@ from pathlib import Path
 import msgspec
 
 from ... import __version__
+from ...access.contract import ApiKey, Callback
 from ...backends.open import old_copy
 from ...clock import Clock, SystemClock
 from ...errors import Misconfigured
-from ...frontier.state_rows import DumpedCallback, DumpedJob, DumpedKey, DumpedSchedule, StateRow
+from ...frontier.state_rows import DumpedJob, DumpedRow, DumpedSchedule, StateRow
 from ...model.stream import MoveMark, MoveStatus
 from ...model.url import FINGERPRINT_VERSION, host_of
 from ...schedule.sources.kinds import CommandSource, program, source_of
@@ -152,11 +153,13 @@ class _Brought:
                     self._look(f"schedule {row.standing.schedule.name}", row.standing.schedule.source)
                 case DumpedJob() if row.finished_at is None:
                     self._look(f"job {row.id}", row.terms.source)
-                case DumpedKey() if row.key.revoked_at is None:
-                    self._keys[row.key.name or row.key.id] = " ".join(row.key.scopes)
-                case DumpedCallback() if row.callback.state.open:
-                    url = row.callback.url
-                    self._receivers[url if is_message(row.callback) else host_of(url)] = row.callback.job
+                case DumpedRow(kind="key"):
+                    key: ApiKey = row.read()
+                    if key.revoked_at is None:
+                        self._keys[key.name or key.id] = " ".join(key.scopes)
+                case DumpedRow(kind="callback"):
+                    callback: Callback = row.read()
+                    self._receivers[callback.url if is_message(callback) else host_of(callback.url)] = callback.job
 
     def _look(self, name: str, text: str) -> None:
         with suppress(msgspec.MsgspecError):  # a source that cannot be decoded is not run either

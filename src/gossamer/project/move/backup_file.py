@@ -31,18 +31,14 @@ import zstandard
 
 from ...errors import BackendUnavailable, Misconfigured
 from ...frontier.state_rows import (
-    DumpedAlert,
     DumpedBudget,
-    DumpedCallback,
-    DumpedCallbackSecrets,
     DumpedJob,
-    DumpedKey,
     DumpedOrder,
     DumpedRobots,
     DumpedRoute,
+    DumpedRow,
     DumpedSchedule,
     DumpedSeeds,
-    DumpedSession,
     DumpedShape,
     DumpedSite,
     DumpedSpending,
@@ -90,10 +86,9 @@ class _Frame(msgspec.Struct, frozen=True, array_like=True):
 
 _ROWS: dict[str, dict[str, type[msgspec.Struct]]] = {
     "state": {
-        "job": DumpedJob, "key": DumpedKey, "callback": DumpedCallback, "session": DumpedSession,
-        "callback secrets": DumpedCallbackSecrets, "schedule": DumpedSchedule, "seeds": DumpedSeeds, "site": DumpedSite,
+        "job": DumpedJob, "shelf": DumpedRow, "schedule": DumpedSchedule, "seeds": DumpedSeeds, "site": DumpedSite,
         "robots": DumpedRobots, "route": DumpedRoute, "purse": DumpedSpending, "budget": DumpedBudget,
-        "shape": DumpedShape, "url": DumpedUrl, "alert": DumpedAlert, "order": DumpedOrder,
+        "shape": DumpedShape, "url": DumpedUrl, "order": DumpedOrder,
     },
     "records": {"page": DumpedPage, "record": DumpedRecord, "schema": DumpedSchema, "quality": Tally, "sent": SentNote},
     "archive": {"segment": SegmentFile, "file": FilePiece},

@@ -31,6 +31,9 @@ HOURS_ROOM = 0.95  # a label beyond this share of the axis would not fit
 WIDE_STEPS = 7  # ticks on the time axis, at most
 
 
+Notes = Sequence[tuple[float, str]]  # when, and what was noted
+
+
 class Series(NamedTuple):
     """Values at the chart's points in time; None: absent. `kind` is a colour: ok, bad, warn, a, b, c, d."""
 
@@ -75,22 +78,25 @@ def lines(
     top: float = 0,
     stepped: bool = False,
     daily: bool = False,
+    notes: Notes = (),
 ) -> Markup:
     """A line for each series. `top`: the axis reaches at least this value. `stepped`: each value holds until the next.
-    `daily`: the points are days."""
+    `daily`: the points are days. `notes` of people are marks at their times."""
     high = max([top, *_known(one.values for one in series)])
-    frame = _Frame(label, times, series, unit, high, daily=daily)
+    frame = _Frame(label, times, series, unit, high, daily=daily, notes=notes)
     return frame.drawn(_line(frame, one, stepped=stepped) for one in series)
 
 
-def areas(label: str, times: Sequence[float], series: Sequence[Series], *, unit: str = "plain") -> Markup:
+def areas(
+    label: str, times: Sequence[float], series: Sequence[Series], *, unit: str = "plain", notes: Notes = ()
+) -> Markup:
     """Stacked areas."""
     sums = [0.0] * len(times)
     layers: list[tuple[Series, list[float], list[float]]] = []
     for one in series:
         below, sums = sums, [low + (value or 0.0) for low, value in zip(sums, one.values, strict=True)]
         layers.append((one, below, sums))
-    frame = _Frame(label, times, series, unit, max(sums, default=0))
+    frame = _Frame(label, times, series, unit, max(sums, default=0), notes=notes)
     shapes = []
     for one, below, above in layers:
         up = [f"{frame.x(at):.1f},{frame.y(value):.1f}" for at, value in zip(times, above, strict=True)]
@@ -99,10 +105,12 @@ def areas(label: str, times: Sequence[float], series: Sequence[Series], *, unit:
     return frame.drawn(shapes)
 
 
-def bars(label: str, times: Sequence[float], series: Sequence[Series], *, unit: str = "plain") -> Markup:
+def bars(
+    label: str, times: Sequence[float], series: Sequence[Series], *, unit: str = "plain", notes: Notes = ()
+) -> Markup:
     """Stacked bars, one at each point in time."""
     tops = [sum(one.values[n] or 0.0 for one in series) for n in range(len(times))]
-    frame = _Frame(label, times, series, unit, max(tops, default=0), banded=True)
+    frame = _Frame(label, times, series, unit, max(tops, default=0), banded=True, notes=notes)
     shapes = []
     for n in range(len(times)):
         low = 0.0
@@ -197,7 +205,9 @@ class _Frame:
         *,
         banded: bool = False,
         daily: bool = False,
+        notes: Notes = (),
     ) -> None:
+        self._notes = notes
         self._label = label
         self._times = list(times)[:MOST_ROWS]
         self._series = series
@@ -223,7 +233,8 @@ class _Frame:
             return Markup('<p class="empty">No figures yet.</p>')
         kind = "chart daily" if self._daily else "chart"
         svg = Markup(
-            '<svg class="{kind}" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{axes}{shapes}{hits}</svg>'
+            '<svg class="{kind}" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">'
+            "{axes}{shapes}{hits}{notes}</svg>"
         ).format(
             kind=kind,
             w=WIDTH,
@@ -232,6 +243,7 @@ class _Frame:
             axes=self._axes(),
             shapes=Markup("".join(shapes)),  # noqa: S704 numbers and class names of ours
             hits=self._hits(),
+            notes=self._note_marks(),
         )
         return Markup('<figure class="chart-box">{}{}<p class="readout" aria-hidden="true"></p>{}</figure>').format(
             self._legend(), svg, self._table()
@@ -278,6 +290,19 @@ class _Frame:
                     "<title>{}</title></rect>"
                 ).format(left, TOP, max(1.0, self.band), HEIGHT - TOP - BOTTOM, iso_time(at), words)
             )
+        return Markup("").join(parts)
+
+    def _note_marks(self) -> Markup:
+        """A line and a flag at the time of each note, above the strips, so that the title of the flag is its text."""
+        parts = []
+        for at, words in self._notes:
+            if self._begin <= at <= self._end:
+                parts.append(
+                    Markup(
+                        '<line class="note" x1="{x:.1f}" x2="{x:.1f}" y1="{}" y2="{}"/>'
+                        '<circle class="note" cx="{x:.1f}" cy="{}" r="4"><title>{}: {}</title></circle>'
+                    ).format(TOP, HEIGHT - BOTTOM, TOP, _utc(at), words, x=self.x(at))
+                )
         return Markup("").join(parts)
 
     def _words_at(self, n: int) -> str:

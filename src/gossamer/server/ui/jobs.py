@@ -17,6 +17,7 @@ from ...project.items import reasons_in_words, shared_in_words
 from ...project.job_table import JobSort, JobWanted, begin_again, job_table, rows_of
 from ...project.jobs import JobChange, cancel_job, pause_job, resume_job, view_of
 from ...project.keys import JOBS, SCRAPE
+from ...project.notes import marks
 from ...project.open import Project
 from ...project.status import job_status
 from ...units import many
@@ -68,7 +69,8 @@ def _item_notes(items: ItemCounts) -> list[str]:
 
 async def pace(visit: Visit) -> Context:
     """The figures of the job over time."""
-    found = await job_history(visit.project, await _job(visit))
+    job = await _job(visit)
+    found = await job_history(visit.project, job)
     if found is None or not found.whole.pages:
         return {"times": []}
     return {
@@ -76,6 +78,7 @@ async def pace(visit: Visit) -> Context:
         "pages": pages_series(found),
         "answers": [Series("on average", [point.seconds for point in found.points], "a")],
         "step": found.step,
+        "notes": await marks(visit.project, visit.caller, found.since, found.until, job=job.id),
     }
 
 

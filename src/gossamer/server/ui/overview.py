@@ -7,6 +7,7 @@ import msgspec
 from ...project.figures import History
 from ...project.job_table import running_rows
 from ...project.keys import JOBS, METRICS, SCRAPE
+from ...project.notes import marks
 from ...project.overview import RANGES, Range, by_result, figures_over, recent, top_reasons, work_now
 from .charts import Series
 from .view import HOME, Context, View, Visit
@@ -32,7 +33,8 @@ async def charts(visit: Visit) -> Context:
     if not visit.may(METRICS):
         return {"figures": None}
     found = await figures_over(visit.project, visit.of(OverviewFilters).range)
-    return {"figures": found, "ranges": tuple(RANGES), **chart_series(found)}
+    notes = await marks(visit.project, visit.caller, found.since, found.until) if visit.may(JOBS) else []
+    return {"figures": found, "ranges": tuple(RANGES), "notes": notes, **chart_series(found)}
 
 
 def pages_series(found: History) -> list[Series]:

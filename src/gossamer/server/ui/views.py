@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import access, alerts, dead_letters, jobs, overview, queue, records, schedules, spiders, why, workers
+from . import access, alerts, dead_letters, jobs, notes, overview, queue, records, schedules, spiders, why, workers
 from .view import Action, Download, View
 
 VIEWS: tuple[View, ...] = (
@@ -14,6 +14,7 @@ VIEWS: tuple[View, ...] = (
     *schedules.VIEWS,
     *records.VIEWS,
     *why.VIEWS,
+    *notes.VIEWS,
     *alerts.VIEWS,
     *workers.VIEWS,
     *access.VIEWS,
@@ -24,6 +25,7 @@ ACTIONS: tuple[Action, ...] = (
     *queue.ACTIONS,
     *dead_letters.ACTIONS,
     *schedules.ACTIONS,
+    *notes.ACTIONS,
     *alerts.ACTIONS,
     *workers.ACTIONS,
     *access.ACTIONS,

@@ -3,7 +3,6 @@
 --
 -- A lease reads `queues` only where work is available: ready ones by (priority, turn), sleeping ones by wake_at.
 
-
 -- Jobs: one row per run of a spider, with its account -----------------------------------------------------------------
 
 CREATE TABLE jobs (
@@ -61,7 +60,6 @@ CREATE TABLE seed_sites (
     site TEXT NOT NULL,
     PRIMARY KEY (job, site)
 ) STRICT, WITHOUT ROWID;
-
 
 -- Sites: politeness, one row per registrable domain, shared by all jobs -----------------------------------------------
 
@@ -131,7 +129,6 @@ CREATE TABLE robots (
     fetched_at REAL NOT NULL,
     expires_at REAL NOT NULL
 ) STRICT;
-
 
 -- The frontier --------------------------------------------------------------------------------------------------------
 
@@ -248,7 +245,6 @@ LEFT JOIN texts AS parent_start ON parent_start.number = parent.origin;
 
 CREATE VIEW dead_letters AS SELECT * FROM url_list WHERE state = 'dead';
 
-
 -- Workers: processes that work on the project, and their last heartbeat ------------------------------------------------
 
 CREATE TABLE workers (
@@ -270,13 +266,6 @@ CREATE TABLE workers (
     serves     TEXT NOT NULL DEFAULT '',     -- routes or kinds, separated by commas; '': all
     paces      TEXT NOT NULL DEFAULT '{}'    -- JSON: job -> pages a second
 ) STRICT;
-
--- Results that wait on the disks of workers: a note for each process that holds some (store/contract.py, SpoolNote).
-CREATE TABLE spools (
-    name TEXT PRIMARY KEY,                   -- the folder of the process, below its spool
-    note TEXT NOT NULL                       -- JSON
-) STRICT, WITHOUT ROWID;
-
 
 -- Routes and proxies --------------------------------------------------------------------------------------------------
 
@@ -358,17 +347,7 @@ CREATE TABLE exit_sessions (
 
 CREATE INDEX exit_sessions_changed ON exit_sessions (pool, changed_at);
 
--- Named visitors with their cookies, headers and logins (model/session.py, KeptSession).
-CREATE TABLE sessions (
-    name    TEXT PRIMARY KEY,                -- spider/session
-    used_at REAL NOT NULL,
-    session BLOB NOT NULL                    -- MessagePack
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX sessions_by_use ON sessions (used_at);
-
-
--- Schedules and alerts ------------------------------------------------------------------------------------------------
+-- Schedules -----------------------------------------------------------------------------------------------------------
 
 -- What is scraped, when, and the progress of each. `version` changes with every write, even after a schedule was
 -- removed and written again.
@@ -398,93 +377,17 @@ SELECT name, json_extract(standing, '$.schedule.spider') AS spider,
        json_extract(standing, '$.trouble') AS trouble
 FROM schedules;
 
--- Alerts, the messages about them, the silences (schedule/contract.py, AlertBook and AlertDesk).
-CREATE TABLE alerts (
-    alert    TEXT NOT NULL,
-    subject  TEXT NOT NULL,                  -- a site, a job, a pool; '' for the project as a whole
-    standing TEXT NOT NULL,                  -- JSON
-    PRIMARY KEY (alert, subject)
+-- The shelf (model/shelf.py): small, cold state of all kinds: keys, callbacks, alerts, sessions, notes -------------------
+
+CREATE TABLE shelf (
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value BLOB NOT NULL,        -- JSON
+    stamp BLOB NOT NULL,        -- random, new with every write
+    at REAL,                    -- the time by which the row is listed
+    until REAL,                 -- when it expires
+    PRIMARY KEY (kind, key)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE alert_notices (
-    id       TEXT PRIMARY KEY,
-    made_at  REAL NOT NULL,
-    ended_at REAL,                           -- NULL until it is sent or given up
-    notice   TEXT NOT NULL                   -- JSON
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX alert_notices_open ON alert_notices (made_at) WHERE ended_at IS NULL;
-CREATE INDEX alert_notices_ended ON alert_notices (ended_at) WHERE ended_at IS NOT NULL;
-
-CREATE TABLE alert_changes (
-    number INTEGER PRIMARY KEY,
-    alert  TEXT NOT NULL,
-    change TEXT NOT NULL                     -- JSON
-) STRICT;
-
-CREATE TABLE silences (
-    id      TEXT PRIMARY KEY,
-    until   REAL NOT NULL,
-    silence TEXT NOT NULL                    -- JSON
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE alert_memory (
-    only   INTEGER PRIMARY KEY CHECK (only = 1),
-    memory TEXT NOT NULL                     -- JSON
-) STRICT;
-
-
--- Access over HTTP ----------------------------------------------------------------------------------------------------
-
--- Who may use the project over HTTP; only the SHA-256 of a key's secret is stored.
-CREATE TABLE api_keys (
-    id         TEXT PRIMARY KEY,
-    name       TEXT NOT NULL,
-    digest     TEXT NOT NULL,                -- in hex
-    scopes     TEXT NOT NULL,                -- separated by commas
-    created_at REAL NOT NULL,
-    expires_at REAL,
-    revoked_at REAL,
-    used_at    REAL,
-    rate       REAL,                         -- requests per second
-    open_jobs  INTEGER
-) STRICT, WITHOUT ROWID;
-
--- Answers to repeatable requests, until they expire; status 0: not complete yet.
-CREATE TABLE answers (
-    name   TEXT PRIMARY KEY,
-    digest TEXT NOT NULL,
-    status INTEGER NOT NULL,
-    body   BLOB NOT NULL,
-    until  REAL NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX answers_until ON answers (until);
-
--- Writes over HTTP, and by whom; the oldest lines are deleted.
-CREATE TABLE audit (
-    number  INTEGER PRIMARY KEY,
-    at      REAL NOT NULL,
-    key     TEXT NOT NULL,
-    name    TEXT NOT NULL,
-    action  TEXT NOT NULL,
-    target  TEXT NOT NULL,
-    status  INTEGER NOT NULL,
-    address TEXT NOT NULL
-) STRICT;
-
--- The outbox of the HTTP API (access/contract.py, CallbackBook).
-CREATE TABLE callbacks (
-    id       TEXT PRIMARY KEY,
-    next_at  REAL,                           -- 0 while its job runs, NULL when it is finished
-    ended_at REAL,
-    callback TEXT NOT NULL                   -- JSON
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX callbacks_open ON callbacks (next_at) WHERE next_at IS NOT NULL;
-CREATE INDEX callbacks_ended ON callbacks (ended_at) WHERE ended_at IS NOT NULL;
-
-CREATE TABLE callback_secrets (
-    owner   TEXT PRIMARY KEY,                -- id of a key; '' for the project itself
-    secrets TEXT NOT NULL                    -- JSON
-) STRICT, WITHOUT ROWID;
+CREATE INDEX shelf_by_time ON shelf (kind, at, key) WHERE at IS NOT NULL;
+CREATE INDEX shelf_by_end ON shelf (kind, until) WHERE until IS NOT NULL;

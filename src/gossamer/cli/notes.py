@@ -1,0 +1,8 @@
+"""`gossamer note`: notes of people on jobs, sites and charts."""
+
+from __future__ import annotations
+
+from ..project.notes import OPERATIONS
+from .operations import add_operations
+
+add_operations("note", "Notes on jobs, sites and charts: add, list, remove.", OPERATIONS)
