@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .site import Hit, Site, SitePage
+from .site import FAULTY, FINE, Hit, Site, SitePage
 from .story import Crawl, SpiderCode
 
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -22,7 +22,7 @@ MANY = 20  # records; a run that sees less than half of so many is not believed
 GUARD_WINDOW = 20
 EXIT_CODES = {"done": 0, "failed": 1, "done with warnings": 3, "empty": 4, "held back": 5, "incomplete": 6}
 
-Data = tuple[str, int]  # title and price
+Data = tuple[str, int, int]  # title, price and rating
 Version = Data | None  # None: gone
 
 
@@ -124,6 +124,7 @@ class Model:
         self.gave: dict[str, set[str]] = {}  # page -> the keys of what it gave when it was read last
         self.copies: dict[str, tuple[SitePage, str, int]] = {}  # page -> its newest raw copy, whose, and when
         self.step = 0
+        self.opened = 0  # jobs of all kinds: they are numbered in one row
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -153,7 +154,8 @@ class Model:
             job = running[-1]
             job.limit, job.depth, job.code = asked.limit, asked.depth, code
             return job
-        job = ModelJob(len(self.jobs) + 1, asked.spider, code, asked.limit, asked.depth, began=self.step)
+        self.opened += 1
+        job = ModelJob(self.opened, asked.spider, code, asked.limit, asked.depth, began=self.step)
         self.jobs.append(job)
         return job
 
@@ -208,22 +210,23 @@ class Model:
                 job.outcome = self._outcome(job)
 
     def reparse(self) -> None:
-        """Every page's newest copy is parsed again by the spiders as they are now."""
+        """Every page's newest copy is parsed again by the spiders as they are now: a job for each of them."""
         self.step += 1
+        self.opened += len({spider for _, spider, _ in self.copies.values()})
         for path, (page, spider, visited) in self.copies.items():
             code = self.codes[spider]
-            if page.is_broken:
+            if page.is_broken or (page.is_flawed and code.on_fault == "fail"):
                 continue
             given: set[str] = set()
-            for sku, title, price in _things(page, code):
-                if sku in code.drops or (not title and code.on_fault == "drop"):
+            for sku, data in _things(page, code):
+                if sku in code.drops or (page.is_flawed and code.on_fault == "drop"):
                     continue
                 given.add(sku)
-                self._store(None, path, spider, sku, (title, price), visited)
+                self._store(None, path, spider, sku, data, visited)
             before = {key for key in self.gave.get(path, ()) if self.records[key].page == path}
             for key in before - given:
                 if not self.records[key].is_gone and self.records[key].checked <= visited:
-                    self.records[key].versions.append(None)
+                    self._lose(self.records[key])
             self.gave[path] = given
             if (fact := self.facts.get(path)) is not None:
                 self.facts[path] = Fact(fact.validator, code, spider, is_whole=True, is_certain=False)
@@ -246,6 +249,7 @@ class Model:
         else:
             job.states.pop(path, None)
             job.frontier[path] = Task(depth, is_named)
+            job.shapes["all"] += is_named  # a limit of URLs drops no page that a person named, and counts it
 
     @staticmethod
     def _is_too_deep(job: ModelJob, depth: int) -> bool:
@@ -277,7 +281,7 @@ class Model:
                 self.facts[path] = _doubtful(self.facts[path], is_whole=False)
             self._discover(job, page.to, job.tasks[path].depth, is_named=True)
         elif hit.status == 200 or hit.status in job.code.handles:
-            self._parse(job, path, page)
+            self._parse(job, path, page if hit.status == 200 else SitePage())
         elif hit.status in RETRIED and job.tries[path] + 1 < self.max_attempts:
             job.tries[path] += 1
         else:
@@ -324,24 +328,23 @@ class Model:
         things = _things(page, code)
         wanted = [one for one in things if one[0] not in code.drops]
         account["dropped"] = len(things) - len(wanted)
-        flawed = [one for one in wanted if not one[1]]
+        flawed = len(wanted) if page.is_flawed else 0
         if page.is_broken or (flawed and code.on_fault == "fail"):
-            lost = len(things) - 1 if page.is_broken else len(things) - len(flawed)
-            account = Counter(lost=lost, faulty=0 if page.is_broken else len(flawed))
+            lost = len(things) - 1 if page.is_broken else len(things) - flawed
+            account = Counter(lost=lost, faulty=0 if page.is_broken else flawed)
             self._fail(job, path, page, "parse", account, replays)
             job.guard.append(False)
             return
-        job.guard.extend(bool(title) for _, title, _ in wanted)
-        if code.on_fault == "drop":
-            account["faulty"] = len(flawed)
-            wanted = [one for one in wanted if one[1]]
+        job.guard.extend([not flawed] * len(wanted))
+        if flawed and code.on_fault == "drop":
+            account["faulty"], wanted = flawed, []
         if wanted and not replays and job.is_guarded():
             account["held"] = len(wanted)
             self._fail(job, path, page, "quality", account, replays)
             return
-        for sku, title, price in wanted:
-            account[self._store(job, path, job.spider, sku, (title, price), self.step)] += 1
-        self.gave[path] = {sku for sku, _, _ in wanted}
+        for sku, data in wanted:
+            account[self._store(job, path, job.spider, sku, data, self.step)] += 1
+        self.gave[path] = {sku for sku, _ in wanted}
         whole = not (account["dropped"] or account["held"] or account["faulty"])
         said = (self.site.validator and self.site.body(path)) if page == self.site.page(path) else ""
         self.facts[path] = Fact(str(said), code, job.spider, is_whole=whole, is_certain=not replays)
@@ -427,7 +430,11 @@ class Model:
             state, reason = job.states.get(record.page, ("", ""))
             visited = state in ("done", "unchanged") and record.page not in job.redirects
             if (everywhere and record.checked < job.began) or visited or reason in NOT_FOUND:
-                record.versions.append(None)
+                self._lose(record)
+
+    def _lose(self, record: ModelRecord) -> None:
+        record.versions.append(None)
+        record.checked = self.step
 
     def _outcome(self, job: ModelJob) -> str:
         dead, drops = job.dead, job.drops
@@ -458,10 +465,22 @@ def _doubtful(fact: Fact, *, is_whole: bool = True) -> Fact:
     return Fact(fact.validator, fact.code, fact.spider, is_whole=fact.is_whole and is_whole, is_certain=False)
 
 
-def _things(page: SitePage, code: SpiderCode) -> list[tuple[str, str, int]]:
-    return [(sku, code.title(sku, page.is_flawed), price) for sku, price in page.things.items()]
+def _things(page: SitePage, code: SpiderCode) -> list[tuple[str, Data]]:
+    rating = FAULTY if page.is_flawed else FINE
+    return [(sku, (code.title(sku), price, rating)) for sku, price in page.things.items()]
+
+
+def settled_once(hits: Sequence[Hit]) -> list[Hit]:
+    """The hits of a crawl that died and of the one that went on with it: of every page the last answer, and the one
+    before it if that was tried again."""
+    kept: list[Hit] = []
+    for number, hit in enumerate(hits):
+        later = [one for one in hits[number + 1 :] if _name(one) == _name(hit)]
+        if not later or (len(later) == 1 and hit.status in RETRIED):
+            kept.append(hit)
+    return kept
 
 
 def pages_only(hits: Iterable[Hit]) -> list[Hit]:
     """Without what a crawl asks for beside its pages."""
-    return [hit for hit in hits if hit.path not in ("/robots.txt", "/sitemap.xml", "/login")]
+    return [hit for hit in hits if hit.path not in ("/robots.txt", "/sitemap.xml", "/login", "/welcome")]

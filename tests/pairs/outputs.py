@@ -23,7 +23,7 @@ def check_outputs(folder: Path, names: Sequence[str], job: ModelJob, model: Mode
             expected[key] = last
     for name in names:
         rows = read_rows(folder / name)
-        found = {row["sku"]: (row["title"] or "", int(row["price"])) for row in rows if row.get("sku")}
+        found = {row["sku"]: (row["title"], int(row["price"]), int(row["rating"])) for row in rows if row.get("sku")}
         if found != expected:
             raise Wrong(f"{name} has {found}, where {expected} was seen")
 

@@ -23,6 +23,7 @@ import msgspec
 
 from tests.services.threaded import in_thread
 
+FINE, FAULTY = 4, 99  # ratings
 EPOCH = 1_700_000_000
 FORM = "<form id=login method=post action=/login><input name=user><input type=password name=password></form>"
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
@@ -36,7 +37,7 @@ class SitePage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int = 200
     to: str = ""  # where it redirects to
     refusals: int = 0  # how often it answers 503 with Retry-After before it answers, each time the site is put up
-    is_flawed: bool = False  # its things have no titles
+    is_flawed: bool = False  # its things have a rating that a quality rule finds faulty
     is_broken: bool = False  # the price of its last thing is no number
     is_slow: bool = False  # answers after 300 ms
 
@@ -63,9 +64,9 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         page = self.page(path)
         rows = []
         for number, (sku, price) in enumerate(page.things.items(), 1):
-            title = "" if page.is_flawed else f"Thing {sku}"
             figure = "unknown" if page.is_broken and number == len(page.things) else str(price)
-            rows.append(f"<article><h2>{title}</h2><i>{sku}</i><b>{figure}</b></article>")
+            rating = FAULTY if page.is_flawed else FINE
+            rows.append(f"<article><h2>Thing {sku}</h2><i>{sku}</i><b>{figure}</b><u>{rating}</u></article>")
         links = "".join(f"<a href={link}>{link}</a>" for link in page.links)
         return f"<title>{path}</title><nav>{links}</nav>{''.join(rows)}"
 
@@ -97,6 +98,11 @@ class SiteServer(ThreadingHTTPServer):
         self._stamp = 0
         self._site = self._read()
         super().__init__(("127.0.0.1", self._site.port if port is None else port), Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Of a command that was killed."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     @property
     def log(self) -> Path:
@@ -168,8 +174,10 @@ class Handler(BaseHTTPRequestHandler):
             return 200, {"Content-Type": "application/xml"}, f'<urlset xmlns="{NAMESPACE}">{rows}</urlset>'
         if path == "/login":
             if self.command == "POST" and "password=sesame" in sent:
-                return 303, {"Set-Cookie": "member=yes; Path=/", "Location": "/"}, ""
+                return 303, {"Set-Cookie": "member=yes; Path=/", "Location": "/welcome"}, ""
             return 200, {}, FORM
+        if path == "/welcome":
+            return 200, {}, "welcome"
         page = site.page(path)
         if page.refusals:
             with self.server.state.lock:

@@ -16,15 +16,16 @@ from gossamer import Drop, Item, Request, Spider{imports}
 class Thing(Item, key="sku"{on_fault}):
     sku: str
     title: str
-    price: int{fields}
+    price: int
+    rating: int{fields}
 
 
 class {name}(Spider):
 {attributes}
     def parse(self, page):
         for one in page.css("article"):
-            sku, title, price = one.css("i::text").get(), one.css("h2::text").get(""), one.css("b::text").get()
-            yield Thing(sku=sku, title=title{suffix}, price=int(price){values})
+            sku, title, price, rating = (one.css(f"{{name}}::text").get() for name in ("i", "h2", "b", "u"))
+            yield Thing(sku=sku, title=title{suffix}, price=int(price), rating=int(rating){values})
         yield from page.follow_all("a")
 {methods}'''
 LOGIN = """
@@ -82,10 +83,9 @@ class SpiderCode(msgspec.Struct, frozen=True, kw_only=True):
         )
         return text + (f"\n\nDROPPED = {self.drops!r}\n" if self.drops else "")
 
-    def title(self, sku: str, is_flawed: bool) -> str:
+    def title(self, sku: str) -> str:
         """The title under which it stores a thing."""
-        plain = "" if is_flawed else f"Thing {sku}"
-        return f"{plain} v{self.edition}".strip() if self.edition > 1 else plain
+        return f"Thing {sku} v{self.edition}" if self.edition > 1 else f"Thing {sku}"
 
 
 # -- what happens ----------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from tests.services.ports import free_port
 from tests.services.postgres import shared_postgres
 from tests.services.valkey import running_valkey
 
-from .model import EXIT_CODES, Model, ModelJob, Wrong, pages_only
+from .model import EXIT_CODES, Model, ModelJob, Wrong, pages_only, settled_once
 from .outputs import check_outputs
 from .site import Hit, Site, read_log, serving
 from .story import Crawl, PutSite, PutSpider, Replay, Reparse, RunSchedule, Step, Story, Work
@@ -121,7 +121,6 @@ class Teller:
     def _command(self, step: Any) -> None:
         before = len(read_log(self._file))
         dies_at = step.dies_at if isinstance(step, Crawl) else None
-        died = Counter[str]()
         code = self._run(step.words(), before + dies_at if dies_at is not None else None)
         hits = pages_only(read_log(self._file)[before:])
         died = dies_at is not None and code == -signal.SIGKILL
@@ -129,9 +128,8 @@ class Teller:
             if died:
                 self._killed += hits
                 return
-            again = {(hit.method, hit.path) for hit in hits}
-            hits = [hit for hit in self._killed if (hit.method, hit.path) not in again] + hits
-            self._killed = []
+            if self._killed:
+                hits, self._killed = settled_once(self._killed + hits), []
             job = self._model.crawl(step, hits, died=False)
             self._expect(code == EXIT_CODES[job.outcome], f"exit code {code}; the outcome should be {job.outcome}")
             check_outputs(self._folder, step.outputs, job, self._model)
@@ -252,7 +250,7 @@ class Teller:
             versions: list[Any] = []
             for version in await project.records.history(record.type, record.site, record.key):
                 data = msgspec.json.decode(version.data)
-                versions.append(None if version.gone else (data["title"], data["price"]))
+                versions.append(None if version.gone else (data["title"], data["price"], data["rating"]))
             found[record.key] = versions
             if (record.gone_since is not None) != (versions[-1] is None):
                 raise Wrong(f"{record.key} is gone since {record.gone_since}, and its history says {versions}")
