@@ -305,13 +305,13 @@ def many_seeds(draft: Draft) -> None:
     draft.code(start=("/", "/p/1", "/p/2", "/list/2"))
 
 
-@feature()
+@feature("redirect", "moved")  # a session follows redirects at once: docs/sessions.md
 def login(draft: Draft) -> None:
     draft.site(members_only=True)
     draft.code(logs_in=True)
 
 
-@feature("kill")
+@feature()
 def form(draft: Draft) -> None:
     """A request that must not be repeated."""
     for run in RUNS:
@@ -358,7 +358,7 @@ def processes(draft: Draft) -> None:
     draft.crawl(draft.random.choice(RUNS), processes=2)
 
 
-@feature("form")
+@feature()
 def kill(draft: Draft) -> None:
     draft.crawl(draft.random.choice(RUNS), dies_at=draft.random.randint(1, 9))
 
@@ -397,15 +397,53 @@ def reparse(draft: Draft) -> None:
     draft.after[draft.random.choice(RUNS)] += [Reparse()]
 
 
+@feature()
+def second_spider(draft: Draft) -> None:
+    """Another spider gives items of the same type from half of the site."""
+    draft.code(min_quality=None)
+    code = SpiderCode(start=("/list/2",), edition=draft.random.choice((1, 3)))
+    run = draft.random.choice(RUNS)
+    draft.after[run] += [PutSpider("other", code), Crawl(spider="other")]
+
+
+@feature("processes")
+def rate(draft: Draft) -> None:
+    draft.crawl(draft.random.choice(RUNS), rate=50)
+
+
+@feature("processes")
+def slow_site(draft: Draft) -> None:
+    """A crawl-delay in robots.txt."""
+    draft.site(crawl_delay=0.05)
+
+
+@feature("login")
+def exits(draft: Draft) -> None:
+    """Two proxies, of which the site refuses one in some runs."""
+    draft.site(exits=EXITS)
+    for run in RUNS:
+        if draft.random.random() < 0.6:
+            draft.site([run], refused_exits=(draft.random.choice(EXITS),))
+    urls = [f"http://127.0.0.1:{port}" for port in EXITS]
+    draft.settings |= {"proxies.dc.urls": urls, "proxies.dc.allow_private": True, "routes.out.pool": "dc"}
+    draft.settings["router.ladder"] = ["out"]
+
+
 @feature(is_costly=True)
 def fleet(draft: Draft) -> None:
     draft.is_fleet = True
 
 
-def draft_story(names: Iterable[str], random: Random) -> Story:
-    """A story with these features, in the order of the table."""
+def draft_story(names: Iterable[str], seed: int) -> Story:
+    """A story with these features, in the order of the table. What a feature chooses depends on the seed, and not on the
+    others: a story that fails is made shorter by leaving features out."""
     chosen = [name for name in FEATURES if name in set(names)]
-    draft = Draft(random)
+    draft = Draft(Random(seed))
     for name in chosen:
+        draft.random = Random(f"{seed} {name}")
         FEATURES[name].change(draft)
     return draft.story(tuple(chosen))
+
+
+def are_compatible(one: str, other: str) -> bool:
+    return other not in FEATURES[one].not_with and one not in FEATURES[other].not_with

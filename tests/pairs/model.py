@@ -84,6 +84,7 @@ class ModelJob:
     ending: str = ""
     outcome: str = ""
     doubted: bool = False
+    was_killed: bool = False
 
     @property
     def dead(self) -> Counter[str]:
@@ -128,10 +129,14 @@ class Model:
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
-    def crawl(self, asked: Crawl, hits: Sequence[Hit], *, died: bool) -> ModelJob:
-        """A crawl, as far as the site's log has it."""
+    def crawl(
+        self, asked: Crawl, hits: Sequence[Hit], *, was_killed: bool = False, is_uncertain: bool = False
+    ) -> ModelJob:
+        """A crawl to its end, and before it perhaps the same command that `was_killed`: then the answer to a form that
+        must not be sent twice may be unknown."""
         self.step += 1
         job = self._opened(asked)
+        job.was_killed = was_killed
         for path in job.code.start:
             self._discover(job, path, 0, is_named=True)
         if job.code.searches:
@@ -140,9 +145,12 @@ class Model:
             for path in self.site.sitemap:
                 self._discover(job, path, 0)
         for hit in hits:
+            if is_uncertain and hit.method == "POST":
+                continue
             self._take(job, hit)
-        if not died:
-            self._end(job)
+        if is_uncertain and "POST /search" in job.frontier:
+            self._settle(job, "POST /search", "dead", "uncertain")
+        self._end(job)
         return job
 
     def _opened(self, asked: Crawl) -> ModelJob:
@@ -267,6 +275,9 @@ class Model:
     def _take(self, job: ModelJob, hit: Hit) -> None:
         """One answer of the site, and what it means for the job."""
         path = _name(hit)
+        if job.was_killed and hit.status == 304 and job.states.get(path, ("",))[0] in ("done", "unchanged"):
+            job.states[path] = ("unchanged", "")  # it was stored before the kill, and settled after it
+            return
         if path not in job.frontier:
             raise Wrong(f"{path} was asked for in job {job.number}, where it is {job.states.get(path, 'not known')}.")
         page = self.site.page(path.removeprefix("POST "))
@@ -282,6 +293,8 @@ class Model:
             self._discover(job, page.to, job.tasks[path].depth, is_named=True)
         elif hit.status == 200 or hit.status in job.code.handles:
             self._parse(job, path, page if hit.status == 200 else SitePage())
+        elif hit.exit and hit.status == 403 and hit.exit in self.site.refused_exits:
+            pass  # tried through the other exit: docs/routes.md
         elif hit.status in RETRIED and job.tries[path] + 1 < self.max_attempts:
             job.tries[path] += 1
         else:
@@ -291,7 +304,7 @@ class Model:
 
     def _check_conditional(self, job: ModelJob, path: str, hit: Hit) -> None:
         fact = self.facts.get(path)
-        may = fact is not None and fact.is_whole and fact.code == job.code and bool(fact.validator)
+        may = fact is not None and fact.is_whole and (fact.code, fact.spider) == (job.code, job.spider) and bool(fact.validator)
         if hit.is_conditional and (not may or job.code.logs_in):
             raise Wrong(f"{path} was asked for conditionally in job {job.number}; what is known of it: {fact}.")
         if not hit.is_conditional and may and fact is not None and fact.is_certain and not job.code.logs_in:
@@ -379,7 +392,8 @@ class Model:
             return "held"
         if not same:
             record.versions.append(data)
-        record.page, record.spider = path, spider
+            record.spider = spider  # the one that last saw a change
+        record.page = path
         self._see(job, key, record)
         if before is not None:
             return "equal" if before == data else "conflict"
@@ -472,11 +486,12 @@ def _things(page: SitePage, code: SpiderCode) -> list[tuple[str, Data]]:
 
 def settled_once(hits: Sequence[Hit]) -> list[Hit]:
     """The hits of a crawl that died and of the one that went on with it: of every page the last answer, and the one
-    before it if that was tried again."""
+    before it if that was tried again, or has not changed since."""
     kept: list[Hit] = []
     for number, hit in enumerate(hits):
         later = [one for one in hits[number + 1 :] if _name(one) == _name(hit)]
-        if not later or (len(later) == 1 and hit.status in RETRIED):
+        repeated = len(later) == 1 and (hit.status in RETRIED or later[0].status == 304)
+        if not later or repeated:
             kept.append(hit)
     return kept
 

@@ -6,6 +6,8 @@ two commands; the log beside it says who asked for what.
 
 from __future__ import annotations
 
+import socket
+import struct
 import sys
 import threading
 import time
@@ -21,6 +23,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from tests.sites.lines import SO_TIMESTAMPNS
 from tests.services.threaded import in_thread
 
 FINE, FAULTY = 4, 99  # ratings
@@ -75,7 +78,8 @@ NO_PAGE = SitePage(status=404)
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """One request as the site saw it. `at` is a monotonic time; `exit` the port of the proxy, 0 for none."""
+    """One request as the site saw it. `at` is the kernel's time of its arrival; `exit` the port of the proxy, 0 for
+    none."""
 
     at: float
     method: str
@@ -126,9 +130,19 @@ class SiteServer(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: SiteServer
+    at = 0.0
 
     def log_message(self, format: str, *args: Any) -> None:
         """The file is the log."""
+
+    def handle_one_request(self) -> None:
+        """A request of a client that waits for its answer comes in one packet: the kernel knows when."""
+        self.connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        _, notes, _, _ = self.connection.recvmsg(1, 64, socket.MSG_PEEK)
+        stamps = [value for level, kind, value in notes if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS)]
+        seconds, nanoseconds = struct.unpack("qq", stamps[0]) if stamps else (0, 0)
+        self.at = seconds + nanoseconds / 1e9 if stamps else time.time()
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         self._answer("")
@@ -137,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode())
 
     def _answer(self, sent: str) -> None:
-        at, state = time.monotonic(), self.server.state
+        state = self.server.state
         site = state.site()
         exit = self.server.server_port if self.server is not state else 0
         parts = urlsplit(self.path)
@@ -152,7 +166,7 @@ class Handler(BaseHTTPRequestHandler):
             status, text = 304, ""
         # Before the answer: whoever has the answer finds the line in the log.
         state.note(
-            Hit(at=at, method=self.command, path=path, status=status, is_conditional=bool(asked), exit=exit, body=sent)
+            Hit(at=self.at, method=self.command, path=path, status=status, is_conditional=bool(asked), exit=exit, body=sent)
         )
         content = text.encode()
         self.send_response(status)

@@ -14,6 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,7 +31,7 @@ import gossamer.project.reparse.dead_letters
 import gossamer.project.service
 from gossamer import settings
 from gossamer.cli import main
-from gossamer.frontier.contract import is_redirect
+from gossamer.frontier.contract import DeadFilter, is_redirect
 from gossamer.project.open import Project, open_project
 from gossamer.settings import Settings
 from gossamer.store.contract import RecordQuery
@@ -122,16 +123,25 @@ class Teller:
         before = len(read_log(self._file))
         dies_at = step.dies_at if isinstance(step, Crawl) else None
         code = self._run(step.words(), before + dies_at if dies_at is not None else None)
-        hits = pages_only(read_log(self._file)[before:])
+        every = read_log(self._file)[before:]
+        hits = pages_only(every)
         died = dies_at is not None and code == -signal.SIGKILL
         if isinstance(step, Crawl):
             if died:
                 self._killed += hits
                 return
-            if self._killed:
-                hits, self._killed = settled_once(self._killed + hits), []
-            job = self._model.crawl(step, hits, died=False)
+            was_killed = bool(self._killed)
+            is_uncertain = False
+            if was_killed:
+                hits, self._killed = self._killed + hits, []
+                forms = [hit for hit in hits if hit.method == "POST"]
+                self._expect(len(forms) <= 1, f"a form was sent twice: {forms}")
+                is_uncertain = asyncio.run(self._has_letter("uncertain"))
+                hits = settled_once(hits)
+            job = self._model.crawl(step, hits, was_killed=was_killed, is_uncertain=is_uncertain)
             self._expect(code == EXIT_CODES[job.outcome], f"exit code {code}; the outcome should be {job.outcome}")
+            if step.rate is not None and not was_killed:
+                self._check_pace(every, 1 / step.rate)
             check_outputs(self._folder, step.outputs, job, self._model)
         elif isinstance(step, Replay):
             self._model.replay(step.reason, fetch=step.fetch)
@@ -150,6 +160,12 @@ class Teller:
     def _expect(holds: bool, words: str) -> None:
         if not holds:
             raise Wrong(words)
+
+    def _check_pace(self, hits: Sequence[Hit], gap: float) -> None:
+        """No two requests are closer together. A crawl-delay counts from the second page on."""
+        times = sorted(hit.at for hit in hits)
+        least = min((later - sooner for sooner, later in pairwise(times)), default=gap)
+        self._expect(least >= gap * 0.99, f"two requests were {least:.4f} s apart, where {gap:.4f} s are due")
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -204,6 +220,10 @@ class Teller:
 
     def _settings(self) -> Settings:
         return settings.load(start=self._folder, environ={}, flags={})
+
+    async def _has_letter(self, reason: str) -> bool:
+        async with open_project(self._settings()) as project:
+            return bool(await project.state.queue.dead_reasons(DeadFilter(reason=reason)))
 
     async def _compare(self) -> None:
         async with open_project(self._settings()) as project:
