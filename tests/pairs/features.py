@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from .site import Site, SitePage
-from .story import Crawl, PutSite, PutSpider, Purge, Reparse, Replay, SpiderCode, Step, Story, Work
+from .story import Crawl, Purge, PutSite, PutSpider, Reparse, Replay, RunSchedule, SpiderCode, Step, Story, Work
 
 PORT, EXITS = 18642, (18643, 18644)  # in scripts
 PRODUCTS, VARIANTS = 8, 3  # more items than the quality guard looks at
+SCHEDULED = tuple(f"/p/{n}" for n in range(1, PRODUCTS + 1))
 FIRST, SECOND, THIRD = RUNS = range(3)
 QUICK: dict[str, Any] = {
     "fetch.allow_hosts": ["127.0.0.1"],
@@ -44,6 +45,7 @@ class Draft:
         self.codes = [SpiderCode() for _ in RUNS]
         self.crawls = [Crawl() for _ in RUNS]
         self.after: list[list[Step]] = [[] for _ in RUNS]
+        self.is_resumed_by: list[Step | None] = [None for _ in RUNS]  # what follows a kill; None: the same command
         self.is_fleet = False
         self.sites = [Site(port=PORT, pages=_catalogue(), edition=run) for run in RUNS]
         changed, self.vanished = random.sample(range(1, PRODUCTS + 1), 2)
@@ -112,7 +114,7 @@ class Draft:
             if self.crawls[run].dies_at is not None:
                 steps.append(self.crawls[run])
                 self.crawls[run] = msgspec.structs.replace(self.crawls[run], dies_at=None)
-            steps += [self.crawls[run], *self.after[run]]
+            steps += [self.is_resumed_by[run] or self.crawls[run], *self.after[run]]
         return Story(features=features, settings=self.settings, steps=tuple(steps), is_fleet=self.is_fleet)
 
 
@@ -305,7 +307,7 @@ def many_seeds(draft: Draft) -> None:
     draft.code(start=("/", "/p/1", "/p/2", "/list/2"))
 
 
-@feature("redirect", "moved")  # a session follows redirects at once: docs/sessions.md
+@feature("redirect", "moved", "second-spider")  # a session follows redirects at once: docs/sessions.md
 def login(draft: Draft) -> None:
     draft.site(members_only=True)
     draft.code(logs_in=True)
@@ -397,10 +399,68 @@ def reparse(draft: Draft) -> None:
     draft.after[draft.random.choice(RUNS)] += [Reparse()]
 
 
+@feature("kill", "login")
+def kill_then_work(draft: Draft) -> None:
+    """A worker goes on with a crawl that was killed."""
+    run = draft.random.choice(RUNS)
+    draft.crawl(run, dies_at=draft.random.randint(1, 9))
+    draft.is_resumed_by[run] = Work()
+
+
+@feature("kill", "kill-then-work", "form")
+def kill_then_fresh(draft: Draft) -> None:
+    """A crawl that was killed is begun anew."""
+    run = draft.random.choice(RUNS)
+    draft.crawl(run, dies_at=draft.random.randint(1, 9))
+    draft.is_resumed_by[run] = msgspec.structs.replace(draft.crawls[run], dies_at=None, fresh=True)
+
+
+@feature("login")
+def min_age(draft: Draft) -> None:
+    """A schedule visits all products, and leaves out those that are fresh."""
+    draft.settings["schedules.often"] = {
+        "spider": "shop",
+        "every": "1d",
+        "min_age": "1h",
+        "urls": [f"http://127.0.0.1:{PORT}{path}" for path in SCHEDULED],
+    }
+    draft.after[draft.random.choice(RUNS)] += [RunSchedule("often", SCHEDULED), Work()]
+
+
+@feature()
+def no_archive(draft: Draft) -> None:
+    draft.settings["store.keep_pages"] = False
+
+
+@feature()
+def in_full(draft: Draft) -> None:
+    draft.settings["fetch.conditional"] = False
+
+
+@feature()
+def errback(draft: Draft) -> None:
+    draft.code(tells_failures=True)
+
+
+@feature("new-code")
+def mended_code(draft: Draft) -> None:
+    """The spider learns to read what it could not, and the letters are parsed again."""
+    run = draft.random.choice((FIRST, SECOND))
+    draft.alter([run], draft.product(), is_broken=True)
+    draft.code(range(run + 1, 3), mends=True)
+    draft.after[run] += [PutSpider("shop", draft.codes[run + 1]), Replay(), Work()]
+
+
+@feature("exits", "kill", "kill-then-work", "kill-then-fresh", "login")
+def credits(draft: Draft) -> None:
+    """The budget of a job does not pay for all of its pages."""
+    draft.one_at_a_time()
+    draft.settings |= {"router.budget_job": draft.random.randint(5, 12), "router.when_spent": "bury"}
+
+
 @feature()
 def second_spider(draft: Draft) -> None:
     """Another spider gives items of the same type from half of the site."""
-    draft.code(min_quality=None)
     code = SpiderCode(start=("/list/2",), edition=draft.random.choice((1, 3)))
     run = draft.random.choice(RUNS)
     draft.after[run] += [PutSpider("other", code), Crawl(spider="other")]
@@ -435,8 +495,8 @@ def fleet(draft: Draft) -> None:
 
 
 def draft_story(names: Iterable[str], seed: int) -> Story:
-    """A story with these features, in the order of the table. What a feature chooses depends on the seed, and not on the
-    others: a story that fails is made shorter by leaving features out."""
+    """A story with these features, in the order of the table. What a feature chooses depends on the seed, and not on
+    the others: a story that fails is made shorter by leaving features out."""
     chosen = [name for name in FEATURES if name in set(names)]
     draft = Draft(Random(seed))
     for name in chosen:

@@ -17,12 +17,13 @@ from .story import Crawl, SpiderCode
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 NOT_FOUND = frozenset({"http-404", "http-410"})
 WHOLE_RUN = frozenset({"duplicate", "robots", "scope", "depth", "invalid"})  # a run that left these out got everywhere
+Data = tuple[str, int, int]  # title, price and rating
 TRAP = re.compile(r"(/.+)\1\1")  # a path that repeats itself three times in a row
+LOST: Data = ("Lost", 1, FINE)  # what an errback gives
 MANY = 20  # records; a run that sees less than half of so many is not believed
 GUARD_WINDOW = 20
 EXIT_CODES = {"done": 0, "failed": 1, "done with warnings": 3, "empty": 4, "held back": 5, "incomplete": 6}
 
-Data = tuple[str, int, int]  # title, price and rating
 Version = Data | None  # None: gone
 
 
@@ -65,6 +66,7 @@ class Task:
 @dataclass
 class ModelJob:
     number: int
+    name: str  # of the spider, or of the schedule
     spider: str
     code: SpiderCode
     limit: int | None = None
@@ -84,7 +86,11 @@ class ModelJob:
     ending: str = ""
     outcome: str = ""
     doubted: bool = False
+    seeds: tuple[str, ...] = ()  # of a schedule, until a worker reads them
+    min_age: bool = False  # leaves out pages that are fresh
+    is_vague: bool = False  # it was killed and replaced: who knows how far it came
     was_killed: bool = False
+    asked: int = 0  # requests for its pages
 
     @property
     def dead(self) -> Counter[str]:
@@ -97,7 +103,9 @@ class ModelJob:
     @property
     def came(self) -> int:
         return sum(
-            1 for path, (state, _) in self.states.items() if state in ("done", "unchanged") and path not in self.redirects
+            1
+            for path, (state, _) in self.states.items()
+            if state in ("done", "unchanged") and path not in self.redirects
         )
 
     @property
@@ -116,6 +124,9 @@ class Model:
         self.max_attempts = int(str(settings.get("retry.max_attempts", 4)))
         self.per_pattern = settings.get("crawl.max_urls_per_pattern")
         self.per_site = settings.get("crawl.max_urls_per_site")
+        self.is_conditional = settings.get("fetch.conditional", True)
+        self.keeps_pages = settings.get("store.keep_pages", True)
+        self.budget = settings.get("router.budget_job")
         self.rewrites = "store.min_rewrite_age" not in settings
         self.site = Site(port=1)
         self.codes: dict[str, SpiderCode] = {}
@@ -124,10 +135,16 @@ class Model:
         self.facts: dict[str, Fact] = {}
         self.gave: dict[str, set[str]] = {}  # page -> the keys of what it gave when it was read last
         self.copies: dict[str, tuple[SitePage, str, int]] = {}  # page -> its newest raw copy, whose, and when
+        self.held: set[str] = set()  # pages whose newest copy the quality guard holds back
         self.step = 0
         self.opened = 0  # jobs of all kinds: they are numbered in one row
 
     # -- commands ----------------------------------------------------------------------------------------------------
+
+    def die(self, asked: Crawl) -> None:
+        """A crawl began and was killed; another one replaces it."""
+        self.step += 1
+        self._opened(asked)
 
     def crawl(
         self, asked: Crawl, hits: Sequence[Hit], *, was_killed: bool = False, is_uncertain: bool = False
@@ -155,7 +172,7 @@ class Model:
 
     def _opened(self, asked: Crawl) -> ModelJob:
         code = self.codes[asked.spider]
-        running = [job for job in self.jobs if job.spider == asked.spider and not job.is_over]
+        running = [job for job in self.jobs if job.name == asked.spider and not job.is_over]
         if running and asked.fresh:
             self._replace(running[-1])
         elif running:
@@ -163,7 +180,7 @@ class Model:
             job.limit, job.depth, job.code = asked.limit, asked.depth, code
             return job
         self.opened += 1
-        job = ModelJob(self.opened, asked.spider, code, asked.limit, asked.depth, began=self.step)
+        job = ModelJob(self.opened, asked.spider, asked.spider, code, asked.limit, asked.depth, began=self.step)
         self.jobs.append(job)
         return job
 
@@ -171,12 +188,25 @@ class Model:
         for path in job.frontier:
             job.states[path] = ("dropped", "replaced")
         job.frontier.clear()
+        job.is_vague = True
         job.is_over, job.ending, job.outcome = True, "replaced", "incomplete"
+
+    def run_schedule(self, name: str, paths: Sequence[str]) -> None:
+        """A job of a schedule over a list of pages, with a minimum age; a worker does it."""
+        self.step += 1
+        self.opened += 1
+        job = ModelJob(self.opened, name, "shop", self.codes["shop"], began=self.step, min_age=True)
+        self.jobs.append(job)
+        job.seeds = tuple(paths)
 
     def work(self, hits: Sequence[Hit]) -> None:
         """A worker that does what there is to do."""
         self.step += 1
         running = [job for job in self.jobs if not job.is_over]
+        for job in running:
+            seeds, job.seeds = job.seeds, ()
+            for path in seeds:
+                self._discover(job, path, 0, is_named=True)
         for hit in hits:
             path = _name(hit)
             takers = [job for job in running if path in job.frontier] or running[:1]
@@ -223,8 +253,10 @@ class Model:
         self.opened += len({spider for _, spider, _ in self.copies.values()})
         for path, (page, spider, visited) in self.copies.items():
             code = self.codes[spider]
-            if page.is_broken or (page.is_flawed and code.on_fault == "fail"):
+            if _is_unread(page, code) or (page.is_flawed and code.on_fault == "fail"):
                 continue
+            if path in self.held and page.is_flawed and code.min_quality is not None:
+                continue  # as faulty as before
             given: set[str] = set()
             for sku, data in _things(page, code):
                 if sku in code.drops or (page.is_flawed and code.on_fault == "drop"):
@@ -246,18 +278,22 @@ class Model:
         if path in job.frontier or (known is not None and (known[1] != "depth" or self._is_too_deep(job, depth))):
             return
         job.tasks[path] = Task(depth, is_named)
-        if self.site.disallow and path.startswith(self.site.disallow):
-            job.states[path] = ("dropped", "robots")
-        elif self._is_too_deep(job, depth):
+        if self._is_too_deep(job, depth):
             job.states[path] = ("dropped", "depth")
         elif not is_named and TRAP.search(path):
             job.states[path] = ("dropped", "trap")
         elif not is_named and (reason := self._beyond_limit(job, path)):
             job.states[path] = ("dropped", reason)
         else:
-            job.states.pop(path, None)
-            job.frontier[path] = Task(depth, is_named)
             job.shapes["all"] += is_named  # a limit of URLs drops no page that a person named, and counts it
+            job.states.pop(path, None)
+            if self.site.disallow and path.startswith(self.site.disallow):
+                job.states[path] = ("dropped", "robots")
+                self._tell_failure(job, path)
+            elif job.min_age and self._is_current(job, self.facts.get(path)):
+                job.states[path] = ("dropped", "fresh")
+            else:
+                job.frontier[path] = Task(depth, is_named)
 
     @staticmethod
     def _is_too_deep(job: ModelJob, depth: int) -> bool:
@@ -281,6 +317,7 @@ class Model:
         if path not in job.frontier:
             raise Wrong(f"{path} was asked for in job {job.number}, where it is {job.states.get(path, 'not known')}.")
         page = self.site.page(path.removeprefix("POST "))
+        job.asked += 1
         reason = f"http-{hit.status}"
         self._check_conditional(job, path, hit)
         if hit.status == 304:
@@ -299,20 +336,37 @@ class Model:
             job.tries[path] += 1
         else:
             self._settle(job, path, "dead", reason)
+            self._tell_failure(job, path)
             if path in self.facts:
                 self.facts[path] = _doubtful(self.facts[path])
 
     def _check_conditional(self, job: ModelJob, path: str, hit: Hit) -> None:
         fact = self.facts.get(path)
-        may = fact is not None and fact.is_whole and (fact.code, fact.spider) == (job.code, job.spider) and bool(fact.validator)
+        may = (
+            fact is not None
+            and fact.is_whole
+            and (fact.code, fact.spider) == (job.code, job.spider)
+            and bool(fact.validator)
+        )
         if hit.is_conditional and (not may or job.code.logs_in):
             raise Wrong(f"{path} was asked for conditionally in job {job.number}; what is known of it: {fact}.")
         if not hit.is_conditional and may and fact is not None and fact.is_certain and not job.code.logs_in:
             raise Wrong(f"{path} was asked for in full in job {job.number}; what is known of it: {fact}.")
 
+    @staticmethod
+    def _is_current(job: ModelJob, fact: Fact | None) -> bool:
+        """Did the same code read the page, and is everything that it said in the records?"""
+        return fact is not None and fact.is_whole and (fact.code, fact.spider) == (job.code, job.spider)
+
     def _settle(self, job: ModelJob, path: str, state: str, reason: str = "") -> None:
         job.frontier.pop(path, None)
         job.states[path] = (state, reason)
+
+    def _tell_failure(self, job: ModelJob, path: str) -> None:
+        """What the spider's errback gives for a page that is given up."""
+        if job.code.tells_failures:
+            account = job.items.setdefault(path, Counter())
+            account[self._store(job, path, job.spider, f"lost {path.removeprefix('POST ')}", LOST, self.step)] += 1
 
     def _confirm(self, job: ModelJob, path: str) -> None:
         self._settle(job, path, "unchanged")
@@ -336,28 +390,31 @@ class Model:
 
     def _parse(self, job: ModelJob, path: str, page: SitePage, *, replays: bool = False) -> None:
         code, account = job.code, Counter[str]()
-        if not replays:
+        is_unread = _is_unread(page, code)
+        if not replays and self.keeps_pages:
             self.copies[path] = (page, job.spider, self.step)
         things = _things(page, code)
         wanted = [one for one in things if one[0] not in code.drops]
         account["dropped"] = len(things) - len(wanted)
         flawed = len(wanted) if page.is_flawed else 0
-        if page.is_broken or (flawed and code.on_fault == "fail"):
-            lost = len(things) - 1 if page.is_broken else len(things) - flawed
-            account = Counter(lost=lost, faulty=0 if page.is_broken else flawed)
+        if is_unread or (flawed and code.on_fault == "fail"):
+            lost = len(things) - 1 if is_unread else len(things) - flawed
+            account = Counter(lost=lost, faulty=0 if is_unread else flawed)
             self._fail(job, path, page, "parse", account, replays)
             job.guard.append(False)
             return
         job.guard.extend([not flawed] * len(wanted))
         if flawed and code.on_fault == "drop":
             account["faulty"], wanted = flawed, []
-        if wanted and not replays and job.is_guarded():
+        is_held = replays and job.states[path] == ("dead", "quality") and flawed and code.min_quality is not None
+        if wanted and (is_held or (not replays and job.is_guarded())):
             account["held"] = len(wanted)
             self._fail(job, path, page, "quality", account, replays)
             return
         for sku, data in wanted:
             account[self._store(job, path, job.spider, sku, data, self.step)] += 1
         self.gave[path] = {sku for sku, _ in wanted}
+        self.held.discard(path)
         whole = not (account["dropped"] or account["held"] or account["faulty"])
         said = (self.site.validator and self.site.body(path)) if page == self.site.page(path) else ""
         self.facts[path] = Fact(str(said), code, job.spider, is_whole=whole, is_certain=not replays)
@@ -371,8 +428,13 @@ class Model:
         self, job: ModelJob, path: str, page: SitePage, reason: str, account: Counter[str], replays: bool
     ) -> None:
         job.items[path] = account
-        job.letters[path] = page
+        if reason == "quality":
+            self.held.add(path)
+        if self.keeps_pages:
+            job.letters[path] = page
         self._settle(job, path, "dead", reason)
+        if reason == "parse" and not replays:
+            self._tell_failure(job, path)
         if path in self.facts and not replays:
             self.facts[path] = _doubtful(self.facts[path], is_whole=False)
 
@@ -405,20 +467,24 @@ class Model:
         is_full = job.limit is not None and job.towards_limit >= job.limit
         if job.limit is not None and job.towards_limit > job.limit:
             raise Wrong(f"Job {job.number} had {job.towards_limit} pages, where its limit is {job.limit}.")
+        if isinstance(self.budget, int) and not is_full and job.asked >= self.budget - 1:  # robots.txt costs as well
+            for path in list(job.frontier):
+                self._settle(job, path, "dead", "budget")
+                self._tell_failure(job, path)
         if job.frontier and not is_full:
             raise Wrong(f"Job {job.number} ended without {sorted(job.frontier)}.")
         job.ending = "limit" if job.frontier else "done"
         earlier = [
             one
             for one in self.jobs
-            if one.number < job.number and one.spider == job.spider and one.code.start == job.code.start
+            if one.number < job.number and one.name == job.name and one.code.start == job.code.start
         ]
         if job.ending == "done" and earlier and job.came + len(job.redirects):
             self._retire(job, earlier)
         job.is_over = True
         job.outcome = self._outcome(job)
         for one in self.jobs:
-            if one.number >= job.number or one.spider != job.spider:
+            if one.number >= job.number or one.name != job.name:
                 continue
             closed = [
                 path
@@ -453,11 +519,11 @@ class Model:
     def _outcome(self, job: ModelJob) -> str:
         dead, drops = job.dead, job.drops
         counts = [*dead.elements()]
-        if job.ending == "done" and not job.came and counts:
+        if job.ending == "done" and not job.came and (counts or drops["purged"]):
             return "failed"
         if dead["quality"]:
             return "held back"
-        if drops["pattern-limit"] or drops["site-limit"]:
+        if drops["pattern-limit"] or drops["site-limit"] or dead["budget"]:
             return "incomplete"
         if not job.seen and (job.came or counts):
             return "empty"
@@ -479,9 +545,16 @@ def _doubtful(fact: Fact, *, is_whole: bool = True) -> Fact:
     return Fact(fact.validator, fact.code, fact.spider, is_whole=fact.is_whole and is_whole, is_certain=False)
 
 
+def _is_unread(page: SitePage, code: SpiderCode) -> bool:
+    return page.is_broken and bool(page.things) and not code.mends
+
+
 def _things(page: SitePage, code: SpiderCode) -> list[tuple[str, Data]]:
     rating = FAULTY if page.is_flawed else FINE
-    return [(sku, (code.title(sku), price, rating)) for sku, price in page.things.items()]
+    prices = dict(page.things)
+    if page.is_broken and prices:
+        prices[[*prices][-1]] = 1  # for code that mends
+    return [(sku, (code.title(sku), price, rating)) for sku, price in prices.items()]
 
 
 def settled_once(hits: Sequence[Hit]) -> list[Hit]:

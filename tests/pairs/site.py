@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tests.sites.lines import SO_TIMESTAMPNS
 from tests.services.threaded import in_thread
+from tests.sites.lines import SO_TIMESTAMPNS
 
 FINE, FAULTY = 4, 99  # ratings
 EPOCH = 1_700_000_000
@@ -166,7 +166,15 @@ class Handler(BaseHTTPRequestHandler):
             status, text = 304, ""
         # Before the answer: whoever has the answer finds the line in the log.
         state.note(
-            Hit(at=self.at, method=self.command, path=path, status=status, is_conditional=bool(asked), exit=exit, body=sent)
+            Hit(
+                at=self.at,
+                method=self.command,
+                path=path,
+                status=status,
+                is_conditional=bool(asked),
+                exit=exit,
+                body=sent,
+            )
         )
         content = text.encode()
         self.send_response(status)

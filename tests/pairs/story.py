@@ -1,4 +1,4 @@
-"""A story: a site, a spider, settings, and what happens in which order. Values; and the same story as a shell script."""
+"""A story: a site, a spider, settings, and what happens in which order; the same as a script for a shell."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 
 from .site import Site
 
-SPIDER = '''\
-from gossamer import Drop, Item, Request, Spider{imports}
+SPIDER = """\
+from gossamer import Drop, Item, Request, Spider
 
 
 class Thing(Item, key="sku"{on_fault}):
     sku: str
     title: str
     price: int
-    rating: int{fields}
+    rating: int
 
 
 class {name}(Spider):
@@ -25,9 +25,9 @@ class {name}(Spider):
     def parse(self, page):
         for one in page.css("article"):
             sku, title, price, rating = (one.css(f"{{name}}::text").get() for name in ("i", "h2", "b", "u"))
-            yield Thing(sku=sku, title=title{suffix}, price=int(price), rating=int(rating){values})
+            yield Thing(sku=sku, title=title{suffix}, price={number}, rating=int(rating))
         yield from page.follow_all("a")
-{methods}'''
+{methods}"""
 LOGIN = """
     async def login(self, session):
         page = await session.get("{root}/login")
@@ -35,6 +35,11 @@ LOGIN = """
 
     def logged_out(self, page):
         return bool(page.css("form#login"))
+"""
+
+FAILED = """
+    def failed(self, failure):
+        yield Thing(sku="lost " + urlsplit(failure.url).path, title="Lost", price=1, rating=4)
 """
 
 
@@ -50,7 +55,8 @@ class SpiderCode(msgspec.Struct, frozen=True, kw_only=True):
     logs_in: bool = False
     searches: bool = False  # its start also sends a form
     handles: tuple[int, ...] = ()  # statuses whose pages it reads
-    has_files: bool = False  # each thing has a picture
+    tells_failures: bool = False  # a page that fails gives an item
+    mends: bool = False  # reads a price that is no number as 1
 
     def source(self, name: str, root: str) -> str:
         attributes = [f"start_urls = {[root + path for path in self.start]!r}"]
@@ -66,6 +72,8 @@ class SpiderCode(msgspec.Struct, frozen=True, kw_only=True):
         if self.logs_in:
             attributes.append("session = 'member'")
             methods += LOGIN.format(root=root)
+        if self.tells_failures:
+            methods += FAILED
         if self.searches:
             methods += (
                 "\n    def start(self):\n        yield from self.start_urls\n"
@@ -73,9 +81,7 @@ class SpiderCode(msgspec.Struct, frozen=True, kw_only=True):
             )
         text = SPIDER.format(
             name=name.capitalize(),
-            imports=", File" if self.has_files else "",
-            fields="\n    picture: File | None = None" if self.has_files else "",
-            values=", picture=page.file(f'/img/{sku}')" if self.has_files else "",
+            number="int(price) if price.isdecimal() else 1" if self.mends else "int(price)",
             on_fault=f", on_fault={self.on_fault!r}" if self.on_fault else "",
             attributes="".join(f"    {line}\n" for line in attributes),
             suffix=f" + ' v{self.edition}'" if self.edition > 1 else "",
@@ -161,9 +167,10 @@ class Reparse(msgspec.Struct, frozen=True, tag=True):
 
 
 class RunSchedule(msgspec.Struct, frozen=True, tag=True):
-    """A run of the schedule of gossamer.toml; a worker does it."""
+    """A run of a schedule of gossamer.toml over these pages; a worker does it."""
 
     name: str
+    paths: tuple[str, ...]
 
     def words(self) -> list[str]:
         return ["schedule", "run", self.name]
@@ -214,15 +221,17 @@ def _command(step: Crawl | Replay | Work | Purge | Reparse | RunSchedule) -> lis
     command = f'"$checkout/.venv/bin/gossamer" {shlex.join(step.words())}'
     if isinstance(step, Crawl) and step.dies_at is not None:
         return [
-            'before=$(cat site.log 2>/dev/null | wc -l)',
+            "before=$(cat site.log 2>/dev/null | wc -l)",
             f"setsid {command} & crawl=$!",
-            f'until [ $(cat site.log | wc -l) -ge $((before + {step.dies_at})) ]; do sleep 0.01; done',
+            f"until [ $(cat site.log | wc -l) -ge $((before + {step.dies_at})) ]; do sleep 0.01; done",
             "kill -9 -- -$crawl; wait $crawl",
         ]
     return [f"{command}; echo exit code $?"]
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {_value(one)}" for name, one in value.items()) + "}"
     return msgspec.json.encode(value).decode()
 
 
