@@ -243,7 +243,7 @@ def trap(draft: Draft) -> None:
         draft.add(run, "/list/1", "/x/y/x/y/x/y/1")
 
 
-@feature()
+@feature("reparse")  # which of two pages of one run is the newer one is not in the model
 def twins(draft: Draft) -> None:
     """Two pages give the same things."""
     draft.one_at_a_time()
@@ -451,7 +451,7 @@ def mended_code(draft: Draft) -> None:
     draft.after[run] += [PutSpider("shop", draft.codes[run + 1]), Replay(), Work()]
 
 
-@feature("exits", "kill", "kill-then-work", "kill-then-fresh", "login")
+@feature("exits", "kill", "kill-then-work", "kill-then-fresh", "login", "limit")
 def credits(draft: Draft) -> None:
     """The budget of a job does not pay for all of its pages."""
     draft.one_at_a_time()
@@ -466,7 +466,7 @@ def second_spider(draft: Draft) -> None:
     draft.after[run] += [PutSpider("other", code), Crawl(spider="other")]
 
 
-@feature("processes")
+@feature("processes", "sitemap")  # a sitemap is asked for without regard to the rate of the job
 def rate(draft: Draft) -> None:
     draft.crawl(draft.random.choice(RUNS), rate=50)
 
@@ -477,13 +477,13 @@ def slow_site(draft: Draft) -> None:
     draft.site(crawl_delay=0.05)
 
 
-@feature("login")
+@feature("login", "form")
 def exits(draft: Draft) -> None:
-    """Two proxies, of which the site refuses one in some runs."""
+    """Two proxies, of which the site refuses one in some runs. It rests then, so that it is always the same one."""
     draft.site(exits=EXITS)
     for run in RUNS:
         if draft.random.random() < 0.6:
-            draft.site([run], refused_exits=(draft.random.choice(EXITS),))
+            draft.site([run], refused_exits=EXITS[:1])
     urls = [f"http://127.0.0.1:{port}" for port in EXITS]
     draft.settings |= {"proxies.dc.urls": urls, "proxies.dc.allow_private": True, "routes.out.pool": "dc"}
     draft.settings["router.ladder"] = ["out"]

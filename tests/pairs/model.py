@@ -20,6 +20,7 @@ WHOLE_RUN = frozenset({"duplicate", "robots", "scope", "depth", "invalid"})  # a
 Data = tuple[str, int, int]  # title, price and rating
 TRAP = re.compile(r"(/.+)\1\1")  # a path that repeats itself three times in a row
 LOST: Data = ("Lost", 1, FINE)  # what an errback gives
+MENDED = 9  # how code that mends reads a price that is no number
 MANY = 20  # records; a run that sees less than half of so many is not believed
 GUARD_WINDOW = 20
 EXIT_CODES = {"done": 0, "failed": 1, "done with warnings": 3, "empty": 4, "held back": 5, "incomplete": 6}
@@ -87,6 +88,7 @@ class ModelJob:
     outcome: str = ""
     doubted: bool = False
     seeds: tuple[str, ...] = ()  # of a schedule, until a worker reads them
+    optional: set[str] = field(default_factory=set)  # pages that may be fresh
     min_age: bool = False  # leaves out pages that are fresh
     is_vague: bool = False  # it was killed and replaced: who knows how far it came
     was_killed: bool = False
@@ -220,7 +222,7 @@ class Model:
         """Letters of pages that were not understood are parsed again from the archive, the others are queued."""
         self.step += 1
         for job in self.jobs:
-            touched = False
+            touched, before = False, set(job.frontier)
             for path, (state, why) in list(job.states.items()):
                 if state != "dead" or (reason and why != reason):
                     continue
@@ -230,10 +232,11 @@ class Model:
                     job.code = self.codes[job.spider]
                     self._parse(job, path, page, replays=True)
                 else:
+                    job.code = self.codes[job.spider]
                     job.frontier[path] = job.tasks[path]
                     del job.states[path]
                     job.tries[path] = 0
-            if job.frontier and touched and job.ending != "replaced":
+            if job.frontier.keys() - before and job.ending != "replaced":
                 job.is_over = False
             elif touched and job.is_over:
                 job.outcome = self._outcome(job)
@@ -290,9 +293,11 @@ class Model:
             if self.site.disallow and path.startswith(self.site.disallow):
                 job.states[path] = ("dropped", "robots")
                 self._tell_failure(job, path)
-            elif job.min_age and self._is_current(job, self.facts.get(path)):
+            elif job.min_age and (fact := self.facts.get(path)) and fact.is_certain and self._is_current(job, fact):
                 job.states[path] = ("dropped", "fresh")
             else:
+                if job.min_age and fact is not None and self._is_current(job, fact):
+                    job.optional.add(path)
                 job.frontier[path] = Task(depth, is_named)
 
     @staticmethod
@@ -342,12 +347,7 @@ class Model:
 
     def _check_conditional(self, job: ModelJob, path: str, hit: Hit) -> None:
         fact = self.facts.get(path)
-        may = (
-            fact is not None
-            and fact.is_whole
-            and (fact.code, fact.spider) == (job.code, job.spider)
-            and bool(fact.validator)
-        )
+        may = fact is not None and self._is_current(job, fact) and bool(fact.validator) and self.is_conditional
         if hit.is_conditional and (not may or job.code.logs_in):
             raise Wrong(f"{path} was asked for conditionally in job {job.number}; what is known of it: {fact}.")
         if not hit.is_conditional and may and fact is not None and fact.is_certain and not job.code.logs_in:
@@ -471,6 +471,8 @@ class Model:
             for path in list(job.frontier):
                 self._settle(job, path, "dead", "budget")
                 self._tell_failure(job, path)
+        for path in job.optional & job.frontier.keys():
+            self._settle(job, path, "dropped", "fresh")
         if job.frontier and not is_full:
             raise Wrong(f"Job {job.number} ended without {sorted(job.frontier)}.")
         job.ending = "limit" if job.frontier else "done"
@@ -553,7 +555,7 @@ def _things(page: SitePage, code: SpiderCode) -> list[tuple[str, Data]]:
     rating = FAULTY if page.is_flawed else FINE
     prices = dict(page.things)
     if page.is_broken and prices:
-        prices[[*prices][-1]] = 1  # for code that mends
+        prices[[*prices][-1]] = MENDED
     return [(sku, (code.title(sku), price, rating)) for sku, price in prices.items()]
 
 

@@ -10,6 +10,8 @@ import msgspec
 from .site import Site
 
 SPIDER = """\
+from urllib.parse import urlsplit
+
 from gossamer import Drop, Item, Request, Spider
 
 
@@ -56,7 +58,7 @@ class SpiderCode(msgspec.Struct, frozen=True, kw_only=True):
     searches: bool = False  # its start also sends a form
     handles: tuple[int, ...] = ()  # statuses whose pages it reads
     tells_failures: bool = False  # a page that fails gives an item
-    mends: bool = False  # reads a price that is no number as 1
+    mends: bool = False  # reads a price that is no number as 9
 
     def source(self, name: str, root: str) -> str:
         attributes = [f"start_urls = {[root + path for path in self.start]!r}"]
@@ -81,7 +83,7 @@ class SpiderCode(msgspec.Struct, frozen=True, kw_only=True):
             )
         text = SPIDER.format(
             name=name.capitalize(),
-            number="int(price) if price.isdecimal() else 1" if self.mends else "int(price)",
+            number="int(price) if price.isdecimal() else 9" if self.mends else "int(price)",
             on_fault=f", on_fault={self.on_fault!r}" if self.on_fault else "",
             attributes="".join(f"    {line}\n" for line in attributes),
             suffix=f" + ' v{self.edition}'" if self.edition > 1 else "",
