@@ -1,2 +1,2 @@
 """Features of the product two at a time: stories of a site, a spider, settings and commands, and a model that says what
-must come of them. docs/testing.md is about tests of spiders; CONTRIBUTING.md says how to add a feature here."""
+must come of them."""

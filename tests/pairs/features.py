@@ -243,7 +243,9 @@ def trap(draft: Draft) -> None:
         draft.add(run, "/list/1", "/x/y/x/y/x/y/1")
 
 
-@feature("reparse")  # which of two pages of one run is the newer one is not in the model
+@feature(
+    "reparse", "mended-code", "replay", "replay-mended"
+)  # which of two pages of one run is the newer one is not in the model
 def twins(draft: Draft) -> None:
     """Two pages give the same things."""
     draft.one_at_a_time()
@@ -407,7 +409,7 @@ def kill_then_work(draft: Draft) -> None:
     draft.is_resumed_by[run] = Work()
 
 
-@feature("kill", "kill-then-work", "form")
+@feature("kill", "kill-then-work", "form", "etags", "dates")  # what the killed one has left is not in the model
 def kill_then_fresh(draft: Draft) -> None:
     """A crawl that was killed is begun anew."""
     run = draft.random.choice(RUNS)
@@ -477,7 +479,7 @@ def slow_site(draft: Draft) -> None:
     draft.site(crawl_delay=0.05)
 
 
-@feature("login", "form")
+@feature("login", "form", "forbidden")  # a 403 is tried through the other exit as well
 def exits(draft: Draft) -> None:
     """Two proxies, of which the site refuses one in some runs. It rests then, so that it is always the same one."""
     draft.site(exits=EXITS)

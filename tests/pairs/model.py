@@ -221,7 +221,7 @@ class Model:
     def replay(self, reason: str = "", *, fetch: bool = False) -> None:
         """Letters of pages that were not understood are parsed again from the archive, the others are queued."""
         self.step += 1
-        for job in self.jobs:
+        for job in reversed(self.jobs):  # the newest letters first
             touched, before = False, set(job.frontier)
             for path, (state, why) in list(job.states.items()):
                 if state != "dead" or (reason and why != reason):
@@ -281,10 +281,10 @@ class Model:
         if path in job.frontier or (known is not None and (known[1] != "depth" or self._is_too_deep(job, depth))):
             return
         job.tasks[path] = Task(depth, is_named)
-        if self._is_too_deep(job, depth):
-            job.states[path] = ("dropped", "depth")
-        elif not is_named and TRAP.search(path):
+        if not is_named and TRAP.search(path):
             job.states[path] = ("dropped", "trap")
+        elif self._is_too_deep(job, depth):
+            job.states[path] = ("dropped", "depth")
         elif not is_named and (reason := self._beyond_limit(job, path)):
             job.states[path] = ("dropped", reason)
         else:
