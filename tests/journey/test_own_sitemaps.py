@@ -142,3 +142,24 @@ async def test_sitemaps_and_pages_of_one_process_ask_for_robots_txt_once(tmp_pat
         site.log.clear()
         _, asked = await visit(site, answers, tmp_path / "ignored", politeness__robots=False)
         assert asked["/robots.txt"] == 1
+
+
+async def test_a_spider_with_a_start_of_its_own_gets_the_sitemaps_of_the_sites_it_starts_at(tmp_path):
+    class Own(Spider):
+        sitemaps = True
+
+        def __init__(self, url: str = "") -> None:
+            self._url = url
+
+        def start(self):
+            yield self._url
+
+        def parse(self, page):
+            yield {"url": page.url}
+
+    async with api_site() as site:
+        answers = {"/sitemap.xml": (200, XML, listing(site, "/only")), "/": page(), "/only": page()}
+        site.answer = lambda asked: answers.get(asked.path, (404, {}, b"nothing"))
+        left = await crawled(Own(site.url("/")), settings_for(tmp_path, fetch__allow_private=True))
+
+    assert {record.url for record in left.records} == {site.url("/"), site.url("/only")}

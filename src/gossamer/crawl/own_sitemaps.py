@@ -6,23 +6,22 @@ sitemaps are no error to it. A spider that asks for sitemaps gets a warning.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
 
 from ..frontier.contract import JobTerms
 from ..model.task import Request
-from ..model.url import origin_of
 from ..parse.site import SiteSpider
-from ..parse.spider import Spider, listed_seeds
+from ..parse.spider import Spider
 from ..schedule import sources
 from ..schedule.sources import SiteSource
 from .seed_context import SeedContext
 from .windows import job_windows
 
 MOST_PAGES = 1_000_000  # taken from the sitemaps of one origin
-MOST_ORIGINS = 20  # of the start URLs whose sitemaps are read
+MOST_ORIGINS = 20  # of the seeds whose sitemaps are read
 
 
 def reads_sitemaps(context: SeedContext, spider: Spider, depth: int | None) -> bool:
@@ -31,10 +30,15 @@ def reads_sitemaps(context: SeedContext, spider: Spider, depth: int | None) -> b
 
 
 async def listed_pages(
-    context: SeedContext, spider: Spider, job: str, terms: JobTerms, tell: Callable[[str], None]
+    context: SeedContext,
+    spider: Spider,
+    job: str,
+    terms: JobTerms,
+    origins: Iterable[str],
+    tell: Callable[[str], None],
 ) -> AsyncGenerator[Request, None]:
-    """Yield every listed page, as often as it is listed; from each origin no more than the job may fetch. `tell`
-    receives what could not be read, if the spider asks for sitemaps itself."""
+    """Yield every page that the sitemaps of these origins list, as often as it is listed; from each origin no more than
+    the job may fetch. `tell` receives what could not be read, if the spider asks for sitemaps itself."""
     windows = job_windows(context.settings, terms, context.clock)
     most = MOST_PAGES if terms.limit is None else min(terms.limit, MOST_PAGES)
 
@@ -48,7 +52,7 @@ async def listed_pages(
     async with context.open_files(
         spider=spider, manners=terms.manners, announce=partial(context.take_turn, job), closed_for=closed_for
     ) as files:
-        for origin in list(dict.fromkeys(origin_of(url) for url in listed_seeds(spider)))[:MOST_ORIGINS]:
+        for origin in origins:
             source, count = SiteSource(url=f"{origin}/", page=False), 0
             async with aclosing(sources.entries(source, files.context(report=report))) as listed:
                 async for entry in listed:

@@ -26,13 +26,13 @@ from ..frontier.contract import JobTerms
 from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
-from ..model.url import site_of
+from ..model.url import origin_of, parse_url, site_of
 from ..parse.spider import SeedDigest, Spider, listed_seeds, names_its_seeds, own_seeds, parser_version, session_names
 from ..schedule import sources
 from ..schedule.authority import demand_own_job
 from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, SiteSource, StartSource
 from .freshness import freshness_of
-from .own_sitemaps import listed_pages, reads_sitemaps
+from .own_sitemaps import MOST_ORIGINS, listed_pages, reads_sitemaps
 from .page_request import archive_long_bodies
 from .recrawl_choice import chosen_pages
 from .seed_context import SeedContext
@@ -159,9 +159,12 @@ async def _enter_start(
     max_queued = context.settings.crawl.max_queued
     chunk: list[Request] = []
     count, digest = 0, SeedDigest()
+    origins: dict[str, None] = {}  # in the order of the seeds
     async for request in own_seeds(spider, digest, Misconfigured):
         count += 1
         sites.add(site_of(request.url))
+        if spider.sitemaps and len(origins) < MOST_ORIGINS:
+            origins[origin_of(parse_url(request.url))] = None
         if not known:
             chunk.append(request)
         if len(chunk) >= SEEDS_AT_ONCE:
@@ -183,7 +186,7 @@ async def _enter_start(
             events.emit(Trouble(at=context.clock.now(), job=job.id, stage="sitemap", message=words))
 
         by_site = admission_of(context, spider, scope, named=False)
-        async with aclosing(listed_pages(context, spider, job.id, terms, tell)) as listed:
+        async with aclosing(listed_pages(context, spider, job.id, terms, origins, tell)) as listed:
             async for some in _chunks(listed):
                 await offer(context, job.id, by_site.judge(some), max_queued, events)
         if unread:  # pages that only this sitemap lists are left out: no evidence that they are gone

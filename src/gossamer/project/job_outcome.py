@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..frontier.contract import DeadFilter, is_redirect
 from ..model.job import Job, JobCounts, JobState
-from ..model.left_out import reasons_of
+from ..model.left_out import PURGED, reasons_of
 from ..model.outcome import JobFacts, JobOutcome, LastRun, Outcome, outcome_of, settled_again
 from ..model.task import DropReason, UrlState
 from ..parse.site import PAGES
@@ -132,7 +132,7 @@ async def why_nothing_came(project: Project, job: str) -> str:
     counts = await project.state.jobs.counts(job)
     if counts.done + counts.unchanged > FEW:
         return ""
-    elsewhere = refused = ""
+    elsewhere = refused = purged = ""
     listed = 0  # done pages that have a row; with a filter for deduplication, rows are deleted as the work proceeds
     undue = False
     async for url, state, reason in project.state.queue.urls(job):
@@ -145,12 +145,16 @@ async def why_nothing_came(project: Project, job: str) -> str:
             refused = refused or f"The robots.txt of the site forbids {url} to crawlers."
         elif state is UrlState.DROPPED:
             undue = undue or reason in NOTHING_DUE
+            if reason.startswith(PURGED):
+                purged = purged or f"{url} could not be used, and its dead letter was purged."
     if listed < counts.done + counts.unchanged:
         return ""
     for letter in await project.state.queue.dead(DeadFilter(job=job), limit=1):
         return letter.message.partition("\n")[0] or f"{letter.url}: {letter.reason}"
-    if refused or elsewhere:
-        return refused or elsewhere
+    if undue:  # a page that redirects may lead to one that is fresh
+        return ""
+    if refused or elsewhere or purged:
+        return refused or elsewhere or purged
     if not counts.discovered:
         return "Its source gave not one address."
-    return "" if undue else "Every address was left out by the rules of the crawl."
+    return "Every address was left out by the rules of the crawl."

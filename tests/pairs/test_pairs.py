@@ -1,0 +1,52 @@
+"""Every feature with every other: the product does what the model says, and the site's log agrees.
+
+`make test` tells a story for each row of a table in which all pairs stand, six features to a row. `make test-long` has
+three to a row, so that less hides behind something else, and gives the commands as people do. PAIRS=5 tells five times
+as many, with other choices; `python -m tests.pairs etags kill 7` tells one.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from .cover import Row, check, rows
+from .features import FEATURES
+
+CHEAP = [name for name, feature in FEATURES.items() if not feature.is_costly]
+PARTS = 12  # so that they are spread over the cores
+TIMES = int(os.environ.get("PAIRS", "1"))
+
+
+def part(found: list[Row], number: int) -> list[Row]:
+    return found[number::PARTS]
+
+
+@pytest.mark.parametrize("number", range(PARTS))
+def test_features_in_rows_of_six(number: int) -> None:
+    for row in part(rows(CHEAP, 6, seed=0), number):
+        check(row, seed=0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(PARTS))
+@pytest.mark.parametrize("seed", range(1, TIMES + 1))
+def test_features_in_rows_of_three(number: int, seed: int) -> None:
+    for row in part(rows(CHEAP, 3, seed), number):
+        check(row, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FEATURES)
+def test_each_feature_by_true_commands(name: str) -> None:
+    check((name,), seed=1, by_fork=False)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(PARTS))
+def test_features_with_several_processes_and_on_the_servers_of_a_fleet(number: int) -> None:
+    for row in part(rows(CHEAP, 5, seed=2), number):
+        for costly in ("processes", "fleet"):
+            fitting = tuple(name for name in row if name not in FEATURES[costly].not_with)
+            check((*fitting, costly), seed=2)
