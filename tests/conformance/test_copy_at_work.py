@@ -189,6 +189,29 @@ async def test_records_that_are_copied_at_work_are_as_of_one_moment(store_name: 
         assert not await target.note_sent(note)
 
 
+@pytest.mark.parametrize("way", [("sqlite", "postgres"), ("postgres", "sqlite")], ids="-to-".join)
+async def test_a_page_that_is_stored_again_elsewhere_is_counted_as_it_was(way: tuple[str, str], tmp_path: Path) -> None:
+    clock = VirtualClock(NOW)
+    async with (
+        RECORD_STORES[way[0]](tmp_path / "here", clock, None) as source,
+        RECORD_STORES[way[1]](tmp_path / "there", clock, None) as target,
+    ):
+        pages = [f"https://shop.example/{number}" for number in range(3)]
+        first, equal, other = (book("b1"), book("b1"), book("b1", price=9))
+        visits = [
+            msgspec.structs.replace(visit(page, one, at=NOW + n, job="books-1"), items=ItemCounts(yielded=1))
+            for n, (page, one) in enumerate(zip(pages, (first, equal, other), strict=True))
+        ]
+        await source.save(visits)
+        before = (await source.items("books-1")).states()
+        assert before == {"new": 1, "equal": 1, "conflict": 1}
+
+        await load([row async for batch in source.stream.dump() for row in batch], target.stream)
+        await target.save(visits)  # their pages were queued in the copy of the state
+
+        assert (await target.items("books-1")).states() == before
+
+
 async def test_notes_of_sent_requests_go_along(tmp_path: Path) -> None:
     clock = VirtualClock(NOW)
     async with (

@@ -30,7 +30,8 @@ class DumpedPage(msgspec.Struct, frozen=True, kw_only=True):
 
 class DumpedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record with its past versions, oldest first, and the jobs that saw it, each with the version it last saw.
-    `page` is the fingerprint of the page that last gave it."""
+    `page` is the fingerprint of the page that last gave it; `first_seen_on` has, by job, the page that first gave it,
+    what became of that item (record_rules.py: SEEN_STATES) and the start of its content hash, where that is known."""
 
     type: str
     site: str
@@ -50,6 +51,7 @@ class DumpedRecord(msgspec.Struct, frozen=True, kw_only=True):
     past: tuple[Version, ...] = ()
     seen_by: tuple[tuple[str, int], ...] = ()
     spiders: tuple[str, ...] = ()  # that saw it, and did not write it last
+    first_seen_on: tuple[tuple[str, bytes, int, bytes], ...] = ()
 
 
 class DumpedSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,8 +148,9 @@ def dumped_page(
 def dumped_record(
     columns: Values, page: bytes | None, past: Iterable[Values], seen: Iterable[Values], spiders: Iterable[Values]
 ) -> DumpedRecord:
-    """From the RECORD_FIELDS of a record, the PAST_FIELDS of its past versions, the job and version of each sighting,
-    and the other spiders that saw it."""
+    """From the RECORD_FIELDS of a record, the PAST_FIELDS of its past versions, the job and version of each sighting
+    (with the page, state and content of the first, in stores that keep these), and the other spiders that saw it."""
+    sightings = sorted((job, version, first) for job, version, *first in seen)
     return DumpedRecord(
         **dict(zip(RECORD_FIELDS, columns, strict=True)),
         page=page or b"",
@@ -155,7 +158,8 @@ def dumped_record(
             Version(version=version, at=at, job=job, data=data, gone=bool(gone), schema=schema)
             for version, at, job, data, gone, schema in past
         ),
-        seen_by=tuple(sorted((job, version) for job, version in seen)),
+        seen_by=tuple((job, version) for job, version, _ in sightings),
+        first_seen_on=tuple((job, *first) for job, _, first in sightings if first and first[0] is not None),
         spiders=tuple(sorted(spider for (spider,) in spiders)),
     )
 

@@ -64,10 +64,16 @@ _PAST = f"""
 SELECT record, {_columns(PAST_FIELDS)} FROM @superseded WHERE record = ANY ($1::bigint[])
 ORDER BY record, version"""  # noqa: S608 - our own names
 _SEEN = """
-SELECT seen.record, seen.job, seen.version FROM unnest($1::text[]) AS wanted (job) CROSS JOIN LATERAL (
-    SELECT record, job, version FROM @sightings AS sightings
+SELECT seen.record, seen.job, seen.version, pages.fingerprint, seen.state, seen.content
+FROM unnest($1::text[]) AS wanted (job) CROSS JOIN LATERAL (
+    SELECT record, job, version, page, state, content FROM @sightings AS sightings
     WHERE sightings.job = wanted.job AND record = ANY ($2::bigint[])
-) AS seen"""
+) AS seen LEFT JOIN @pages AS pages ON pages.number = seen.page"""
+_FIRST_SEEN = """
+UPDATE @sightings AS sightings SET page = new.page, state = new.state, content = new.content
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::smallint[], $5::bytea[])
+    AS new (job, record, page, state, content)
+WHERE sightings.job = new.job AND sightings.record = new.record"""
 
 _ITEMS = f"""
 SELECT page, job, at, {_columns(COUNT_FIELDS)}, parser, notes FROM @item_counts
@@ -234,7 +240,8 @@ async def _add_pages(session: Session, pages: Sequence[DumpedPage]) -> None:
 async def _add_records(session: Session, records: Sequence[DumpedRecord], as_json: Queryable) -> None:
     if not records:
         return
-    found = await session.rows(_NUMBERS, [record.page for record in records])
+    firsts = [first for record in records for _, first, _, _ in record.first_seen_on]
+    found = await session.rows(_NUMBERS, [*(record.page for record in records), *firsts])
     page = dict(map(tuple, found))
     identities = [identity_of(stored(one.type), stored(one.site), stored(one.key)) for one in records]
     rows = []
@@ -269,6 +276,14 @@ async def _add_records(session: Session, records: Sequence[DumpedRecord], as_jso
     ]
     if sightings:
         await session.run(ADD_SIGHTINGS, *new_rows(sightings))
+    first_seen = [
+        (stored(job), number[identity], page[first], state, content)
+        for identity, one in zip(identities, records, strict=True)
+        for job, first, state, content in one.first_seen_on
+        if first in page
+    ]
+    if first_seen:
+        await session.run(_FIRST_SEEN, *new_rows(first_seen))
     seers = [
         (stored(spider), number[identity])
         for identity, one in zip(identities, records, strict=True)

@@ -67,8 +67,10 @@ SELECT seen_by.record, seen_by.spider FROM json_each(?) AS spider CROSS JOIN jso
 CROSS JOIN seen_by ON seen_by.spider = spider.value AND seen_by.record = wanted.value"""
 # Sightings are stored by job: one look-up for each job and record, in the order of the table.
 _SEEN = """
-SELECT sightings.record, sightings.job, sightings.version FROM json_each(?) AS job CROSS JOIN json_each(?) AS wanted
-CROSS JOIN sightings ON sightings.job = job.value AND sightings.record = wanted.value"""
+SELECT sightings.record, sightings.job, version, pages.fingerprint, state, sightings.content
+FROM json_each(?) AS job CROSS JOIN json_each(?) AS wanted
+CROSS JOIN sightings ON sightings.job = job.value AND sightings.record = wanted.value
+LEFT JOIN pages ON pages.number = sightings.page"""
 
 _SENT = f"SELECT {', '.join(SENT_FIELDS)} FROM sent_notes"  # noqa: S608 - our own names
 
@@ -166,6 +168,7 @@ INSERT OR IGNORE INTO pages (fingerprint, url, job, etag, last_modified, archive
 _ADD_RECORD = _insert("records", (*RECORD_FIELDS, "page", "revision"))
 _ADD_PAST = _insert("superseded", ("record", *PAST_FIELDS))
 _ADD_SIGHTING = _insert("sightings", ("record", "job", "version"))
+_FIRST_SEEN = "UPDATE sightings SET page = ?, state = ?, content = ? WHERE job = ? AND record = ?"
 _ADD_SEER = _insert("seen_by", ("record", "spider"))
 _ADD_SCHEMA = _insert("schemas", ("type", "id", "definition", "first_stored"))
 _ADD_TALLY = _insert("quality", TALLY_FIELDS)
@@ -191,4 +194,7 @@ def _add_record(connection: sqlite3.Connection, record: DumpedRecord) -> None:
     number = connection.execute(_FIND_RECORD, (record.type, record.site, record.key)).fetchone()[0]
     connection.executemany(_ADD_PAST, [(number, *fields_of(version, PAST_FIELDS)) for version in record.past])
     connection.executemany(_ADD_SIGHTING, [(number, job, version) for job, version in record.seen_by])
+    for job, first, state, content in record.first_seen_on:
+        if (found := connection.execute(_FIND_PAGE, (first,)).fetchone()) is not None:
+            connection.execute(_FIRST_SEEN, (found[0], state, content, job, number))
     connection.executemany(_ADD_SEER, [(number, spider) for spider in record.spiders])
