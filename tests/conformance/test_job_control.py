@@ -297,6 +297,22 @@ async def test_a_letter_of_a_cancelled_job_can_be_replayed_and_the_job_runs_agai
     assert {one.task.url for one in leases} == {lease.task.url, "https://d.test/seed"}
 
 
+async def test_a_replay_brings_back_no_page_of_a_cancelled_job_however_many_it_had(lab):
+    job = (await lab.job(max_urls_per_pattern=None)).id
+    await lab.frontier.add(job, [candidate(f"https://s{n % 7}.test/{n}") for n in range(3000)])
+    (lease,) = (await lab.frontier.lease(job, "w", 1)).leases
+    await lab.frontier.bury(lease, "http-404", "gone")
+    await lab.control.cancel_job(job)  # its pages are dropped in the background
+
+    await lab.queue.replay(DeadFilter(job=job))
+
+    (again,) = (await lab.frontier.lease(job, "w", 50)).leases
+    assert again.task.url == lease.task.url
+    await lab.history.clear_all()
+    counts = await lab.jobs.counts(job)
+    assert (counts.leased, counts.queued, counts.dropped) == (1, 0, 2999)
+
+
 async def test_whatever_the_reason_is_for_which_a_url_is_left_out_it_is_kept(lab):
     job = (await lab.job()).id
     await lab.frontier.add(job, [candidate(f"https://a.test/{one}", dropped=one) for one in DropReason])

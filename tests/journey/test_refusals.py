@@ -219,6 +219,27 @@ async def test_where_one_exit_is_enough_the_first_refusal_decides(tmp_path):
         assert len(way.world.hits()) == 4
 
 
+async def test_where_two_exits_are_enough_the_second_decides(tmp_path):
+    with roads({"b.localhost": "banning:1"}, "datacenter", pages=9, datacenter=2) as way:
+        more = f"{ONLY.format('b.localhost')}\n[router]\nmax_exits = 2"
+        read = way.settings(tmp_path, more=more, politeness__robots=False)
+        left = await crawled(Offers(way.world.urls()), read)
+        assert len(left.records) == 9
+        assert left.letters == {}
+
+
+@pytest.mark.parametrize("status", [502, 504])
+async def test_a_proxy_that_cannot_reach_the_site_costs_no_attempt(tmp_path, status):
+    with roads({"a.localhost": "open"}, "datacenter", pages=9, datacenter=2) as way:
+        way.datacenter[0].answer(status)  # without a tunnel, it answers in the site's place
+        read = way.settings(tmp_path, more=ONLY.format("a.localhost"), politeness__robots=False)
+        left = await crawled(Offers(way.world.urls()), read)
+        assert len(left.records) == 9
+        assert (left.letters, left.report.counts.retries) == ({}, 0)
+        attempts = await attempts_of(read, way.world.urls())
+        assert {(one.outcome, one.reason) for one in attempts if one.status == status} == {("released", "proxy")}
+
+
 @pytest.mark.parametrize("detects", [True, False])
 async def test_a_wanted_403_is_a_page_and_no_refusal(tmp_path, detects):
     class Wanting(Offers):

@@ -30,8 +30,11 @@ class ReachMap:
         self._folder = folder
         self._seconds: dict[str, float] = {}
         self._tests: dict[str, set[str]] = defaultdict(set)  # of each function
-        for path in sorted(folder.glob("*.json")):
-            self._read(json.loads(path.read_bytes()))
+        for file in self._files():
+            if (
+                note := self._note(file)
+            ).exists():  # that of a file that has changed since may name tests that are gone
+                self._read(json.loads(note.read_bytes()))
 
     @property
     def tests(self) -> Iterable[str]:
@@ -49,8 +52,11 @@ class ReachMap:
 
     def missing(self) -> list[str]:
         """The test files of which nothing is known, or that have changed."""
+        return [file for file in self._files() if not self._note(file).exists()]
+
+    def _files(self) -> list[str]:
         files = sorted(str(path.relative_to(self._root)) for path in (self._root / "tests").rglob("test_*.py"))
-        return [file for file in files if not file.startswith(LEFT_OUT) and not self._note(file).exists()]
+        return [file for file in files if not file.startswith(LEFT_OUT)]
 
     def _note(self, file: str) -> Path:
         digest = hashlib.sha256((self._root / file).read_bytes()).hexdigest()[:12]

@@ -62,23 +62,48 @@ def test_lua_and_sql_are_changed_by_their_words(path: str, text: str, expected: 
     assert all(part in one for part, one in zip(expected, found, strict=True))
 
 
-def test_tests_that_call_the_changed_function_are_chosen_the_near_and_quick_ones_first(tmp_path: Path) -> None:
-    # given notes of two test files, of which one imports the module
-    near, far = "tests/unit/test_near.py", "tests/unit/test_far.py"
-    for file, text in {near: "from gossamer.store.sink import Sink", far: ""}.items():
+NEAR, FAR = "tests/unit/test_near.py", "tests/unit/test_far.py"
+CHANGES = changes(PurePath("sink.py"), b"class Sink:\n    def add(self):\n        self.flush()")
+
+
+@pytest.fixture
+def reach(tmp_path: Path) -> ReachMap:
+    """The notes of two test files, of which one imports the module."""
+    for file, text in {NEAR: "from gossamer.store.sink import Sink", FAR: ""}.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(text)
-    notes = tmp_path / "reach"
-    notes.mkdir()
-    for file, tests in {near: [(1.0, [0]), (3.0, [0]), (1.0, [1])], far: [(0.5, [0]), (0.6, [0])]}.items():
-        rows = [[f"{file}::test_{number}", seconds, calls] for number, (seconds, calls) in enumerate(tests)]
-        note = {"functions": ["store/sink.py:Sink.add", "store/sink.py:limit"], "tests": rows}
-        (notes / f"{file.replace('/', '.')}-0.json").write_text(json.dumps(note))
-    [change] = changes(PurePath("sink.py"), b"class Sink:\n    def add(self):\n        self.flush()")
+    lines, notes = tmp_path / "lines", tmp_path / "notes"
+    for folder in (lines, notes):
+        folder.mkdir()
+    calls, other = ["store/sink.py:Sink.add"], ["store/sink.py:limit"]
+    noted = [
+        {"test": f"{NEAR}::test_0", "seconds": 1.0, "failed": False, "functions": calls},
+        {"test": f"{NEAR}::test_1", "seconds": 3.0, "failed": False, "functions": [*calls, *other]},
+        {"test": f"{NEAR}::test_2", "seconds": 1.0, "failed": False, "functions": other},
+        {"test": f"{NEAR}::test_3", "seconds": 1.0, "failed": True, "functions": calls},
+        {"test": f"{FAR}::test_0", "seconds": 0.5, "failed": False, "functions": calls},
+        {"test": f"{FAR}::test_1", "seconds": 0.6, "failed": False, "functions": calls},
+    ]
+    (lines / "1.jsonl").write_text("\n".join(map(json.dumps, noted)))
+    ReachMap(tmp_path, notes).keep([NEAR, FAR], lines)
+    return ReachMap(tmp_path, notes)
 
-    def chosen(enough: float) -> list[str]:
-        found = ReachMap(tmp_path, notes).choose(Path("store/sink.py"), change, enough)
-        return [test.removeprefix("tests/unit/test_") for test in found]
 
-    assert chosen(9.0) == ["far.py::test_0", "near.py::test_0", "near.py::test_1", "far.py::test_1"]
-    assert chosen(2.0) == ["far.py::test_0", "near.py::test_0"]
+@pytest.mark.parametrize(
+    ("enough", "chosen"), [(9.0, ["far_0", "near_0", "near_1", "far_1"]), (2.0, ["far_0", "near_0"]), (0.1, ["far_0"])]
+)
+def test_tests_that_pass_and_call_the_changed_function_are_chosen(
+    reach: ReachMap, enough: float, chosen: list[str]
+) -> None:
+    found = reach.choose(Path("store/sink.py"), CHANGES[0], enough)
+    assert [test.removeprefix("tests/unit/test_").replace(".py::test", "") for test in found] == chosen
+
+
+def test_a_test_file_that_has_changed_is_noted_again(reach: ReachMap, tmp_path: Path) -> None:
+    assert reach.missing() == []
+    (tmp_path / FAR).write_text("import gossamer")
+
+    again = ReachMap(tmp_path, tmp_path / "notes")
+
+    assert again.missing() == [FAR]
+    assert all(test.startswith(NEAR) for test in again.tests)

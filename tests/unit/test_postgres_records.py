@@ -19,7 +19,7 @@ from gossamer.backends.postgres.records import PostgresRecords
 from gossamer.backends.postgres.stored_text import queryable, read, stored
 from gossamer.clock import VirtualClock
 from gossamer.errors import Misconfigured, Permanent
-from gossamer.store.contract import RecordQuery, Retirement
+from gossamer.store.contract import RecordQuery, Retirement, SentNote
 
 from ..conformance.stores import NOW, book, page_of, result, visit
 from ..services.postgres import PostgresServer, schema_of
@@ -50,6 +50,29 @@ async def tables(postgres: PostgresServer, schema: str):
     connection = await asyncpg.connect(postgres.address(), server_settings={"search_path": schema})
     yield connection
     await connection.close()
+
+
+@pytest.mark.parametrize(("configured", "used"), [("off", "on"), ("local", "local"), ("on", "on")])
+async def test_the_note_of_a_request_that_may_be_out_waits_for_the_disk(
+    postgres: PostgresServer, schema: str, store: PostgresRecords, tables, configured: str, used: str
+) -> None:
+    # given a user for whom commits do not wait for the disk, and a table that says how the notes were written
+    user = f"hasty_{configured}_{schema}"[:60]
+    await tables.execute(f"CREATE ROLE {user} LOGIN SUPERUSER; ALTER ROLE {user} SET synchronous_commit = {configured}")
+    await tables.execute(f"""
+        CREATE TABLE commits (how text);
+        CREATE FUNCTION note_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            INSERT INTO {schema}.commits VALUES (current_setting('synchronous_commit')); RETURN NEW; END $$;
+        CREATE TRIGGER noted AFTER INSERT ON sent_notes FOR EACH ROW EXECUTE FUNCTION note_commit()""")
+    try:
+        async with open_database(postgres.address(user=user), schema=schema) as hasty:
+            note = SentNote(job="a-1", fingerprint=b"1" * 16, owner="me", at=NOW)
+            assert await PostgresRecords(hasty, CLOCK).note_sent(note, replaces_before=0.0)
+
+        # then this note did
+        assert await tables.fetch("SELECT how FROM commits") == [(used,)]
+    finally:
+        await tables.execute(f"DROP ROLE {user}")
 
 
 async def test_records_and_their_history_can_be_asked_in_sql(store: PostgresRecords, tables) -> None:

@@ -38,6 +38,19 @@ def test_ticks_that_were_missed_are_one_and_the_others_are_to_come():
     assert [tick.at for tick in ticks] == [NOW + 5 * HOUR, NOW + 6 * HOUR, NOW + 7 * HOUR]
 
 
+def test_a_schedule_that_is_resumed_goes_on_with_the_next_tick_and_counts_the_one_that_waited():
+    paused = standing("every 1h", last_due=NOW, skipped=4, waiting_due=NOW + HOUR).rested(True, NOW + HOUR)
+    assert (paused.paused, paused.skipped, paused.waiting_due) == (True, 4, NOW + HOUR)
+
+    resumed = paused.rested(False, NOW + 9.5 * HOUR)
+
+    assert (resumed.paused, resumed.waiting_due) == (False, None)
+    assert (resumed.skipped, resumed.skip_reason) == (5, "paused")
+    assert [tick.at for tick in coming([resumed], NOW + 9.5 * HOUR, 1)] == [NOW + 10 * HOUR]
+    idle = standing("every 1h", last_due=NOW, skipped=4, paused=True).rested(False, NOW + 9.5 * HOUR)
+    assert (idle.skipped, idle.skip_reason) == (4, "")
+
+
 def test_a_moment_that_was_used_has_no_further_tick_and_the_schedule_is_over():
     once = standing("at 2027-01-15T09:00", last_due=datetime.fromisoformat("2027-01-15T09:00Z").timestamp())
 
