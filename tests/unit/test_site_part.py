@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gossamer.errors import Misconfigured, ParseFailed
+from gossamer.extract.content import html_of, markdown_of, pictures_of
+from gossamer.extract.schema_values import values_by_schema
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.page_content import PageContent
 from gossamer.model.site_part import LARGEST_PART, BadPattern, SitePart
 from gossamer.model.task import Request
 from gossamer.parse import site
-from gossamer.parse.content import html_of, markdown_of, pictures_of
 from gossamer.parse.page import Page
-from gossamer.parse.schema_values import values_by_schema
 from gossamer.parse.site import SitePartSpider, WebPage
 
 DOCS = "https://shop.example/docs/"

@@ -7,16 +7,10 @@ from typing import Any
 
 import pytest
 
+from gossamer.extract.encoding import parse_html
+from gossamer.extract.structured import extracted, json_ld_blocks, json_ld_items, microdata_items, structured_data
 from gossamer.model.page import Headers, Snapshot
-from gossamer.parse.encoding import parse_html
 from gossamer.parse.page import Page
-from gossamer.parse.structured import (
-    extracted,
-    json_ld_blocks,
-    json_ld_items,
-    microdata_items,
-    structured_data,
-)
 
 PAGE = "https://shop.example/dir/page"
 SCHEMA = "http://schema.org/"

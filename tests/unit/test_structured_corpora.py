@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from turbohtml import Document
 
-from gossamer.parse.encoding import parse_html
-from gossamer.parse.structured import (
+from gossamer.extract.encoding import parse_html
+from gossamer.extract.structured import (
     dublin_core,
     extracted,
     json_ld_blocks,

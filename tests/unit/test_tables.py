@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gossamer.extract.tables import MOST_CELLS, MOST_COLUMNS, Table, tables_of
 from gossamer.parse.css import BadSelector
-from gossamer.parse.tables import MOST_CELLS, MOST_COLUMNS, Table, tables_of
 
 from .test_article import page_of
 

@@ -211,7 +211,7 @@ def _from_file(path: Path, class_name: str, root: Path) -> type[Spider]:
 
 
 def _from_recipe(path: Path, shown: str) -> type[Spider]:
-    from .recipe.reader import load_recipe
+    from ..recipe.reader import load_recipe
 
     if not path.is_file():
         raise _no_file(path, [file.name for file in path.parent.glob("*.*") if is_recipe_name(file.name)])
@@ -227,8 +227,8 @@ def _no_file(path: Path, others: list[str]) -> SpiderNotFound:
 
 
 def _recipes_in(path: Path, root: Path) -> list[SpiderSpec]:
-    from .recipe.faults import BadRecipe
-    from .recipe.reader import load_recipe
+    from ..recipe.faults import BadRecipe
+    from ..recipe.reader import load_recipe
 
     shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
     try:

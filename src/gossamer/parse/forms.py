@@ -18,11 +18,11 @@ import msgspec
 from turbohtml import Element
 
 from ..errors import InvalidUrl, ParseFailed
+from ..extract.links import LinkBase
 from ..model.payload import Body, Part
 from ..model.task import Request
 from ..model.url import origin_of, site_of
 from .form_data import MULTIPART, NO_FILE, PLAIN, URLENCODED, Entry, Upload, multipart, plain, urlencoded
-from .links import LinkBase
 
 File: TypeAlias = bytes | tuple[str, bytes] | tuple[str, bytes, str]  # with its name, or name and content type
 Single: TypeAlias = str | int | float | bool | File

@@ -13,26 +13,26 @@ import msgspec
 from turbohtml import Document
 
 from ..errors import ParseFailed
+from ..extract.encoding import decode_as, parse_html
+from ..extract.links import LinkBase, base_of, hrefs
+from ..extract.xml import parse_xml
 from ..model.page import Headers, Snapshot
 from ..model.route import BROWSER, Render
 from ..model.task import Request, RequestOptions
 from .css import compile_css
-from .encoding import decode_as, parse_html
 from .link_rules import ATTRS, TAGS, Patterns, fitting, hrefs_in
-from .links import LinkBase, base_of, hrefs
 from .media import Media, media_of
 from .page_files import Link, NoHref, PageFiles, href_of
 from .selectors import Selector, SelectorList, XPathVariable
 from .wide_links import documents, everything
-from .xml import parse_xml
 
 if TYPE_CHECKING:
-    from . import article, metadata, tables
-    from .article.kind import KindOfPage
-    from .feeds import Feed
+    from ..extract import article, metadata, tables
+    from ..extract.article.kind import KindOfPage
+    from ..extract.feeds import Feed
+    from ..extract.product import Product
+    from ..extract.sitemaps import Sitemap
     from .forms import Form, Press, Value
-    from .product import Product
-    from .sitemaps import Sitemap
 
 Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider, or the method's name
 _MOST_ALIKE = 100_000  # requests remembered per page
@@ -405,64 +405,64 @@ class Page(PageFiles):
 
     def structured(self) -> dict[str, Any]:
         """JSON-LD, microdata, Open Graph and <meta> of the page, as plain JSON values."""
-        from .structured import structured_data
+        from ..extract.structured import structured_data
 
         return structured_data(self.tree, self._links_from.href)
 
     def feed(self) -> Feed:
         """The page as RSS, Atom or JSON Feed. Raises ParseFailed."""
-        from .feeds import parse_feed
+        from ..extract.feeds import parse_feed
 
         return parse_feed(self)
 
     def sitemap(self) -> Sitemap:
         """The page as a sitemap or an index of sitemaps, gzipped or not. Raises ParseFailed."""
-        from .sitemaps import sitemap_of
+        from ..extract.sitemaps import sitemap_of
 
         return sitemap_of(self)
 
     def main_text(self, *, titled: bool = False) -> str:
         """The text of the page's main content, without menus and sidebars; "" for a page without one. The title of an
         article is not part of its text, unless `titled`."""
-        from . import article
+        from ..extract import article
 
         return article.main_text(self, titled=titled)
 
     def markdown(self) -> str:
         """The main content as Markdown; the whole page if no part stands out."""
-        from . import article
+        from ..extract import article
 
         return article.markdown(self)
 
     def product(self) -> Product | None:
         """The product that the page offers, each value with its source and a confidence, or None."""
-        from .product import product_of  # here: it imports this module, and few spiders need it
+        from ..extract.product import product_of  # here: it imports this module, and few spiders need it
 
         return product_of(self)
 
     def article(self) -> article.Article | None:
         """The article of the page: text, Markdown, authors, dates; None if there is hardly any text."""
-        from . import article
+        from ..extract import article
 
         return article.article_of(self)
 
     def kind_of_page(self) -> KindOfPage:
         """What the page is for, with a confidence: article, product, listing, collection, forum, documentation, ..."""
-        from . import article
+        from ..extract import article
 
         return article.kind_of_page(self)
 
     def metadata(self) -> metadata.Metadata:
         """The page's metadata: title, canonical address, language, dates, feeds, translations."""
         if self._metadata is None:
-            from . import metadata
+            from ..extract import metadata
 
             self._metadata = metadata.metadata_of(self)
         return self._metadata
 
     def tables(self, selector: str = "table", *, layout: bool = False) -> list[tables.Table]:
         """The tables of the page, with spans expanded. Layout tables are left out unless `layout` is True."""
-        from . import tables
+        from ..extract import tables
 
         return tables.tables_of(self, selector, layout=layout)
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from ..errors import Permanent
+from ..extract.content import html_of, markdown_of, pictures_of
+from ..extract.schema_values import values_by_schema
 from ..model.page_content import WHOLE, PageContent
-from ..parse.content import html_of, markdown_of, pictures_of
 from ..parse.media import Media
 from ..parse.page import Page
-from ..parse.schema_values import values_by_schema
 
 
 class WantedFormats(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,15 +19,15 @@ from ..model.url import host_of, site_of
 from ..parse.discovery import RECIPE_ENDINGS, is_file_ref, load_spider, made_spider
 from ..parse.media import Media
 from ..parse.page import Page
-from ..parse.recipe.check import FoundLinks, PageCheck, check_page, likely_kind
-from ..parse.recipe.draft import RecipeDraft, detail_links, draft_recipe
-from ..parse.recipe.faults import BadRecipe, suggestion
-from ..parse.recipe.fields import Note
-from ..parse.recipe.model import PageKind
-from ..parse.recipe.spider import RecipeSpider
 from ..parse.spider import Spider, composed, is_spider_name
 from ..pipeline.quality_rules import Fault
 from ..pipeline.steps import Dropped, Piped
+from ..recipe.check import FoundLinks, PageCheck, check_page, likely_kind
+from ..recipe.draft import RecipeDraft, detail_links, draft_recipe
+from ..recipe.faults import BadRecipe, suggestion
+from ..recipe.fields import Note
+from ..recipe.model import PageKind
+from ..recipe.spider import RecipeSpider
 from ..settings import FILE_NAME, Settings
 from .pipelines import pipeline_of
 from .spider_check import (

@@ -20,10 +20,10 @@ from ..model.url import host_of, parse_url, site_of
 from ..parse.attributes import unread_attributes
 from ..parse.callbacks import run_callback
 from ..parse.page import Page
-from ..parse.recipe.faults import suggestion
 from ..parse.spider import Spider, callback_names, listed_seeds
 from ..pipeline.quality_rules import Fault
 from ..pipeline.steps import Dropped, Piped
+from ..recipe.faults import suggestion
 from ..settings import Settings
 from .extensions import around_parse_of
 from .pipelines import pipeline_of

@@ -1,0 +1,13 @@
+"""What a page says, as values: main text, products, structured data, tables, feeds, sitemaps, dates. Reading order:
+
+    links.py, encoding.py, xml.py     addresses, characters, XML as the web serves it
+    structured/, metadata.py          what a page says about itself
+    article/, product/                main text and products
+    tables.py, content.py             tables; clean HTML and Markdown
+    feeds.py, sitemaps.py             feeds and sitemaps
+    schema_values.py                  a JSON Schema filled from all of these
+    dates.py, numbers.py              dates and numbers as the web writes them
+
+Of Gossamer only values are imported here (model, errors, units): this room could be a package of its own. Nothing
+fetches, stores or follows; parse/ and crawl/ do that with the results.
+"""

@@ -1,0 +1,177 @@
+"""`Product` and `product_of`: from a page to the product that it offers, or to None.
+
+What it does: collects the claims of every source (JSON-LD, microdata, Open Graph and other metas, data in scripts, the
+visible page, the address), lets `Claims` decide, and judges whether the page is a product page at all.
+How it fails: nothing raises. An unreadable source claims nothing, and a page that is not markup has no product.
+How it recovers: every source is limited in size and count, so a hostile page costs milliseconds, not minutes.
+
+How a page is judged. Signs are weighed: data that describes this page's product (3), metas that call it a product
+(2), a price near the title or one marked as such (1.5 each), a buy button (1), a labelled number (1), a script that
+describes it (1), words about stock (0.75), a number of the address that the page uses (0.5), a form for the cart
+(0.5). Data that lists several products, and metas that call the page an article, count against it. Two points make
+a product page. A category page has many prices, but in tiles that link elsewhere, not at its title: it is not a product
+page.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from turbohtml import Document
+
+from ...errors import InvalidUrl
+from ...model.money import Money
+from ...parse.page import Page
+from .availability import Availability, buy_buttons, claim_stock, has_buy_form
+from .checks import check_claims
+from .claims import Claims, FoundValue, Source
+from .details import claim_details
+from .identifiers import claim_address, claim_attributes, claim_labels, claim_named
+from .identity import PageIdentity
+from .meta_values import claim_loose_microdata, claim_metas
+from .prices import claim_prices
+from .schema_org import claim_breadcrumbs, claim_loose_rating, claim_things
+from .scripts import claim_scripts
+from .things import things_of
+from .visible_page import VisiblePage
+
+
+class Product(msgspec.Struct, frozen=True, kw_only=True):
+    """The product that a page offers. A field missing on the page is None, or an empty tuple.
+
+    `found["price"]` has the source of the price and its confidence; every value found has such an entry. `rating` is on
+    a scale of 0 to 5. `regular_price` is the old price that is struck through.
+    """
+
+    url: str
+    title: str | None = None
+    price: Money | None = None
+    regular_price: Money | None = None
+    currency: str | None = None
+    availability: Availability | None = None
+    rating: float | None = None
+    review_count: int | None = None
+    brand: str | None = None
+    sku: str | None = None
+    gtin: str | None = None
+    mpn: str | None = None
+    description: str | None = None
+    images: tuple[str, ...] = ()
+    breadcrumbs: tuple[str, ...] = ()
+    found: dict[str, FoundValue] = {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values without their sources, to be yielded as an item: `yield page.product().to_dict()`."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "found"}
+
+
+_FIELDS = tuple(name for name in Product.__struct_fields__ if name not in ("url", "found"))
+_NOTATIONS = (("json_ld", Source.JSON_LD, 0.9), ("microdata", Source.MICRODATA, 0.85))
+_ENOUGH = 2.0  # points that make a product page
+_MOST_BLOCKS = 500  # items of one notation that are read
+_LEAST_SURE = 0.2  # values with less confidence are left out
+
+
+def product_of(page: Page) -> Product | None:
+    """The product that the page offers; None if it is not a product page."""
+    tree = page.tree
+    if tree is None:
+        return None
+    data = page.structured()
+    metas: dict[str, str] = {**data.get("meta", {}), **data.get("opengraph", {})}
+    identity = PageIdentity(tree, page.url, metas)
+    claims = Claims()
+    signs = _signs_in_data(claims, tree, data, identity)
+    signs += _signs_in_metas(claims, metas, identity)
+    signs += _signs_on_page(claims, tree, page.body, identity)
+    if signs < _ENOUGH:
+        return None
+    check_claims(claims, identity, page.body)
+    return _product(claims, page)
+
+
+def _signs_in_data(claims: Claims, tree: Document, data: dict[str, Any], identity: PageIdentity) -> float:
+    verdicts: set[str] = set()
+    for name, source, sure in _NOTATIONS:
+        notation = data.get(name)
+        if notation:
+            things = things_of(notation[:_MOST_BLOCKS], entities=source is Source.JSON_LD)
+            verdicts.add(claim_things(claims, things, source, sure, identity))
+            claim_breadcrumbs(claims, things, source, sure)
+            if not claims.of("rating"):
+                claim_loose_rating(claims, things, source, sure * 0.8, identity)
+    loose = False
+    if not any(claim.source is Source.MICRODATA for claim in claims.of("price")):
+        loose = claim_loose_microdata(claims, tree, identity)
+    if "product" in verdicts:
+        return 3.0
+    return -2.0 if "list" in verdicts else 1.5 if loose else 0.0
+
+
+def _signs_in_metas(claims: Claims, metas: dict[str, str], identity: PageIdentity) -> float:
+    signs = 2.0 if claim_metas(claims, metas, identity.home) else 0.0
+    kind = metas.get("og:type", "").casefold()
+    return signs - 1.5 if kind.startswith(("article", "blog", "product.group", "profile", "video")) else signs
+
+
+def _signs_on_page(claims: Claims, tree: Document, source: bytes, identity: PageIdentity) -> float:
+    signs = 0.0
+    visible = VisiblePage(tree, identity)
+    buttons = buy_buttons(visible)
+    form = has_buy_form(tree)
+    currency = claims.settle("currency")
+    known = str(currency.value) if currency is not None else None
+    priced = claim_prices(claims, visible, buttons, known, identity.home)
+    numbers = claim_labels(claims, visible, identity) + claim_named(claims, visible, identity)
+    claim_attributes(claims, visible)
+    confirmed = claim_address(claims, identity, source)
+    claim_details(claims, visible, identity)
+    if claims.surest("price") < 0.7 or claims.surest("sku") < 0.5 or claims.surest("brand") < 0.4:
+        signs += 1.0 if claim_scripts(claims, tree, identity) else 0.0
+    said = claim_stock(claims, visible, button=bool(buttons), form=form, has_price=bool(claims.of("price")))
+    signs += 1.5 if priced else 0.0
+    signs += 1.0 if buttons else 0.5 if form else 0.0
+    signs += 1.0 if numbers else 0.0
+    signs += 0.5 if confirmed else 0.0
+    signs += 0.75 if said else 0.0
+    return signs
+
+
+def _product(claims: Claims, page: Page) -> Product:
+    found: dict[str, FoundValue] = {}
+    for field in _FIELDS:
+        settled = claims.settle(field)
+        if settled is not None and settled.confidence >= _LEAST_SURE:
+            found[field] = settled
+    _join_addresses(found, page)
+    _agree_on_currency(found)
+    return Product(url=page.url, found=found, **{field: each.value for field, each in found.items()})
+
+
+def _join_addresses(found: dict[str, FoundValue], page: Page) -> None:
+    images = found.pop("images", None)
+    if images is None:
+        return
+    absolute: list[str] = []
+    for image in images.value:
+        try:
+            absolute.append(page.urljoin(image))
+        except InvalidUrl:
+            continue
+    if absolute:
+        found["images"] = FoundValue(tuple(dict.fromkeys(absolute)), images.source, images.confidence)
+
+
+def _agree_on_currency(found: dict[str, FoundValue]) -> None:
+    """Make the two agree: the currency of the price counts, and a price without one takes the currency of the page."""
+    price, currency = found.get("price"), found.get("currency")
+    if price is None:
+        # A currency without a price says nothing about the product.
+        found.pop("currency", None)
+        return
+    if not price.value.currency and currency is not None:
+        money = msgspec.structs.replace(price.value, currency=currency.value)
+        found["price"] = FoundValue(money, price.source, price.confidence)
+    elif price.value.currency and (currency is None or currency.value != price.value.currency):
+        found["currency"] = FoundValue(price.value.currency, price.source, price.confidence)
