@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.extract.lenient_json import read_json, read_literal
 from gossamer.extract.product import product_of
+from gossamer.extract.structured.lenient_json import read_json, read_literal
 from gossamer.model.money import Money
 
 from .productpages import json_ld, kettle, offer, page_of, read, shop

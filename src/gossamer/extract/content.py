@@ -10,9 +10,9 @@ from copy import deepcopy
 from turbohtml import Element
 
 from ..model.page_content import WHOLE, PageContent
-from ..parse.page import Page
 from .article.render import LONGEST, whole_markdown, written_markdown
 from .links import make_absolute
+from .markup import Markup
 
 _NO_CONTENT = 'script, style, noscript, template, link, meta, iframe, img[src^="data:"]'
 # Page furniture around the content, as most sites mark it.
@@ -23,7 +23,7 @@ _MARGINS = (
 MOST_PICTURES = 10_000
 
 
-def markdown_of(page: Page, content: PageContent = WHOLE) -> str:
+def markdown_of(page: Markup, content: PageContent = WHOLE) -> str:
     """The main content as Markdown; on request the whole page, or only the chosen elements."""
     if page.tree is None:
         return ""
@@ -34,7 +34,7 @@ def markdown_of(page: Page, content: PageContent = WHOLE) -> str:
     return "\n\n".join(filter(None, (written_markdown(part, page.urljoin("")) for part in _parts(page, content))))
 
 
-def html_of(page: Page, content: PageContent = WHOLE) -> str:
+def html_of(page: Markup, content: PageContent = WHOLE) -> str:
     """The content as HTML without scripts and styles, with absolute URLs."""
     written = []
     for part in _parts(page, content):
@@ -43,7 +43,7 @@ def html_of(page: Page, content: PageContent = WHOLE) -> str:
     return "\n".join(written)[:LONGEST]
 
 
-def pictures_of(page: Page) -> list[str]:
+def pictures_of(page: Markup) -> list[str]:
     """The URLs of the images of a page, without duplicates."""
     if page.tree is None:
         return []
@@ -55,7 +55,7 @@ def pictures_of(page: Page) -> list[str]:
     return list(found)[:MOST_PICTURES]
 
 
-def _parts(page: Page, content: PageContent) -> list[Element]:
+def _parts(page: Markup, content: PageContent) -> list[Element]:
     """Copies of the wanted elements, without the unwanted ones inside."""
     body = page.tree.select_one("body") or page.tree.root if page.tree is not None else None
     if body is None:

@@ -20,7 +20,7 @@ from .links import LinkBase
 from .xml import END, START, XmlEvent, XmlStream, attributes_of, decode_xml
 
 if TYPE_CHECKING:
-    from ..parse.page import Page
+    from .markup import Markup
 
 __all__ = ["Enclosure", "Feed", "FeedEntry", "parse_feed"]
 
@@ -70,7 +70,7 @@ _MEANINGS = {
 }
 
 
-def parse_feed(source: Page | bytes | str, base_url: str = "") -> Feed:
+def parse_feed(source: Markup | bytes | str, base_url: str = "") -> Feed:
     """Parse a feed; addresses become absolute. For a page its own address is the base. Raises ParseFailed."""
     if isinstance(source, bytes):
         text = decode_xml(source)

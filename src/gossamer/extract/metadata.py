@@ -21,11 +21,12 @@ from turbohtml import Document, Element
 
 from ..errors import InvalidUrl
 from .dates import CHANGE, page_date, shown_date
-from .json_ld_facts import JsonLdFacts, one_line
+from .structured.facts import PageFacts
+from .structured.things import Thing
 
 if TYPE_CHECKING:
-    from ..parse.page import Page
     from .byline import Byline
+    from .markup import Markup
 
 _FEEDS = frozenset(
     ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml", "text/xml")
@@ -49,7 +50,17 @@ _BYLINES = '[itemprop~="author"], [rel~="author"], .byline, .author'
 _PARTS = re.compile(r"comment|repl(?:y|ies)|review|testimonial|related|sidebar", re.IGNORECASE)  # names of elements
 _LEVELS = 12  # ancestors of a byline that are inspected
 _MOST = 200  # authors, keywords, feeds or languages
-_MOST_TAGS = 2_000
+_LONGEST = 10_000  # characters of one value
+_ARTICLE_TYPES = frozenset((
+    "advertisercontentarticle", "analysisnewsarticle", "article", "askpublicnewsarticle", "backgroundnewsarticle",
+    "blogposting", "discussionforumposting", "howto", "liveblogposting", "medicalscholarlyarticle", "newsarticle",
+    "opinionnewsarticle", "posting", "recipe", "report", "reportagenewsarticle", "reviewnewsarticle",
+    "satiricalarticle", "scholarlyarticle", "socialmediaposting", "techarticle",
+))  # fmt: skip
+_ORGANISATIONS = frozenset(("corporation", "localbusiness", "newsmediaorganization", "onlinestore", "organization"))
+_PAGE_TYPES = frozenset(
+    ("webpage", "itempage", "aboutpage", "faqpage", "profilepage", "medicalwebpage", "creativework")
+)
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +96,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(self.authors) or None
 
 
-def metadata_of(page: Page) -> Metadata:
+def metadata_of(page: Markup) -> Metadata:
     """The metadata of the page; every field is empty for a body that is not markup."""
     tree = page.tree
     return _MetadataReader(page, tree).metadata() if tree is not None else Metadata()
@@ -94,11 +105,11 @@ def metadata_of(page: Page) -> Metadata:
 class _MetadataReader:
     """Picks each field from the sources of one page, the most precise source first."""
 
-    def __init__(self, page: Page, tree: Document) -> None:
+    def __init__(self, page: Markup, tree: Document) -> None:
         self._page = page
         self._tree = tree
-        self._head = _HeadTags(tree)
-        self._json_ld = JsonLdFacts(tree)
+        self._head = _HeadTags(page.facts)
+        self._json_ld = _ArticleFacts(page.facts.json_ld_things)
 
     def metadata(self) -> Metadata:
         head, json_ld = self._head, self._json_ld
@@ -211,20 +222,22 @@ class _MetadataReader:
 
     def _feeds(self) -> tuple[str, ...]:
         found = []
-        for facts in self._head.linked("alternate"):
-            if facts["type"].partition(";")[0].strip().lower() in _FEEDS and (address := self._absolute(facts["href"])):
+        for link in self._head.links("alternate"):
+            media = (link.attr("type") or "").partition(";")[0].strip().lower()
+            if media in _FEEDS and (address := self._absolute(link.attr("href") or "")):
                 found.append(address)
         return _once(found)
 
     def _alternates(self) -> dict[str, str]:
         found: dict[str, str] = {}
-        for facts in self._head.linked("alternate"):
-            if facts["hreflang"] and len(found) < _MOST and (address := self._absolute(facts["href"])):
-                found.setdefault(facts["hreflang"].strip(), address)
+        for link in self._head.links("alternate"):
+            language = link.attr("hreflang")
+            if language and len(found) < _MOST and (address := self._absolute(link.attr("href") or "")):
+                found.setdefault(language.strip(), address)
         return found
 
     def _hrefs(self, rel: str) -> Iterator[str]:
-        return (facts["href"] for facts in self._head.linked(rel))
+        return (link.attr("href") or "" for link in self._head.links(rel))
 
     def _anchors(self, rel: str) -> Iterator[str]:
         for element in self._tree.select(f'a[rel~="{rel}"][href]')[:1]:
@@ -250,21 +263,18 @@ class _MetadataReader:
 class _HeadTags:
     """The <meta> and <link> elements of a page, by name and by relation."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, facts: PageFacts) -> None:
+        self._links = facts.links
         self._metas: dict[str, list[str]] = {}
-        for element in document.select("meta[content]")[:_MOST_TAGS]:
-            content = one_line(element.attr("content"))
+        for tag in facts.metas:
+            content = one_line(tag.content)
             if content is None:
                 continue
-            for attribute in ("property", "name", "itemprop", "http-equiv"):
-                name = element.attr(attribute)
-                if name and not (attribute == "itemprop" and _is_of_part(element)):
-                    self._metas.setdefault(name.strip().lower().translate(_PUNCTUATION), []).append(content)
-        self.links: list[tuple[frozenset[str], dict[str, str]]] = []
-        for element in document.select("link[rel][href]")[:_MOST_TAGS]:
-            rel = frozenset((element.attr("rel") or "").lower().split())
-            facts = {name: element.attr(name) or "" for name in ("href", "type", "hreflang")}
-            self.links.append((rel, facts))
+            itemprop = tag.element.attr("itemprop") or ""
+            if itemprop and _is_of_part(tag.element):
+                itemprop = ""
+            for name in filter(None, (tag.property, tag.name, itemprop, tag.http_equiv)):
+                self._metas.setdefault(name.strip().lower().translate(_PUNCTUATION), []).append(content)
 
     def first(self, *names: str) -> str | None:
         """The content of the first of these names that the page uses."""
@@ -276,9 +286,55 @@ class _HeadTags:
     def all(self, *names: str) -> list[str]:
         return [content for name in names for content in self._metas.get(name, ())]
 
-    def linked(self, rel: str) -> Iterator[dict[str, str]]:
-        """The attributes of the <link> elements with a relation, in order."""
-        return (facts for rels, facts in self.links if rel in rels)
+    def links(self, rel: str) -> Iterator[Element]:
+        """The <link> elements with a relation, in order."""
+        return (link for rels, link in self._links if rel in rels)
+
+
+class _ArticleFacts:
+    """What JSON-LD says about the page's article, or else about the page; empty without JSON-LD."""
+
+    def __init__(self, things: list[Thing]) -> None:
+        things = sorted(things, key=lambda thing: thing.depth)  # what stands outside counts more than what it mentions
+        articles = [thing for thing in things if thing.types & _ARTICLE_TYPES][:1]
+        self._described = (
+            articles + [thing for thing in things if thing.types & _PAGE_TYPES and not thing.types & _ARTICLE_TYPES][:1]
+        )
+        self.is_article = bool(articles)
+        self.organisations = [thing.text("name") for thing in things if thing.types & _ORGANISATIONS]
+
+    def _values(self, *names: str) -> Iterator[object]:
+        """The values under these names, those of the article before those of the page."""
+        return (value for thing in self._described for value in islice(thing.values(*names), _MOST))
+
+    def texts(self, *names: str) -> Iterator[str]:
+        return filter(None, map(one_line, self._values(*names)))
+
+    def named(self, name: str) -> Iterator[str]:
+        """The names of persons and organisations: each is a text, or a thing with a name."""
+        return self._texts_or(name, "name")
+
+    def addresses(self, name: str) -> Iterator[str]:
+        """Addresses: each is a text, or a thing with an address."""
+        return self._texts_or(name, "url", "contentUrl")
+
+    def _texts_or(self, name: str, *inner: str) -> Iterator[str]:
+        for value in self._values(name):
+            for one in value.values(*inner) if isinstance(value, Thing) else (value,):
+                if (text := one_line(one)) is not None:
+                    yield text
+
+    @property
+    def body(self) -> str | None:
+        """The full text of the article, where JSON-LD contains it."""
+        return next((value for value in self._values("articleBody") if isinstance(value, str) and value.strip()), None)
+
+
+def one_line(value: object) -> str | None:
+    """A text on one line; None for an empty text and for any other value."""
+    if not isinstance(value, str):
+        return None
+    return " ".join(value[:_LONGEST].split()) or None
 
 
 def _is_of_part(element: Element) -> bool:

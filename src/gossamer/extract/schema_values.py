@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from ..parse.page import Page
+from .links import hrefs
+from .markup import Markup
 
 DEEPEST = 5  # levels of the schema that are filled
 MOST_FIELDS = 200  # per object of the schema
@@ -32,13 +33,13 @@ _TYPED = "@type"
 Candidate = tuple[str, Any]  # a name in plain words, and a value; Any: any JSON
 
 
-def values_by_schema(page: Page, schema: dict[str, Any]) -> Any:
+def values_by_schema(page: Markup, schema: dict[str, Any]) -> Any:
     """An object that follows the schema."""
     nodes = list(_nodes(page))
     return _filled(schema, nodes, [pair for node in nodes for pair in _named(node)], 0)
 
 
-def _nodes(page: Page) -> Iterator[dict[str, Any]]:
+def _nodes(page: Markup) -> Iterator[dict[str, Any]]:
     """Objects that hold values, the best source first."""
     if (product := page.product()) is not None:
         found = {name: _bare(value) for name, value in _plain(product).items()}
@@ -54,7 +55,8 @@ def _nodes(page: Page) -> Iterator[dict[str, Any]]:
     about = _plain(page.metadata())
     yield {**about, "date published": about.get("published"), "date modified": about.get("modified")}
     yield structured["opengraph"]
-    yield {"url": page.url, "text": page.main_text(), "links": page.links()}
+    links = page.link_base.web_links(hrefs(page.tree)) if page.tree is not None else []
+    yield {"url": page.url, "text": page.main_text(), "links": links}
 
 
 def _plain(value: object) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from .sitemap_entries import LONGEST_FIELD, PLAIN_ENTRY, ChildSitemap, Sitemap, 
 from .xml import END, START, TextStream, XmlEvent, XmlStream
 
 if TYPE_CHECKING:
-    from ..parse.page import Page
+    from .markup import Markup
 
 __all__ = ["ChildSitemap", "Sitemap", "SitemapEntry", "SitemapReader", "sitemap_of"]
 
@@ -291,7 +291,7 @@ class SitemapReader:
         return loc
 
 
-def sitemap_of(page: Page) -> Sitemap:
+def sitemap_of(page: Markup) -> Sitemap:
     """A fetched page as a sitemap. Raises ParseFailed."""
     reader = SitemapReader(page.url, now=datetime.fromtimestamp(page.fetched_at, UTC))
     urls: list[SitemapEntry] = []

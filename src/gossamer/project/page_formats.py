@@ -8,9 +8,9 @@ import msgspec
 
 from ..errors import Permanent
 from ..extract.content import html_of, markdown_of, pictures_of
+from ..extract.media import Media
 from ..extract.schema_values import values_by_schema
 from ..model.page_content import WHOLE, PageContent
-from ..parse.media import Media
 from ..parse.page import Page
 
 

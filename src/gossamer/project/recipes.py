@@ -15,9 +15,9 @@ import msgspec
 
 from ..clock import SystemClock
 from ..errors import FetchFailed, FetchRefused, Misconfigured, ParseFailed
+from ..extract.media import Media
 from ..model.url import host_of, site_of
 from ..parse.discovery import RECIPE_ENDINGS, is_file_ref, load_spider, made_spider
-from ..parse.media import Media
 from ..parse.page import Page
 from ..parse.spider import Spider, composed, is_spider_name
 from ..pipeline.quality_rules import Fault

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ParseFailed
-from ..parse.media import Media
+from ..extract.media import Media
 from ..parse.page import Page
 from ..parse.selectors import Selector
 from .model import RecipeSource, SourceKind

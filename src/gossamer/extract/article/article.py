@@ -30,7 +30,7 @@ from .render import LONGEST, markdown_of, text_of, whole_markdown
 from .traits import Survey
 
 if TYPE_CHECKING:
-    from ...parse.page import Page
+    from ..markup import Markup
 
 _LEAST = 100  # characters of an article; a shorter text is a notice
 _SHORT = 300  # characters of text below which the body in JSON-LD is preferred
@@ -65,7 +65,7 @@ class Article(msgspec.Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-def article_of(page: Page) -> Article | None:
+def article_of(page: Markup) -> Article | None:
     """The article of the page; None when the page has none."""
     if page.tree is None:
         return None
@@ -92,7 +92,7 @@ def article_of(page: Page) -> Article | None:
     )
 
 
-def main_text(page: Page, *, titled: bool = False) -> str:
+def main_text(page: Markup, *, titled: bool = False) -> str:
     """The text of the page's main content, without menus and margins; "" for a page without prose. With `titled`, the
     title stands before the text of an article too, as in Markdown."""
     content = _MainContent.in_page(page)
@@ -104,7 +104,7 @@ def main_text(page: Page, *, titled: bool = False) -> str:
     return text
 
 
-def markdown(page: Page) -> str:
+def markdown(page: Markup) -> str:
     """The main content as Markdown, its title first; the whole page where no part stands out. Of a page with more than
     MOST_NODES nodes the text alone."""
     tree = page.tree
@@ -135,7 +135,7 @@ class _MainContent:
         self.titled = titled
 
     @classmethod
-    def in_page(cls, page: Page, facts: Metadata | None = None) -> _MainContent | None:
+    def in_page(cls, page: Markup, facts: Metadata | None = None) -> _MainContent | None:
         survey = survey_of(page)
         if survey is None:
             return None
@@ -159,11 +159,11 @@ class _MainContent:
     def text(self) -> str:
         return text_of(self._outline, self._top)
 
-    def markdown(self, page: Page) -> str:
+    def markdown(self, page: Markup) -> str:
         return self.text() if self._outline.cut else markdown_of(self._outline, self._top, page.urljoin(""))
 
 
-def survey_of(page: Page) -> Survey | None:
+def survey_of(page: Markup) -> Survey | None:
     """The page seen as a whole; None for content that is no markup."""
     root = page.tree.root if page.tree is not None else None
     if root is None:
@@ -176,7 +176,7 @@ def survey_of(page: Page) -> Survey | None:
     return Survey(outline, winner, margins)
 
 
-def kind_of_page(page: Page) -> KindOfPage:
+def kind_of_page(page: Markup) -> KindOfPage:
     """What the page is for."""
     survey = survey_of(page)
     return kind_of(page, survey) if survey is not None else KindOfPage()
@@ -190,14 +190,13 @@ def _title(facts: Metadata, heading: str | None) -> str | None:
     return facts.headline or heading or facts.title
 
 
-def _titles(page: Page, facts: Metadata | None) -> frozenset[str]:
+def _titles(page: Markup, facts: Metadata | None) -> frozenset[str]:
     """All titles that the page states, folded, each with and without the name of the site behind it."""
     given = [page.title or ""]
     if facts is not None:
         given += [facts.title or "", facts.headline or ""]
-    elif page.tree is not None:
-        tag = page.tree.select_one('meta[property="og:title"]')
-        given.append((tag.attr("content") or "") if tag is not None else "")
+    else:
+        given.append(next((tag.content for tag in page.facts.metas if tag.property == "og:title"), ""))
     parts = [part for title in given for part in (title, *re.split(r"\s[|–—·»:-]\s", title[:1000]))]
     return frozenset(filter(None, map(folded, parts)))
 

@@ -19,7 +19,7 @@ from .traits import Survey
 from .weights import KINDS
 
 if TYPE_CHECKING:
-    from ...parse.page import Page
+    from ..markup import Markup
 
 OTHER = "other"
 
@@ -38,7 +38,7 @@ class KindOfPage(msgspec.Struct, frozen=True):
         return {"kind": self.name, "confidence": self.confidence}
 
 
-def kind_of(page: Page, survey: Survey) -> KindOfPage:
+def kind_of(page: Markup, survey: Survey) -> KindOfPage:
     """The kind of a page that has been surveyed."""
     if page.tree is None or not survey.lines:
         return KindOfPage()

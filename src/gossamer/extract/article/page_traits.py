@@ -14,7 +14,8 @@ from turbohtml import Document
 from .traits import GROUP_BITS, PRICE, Survey, limits_reached
 
 if TYPE_CHECKING:
-    from ...parse.page import Page
+    from ..markup import Markup
+    from ..structured.facts import PageFacts
 
 _TYPES = {
     "article": "article newsarticle blogposting report reportagenewsarticle liveblogposting scholarlyarticle",
@@ -67,13 +68,11 @@ _STEPS: dict[str, tuple[float, ...]] = {
     },
 }
 _ADDRESS_WORD = re.compile(r"[a-z]+", re.IGNORECASE)
-_LD_TYPE = re.compile(r'"@type"\s*:\s*\[?\s*"(?:https?://schema\.org/)?(\w{1,40})"')
 _BUY = re.compile(
     r"add to (?:cart|bag|basket)|buy now|in den warenkorb|ajouter au panier|añadir al carrito", re.IGNORECASE
 )
 _DATED_PATH = re.compile(r"/(?:19|20)\d\d/\d{1,2}\b|(?:19|20)\d\d-\d\d")
 _MOST = 2_000  # elements of one kind that are looked at
-_LONGEST = 200_000  # characters of JSON-LD
 
 
 def _names() -> tuple[str, ...]:
@@ -87,9 +86,9 @@ NAMES = _names()
 _AT = {name: number for number, name in enumerate(NAMES)}
 
 
-def page_traits(page: Page, tree: Document, survey: Survey) -> list[int]:
+def page_traits(page: Markup, tree: Document, survey: Survey) -> list[int]:
     """The traits of a page."""
-    names = [*_of_address(page.url), *_of_head(tree), *_of_text(tree, survey)]
+    names = [*_of_address(page.url), *_of_head(page.facts, tree), *_of_text(tree, survey)]
     return sorted({_AT[name] for name in names})
 
 
@@ -113,26 +112,22 @@ def _of_address(url: str) -> list[str]:
     return names
 
 
-def _of_head(tree: Document) -> list[str]:
+def _of_head(facts: PageFacts, tree: Document) -> list[str]:
     names = []
-    kinds = {kind.lower() for text in _json_ld(tree) for kind in _LD_TYPE.findall(text)}
+    kinds = {kind for thing in facts.json_ld_things for kind in thing.types}
     for element in tree.select("[itemtype]")[:_MOST]:
         kinds.add((element.attr("itemtype") or "").rpartition("/")[2].lower())
     names += [f"type {_TYPE_OF[kind]}" for kind in kinds if kind in _TYPE_OF]
-    for element in tree.select("meta[property], meta[name]")[:_MOST]:
-        name = (element.attr("property") or element.attr("name") or "").lower()
-        content = (element.attr("content") or "")[:100].strip().lower()
+    for tag in facts.metas:
+        name = (tag.property or tag.name).lower()
         if name == "og:type":
+            content = tag.content[:100].strip().lower()
             names += [f"og {kind}" for kind in _OG if content.startswith(kind)]
         elif name in ("article:published_time", "datepublished", "pubdate", "date", "parsely-pub-date"):
             names.append("published")
         elif name in ("author", "article:author", "parsely-author"):
             names.append("author")
     return names
-
-
-def _json_ld(tree: Document) -> list[str]:
-    return [element.text[:_LONGEST] for element in tree.select('script[type="application/ld+json"]')[:50]]
 
 
 def _of_text(tree: Document, survey: Survey) -> list[str]:

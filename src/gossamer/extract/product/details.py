@@ -12,9 +12,9 @@ from itertools import islice
 from turbohtml import Document, Element
 
 from ..numbers import count_of
+from ..structured.things import plain_text
 from .claims import Claims, Source
 from .identity import PageIdentity
-from .things import plain_text
 from .visible_page import Place, TextRun, VisiblePage, names_of, text_of, with_parents
 
 _BREADCRUMBS = '[aria-label*="breadcrumb" i], [class*="breadcrumb" i], [id*="breadcrumb" i], [class*="crumbs" i]'

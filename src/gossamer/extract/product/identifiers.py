@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from turbohtml import Element
 
+from ..structured.things import plain_text
 from .claims import Claims, Source
 from .identity import PageIdentity, looks_like_number
-from .things import plain_text
 from .visible_page import Place, VisiblePage, names_of
 
 # Labels such as "Item number", before the shop's article number.

@@ -7,12 +7,12 @@ from __future__ import annotations
 from turbohtml import Document, Element
 
 from ...model.money import Money, currency_code
+from ..structured.things import plain_text
 from .availability import availability_of
 from .claims import Claims, Source
 from .identifiers import gtin_of
 from .identity import PageIdentity
 from .schema_org import claim_price, money_of
-from .things import plain_text
 from .visible_page import text_of
 
 # The names for one field, the most telling first.

@@ -22,7 +22,9 @@ from turbohtml import Document
 
 from ...errors import InvalidUrl
 from ...model.money import Money
-from ...parse.page import Page
+from ..markup import Markup
+from ..structured.facts import PageFacts
+from ..structured.meta_tags import named_metas
 from .availability import Availability, buy_buttons, claim_stock, has_buy_form
 from .checks import check_claims
 from .claims import Claims, FoundValue, Source
@@ -33,7 +35,6 @@ from .meta_values import claim_loose_microdata, claim_metas
 from .prices import claim_prices
 from .schema_org import claim_breadcrumbs, claim_loose_rating, claim_things
 from .scripts import claim_scripts
-from .things import things_of
 from .visible_page import VisiblePage
 
 
@@ -67,22 +68,21 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FIELDS = tuple(name for name in Product.__struct_fields__ if name not in ("url", "found"))
-_NOTATIONS = (("json_ld", Source.JSON_LD, 0.9), ("microdata", Source.MICRODATA, 0.85))
 _ENOUGH = 2.0  # points that make a product page
-_MOST_BLOCKS = 500  # items of one notation that are read
 _LEAST_SURE = 0.2  # values with less confidence are left out
 
 
-def product_of(page: Page) -> Product | None:
+def product_of(page: Markup) -> Product | None:
     """The product that the page offers; None if it is not a product page."""
     tree = page.tree
     if tree is None:
         return None
-    data = page.structured()
-    metas: dict[str, str] = {**data.get("meta", {}), **data.get("opengraph", {})}
+    facts = page.facts
+    social, others = named_metas(facts)
+    metas = {**others, **social}
     identity = PageIdentity(tree, page.url, metas)
     claims = Claims()
-    signs = _signs_in_data(claims, tree, data, identity)
+    signs = _signs_in_data(claims, tree, facts, identity)
     signs += _signs_in_metas(claims, metas, identity)
     signs += _signs_on_page(claims, tree, page.body, identity)
     if signs < _ENOUGH:
@@ -91,12 +91,11 @@ def product_of(page: Page) -> Product | None:
     return _product(claims, page)
 
 
-def _signs_in_data(claims: Claims, tree: Document, data: dict[str, Any], identity: PageIdentity) -> float:
+def _signs_in_data(claims: Claims, tree: Document, facts: PageFacts, identity: PageIdentity) -> float:
     verdicts: set[str] = set()
-    for name, source, sure in _NOTATIONS:
-        notation = data.get(name)
-        if notation:
-            things = things_of(notation[:_MOST_BLOCKS], entities=source is Source.JSON_LD)
+    notations = ((Source.JSON_LD, facts.json_ld_things, 0.9), (Source.MICRODATA, facts.microdata_things, 0.85))
+    for source, things, sure in notations:
+        if things:
             verdicts.add(claim_things(claims, things, source, sure, identity))
             claim_breadcrumbs(claims, things, source, sure)
             if not claims.of("rating"):
@@ -138,7 +137,7 @@ def _signs_on_page(claims: Claims, tree: Document, source: bytes, identity: Page
     return signs
 
 
-def _product(claims: Claims, page: Page) -> Product:
+def _product(claims: Claims, page: Markup) -> Product:
     found: dict[str, FoundValue] = {}
     for field in _FIELDS:
         settled = claims.settle(field)
@@ -149,7 +148,7 @@ def _product(claims: Claims, page: Page) -> Product:
     return Product(url=page.url, found=found, **{field: each.value for field, each in found.items()})
 
 
-def _join_addresses(found: dict[str, FoundValue], page: Page) -> None:
+def _join_addresses(found: dict[str, FoundValue], page: Markup) -> None:
     images = found.pop("images", None)
     if images is None:
         return

@@ -13,11 +13,11 @@ from decimal import Decimal
 
 from ...model.currencies import NO_DECIMALS, THREE_DECIMALS
 from ...model.money import Money, currency_code
+from ..structured.things import Thing, plain_text
 from .availability import Availability, availability_of
 from .claims import Claims, Source
 from .identifiers import gtin_of
 from .identity import PageIdentity
-from .things import Thing, plain_text
 
 _PRODUCTS = frozenset(
     "product productgroup productmodel individualproduct someproducts vehicle car motorcycle".split()  # noqa: SIM905

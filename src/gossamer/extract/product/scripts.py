@@ -13,13 +13,13 @@ from typing import Any
 
 from turbohtml import Document
 
-from ..lenient_json import read_json, read_literal
+from ..structured.lenient_json import read_json, read_literal
+from ..structured.things import plain_text
 from .availability import Availability, availability_of
 from .claims import Claims, Source
 from .identifiers import gtin_of
 from .identity import PageIdentity
 from .schema_org import claim_price, money_of
-from .things import plain_text
 
 _MOST_SCRIPTS = 150
 _LONGEST = 1_500_000  # characters of one script

@@ -3,8 +3,8 @@
 `structured_data` is the short form of `page.structured()`. `extracted` is the full form, equal to the output of the
 extruct library, for users who migrate from it.
 
-Reading order: this file (both forms, and JSON-LD), microdata.py, meta_tags.py (Open Graph, Dublin Core, <meta>);
-extract/lenient_json.py reads the JSON.
+Reading order: this file (both forms), facts.py (what is read of a page, once), lenient_json.py, microdata.py,
+meta_tags.py (Open Graph, Dublin Core, <meta>), things.py (JSON-LD and microdata in one shape).
 
 How it fails: an invalid or too deeply nested block is left out; nothing raises. Time and memory are limited, however
 often a hostile page repeats its elements.
@@ -17,18 +17,16 @@ from urllib.parse import urljoin, urlsplit
 
 from turbohtml import Document
 
-from ..lenient_json import read_json
-from ..links import base_of
+from .facts import PageFacts
 from .meta_tags import dublin_core, named_metas, open_graph
-from .microdata import DEEPEST, microdata_items
+from .microdata import microdata_items
 
 if TYPE_CHECKING:
-    from ...parse.page import Page
+    from ..markup import Markup
 
 __all__ = [
     "dublin_core",
     "extracted",
-    "json_ld_blocks",
     "json_ld_items",
     "microdata_items",
     "open_graph",
@@ -38,78 +36,65 @@ __all__ = [
 _SCHEMA_ORG = "http://schema.org"
 
 
-def structured_data(document: Document | None, base_url: str) -> dict[str, Any]:
+def structured_data(facts: PageFacts) -> dict[str, Any]:
     """`json_ld` (list), `microdata` (list of type, id, properties), `opengraph` and `meta` (name to content).
 
     Addresses in microdata and Open Graph are absolute.
     """
-    if document is None:
-        return {"json_ld": [], "microdata": [], "opengraph": {}, "meta": {}}
-    opengraph, meta = named_metas(document, base_url)
+    opengraph, meta = named_metas(facts)
     return {
-        "json_ld": json_ld_blocks(document),
-        "microdata": [_plain_item(item) for item in microdata_items(document, base_url, strict=True, with_value=False)],
+        "json_ld": facts.json_ld,
+        "microdata": [_plain_item(item) for item in facts.microdata],
         "opengraph": opengraph,
         "meta": meta,
     }
 
 
-def extracted(source: Page | Document | None, base_url: str = "", *, uniform: bool = False) -> dict[str, list[Any]]:
+def extracted(source: Markup | Document | None, base_url: str = "", *, uniform: bool = False) -> dict[str, list[Any]]:
     """All data, by syntax: `json-ld`, `microdata`, `opengraph`, `dublincore`. Any: it is any JSON.
 
     `base_url` is the base of relative addresses; a page has its own. `uniform` gives microdata and Open Graph the form
     of JSON-LD: @type, @context, properties at the top. RDFa and microformats are not read.
     """
     if source is None or isinstance(source, Document):
-        document = source
+        facts = PageFacts(source, base_url)
     else:
-        document = source.tree
-        base_url = base_url or base_of(document, source.url).href
-    if document is None:
+        facts = PageFacts(source.tree, base_url) if base_url else source.facts
+    if facts.tree is None:
         return {"json-ld": [], "microdata": [], "opengraph": [], "dublincore": []}
-    microdata, opengraph = microdata_items(document, base_url), open_graph(document)
+    microdata = [_short_item(item) for item in microdata_items(facts.tree, facts.base_url)]
+    opengraph = open_graph(facts)
     return {
-        "json-ld": json_ld_items(document),
+        "json-ld": json_ld_items(facts),
         "microdata": [_flat_item(item, with_context=True) for item in microdata] if uniform else microdata,
         "opengraph": _uniform_open_graph(opengraph) if uniform else opengraph,
-        "dublincore": dublin_core(document),
+        "dublincore": dublin_core(facts.tree),
     }
 
 
-def json_ld_blocks(document: Document) -> list[Any]:
-    """Every object and list in the JSON-LD of the page, in order. Empty ones, and those nested too deeply, are left
-    out. Any: it is any JSON.
-    """
-    return [
-        value
-        for script in document.select("script[type]")
-        if (script.attr("type") or "").partition(";")[0].strip().lower() == "application/ld+json"
-        for value in read_json(script.text)
-        if isinstance(value, dict | list) and value and not _too_deep(value)
-    ]
-
-
-def json_ld_items(document: Document) -> list[Any]:
-    """Like `json_ld_blocks`, with the entries of top-level lists in place of the lists. Any: it is any JSON."""
+def json_ld_items(facts: PageFacts) -> list[Any]:
+    """The JSON-LD of the page, with the entries of top-level lists in place of the lists. Any: it is any JSON."""
     items: list[Any] = []
-    for block in json_ld_blocks(document):
+    for block in facts.json_ld:
         items += [item for item in block if item] if isinstance(block, list) else [block]
     return items
 
 
-def _too_deep(block: object) -> bool:
-    level: list[object] = [block]
-    for _ in range(DEEPEST):
-        inner: list[object] = []
-        for value in level:
-            if isinstance(value, dict):
-                inner += value.values()
-            elif isinstance(value, list):
-                inner += value
-        if not inner:
-            return False
-        level = inner
-    return True
+def _short_item(item: dict[str, Any]) -> dict[str, Any]:
+    """The item with lists only where there are several types or values."""
+    short = dict(item)
+    if "type" in item:
+        short["type"] = item["type"] if len(item["type"]) > 1 else item["type"][0]
+    if "properties" in item:
+        short["properties"] = {
+            name: [_short_value(value) for value in values] if len(values) > 1 else _short_value(values[0])
+            for name, values in item["properties"].items()
+        }
+    return short
+
+
+def _short_value(value: Any) -> Any:
+    return _short_item(value) if isinstance(value, dict) and not _is_form_value(value) else value
 
 
 def _plain_item(item: dict[str, Any]) -> dict[str, Any]:
@@ -124,8 +109,12 @@ def _plain_item(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    is_item = isinstance(value, dict) and "valueName" not in value and "valueRequired" not in value
-    return _plain_item(value) if is_item else value
+    return _plain_item(value) if isinstance(value, dict) and not _is_form_value(value) else value
+
+
+def _is_form_value(value: dict[str, Any]) -> bool:
+    """Is this what an action needs of a form field, and no item?"""
+    return "valueName" in value or "valueRequired" in value
 
 
 def _uniform_open_graph(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:

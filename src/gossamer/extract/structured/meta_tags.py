@@ -9,6 +9,7 @@ from turbohtml import Document, Element
 
 from ...errors import InvalidUrl
 from ..links import LinkBase
+from .facts import PageFacts
 
 _PREFIX = re.compile(r"(\w{1,100}):\s*(\S+)")
 _LONGEST_PREFIXES = 10_000  # characters of a prefix attribute that are read
@@ -22,6 +23,7 @@ _ADDRESSES = frozenset(
     + [f"og:{kind}{part}" for kind in ("image", "video", "audio") for part in ("", ":url", ":secure_url")]
 )
 
+_SOCIAL = ("og:", "twitter:")
 _ELEMENTS = "http://purl.org/dc/elements/1.1/"
 _TERMS = "http://purl.org/dc/terms/"
 _ELEMENT_NAMES = """
@@ -42,28 +44,27 @@ _DUBLIN_CORE = {name.lower(): ("terms", _TERMS + name) for name in _TERM_NAMES.s
 }
 
 
-def open_graph(document: Document) -> list[dict[str, Any]]:
+def open_graph(facts: PageFacts) -> list[dict[str, Any]]:
     """At most one object: the namespaces and the (property, content) pairs, in order. Empty for a page without Open
     Graph.
 
     Any: a mapping under "namespace", a list of pairs under "properties".
     """
-    head, root = document.select_one("head"), document.root
+    document = facts.tree
+    head = document.select_one("head") if document is not None else None
+    root = document.root if document is not None else None
     if head is None or root is None:
         return []
     namespaces = {**_prefixes(root), **_prefixes(head)}
     properties: list[tuple[str, str]] = []
-    for element in head.children:
-        if not isinstance(element, Element) or element.tag != "meta":
+    for tag in facts.metas:
+        prefix = tag.property.partition(":")[0]
+        if tag.element.parent != head:
             continue
-        name, content = element.attr("property"), element.attr("content")
-        if name is None or content is None:
-            continue
-        prefix = name.partition(":")[0]
         if prefix in _OPEN_GRAPH_NAMES:
             namespaces[prefix] = _OPEN_GRAPH_NAMES[prefix]
         if prefix in namespaces:
-            properties.append((name, content))
+            properties.append((tag.property, tag.content))
     return [{"namespace": namespaces, "properties": properties}] if properties else []
 
 
@@ -71,23 +72,21 @@ def _prefixes(element: Element) -> dict[str, str]:
     return dict(_PREFIX.findall((element.attr("prefix") or "")[:_LONGEST_PREFIXES]))
 
 
-def named_metas(document: Document, base_url: str) -> tuple[dict[str, str], dict[str, str]]:
+def named_metas(facts: PageFacts) -> tuple[dict[str, str], dict[str, str]]:
     """The content of every <meta> by name: first those of Open Graph and Twitter, then all others, in lower case.
 
     The first non-empty content of a name counts. Addresses of Open Graph are absolute.
     """
     social: dict[str, str] = {}
     others: dict[str, str] = {}
-    base = LinkBase(base_url)
-    for element in document.select("meta[content]"):
-        content = element.attr("content") or ""
-        names = [element.attr("property") or "", element.attr("name") or ""]
-        shared = next((name for name in names if name.startswith(("og:", "twitter:"))), None)
+    base = LinkBase(facts.base_url)
+    for tag in facts.metas:
+        shared = next((name for name in (tag.property, tag.name) if name.startswith(_SOCIAL)), None)
         if shared is not None and not social.get(shared):
-            social[shared] = _joined(base, content) if shared in _ADDRESSES else content
-        name = (names[1] or names[0] or element.attr("http-equiv") or "").strip().lower()
-        if name and not name.startswith(("og:", "twitter:")):
-            others.setdefault(name, content)
+            social[shared] = _joined(base, tag.content) if shared in _ADDRESSES else tag.content
+        name = (tag.name or tag.property or tag.http_equiv).strip().lower()
+        if name and not name.startswith(_SOCIAL):
+            others.setdefault(name, tag.content)
     return social, others
 
 

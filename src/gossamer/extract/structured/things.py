@@ -1,8 +1,8 @@
 """`Thing`: a thing of schema.org in one shape, whether the page writes JSON-LD or microdata.
 
-A thing has its types in lower case and its properties as lists. Things beyond the limits of depth and number are left
-out. In markup the parser has already decoded entities; many sites put entities into JSON-LD too, and those are decoded
-once.
+A thing has its types in lower case and its properties as lists; a reference to a thing is that thing. Things beyond the
+limits of depth and number are left out. In markup the parser has already decoded entities; many sites put entities into
+JSON-LD too, and those are decoded once.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _PREFIX = re.compile(
     r"^(?:https?://)?(?:www\.)?(?:schema\.org|data-vocabulary\.org)/|^[a-z]{2,12}:(?!//)", re.IGNORECASE
 )
 _TAG = re.compile(r"</?[A-Za-z!][^<>]{0,2000}>")
+_REFERENCE = frozenset(("@id", "@type"))
 _LONGEST = 20_000  # characters of one text in which entities are decoded; no caller needs more
 
 # A thing under one of these properties is not the page's own.
@@ -30,13 +31,15 @@ _OTHERS = frozenset(
 
 
 class Thing:
-    """One thing: `types` in lower case, `values(name)` of its properties; `others` is True under another thing."""
+    """One thing: `types` in lower case, `values(name)` of its properties; `others` is True under another thing, `depth`
+    counts the levels of data around it."""
 
-    __slots__ = ("_properties", "others", "types")
+    __slots__ = ("_properties", "depth", "others", "types")
 
-    def __init__(self, properties: dict[str, list[Any]], types: frozenset[str], *, others: bool) -> None:
+    def __init__(self, properties: dict[str, list[Any]], types: frozenset[str], *, depth: int, others: bool) -> None:
         self._properties = properties
         self.types = types
+        self.depth = depth
         self.others = others
 
     def values(self, *names: str) -> list[Any]:
@@ -96,7 +99,9 @@ def things_of(notation: Any, *, entities: bool = False) -> list[Thing]:
     reader = _ThingReader(entities)
     if isinstance(notation, list):
         reader.by_id = {
-            node["@id"]: node for node in _graph(notation) if isinstance(node.get("@id"), str) and len(node) > 1
+            node["@id"]: node
+            for node in _graph(notation)
+            if isinstance(node.get("@id"), str) and not node.keys() <= _REFERENCE
         }
         for node in notation:
             reader.read(node, reader.by_id, depth=0, others=False)
@@ -134,21 +139,25 @@ class _ThingReader:
             return self._decoded(node)
         if depth > _DEEPEST or len(self.found) >= _MOST:
             return None
-        if len(node) == 1 and isinstance(node.get("@id"), str):
+        if isinstance(node.get("@id"), str) and node.keys() <= _REFERENCE:
             known = by_id.get(node["@id"])
-            if known is None or known is node:
+            if known is not None and known is not node:
+                return self.read(known, {}, depth=depth + 1, others=others)
+            if len(node) == 1:
                 return self._decoded(node["@id"])
-            return self.read(known, {}, depth=depth + 1, others=others)
         properties: dict[str, list[Any]] = {}
         inside = node.get("properties") if isinstance(node.get("properties"), dict) else None
         types = _types(node.get("type" if inside is not None else "@type"))
-        thing = Thing(properties, types, others=others)
+        thing = Thing(properties, types, depth=depth, others=others)
         self.found.append(thing)
         for name, value in (inside if inside is not None else node).items():
             short = _PREFIX.sub("", str(name)).lower()
             if short == "@graph" and isinstance(value, list):
                 for each in value[:_MOST]:
                     self.read(each, by_id, depth=depth + 1, others=others)
+                continue
+            if short == "articlebody":  # often HTML, in which entities have their place
+                properties.setdefault(short, []).extend(value if isinstance(value, list) else [value])
                 continue
             away = others or short in _OTHERS
             read = self.read(value, by_id, depth=depth + 1, others=away)
