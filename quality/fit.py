@@ -19,10 +19,9 @@ from math import exp, sqrt
 from typing import NamedTuple
 
 from gossamer.extract.article.article import survey_of
-from gossamer.extract.article.page_traits import NAMES as PAGE_NAMES
-from gossamer.extract.article.page_traits import page_traits
+from gossamer.extract.article.kind import FILE, page_traits
+from gossamer.extract.article.kind import NAMES as PAGE_NAMES
 from gossamer.extract.article.traits import NAMES, traits_of
-from gossamer.extract.article.weights import FILE
 from gossamer.parse.page import Page
 
 from . import article, content

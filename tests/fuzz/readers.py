@@ -20,9 +20,9 @@ from warcio.archiveiterator import ArchiveIterator
 
 from gossamer.backends.folder.archive import FolderArchive
 from gossamer.clock import VirtualClock
-from gossamer.extract.encoding import decode
 from gossamer.extract.feeds import parse_feed
 from gossamer.extract.links import LinkBase
+from gossamer.extract.media import decode
 from gossamer.extract.sitemaps import SitemapReader
 from gossamer.fetch.body import BodyDecoder, layers_of
 from gossamer.fetch.contract import Limits, TransportRequest

@@ -7,8 +7,8 @@ from turbohtml import Element
 
 from gossamer.parse.page import Page
 from gossamer.recipe.blocks import best_blocks
-from gossamer.recipe.check import check_page
 from gossamer.recipe.draft import detail_links, draft_recipe
+from gossamer.recipe.spider import check_page
 from gossamer.recipe.stable_selectors import best_group, next_selector, page_parameter, selector_for, stable_classes
 from tests.unit.recipes import page_of, recipe
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from gossamer.parse.spider import spider_version
-from gossamer.recipe.faults import BadRecipe
 from gossamer.recipe.model import Transform
 from gossamer.recipe.reader import read_recipe
+from gossamer.recipe.table import BadRecipe
 from gossamer.recipe.text import toml_lines
 from tests.unit.recipes import recipe
 

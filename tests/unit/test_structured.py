@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gossamer.extract.encoding import parse_html
+from gossamer.extract.media import parse_html
 from gossamer.extract.structured import extracted, json_ld_items, microdata_items, structured_data
 from gossamer.extract.structured.facts import PageFacts, json_ld_blocks
 from gossamer.model.page import Headers, Snapshot

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from turbohtml import Document
 
-from gossamer.extract.encoding import parse_html
+from gossamer.extract.media import parse_html
 from gossamer.extract.structured import (
     dublin_core,
     extracted,

@@ -14,8 +14,9 @@ from functools import partial
 from ..frontier.contract import JobTerms
 from ..model.task import Request
 from ..model.url import origin_of
+from ..parse.seeds import start_addresses
 from ..parse.site import SiteSpider
-from ..parse.spider import Spider, listed_seeds
+from ..parse.spider import Spider
 from ..schedule import sources
 from ..schedule.sources import SiteSource
 from .seed_context import SeedContext
@@ -48,7 +49,7 @@ async def listed_pages(
     async with context.open_files(
         spider=spider, manners=terms.manners, announce=partial(context.take_turn, job), closed_for=closed_for
     ) as files:
-        for origin in list(dict.fromkeys(origin_of(url) for url in listed_seeds(spider)))[:MOST_ORIGINS]:
+        for origin in list(dict.fromkeys(origin_of(url) for url in start_addresses(spider)))[:MOST_ORIGINS]:
             source, count = SiteSource(url=f"{origin}/", page=False), 0
             async with aclosing(sources.entries(source, files.context(report=report))) as listed:
                 async for entry in listed:

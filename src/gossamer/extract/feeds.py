@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import InvalidUrl, ParseFailed
-from .encoding import charset_label
 from .feed_entries import Enclosure, Feed, FeedEntry, FeedEntryDraft, FeedField, joined
 from .links import LinkBase
+from .media import charset_label
 from .xml import END, START, XmlEvent, XmlStream, attributes_of, decode_xml
 
 if TYPE_CHECKING:

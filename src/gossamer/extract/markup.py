@@ -14,9 +14,8 @@ from turbohtml import Document
 
 from ..errors import ParseFailed
 from ..model.page import Headers, Snapshot
-from .encoding import decode_as, parse_html
 from .links import LinkBase, base_of
-from .media import Media, media_of
+from .media import Media, decode_as, media_of, parse_html
 from .xml import parse_xml
 
 if TYPE_CHECKING:

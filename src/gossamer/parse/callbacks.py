@@ -22,10 +22,9 @@ from ..model.task import DEFAULT_KIND, Request, fault_of
 from ..model.url import parse_url, user_in, without_user
 from ..process.signals import is_cancellation
 from ..units import discreet
-from .failure import Failure
-from .link_rules import PREFER, are_followed, canonical_request, rule_requests
+from .links import PREFER, are_followed, canonical_request, rule_requests
 from .page import MadeLinks, Page
-from .page_context import PageContext, working_on
+from .page_context import Failure, PageContext, working_on
 from .spider import FAILED, Spider, callback_names, errback_fault
 from .timelimit import TookTooLong
 

@@ -22,9 +22,8 @@ from ..model.route import BROWSER, Render
 from ..model.task import FILE_KIND, Request, RequestOptions
 from ..model.url import without_user
 from .css import compile_css
-from .link_rules import ATTRS, TAGS, Patterns, fitting, hrefs_in
+from .links import ATTRS, TAGS, Patterns, documents, everything, fitting, hrefs_in
 from .selectors import Selector, SelectorList, XPathVariable
-from .wide_links import documents, everything
 
 if TYPE_CHECKING:
     from ..extract.tables import Table

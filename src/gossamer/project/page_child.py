@@ -25,7 +25,7 @@ from ..model.page import Headers, Snapshot
 from ..parse.page import Page
 from ..parse.site import PartTerms, description_of
 from ..process.supervisor import PR_SET_PDEATHSIG
-from ..recipe.extract import BadRules, extract, read_rules
+from ..recipe.fields import BadRules, extract, read_rules
 from .page_formats import WantedFormats, formatted
 from .page_links import WantedLinks, links_in
 

@@ -22,12 +22,11 @@ from ..parse.page import Page
 from ..parse.spider import Spider, composed, is_spider_name
 from ..pipeline.quality_rules import Fault
 from ..pipeline.steps import Dropped, Piped
-from ..recipe.check import FoundLinks, PageCheck, check_page, likely_kind
 from ..recipe.draft import RecipeDraft, detail_links, draft_recipe
-from ..recipe.faults import BadRecipe, suggestion
 from ..recipe.fields import Note
 from ..recipe.model import PageKind
-from ..recipe.spider import RecipeSpider
+from ..recipe.spider import FoundLinks, PageCheck, RecipeSpider, check_page, likely_kind
+from ..recipe.table import BadRecipe, suggestion
 from ..settings import FILE_NAME, Settings
 from .pipelines import pipeline_of
 from .spider_check import (

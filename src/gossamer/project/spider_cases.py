@@ -32,8 +32,7 @@ from ..parse.page import Page
 from ..parse.spider import Spider, callback_names
 from ..parse.timelimit import TimeLimit
 from ..pipeline.steps import Pipeline
-from ..recipe.check import likely_kind
-from ..recipe.spider import RecipeSpider
+from ..recipe.spider import RecipeSpider, likely_kind
 from ..settings import Settings
 from ..store.page_format import read_visit
 from .extensions import around_parse_of

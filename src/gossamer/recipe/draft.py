@@ -23,11 +23,10 @@ from turbohtml import Element
 
 from ..parse.page import Page
 from .blocks import best_blocks
-from .check import check_page
 from .model import PRODUCT, FieldType, SourceKind, TypeOptions
 from .reader import read_recipe
 from .sources import PageView, structured_values
-from .spider import spider_of
+from .spider import check_page, spider_of
 from .stable_selectors import LinkGroup, best_group, next_selector, page_parameter, selector_for
 from .values import UnreadableValue, value_of
 

@@ -10,12 +10,23 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from ..model.outcome import Expectations
+from ..model.task import MAX_ATTEMPTS, MAX_PRIORITY
 from ..parse.css import CssQuery
+from .table import Count, CountOrZero, Flag, Text, Texts
+
+Priority = Annotated[
+    int,
+    msgspec.Meta(
+        ge=-MAX_PRIORITY,
+        le=MAX_PRIORITY,
+        description=f"a whole number, between {-MAX_PRIORITY:,} and {MAX_PRIORITY:,}",
+    ),
+]
 
 
 class FieldType(StrEnum):
@@ -191,7 +202,7 @@ class Follow(msgspec.Struct, frozen=True, kw_only=True):
     source: RecipeSource | None
     to: str
     request: RecipeRequest | None = None
-    priority: int | None = None
+    priority: Priority | None = None
     paths: Paths = Paths()
     route: str | None = None
     data: tuple[Field, ...] = ()
@@ -200,14 +211,16 @@ class Follow(msgspec.Struct, frozen=True, kw_only=True):
 class Numbering(msgspec.Struct, frozen=True, kw_only=True):
     """Pages that differ in a number in their address. `pages` or `total` counts them; else the count is detected."""
 
-    parameter: str
-    first: int = 1
-    step: int = 1
+    parameter: Text
+    first: CountOrZero = 1
+    step: Count = 1
     pages: Field | None = None
     total: Field | None = None
-    per_page: int = 1
-    max: int = 10_000
-    priority: int | None = None
+    per_page: Count = 1
+    max: Annotated[int, msgspec.Meta(ge=1, le=1_000_000, description="a whole number, between 1 and 1,000,000")] = (
+        10_000
+    )
+    priority: Priority | None = None
     request: RecipeRequest | None = None  # the number is in the request, not in the address
 
 
@@ -226,6 +239,44 @@ class PageKind(msgspec.Struct, frozen=True, kw_only=True):
     fields: tuple[Field, ...] = ()
 
 
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """`[scope]`: which addresses belong to the crawl."""
+
+    domains: Texts | None = None
+    include: Texts = ()
+    exclude: Texts = ()
+    depth: CountOrZero | None = None
+    limit: Count | None = None
+
+
+class Politeness(msgspec.Struct, frozen=True, kw_only=True):
+    """`[politeness]`: how the sites are asked."""
+
+    rate: Text | None = None
+    burst: Count | None = None
+    site_concurrency: Count | None = None
+    concurrency: Count | None = None  # another name of site_concurrency
+    robots: Flag | None = None
+    attempts: (
+        Annotated[
+            int, msgspec.Meta(ge=1, le=MAX_ATTEMPTS, description=f"a whole number, between 1 and {MAX_ATTEMPTS:,}")
+        ]
+        | None
+    ) = None
+    route: Text | None = None
+    proxy_pool: Text | None = None
+    statuses: Annotated[
+        tuple[Annotated[int, msgspec.Meta(ge=100, le=599)], ...],
+        msgspec.Meta(description="a list of statuses like [404, 410]"),
+    ] = ()
+
+
+class Quality(msgspec.Struct, frozen=True, kw_only=True):
+    """`[quality]`: the share of complete items below which a run counts as bad."""
+
+    minimum: Annotated[float, msgspec.Meta(gt=0, le=1, description="a share between 0 and 1, as 0.8")] | None = None
+
+
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """A spider without code. If a value is None, the settings decide."""
 
@@ -238,19 +289,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     start_kind: str
     kinds: dict[str, PageKind]
-    domains: tuple[str, ...] | None = None
-    paths: Paths = Paths()
-    depth: int | None = None
-    limit: int | None = None
-    rate: str | None = None
-    burst: int | None = None
-    concurrency: int | None = None
-    robots: bool | None = None
-    attempts: int | None = None
-    route: str | None = None
-    proxy_pool: str | None = None
-    statuses: tuple[int, ...] = ()
-    minimum: float | None = None
+    scope: Scope = Scope()
+    paths: Paths = Paths()  # include and exclude of the scope
+    politeness: Politeness = Politeness()
+    quality: Quality = Quality()
     expected: Expectations = Expectations()
 
 

@@ -18,11 +18,10 @@ import msgspec
 
 from ..errors import InvalidUrl, MissingExtra
 from ..model.outcome import Expectations
-from ..model.task import MAX_ATTEMPTS, MAX_PRIORITY
 from ..model.url import parse_url
 from ..parse.spider import composed, is_spider_name, spider_name_of
 from ..units import parse_rate
-from .faults import BadRecipe, RecipeFault, suggestion
+from .links import REQUEST_KEYS, has_place, read_headers, read_request
 from .model import (
     READY,
     Field,
@@ -30,37 +29,27 @@ from .model import (
     Follow,
     Numbering,
     PageKind,
+    Politeness,
+    Priority,
+    Quality,
     Recipe,
     RecipeRequest,
     RecipeSource,
+    Scope,
     TypeOptions,
     auto_fields,
     type_name,
 )
-from .request_rules import REQUEST_KEYS, has_place, read_headers, read_request
 from .rules import read_field, read_fields, read_paths, read_place, read_source
 from .spider import RecipeSpider, spider_of
-from .table import RecipeTable
+from .table import BadRecipe, Flag, RecipeFault, RecipeTable, Text, suggestion
 from .text import MAX_BYTES, tree_of
 
 TOP_KEYS = ("name", "summary", "start", "start_kind", "headers", "scope", "politeness", "quality", "expect", "pages")
-SCOPE_KEYS = ("domains", "include", "exclude", "depth", "limit")
-POLITENESS_KEYS = (
-    "rate",
-    "burst",
-    "site_concurrency",
-    "concurrency",
-    "robots",
-    "attempts",
-    "route",
-    "proxy_pool",
-    "statuses",
-)
 KIND_KEYS = ("follow", "next", "item", "key", "auto", "each", "within", "allow_empty", "fields")
 _LINK_KEYS = ("css", "xpath", "json", "regex", "structured", "after")
 _FOLLOW_KEYS = (*_LINK_KEYS, "to", "priority", "include", "exclude", "route", "data", "request")
 _NEXT_KEYS = (*_LINK_KEYS, "to", "priority", "route", "data", "request")
-NUMBERING_KEYS = ("parameter", "first", "step", "pages", "total", "per_page", "max", "priority", "request")
 _KIND_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 _TAKEN = tuple(  # a callback with that name would shadow an attribute of the spider
@@ -104,33 +93,22 @@ def read_recipe(content: bytes, file: str) -> Recipe:
     top = RecipeTable(tree, faults, (), tree.values)
     top.only(TOP_KEYS)
     kinds = read_kinds(top)
-    scope, politeness = top.inner("scope"), top.inner("politeness")
-    scope.only(SCOPE_KEYS)
-    politeness.only(POLITENESS_KEYS)
+    scope = top.inner("scope")
     first, start = next(iter(kinds), ""), _read_start(top)
     recipe = Recipe(
         name=_read_name(top, file),
         file=file,
         text=tree.text,
-        summary=(top.text("summary") or "").strip().partition("\n")[0],
+        summary=(top.value("summary", Text) or "").strip().partition("\n")[0],
         start=tuple(url for url, _ in start),
         start_requests=tuple(request for _, request in start),
         headers=read_headers(top.inner("headers")),
         start_kind=top.choice("start_kind", kinds, "page kind of this recipe") or first,
         kinds=kinds,
-        domains=_read_domains(scope),
+        scope=_read_scope(scope),
         paths=read_paths(scope),
-        depth=scope.number("depth", 0),
-        limit=scope.number("limit", 1),
-        rate=_read_rate(politeness),
-        burst=politeness.number("burst", 1),
-        concurrency=politeness.number("site_concurrency", 1) or politeness.number("concurrency", 1),
-        robots=politeness.flag("robots"),
-        attempts=politeness.number("attempts", 1, MAX_ATTEMPTS),
-        route=politeness.text("route"),
-        proxy_pool=politeness.text("proxy_pool"),
-        statuses=_read_statuses(politeness),
-        minimum=_read_minimum(top.inner("quality")),
+        politeness=_read_politeness(top.inner("politeness")),
+        quality=Quality(**top.inner("quality").typed(Quality)),
         expected=_read_expected(top.inner("expect")),
     )
     if faults:
@@ -139,7 +117,7 @@ def read_recipe(content: bytes, file: str) -> Recipe:
 
 
 def _read_name(top: RecipeTable, file: str) -> str:
-    name = top.text("name")
+    name: str | None = top.value("name", Text)
     if name is None:
         return spider_name_of(PurePath(file).stem)
     name = composed(name)
@@ -180,44 +158,25 @@ def _read_start(top: RecipeTable) -> list[tuple[str, RecipeRequest | None]]:
     return found
 
 
-def _read_domains(scope: RecipeTable) -> tuple[str, ...] | None:
-    domains = scope.texts("domains")
-    for domain in domains:
+def _read_scope(table: RecipeTable) -> Scope:
+    scope = Scope(**table.typed(Scope, "include", "exclude"))  # the patterns are read by read_paths
+    for domain in scope.domains or ():
         if "/" in domain or ":" in domain:
-            scope.fault(
-                f'{scope.spelled("domains")}: "{domain[:60]}" is not a domain. Write it like shop.example, or "*".',
+            table.fault(
+                f'{table.spelled("domains")}: "{domain[:60]}" is not a domain. Write it like shop.example, or "*".',
                 "domains",
             )
-    return domains or None
+    return scope
 
 
-def _read_rate(politeness: RecipeTable) -> str | None:
-    rate = politeness.text("rate")
-    if rate is not None:
+def _read_politeness(table: RecipeTable) -> Politeness:
+    politeness = Politeness(**table.typed(Politeness))
+    if politeness.rate is not None:
         try:
-            parse_rate(rate)
+            parse_rate(politeness.rate)
         except ValueError as error:
-            politeness.fault(f"{politeness.spelled('rate')}: {error}.", "rate")
-    return rate
-
-
-def _read_statuses(politeness: RecipeTable) -> tuple[int, ...]:
-    value = politeness.values.get("statuses", [])
-    if not isinstance(value, list) or not all(type(status) is int and 100 <= status <= 599 for status in value):
-        politeness.wrong("a list of statuses like [404, 410]", "statuses")
-        return ()
-    return tuple(value)
-
-
-def _read_minimum(quality: RecipeTable) -> float | None:
-    quality.only(("minimum",))
-    value = quality.values.get("minimum")
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        quality.wrong("a share between 0 and 1, as 0.8", "minimum")
-        return None
-    return float(value)
+            table.fault(f"{table.spelled('rate')}: {error}.", "rate")
+    return politeness
 
 
 def _read_expected(expect: RecipeTable) -> Expectations:
@@ -293,7 +252,7 @@ def _read_kind(table: RecipeTable, name: str, kinds: list[str]) -> PageKind:
         key=key,
         each=each,
         within=within,
-        allow_empty=table.flag("allow_empty") or False,
+        allow_empty=table.value("allow_empty", Flag) or False,
         fields=tuple(
             msgspec.structs.replace(field, required=True, default=None) if field.name in key else field
             for field in fields
@@ -314,7 +273,7 @@ def _with_auto(table: RecipeTable, own: tuple[Field, ...]) -> tuple[Field, ...]:
 
 
 def _read_item(table: RecipeTable, kind: str) -> str:
-    name = table.text("item")
+    name: str | None = table.value("item", Text)
     if name is None:
         return type_name(kind)
     if not _TYPE_NAME.fullmatch(name):
@@ -364,9 +323,9 @@ def _read_follow(rule: RecipeTable, kind: str, kinds: list[str]) -> Follow | Non
         source=source,
         to=to,
         request=request,
-        priority=rule.number("priority", -MAX_PRIORITY, MAX_PRIORITY),
+        priority=rule.value("priority", Priority),
         paths=read_paths(rule),
-        route=rule.text("route"),
+        route=rule.value("route", Text),
         data=carried,
     )
 
@@ -397,7 +356,6 @@ def _read_next(table: RecipeTable, kind: str, kinds: list[str]) -> tuple[Follow 
         return None, None
     rule = table.inner("next")
     if "parameter" in rule:
-        rule.only(NUMBERING_KEYS)
         return None, _read_numbering(rule)
     rule.only((*_NEXT_KEYS, "parameter"))
     return _read_follow(rule, kind, kinds), None
@@ -419,7 +377,8 @@ def _read_numbering(rule: RecipeTable) -> Numbering | None:
         rule.fault(f"{rule.spelled()} has `pages` and `total`; choose one.", "total")
     if "total" in rule and "per_page" not in rule:
         rule.fault(f"{rule.spelled('total')} counts things, so `per_page` must say how many stand on a page.", "total")
-    parameter = rule.text("parameter")
+    plain = rule.typed(Numbering, "pages", "total", "request")
+    parameter = plain.get("parameter")
     if parameter is None:
         return None
     request = read_request(_request_table(rule))
@@ -427,18 +386,4 @@ def _read_numbering(rule: RecipeTable) -> Numbering | None:
         rule.fault(f'{rule.spelled("request")} needs a place for the number: "{{{parameter}}}".', "request")
     if request is not None and counts["pages"] is None and counts["total"] is None:
         rule.fault(f"{rule.spelled()} with a `request` needs `pages` or `total`: no link shows how many.", "request")
-    return Numbering(
-        parameter=parameter,
-        request=request,
-        first=_or(rule.number("first", 0), 1),
-        step=_or(rule.number("step", 1), 1),
-        pages=counts["pages"],
-        total=counts["total"],
-        per_page=_or(rule.number("per_page", 1), 1),
-        max=_or(rule.number("max", 1, 1_000_000), 10_000),
-        priority=rule.number("priority", -MAX_PRIORITY, MAX_PRIORITY),
-    )
-
-
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
+    return Numbering(**plain, request=request, pages=counts["pages"], total=counts["total"])

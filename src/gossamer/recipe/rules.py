@@ -13,9 +13,8 @@ from ..errors import MissingExtra
 from ..extract.dates import check_spelling, zone_of
 from ..parse.css import BadSelector, compile_css
 from ..parse.selectors import Selector
-from .faults import suggestion
 from .model import ARTICLE, PRODUCT, Field, FieldType, PathPattern, Paths, RecipeSource, SourceKind, TypeOptions
-from .table import RecipeTable
+from .table import Flag, RecipeTable, Text, suggestion
 from .transforms import DECIMAL_SIGNS, read_transforms
 from .values import UnreadableValue, fold, named, taken_as_is, value_of
 
@@ -80,7 +79,7 @@ def read_field(owner: RecipeTable, name: str, *, in_json: bool = False, depth: i
         name=name,
         sources=_field_sources(table, in_json=in_json),
         options=options,
-        required=table.flag("required") or False,
+        required=table.value("required", Flag) or False,
         default=read_default(table, options),
         transforms=read_transforms(table),
     )
@@ -103,7 +102,7 @@ def _read_object(table: RecipeTable, name: str, *, in_json: bool, depth: int) ->
     fields = read_fields(table.inner("fields"), in_json=into_json, depth=depth + 1)
     if not fields and not table.inner("fields").values:
         table.fault(f"{table.spelled('fields')} is empty.", "fields")
-    return Field(name=name, fields=fields, each=each, within=within, required=table.flag("required") or False)
+    return Field(name=name, fields=fields, each=each, within=within, required=table.value("required", Flag) or False)
 
 
 def read_place(table: RecipeTable, key: str, *, in_json: bool = False) -> RecipeSource | None:
@@ -308,7 +307,7 @@ def read_options(table: RecipeTable) -> TypeOptions:
     for option, types in _OPTION_TYPES.items():
         if option in table and single not in types:
             table.fault(f"{table.spelled(option)} does nothing here; it is for {' and '.join(types)}.", option)
-    zone = table.text("zone")
+    zone = table.value("zone", Text)
     if zone is not None:
         try:
             zone_of(zone)
@@ -324,7 +323,7 @@ def read_options(table: RecipeTable) -> TypeOptions:
     true, false = table.texts("true"), table.texts("false")
     for word in sorted({fold(word) for word in true} & {fold(word) for word in false}):
         table.fault(f'{table.spelled("false")}: "{word[:60]}" stands in `true` and in `false`; choose one.', "false")
-    currency = table.text("currency")
+    currency = table.value("currency", Text)
     if currency is not None and not re.fullmatch(r"[A-Z]{3}", currency):
         table.wrong("a code of three letters like EUR", "currency")
     return TypeOptions(

@@ -1,13 +1,44 @@
-"""Typed access to the values of a recipe. Faults are collected with their lines and reading continues, so that the
-author sees all of them at once."""
+"""Typed access to the values of a recipe, and its faults: the line, and one sentence that says what is allowed there.
+Faults are collected and reading continues, so that the author sees all of them at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, get_args
 
-from .faults import Path, RecipeFault, spell, suggestion
-from .text import RecipeTree
+import msgspec
+
+from ..errors import Misconfigured
+
+# Values of a recipe; a Meta says in words what is taken.
+Text = Annotated[str, msgspec.Meta(pattern=r"\S", description="a text in quotes, and not empty")]
+Texts = Annotated[
+    tuple[Annotated[str, msgspec.Meta(min_length=1)], ...], msgspec.Meta(description="a text or a list of texts")
+]
+Flag = Annotated[bool, msgspec.Meta(description="true or false")]
+Count = Annotated[int, msgspec.Meta(ge=1, description="a whole number, 1 or more")]
+CountOrZero = Annotated[int, msgspec.Meta(ge=0, description="a whole number, 0 or more")]
+
+Path = tuple[str | int, ...]  # the path of a value: ("pages", "listing", "follow", 0, "css")
+_MOST_SHOWN = 40  # names listed in a message
+ENDLESS_NUMBER = "A number has more than 18 digits. Write it as a text, in quotes."
+
+
+class RecipeTree(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of a recipe file. `lines` has the line of every key in the text."""
+
+    file: str  # its name in messages
+    text: str
+    values: dict[str, Any]
+    lines: dict[Path, int]
+
+    def line_of(self, path: Path) -> int | None:
+        """The line of a value, or of the nearest enclosing table or list that has one."""
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.lines:
+                return self.lines[path[:end]]
+        return None
 
 
 class RecipeTable:
@@ -34,7 +65,7 @@ class RecipeTable:
         value: Any = self.values  # walks down
         for step in steps:
             value = value[step]
-        self.fault(f"{self.spelled(*steps)} = {_shown(value)} should be {expected}.", *steps)
+        self.fault(f"{self.spelled(*steps)} = {_excerpt(value)} should be {expected}.", *steps)
 
     def only(self, allowed: Iterable[str]) -> None:
         """Add a fault for every key that is not one of these."""
@@ -43,52 +74,34 @@ class RecipeTable:
             if name not in names:
                 self.fault(f"{self.spelled(name)} is not a key of a recipe.{suggestion(name, names)}", name)
 
-    def text(self, name: str, *, empty: bool = False) -> str | None:
+    def value(self, name: str, kind: Any) -> Any:
+        """The value under a key, checked by msgspec: `kind` is a type whose Meta says in words what it takes. None if the
+        key is missing or its value is a fault. A single text may stand for a list of one."""
         value = self.values.get(name)
         if value is None:
             return None
-        if not isinstance(value, str) or (not value.strip() and not empty):
-            self.wrong("a text in quotes" if not isinstance(value, str) else "a text that is not empty", name)
+        try:
+            return msgspec.convert([value] if isinstance(value, str) and _takes_list(kind) else value, kind)
+        except msgspec.ValidationError:
+            self.wrong(_expected(kind), name)
             return None
-        return value
 
     def texts(self, name: str) -> tuple[str, ...]:
         """One text or a list of them."""
-        value = self.values.get(name)
-        if value is None:
-            return ()
-        entries = [value] if isinstance(value, str) else value
-        if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
-            self.wrong("a text or a list of texts", name)
-            return ()
-        return tuple(entries)
+        return self.value(name, Texts) or ()
 
-    def number(self, name: str, least: int, most: int | None = None) -> int | None:
-        value = self.values.get(name)
-        if value is None:
-            return None
-        if (
-            not isinstance(value, int)
-            or isinstance(value, bool)
-            or value < least
-            or (most is not None and value > most)
-        ):
-            bound = f"{least:,} or more" if most is None else f"between {least:,} and {most:,}"
-            self.wrong(f"a whole number, {bound}", name)
-            return None
-        return value
-
-    def flag(self, name: str) -> bool | None:
-        value = self.values.get(name)
-        if value is not None and not isinstance(value, bool):
-            self.wrong("true or false", name)
-            return None
-        return value
+    def typed(self, struct: type[msgspec.Struct], *others: str) -> dict[str, Any]:
+        """The values under the keys that are fields of the struct, without `others`, which are read by hand. Any other
+        key is a fault."""
+        self.only(struct.__struct_fields__)
+        fields = [one for one in msgspec.structs.fields(struct) if one.name in self.values and one.name not in others]
+        values = {one.name: self.value(one.name, one.type) for one in fields}
+        return {name: value for name, value in values.items() if value is not None}
 
     def choice(self, name: str, allowed: Iterable[str], what: str) -> str | None:
         """One of the allowed words; `what` names their kind in the message: "type"."""
         names = list(allowed)
-        value = self.text(name)
+        value: str | None = self.value(name, Text)
         if value is not None and value not in names:
             self.fault(f'{self.spelled(name)} = "{value[:60]}" is not a {what}.{suggestion(value, names)}', name)
             return None
@@ -125,9 +138,72 @@ class RecipeTable:
         return RecipeTable(self._tree, self._faults, self.path, values)
 
 
-def _shown(value: Any) -> str:
+def _expected(kind: Any) -> str:
+    """What a type takes, in the words of its Meta; of `X | None` those of X."""
+    for one in (kind, *get_args(kind)):
+        for meta in getattr(one, "__metadata__", ()):
+            if isinstance(meta, msgspec.Meta) and meta.description:
+                return meta.description
+    raise TypeError(f"{kind} has no description")
+
+
+def _takes_list(kind: Any) -> bool:
+    return kind == Texts or Texts in get_args(kind)
+
+
+def _excerpt(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return f'"{value[:60]}"'
     return f"{value!r:.60}"
+
+
+class RecipeFault(msgspec.Struct, frozen=True):
+    """One fault. `line` counts from 1; None if the fault has no line."""
+
+    line: int | None
+    message: str
+
+
+class BadRecipe(Misconfigured):
+    """An invalid recipe, with all its `faults`; the message is the first one with its line."""
+
+    def __init__(self, file: str, faults: Sequence[RecipeFault]) -> None:
+        self.file = file
+        self.faults = tuple(faults)
+        rest = len(self.faults) - 1
+        more = (
+            f" (There {'is' if rest == 1 else 'are'} {rest} more; `gossamer check {file}` lists them.)" if rest else ""
+        )
+        super().__init__(f"{self.lines()[0]}{more}")
+
+    @classmethod
+    def single(cls, file: str, line: int | None, message: str) -> BadRecipe:
+        """An error with a single fault, which stopped the reading."""
+        return cls(file, [RecipeFault(line, message)])
+
+    def lines(self) -> list[str]:
+        """Every fault with its line, in order of appearance."""
+        return [f"{located(self.file, fault.line)}: {fault.message}" for fault in self.faults]
+
+
+def located(file: str, line: int | None) -> str:
+    return f"{file}, line {line}" if line is not None else file
+
+
+def spell(path: Path) -> str:
+    """`pages.listing.follow[0].css`"""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def suggestion(word: str, allowed: Iterable[str]) -> str:
+    """` Did you mean "money"? Allowed: ...`: the end of a message about an unknown word."""
+    names = list(allowed)
+    near = difflib.get_close_matches(word, names, n=1)
+    hint = f' Did you mean "{near[0]}"?' if near else ""
+    listed = ", ".join(names[:_MOST_SHOWN])
+    return f"{hint} Allowed: {listed}." if listed else hint

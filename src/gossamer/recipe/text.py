@@ -1,8 +1,8 @@
 """Parses the text of a recipe, TOML or YAML, to values with lines. reader.py interprets the values.
 
-The standard TOML parser gives no lines, so a second pass over the text, which is valid by then, collects them. YAML
-must be plain: no tags, no repeated keys, limited aliases. Its values are built here from the parsed nodes, never by
-YAML's own constructors, so a file cannot create objects.
+The standard TOML parser gives no lines, so a second pass over the tokens of the text, which is valid by then, collects
+them. YAML must be plain: no tags, no repeated keys, limited aliases. Its values are built here from the parsed nodes,
+never by YAML's own constructors, so a file cannot create objects.
 
 How it fails: BadRecipe with the line for invalid text; MissingExtra if no YAML parser is installed.
 """
@@ -16,10 +16,8 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any
 
-import msgspec
-
 from ..errors import MissingExtra
-from .faults import ENDLESS_NUMBER, BadRecipe, Path
+from .table import ENDLESS_NUMBER, BadRecipe, Path, RecipeTree
 
 MAX_BYTES = 256 * 1024  # a recipe is written by hand
 _LARGEST = 10**18  # larger numbers cannot even be printed; no option takes one
@@ -29,22 +27,6 @@ _ENDLESS_KEY = re.compile(
 )
 _DIGIT_RUN = re.compile(r"[0-9_]+")
 _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
-
-
-class RecipeTree(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of a recipe file. `lines` has the line of every key in the text."""
-
-    file: str  # its name in messages
-    text: str
-    values: dict[str, Any]
-    lines: dict[Path, int]
-
-    def line_of(self, path: Path) -> int | None:
-        """The line of a value, or of the nearest enclosing table or list that has one."""
-        for end in range(len(path), 0, -1):
-            if path[:end] in self.lines:
-                return self.lines[path[:end]]
-        return None
 
 
 def tree_of(content: bytes, file: str) -> RecipeTree:
@@ -112,127 +94,97 @@ def _refuse_endless_numbers(tree: RecipeTree) -> None:
             raise BadRecipe.single(tree.file, tree.line_of(path), ENDLESS_NUMBER)
 
 
-_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
-_SPACE = re.compile(r"[ \t]*")
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_SCALAR = re.compile(r"[^,\]}#\r\n]*")
-_STRINGS = {  # opening mark -> the whole string
-    '"""': re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"{3,5}', re.DOTALL),
-    "'''": re.compile(r"'''(?:[^']|'(?!''))*'{3,5}", re.DOTALL),
-    '"': re.compile(r'"(?:[^"\\\n]|\\.)*"'),
-    "'": re.compile(r"'[^'\n]*'"),
-}
+_TOKEN = re.compile(
+    r"""(?P<text>\"{3}(?:[^"\\]|\\.|"(?!""))*"{3,5}|'{3}(?:[^']|'(?!''))*'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')
+      | (?P<mark>[][{},=\n]) | (?P<word>[^][{},=.\s"'\#]+) | \#[^\n]*""",
+    re.DOTALL | re.VERBOSE,
+)
 
 
 def toml_lines(text: str) -> dict[Path, int]:
-    """The line of every table, key and list entry."""
+    """The line of every table, key and list entry of a text that is valid TOML."""
     return _TomlLines(text).lines
 
 
 class _TomlLines:
+    """Walks over the tokens of a text. Numbers and the like need no care: in a value every word is skipped."""
+
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._counted = 0  # line ends are counted up to here
-        self._line = 1
-        self._lists: dict[Path, int] = {}  # arrays of tables: how many entries were opened
         self.lines: dict[Path, int] = {}
-        table: Path = ()
-        while self._skip(_BLANK) < len(text):
-            if text[self._at] == "[":
-                table = self._header()
-            else:
-                self._pair(table)
+        self._table: Path = ()
+        self._tables: dict[Path, int] = {}  # arrays of tables: how many entries were opened
+        self._open: list[tuple[Path, list[int] | None]] = []  # lists, with the current entry, and inline tables (None)
+        self._key: list[str] = []
+        self._value: Path | None = None  # where the value stands that is being read; None: a key is
+        self._header = ""
+        line = counted = 0
+        for token in _TOKEN.finditer(text):
+            line, counted = line + text.count("\n", counted, token.start()), token.start()
+            mark, word = token["mark"] or "", token["word"] or token["text"] or ""
+            if mark == "\n":
+                if not self._open:
+                    self._value, self._key = None, []
+            elif self._value is not None:
+                self._in_value(mark, word, line + 1)
+            elif mark or word:
+                self._in_key(mark, word, line + 1)
 
-    def _skip(self, pattern: re.Pattern[str]) -> int:
-        match = pattern.match(self._text, self._at)
-        if match is not None:
-            self._at = match.end()
-        return self._at
+    def _in_key(self, mark: str, word: str, line: int) -> None:
+        if word:
+            self._key.append(_key_part(word))
+            if not self._header:
+                self.lines.setdefault((*self._base(), *self._key), line)
+        elif mark == "[":
+            self._header += mark
+        elif mark == "]":
+            if self._key:
+                self._table, self._key = self._opened_table(line), []
+            self._header = self._header[1:]
+        elif mark == "=":
+            self._value, self._key = (*self._base(), *self._key), []
+        elif mark == "}":
+            self._value, _ = self._open.pop()
 
-    def _here(self) -> int:
-        self._line += self._text.count("\n", self._counted, self._at)
-        self._counted = self._at
-        return self._line
+    def _in_value(self, mark: str, word: str, line: int) -> None:
+        path, entry = self._open[-1] if self._open else ((), None)
+        if entry is not None and (word or mark in ("[", "{")):
+            self._value = (*path, entry[0])
+            self.lines[self._value] = line
+        assert self._value is not None
+        if mark in ("[", "{"):
+            self._open.append((self._value, [0] if mark == "[" else None))
+            self._value = self._value if mark == "[" else None
+        elif mark in ("]", "}"):
+            self._value, _ = self._open.pop()
+        elif mark == "," and entry is not None:
+            entry[0] += 1
+        elif mark == ",":
+            self._value = None
 
-    def _header(self) -> Path:
-        line = self._here()
-        double = self._text.startswith("[[", self._at)
-        self._at += 2 if double else 1
-        key = self._key()
-        self._at += 2 if double else 1
+    def _base(self) -> Path:
+        return self._open[-1][0] if self._open else self._table
+
+    def _opened_table(self, line: int) -> Path:
         path: Path = ()
-        for position, step in enumerate(key):
+        for position, step in enumerate(self._key):
             path = (*path, step)
-            last = position == len(key) - 1
-            if last and double:
+            if position == len(self._key) - 1 and self._header == "[[":
                 self.lines.setdefault(path, line)
-                self._lists[path] = self._lists.get(path, 0) + 1
-                path = (*path, self._lists[path] - 1)
-            elif path in self._lists:
-                path = (*path, self._lists[path] - 1)
+                self._tables[path] = self._tables.get(path, 0) + 1
+            if path in self._tables:
+                path = (*path, self._tables[path] - 1)
             self.lines.setdefault(path, line)
         self.lines[path] = line
         return path
 
-    def _key(self) -> list[str]:
-        parts = []
-        while True:
-            self._skip(_SPACE)
-            parts.append(self._key_part())
-            self._skip(_SPACE)
-            if not self._text.startswith(".", self._at):
-                return parts
-            self._at += 1
 
-    def _key_part(self) -> str:
-        start = self._at
-        if self._text[start] == "'":
-            self._skip(_STRINGS["'"])
-            return self._text[start + 1 : self._at - 1]
-        if self._text[start] == '"':
-            self._skip(_STRINGS['"'])
-            try:
-                return str(json.loads(self._text[start : self._at]))
-            except ValueError:  # an escape that only TOML has; the key then has no line number
-                return self._text[start + 1 : self._at - 1]
-        return self._text[start : self._skip(_BARE_KEY)]
-
-    def _pair(self, table: Path) -> None:
-        line = self._here()
-        path = table
-        for step in self._key():
-            path = (*path, step)
-            self.lines.setdefault(path, line)
-        self._at += 1  # the "="
-        self._skip(_SPACE)
-        self._value(path)
-
-    def _value(self, path: Path) -> None:
-        text = self._text
-        first = text[self._at]
-        if first == "[":
-            self._at += 1
-            index = 0
-            while text[self._skip(_BLANK)] != "]":
-                self.lines[(*path, index)] = self._here()
-                self._value((*path, index))
-                index += 1
-                if text[self._skip(_BLANK)] == ",":
-                    self._at += 1
-            self._at += 1
-        elif first == "{":
-            self._at += 1
-            while text[self._skip(_BLANK)] != "}":
-                self._pair(path)
-                if text[self._skip(_BLANK)] == ",":
-                    self._at += 1
-            self._at += 1
-        elif first in "\"'":
-            mark = text[self._at : self._at + 3]
-            self._skip(_STRINGS[mark if mark in _STRINGS else first])
-        else:
-            self._skip(_SCALAR)
+def _key_part(word: str) -> str:
+    if word[0] == '"':
+        try:
+            return str(json.loads(word))
+        except ValueError:  # an escape that only TOML has; the key then has no line number
+            return word[1:-1]
+    return word[1:-1] if word[0] == "'" else word
 
 
 _CORE = "tag:yaml.org,2002:"

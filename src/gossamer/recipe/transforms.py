@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ..extract.numbers import first_number
-from .faults import suggestion
 from .model import Transform
-from .table import RecipeTable
+from .table import RecipeTable, suggestion
 
 MOST = 10_000  # maximum texts of a split
 DECIMAL_SIGNS = (".", ",")

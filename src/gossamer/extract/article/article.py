@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import turbohtml
 
+from ..content import LONGEST, markdown_of, text_of, whole_markdown
 from ..metadata import Metadata
-from .asides import without_asides
 from .kind import KindOfPage, kind_of
-from .likelihood import MOST_LINES, holds_the_text, likelihoods, strike_unlikely
+from .likelihood import MOST_LINES, holds_the_text, likelihoods, strike_unlikely, without_asides
 from .main_content import choose, folded, strike_extras
 from .outline import Outline, is_huge, outline_of
-from .render import LONGEST, markdown_of, text_of, whole_markdown
 from .traits import Survey
 
 if TYPE_CHECKING:

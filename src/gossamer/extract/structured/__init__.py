@@ -17,8 +17,7 @@ from urllib.parse import urljoin, urlsplit
 
 from turbohtml import Document
 
-from .facts import PageFacts
-from .meta_tags import dublin_core, named_metas, open_graph
+from .facts import PageFacts, dublin_core, named_metas, open_graph
 from .microdata import microdata_items
 
 if TYPE_CHECKING:

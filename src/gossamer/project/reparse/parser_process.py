@@ -30,8 +30,7 @@ from ...parse.page import Page
 from ...parse.spider import Spider, parser_version
 from ...parse.timelimit import TimeLimit
 from ...pipeline.steps import Pipeline
-from ...recipe.check import likely_kind
-from ...recipe.spider import RecipeSpider
+from ...recipe.spider import RecipeSpider, likely_kind
 from ...settings import Settings
 from ...settings import load as load_settings
 from ...settings.effective import minimum_quality
