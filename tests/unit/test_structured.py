@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gossamer.extract.media import parse_html
-from gossamer.extract.structured import extracted, json_ld_items, microdata_items, structured_data
+from gossamer.extract.structured import extruct_data, json_ld_items, microdata_items, structured_data
 from gossamer.extract.structured.facts import PageFacts, json_ld_blocks
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.page import Page
@@ -148,11 +148,11 @@ def test_page_knows_where_its_addresses_start() -> None:
     headers = Headers([("Content-Type", "text/html")])
     snapshot = Snapshot(url=PAGE, requested_url=PAGE, status=200, headers=headers, body=html.encode(), fetched_at=0.0)
 
-    found = extracted(Page(snapshot), uniform=True)
+    found = extruct_data(Page(snapshot), uniform=True)
 
     item = {"@type": "A", "@context": "http://schema.org", "url": "https://shop.example/base/x"}
     assert found["microdata"] == [item]
-    assert extracted(None) == {name: [] for name in found}
+    assert extruct_data(None) == {name: [] for name in found}
 
 
 HOSTILE = {
@@ -173,6 +173,6 @@ HOSTILE = {
 def test_hostile_page_gives_no_more_than_a_page_may(name: str) -> None:
     document = parse_html(HOSTILE[name].encode())
 
-    found = json.dumps([structured_data(PageFacts(document, PAGE)), extracted(document, PAGE)])
+    found = json.dumps([structured_data(PageFacts(document, PAGE)), extruct_data(document, PAGE)])
 
     assert len(found) < 30_000_000

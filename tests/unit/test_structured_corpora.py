@@ -14,7 +14,7 @@ from turbohtml import Document
 from gossamer.extract.media import parse_html
 from gossamer.extract.structured import (
     dublin_core,
-    extracted,
+    extruct_data,
     json_ld_items,
     microdata_items,
     open_graph,
@@ -53,7 +53,7 @@ def _everything(*, base: str = "", uniform: bool = False, without: tuple[str, ..
     """A file that holds all syntaxes. What it says of microformats is that there are none."""
 
     def read(document: Document) -> Any:
-        found = extracted(document, base, uniform=uniform)
+        found = extruct_data(document, base, uniform=uniform)
         return {name: value for name, value in found.items() if name not in without}
 
     return read
@@ -63,7 +63,7 @@ def _microdata(base: str = "", *, strict: bool = False) -> Reader:
     """The items in the form of extruct; `strict` gives lists even for one type and one value."""
     if strict:
         return lambda document: microdata_items(document, base)
-    return lambda document: extracted(document, base)["microdata"]
+    return lambda document: extruct_data(document, base)["microdata"]
 
 
 def _json_ld_items(document: Document) -> Any:
@@ -104,7 +104,7 @@ CASES: dict[str, tuple[str, Reader]] = {
     "schema.org/product_custom_url.json": ("schema.org/product.html", _microdata("http://some-example.com")),
     "misc/opengraph_flat_test.json": (
         "misc/opengraph_test.html",
-        lambda document: extracted(document, uniform=True)["opengraph"],
+        lambda document: extruct_data(document, uniform=True)["opengraph"],
     ),
     # These three have blanks in their names. The last two keep the list that every block is.
     "songkick/Elysian Fields Brooklyn Tickets, The Owl Music Parlor, 31 Oct 2015.jsonld": (
@@ -161,6 +161,6 @@ def test_no_page_of_the_set_breaks_anything() -> None:
     assert len(pages) == 57
 
     for name, body in pages.items():
-        found = extracted(parse_html(body), "http://www.example.com/")
+        found = extruct_data(parse_html(body), "http://www.example.com/")
         assert set(found) == {"json-ld", "microdata", "opengraph", "dublincore"}, name
         json.dumps(found)

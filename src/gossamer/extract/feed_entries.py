@@ -121,7 +121,7 @@ class FeedEntryDraft:
 
     def absolute(self, link: str) -> str | None:
         try:
-            return joined(self.base, link.strip()) if link.strip() else None
+            return absolute_link(self.base, link.strip()) if link.strip() else None
         except InvalidUrl:
             return None
 
@@ -152,7 +152,7 @@ class FeedEntryDraft:
         )
 
 
-def joined(base: LinkBase | None, link: str) -> str:
+def absolute_link(base: LinkBase | None, link: str) -> str:
     """The absolute address. Without a base, a relative link raises InvalidUrl."""
     return base.join(link) if base is not None else parse_url(link)
 

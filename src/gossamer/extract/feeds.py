@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import InvalidUrl, ParseFailed
-from .feed_entries import Enclosure, Feed, FeedEntry, FeedEntryDraft, FeedField, joined
+from .feed_entries import Enclosure, Feed, FeedEntry, FeedEntryDraft, FeedField, absolute_link
 from .links import LinkBase
 from .media import charset_label
 from .xml import END, START, XmlEvent, XmlStream, attributes_of, decode_xml
@@ -176,7 +176,7 @@ class _XmlFeed:
     def _base_inside(self, event: XmlEvent, base: LinkBase | None) -> LinkBase | None:
         declared = attributes_of(event).get("xml:base") if "xml:base" in event.value else None
         try:
-            return LinkBase(joined(base, declared)) if declared else base
+            return LinkBase(absolute_link(base, declared)) if declared else base
         except InvalidUrl:
             return base
 
@@ -282,7 +282,7 @@ def _json_feed(text: str, name: str, base: LinkBase | None) -> Feed:
 
 def _json_entry(item: dict[str, Any], draft: FeedEntryDraft) -> FeedEntry:
     draft.links = [_text(item.get("url")), _text(item.get("external_url"))]
-    authors = _listed(item.get("authors")) or [item.get("author")]
+    authors = _as_list(item.get("authors")) or [item.get("author")]
     names = [_text(author.get("name")) for author in authors if isinstance(author, dict)]
     draft.fields = {
         "id": _text(item.get("id")),
@@ -293,15 +293,15 @@ def _json_entry(item: dict[str, Any], draft: FeedEntryDraft) -> FeedEntry:
         "published": _text(item.get("date_published")),
         "updated": _text(item.get("date_modified")),
     }
-    for tag in _listed(item.get("tags")):
+    for tag in _as_list(item.get("tags")):
         draft.category(_text(tag))
-    for file in _listed(item.get("attachments")):
+    for file in _as_list(item.get("attachments")):
         if isinstance(file, dict):
             draft.enclose(_text(file.get("url")), _text(file.get("mime_type")), _text(file.get("size_in_bytes")))
     return draft.entry()
 
 
-def _listed(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 

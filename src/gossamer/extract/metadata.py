@@ -134,8 +134,8 @@ class _MetadataReader:
                 self._hrefs("image_src"),
             ),
             site_name=head.first(*_SITE_TAGS)
-            or next(json_ld.named("publisher"), None)
-            or next(json_ld.named("isPartOf"), None),
+            or next(json_ld.names("publisher"), None)
+            or next(json_ld.names("isPartOf"), None),
             keywords=self._keywords(),
             robots=_parts(head.all("robots"), lower=True),
             feeds=self._feeds(),
@@ -160,7 +160,7 @@ class _MetadataReader:
 
     def _authors(self) -> tuple[str, ...]:
         """The authors in the page's metadata; if they name only the site itself, the person in the visible byline."""
-        stated = _people(self._json_ld.named("author")) or _people(self._head.all(*_AUTHOR_TAGS))
+        stated = _people(self._json_ld.names("author")) or _people(self._head.all(*_AUTHOR_TAGS))
         site = {name.casefold() for name in (*self._head.all(*_SITE_TAGS), *self._json_ld.organisations)}
         if stated and not all(name.casefold() in site for name in stated):
             return stated
@@ -310,7 +310,7 @@ class _ArticleFacts:
     def texts(self, *names: str) -> Iterator[str]:
         return filter(None, map(one_line, self._values(*names)))
 
-    def named(self, name: str) -> Iterator[str]:
+    def names(self, name: str) -> Iterator[str]:
         """The names of persons and organisations: each is a text, or a thing with a name."""
         return self._texts_or(name, "name")
 

@@ -36,7 +36,7 @@ Candidate = tuple[str, Any]  # a name in plain words, and a value; Any: any JSON
 def values_by_schema(page: Markup, schema: dict[str, Any]) -> Any:
     """An object that follows the schema."""
     nodes = list(_nodes(page))
-    return _filled(schema, nodes, [pair for node in nodes for pair in _named(node)], 0)
+    return _fill(schema, nodes, [pair for node in nodes for pair in _candidates(node)], 0)
 
 
 def _nodes(page: Markup) -> Iterator[dict[str, Any]]:
@@ -78,7 +78,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
             yield from _objects(one) if isinstance(one, dict) else ()
 
 
-def _named(node: dict[str, Any]) -> Iterator[Candidate]:
+def _candidates(node: dict[str, Any]) -> Iterator[Candidate]:
     """The members of the object by name, then those of the objects inside it."""
     for name, value in node.items():
         yield _words(str(name)), value
@@ -94,7 +94,7 @@ def _words(name: str) -> str:
     return _SAME.get(plain, plain)
 
 
-def _filled(schema: dict[str, Any], nodes: list[dict[str, Any]], candidates: list[Candidate], depth: int) -> Any:
+def _fill(schema: dict[str, Any], nodes: list[dict[str, Any]], candidates: list[Candidate], depth: int) -> Any:
     fields = schema.get("properties")
     if not isinstance(fields, dict) or depth >= DEEPEST:
         return None
@@ -110,7 +110,7 @@ def _value(name: str, wanted: dict[str, Any], nodes: list[dict[str, Any]], found
         if known == words and (fitting := _as_wanted(value, wanted, depth)) not in (None, "", [], {}):
             return fitting
     if _kind(wanted) == "object":  # a nested object is filled from the whole page
-        filled = _filled(wanted, nodes, found, depth + 1)
+        filled = _fill(wanted, nodes, found, depth + 1)
         return filled if isinstance(filled, dict) and any(one is not None for one in filled.values()) else None
     return None
 
@@ -135,7 +135,7 @@ def _as_wanted(value: Any, wanted: dict[str, Any], depth: int) -> Any:
     if isinstance(value, list):
         value = value[0] if value else None
     if kind == "object":
-        return _filled(wanted, [value], list(_named(value)), depth + 1) if isinstance(value, dict) else None
+        return _fill(wanted, [value], list(_candidates(value)), depth + 1) if isinstance(value, dict) else None
     if isinstance(value, dict):
         value = next((value[name] for name in ("name", "@value", "url", "@id") if name in value), None)
     chosen = wanted.get("enum")

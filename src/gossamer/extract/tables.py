@@ -61,11 +61,11 @@ def tables_in(nodes: Iterable[object], *, layout: bool = False) -> list[Table]:
                 found[table] = None
         if len(found) > MOST_TABLES:
             break
-    tables = (_read(table, layout=layout) for table in list(found)[:MOST_TABLES])
+    tables = (_table_of(table, layout=layout) for table in list(found)[:MOST_TABLES])
     return [table for table in tables if table is not None]
 
 
-def _read(element: Element, *, layout: bool) -> Table | None:
+def _table_of(element: Element, *, layout: bool) -> Table | None:
     lines = list(_lines(element))
     grid = _Grid()
     for line in lines:
@@ -76,7 +76,7 @@ def _read(element: Element, *, layout: bool) -> Table | None:
     heads = _header_rows(lines)
     caption = next((part for part in _parts(element) if part.tag == "caption"), None)
     return Table(
-        header=_joined(rows[:heads]),
+        header=_header_row(rows[:heads]),
         rows=rows[heads:],
         caption=(" ".join(caption.text[:_LONGEST_CELL].split()) or None) if caption is not None else None,
     )
@@ -190,7 +190,7 @@ def _header_rows(lines: list[_Line]) -> int:
     return 1 if len(lines) > 1 and len(first) > 1 and all(cell.tag == "th" for cell in first) else 0
 
 
-def _joined(heads: list[list[str]]) -> list[str]:
+def _header_row(heads: list[list[str]]) -> list[str]:
     """The header as one row: stacked names are joined without repetition."""
     return [" ".join(dict.fromkeys(name for name in column if name)) for column in zip(*heads, strict=True)]
 

@@ -204,7 +204,7 @@ class _Basket:
             self.lost += sum(isinstance(entry, Item | dict) for entry in given)
             raise
         whole: dict[int, list[Request]] = {}  # by start index
-        for links in self._made.taken_runs():
+        for links in self._made.take_runs():
             at = _place_of(links, given)
             if at is None or links[0].kind not in self._kinds or [link for link in links if link.data]:
                 self._made.add(links)

@@ -21,7 +21,7 @@ import msgspec
 from ..errors import GossamerError, Misconfigured, MissingExtra, SpiderNotFound
 from ..settings.reader import SCRAPY_FILE
 from ..settings.trust import distrust, distrust_code
-from .spider import Spider, composed
+from .spider import Spider, compose_name
 
 RECIPE_ENDINGS = (".toml", ".yaml", ".yml")
 _HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/\S*)?|localhost(:\d+)?(/\S*)?")
@@ -156,8 +156,8 @@ def made_spider(kind: type[Spider]) -> Spider:
 
 def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spider]:
     """The spider of that name in a catalogue of the folder `place`. Raises SpiderNotFound."""
-    name = composed(name)
-    found = [spec for spec in catalogue.spiders if composed(spec.name) == name]
+    name = compose_name(name)
+    found = [spec for spec in catalogue.spiders if compose_name(spec.name) == name]
     if len(found) == 1:
         return found[0].spider
     if found:
@@ -166,9 +166,9 @@ def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spi
             f"There are {len(found)} spiders called {name!r}: {places}. Rename one, or write path/file.py:Class."
         )
     for file in catalogue.broken:
-        if composed(file.path.stem) in (name, name.replace("-", "_")):
+        if compose_name(file.path.stem) in (name, name.replace("-", "_")):
             raise SpiderNotFound(f"This file does not load: {file}.")
-    within = [spec.name for spec in catalogue.spiders if composed(spec.path.stem) == name]
+    within = [spec.name for spec in catalogue.spiders if compose_name(spec.path.stem) == name]
     if within:
         raise SpiderNotFound(
             f"There is no spider {name!r}; the file of that name holds {', '.join(map(repr, within))}."
@@ -377,7 +377,7 @@ class _OwnedModules:
         if not (noted := [folder for folder in self.folders if place.is_relative_to(folder)]):
             return None
         home = max(noted, key=lambda folder: len(folder.parts))
-        entries = [(entry, _resolved(entry or os.getcwd())) for entry in sys.path if isinstance(entry, str)]
+        entries = [(entry, _resolve(entry or os.getcwd())) for entry in sys.path if isinstance(entry, str)]
         above = [(entry, folder) for entry, folder in entries if place.is_relative_to(folder)]
         if above:
             entry, folder = max(above, key=lambda pair: len(pair[1].parts))
@@ -395,7 +395,7 @@ _INSTALLED = tuple(
 
 
 @lru_cache(maxsize=256)
-def _resolved(entry: str) -> Path:
+def _resolve(entry: str) -> Path:
     return Path(entry).resolve()
 
 

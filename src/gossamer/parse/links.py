@@ -133,7 +133,7 @@ def as_texts(given: str | Sequence[str]) -> Sequence[str]:
     return (given,) if isinstance(given, str) else given
 
 
-def fitting(links: Iterable[str], allow: Any, deny: Any) -> Iterator[str]:
+def filter_links(links: Iterable[str], allow: Any, deny: Any) -> Iterator[str]:
     """The addresses that match one of `allow` and none of `deny`."""
     wanted, unwanted = patterns(allow), patterns(deny)
     for link in links:

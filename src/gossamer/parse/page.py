@@ -22,7 +22,7 @@ from ..model.route import BROWSER, Render
 from ..model.task import FILE_KIND, Request, RequestOptions
 from ..model.url import without_user
 from .css import compile_css
-from .links import ATTRS, TAGS, Patterns, documents, everything, fitting, hrefs_in
+from .links import ATTRS, TAGS, Patterns, documents, everything, filter_links, hrefs_in
 from .selectors import Selector, SelectorList, XPathVariable
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class MadeLinks:
         if links:
             self._runs.append(links)
 
-    def taken_runs(self) -> list[list[Request]]:
+    def take_runs(self) -> list[list[Request]]:
         """Return the runs and forget them; their requests count as made here only if they are added again."""
         runs, self._runs = self._runs, []
         return runs
 
     def __contains__(self, request: Request) -> bool:
-        for run in self.taken_runs():
+        for run in self.take_runs():
             self.add(run)
         return id(request) in self._by_id
 
@@ -172,7 +172,7 @@ class Page(Markup):
         else:
             found = hrefs(tree, nofollow=nofollow)
         links = self.link_base.web_links(found)
-        return list(fitting(links, allow, deny)) if allow or deny else links
+        return list(filter_links(links, allow, deny)) if allow or deny else links
 
     def document_links(self) -> list[str]:
         """The addresses that a browser or a search engine would visit from here: `links` and redirects, frames, <link>

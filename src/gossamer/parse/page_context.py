@@ -62,7 +62,7 @@ class working_on:
         _current.reset(self._token)
 
 
-def counted_here() -> bool:
+def can_count() -> bool:
     """Can the running code add a new counter?"""
     counted = _current.get().stats
     return counted is not None and len(counted) < MOST_STATS

@@ -273,7 +273,7 @@ def default_name(class_name: str) -> str:
     return words.replace("_", "-").lower()
 
 
-def composed(name: str) -> str:
+def compose_name(name: str) -> str:
     """The name in Unicode form NFC: file systems and keyboards differ in how they compose accents."""
     return unicodedata.normalize("NFC", name)
 
@@ -288,7 +288,7 @@ def is_spider_name(name: str) -> bool:
 def spider_name_of(stem: str) -> str:
     """The spider's name for a recipe file: `Book_Shop` gives book-shop, `größe` gives größe; `recipe` if it has no
     letter."""
-    words = ["".join(run) for kept, run in groupby(composed(stem).lower(), _is_letter) if kept]
+    words = ["".join(run) for kept, run in groupby(compose_name(stem).lower(), _is_letter) if kept]
     return "-".join(words)[:_LONGEST_NAME].strip("-") or "recipe"
 
 

@@ -19,7 +19,7 @@ from ..extract.media import Media
 from ..model.url import host_of, site_of
 from ..parse.discovery import RECIPE_ENDINGS, is_file_ref, load_spider, made_spider
 from ..parse.page import Page
-from ..parse.spider import Spider, composed, is_spider_name
+from ..parse.spider import Spider, compose_name, is_spider_name
 from ..pipeline.quality_rules import Fault
 from ..pipeline.steps import Dropped, Piped
 from ..recipe.draft import RecipeDraft, detail_links, draft_recipe
@@ -279,7 +279,7 @@ def _name_for(url: str) -> str:
 
 
 def _checked_name(name: str) -> str:
-    name = composed(name)
+    name = compose_name(name)
     if not is_spider_name(name):
         raise Misconfigured(f"{name[:80]!a} cannot be a recipe's name. Use letters, digits, - and _, as in book-shop.")
     return name

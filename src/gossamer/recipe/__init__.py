@@ -2,7 +2,7 @@
 
     model.py       a recipe as values: page kinds, fields, sources, links
     text.py        the bytes of a file as values with their lines
-    faults.py      faults of a recipe, with their lines; table.py: typed access that collects faults
+    table.py       typed access to the values that collects faults, with their lines
     reader.py      values become a Recipe: start, scope, politeness, page kinds
     rules.py       the fields in it: sources, types and their options, defaults
     sources.py     where a field is on a page, and the raw values there
@@ -10,8 +10,7 @@
     values.py      text becomes a value of the field's type
     fields.py      the item of a page, with a note on what each rule found
     links.py       the requests that a page leads to: follow rules, next page, numbered pages
-    spider.py      the spider class
-    check.py       what each rule finds on a page, for `gossamer check`
+    spider.py      the spider class; what each rule finds on a page, for `gossamer check`
     draft.py       a recipe drafted from a page, for `gossamer new --recipe`; stable_selectors.py: CSS that it uses
 
 Nothing is imported here: most commands need no recipe, and should start quickly.

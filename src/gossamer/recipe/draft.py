@@ -272,7 +272,7 @@ def _is_sure(product: Any, name: str, value: Any, texts: list[tuple[Element, str
 def _structured(page: Page, name: str, value: Any, options: TypeOptions) -> list[str]:
     """The first path of structured data with that value, or None."""
     for path in _VALUES[name][0]:
-        found = [_read(entry, options, page) for entry in structured_values(page.structured(), path)]
+        found = [_value_or_none(entry, options, page) for entry in structured_values(page.structured(), path)]
         if found and (
             name == "availability" or (list(value) == found if isinstance(value, tuple) else found[0] == value)
         ):
@@ -287,7 +287,7 @@ def _shown_in(page: Page, name: str, value: Any, options: TypeOptions, texts: li
         return None
     # A number in a long sentence is a coincidence; in a few words, or as a price with its currency, it is not.
     longest = {"rating": 25, "review_count": 25, "price": 40}.get(name, len(str(value)) + 3)
-    hits = [hit for hit in texts if len(hit[1]) <= longest and _read(hit[1], options, page) == value]
+    hits = [hit for hit in texts if len(hit[1]) <= longest and _value_or_none(hit[1], options, page) == value]
 
     def rank(hit: tuple[Element, str]) -> tuple[bool, bool, int]:
         words = " ".join(hit[0].attr(name) or "" for name in ("class", "itemprop", "id")).lower()
@@ -307,7 +307,7 @@ def _leaf_texts(page: Page) -> Iterator[tuple[Element, str]]:
                 yield element, text
 
 
-def _read(raw: Any, options: TypeOptions, page: Page) -> Any:
+def _value_or_none(raw: Any, options: TypeOptions, page: Page) -> Any:
     try:
         return value_of(raw, options, page)
     except UnreadableValue:

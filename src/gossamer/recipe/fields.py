@@ -26,8 +26,8 @@ from .model import Field, FieldType, RecipeSource, type_name
 from .rules import read_fields
 from .sources import MOST, PagePart, PageView, find, parts_of, too_many
 from .table import RecipeFault, RecipeTable, RecipeTree
-from .transforms import AMONG_ALL, NEED_ALL, transformed
-from .values import UnreadableValue, shown, text_of, value_of
+from .transforms import AMONG_ALL, NEED_ALL, apply_transforms
+from .values import UnreadableValue, excerpt, text_of, value_of
 
 _MOST_NOTED = 20  # entries of a list that are noted individually
 
@@ -172,7 +172,7 @@ def take_one(field: Field, part: PagePart, notes: list[Note], path: str) -> Any:
 
 def _note(field: Field, path: str, source: RecipeSource, found: list[Any], value: Any, fault: str) -> Note:
     more = f" (+{len(found) - 1})" if field.many and len(found) > 1 else ""
-    return Note(field=path, rule=str(source), found=f"{shown(found[0])}{more}", value=value, fault=fault)
+    return Note(field=path, rule=str(source), found=f"{excerpt(found[0])}{more}", value=value, fault=fault)
 
 
 def _is_empty(raw: Any) -> bool:
@@ -202,7 +202,7 @@ def _entries(found: list[Any], field: Field, source: RecipeSource, page: Page) -
 
 def _entry_notes(path: str, source: RecipeSource, refused: list[_Refused]) -> list[Note]:
     noted = [
-        Note(field=f"{path}[{one.index}]", rule=str(source), found=shown(one.raw), value=None, fault=one.why)
+        Note(field=f"{path}[{one.index}]", rule=str(source), found=excerpt(one.raw), value=None, fault=one.why)
         for one in refused[:_MOST_NOTED]
     ]
     rest = len(refused) - len(noted)
@@ -255,7 +255,7 @@ def _changed(found: list[Any], field: Field, page: Page, refused: list[_Refused]
             continue
         if isinstance(raw, int | float) and not isinstance(raw, bool):
             numbers[texts[-1]] = raw
-    changed, left_out = transformed(texts, field.transforms)
+    changed, left_out = apply_transforms(texts, field.transforms)
     parts_of = {text: index for index, text in enumerate(texts)} if left_out else {}
     refused += [_Refused(parts_of.get(text, 0), text, why) for text, why in left_out]
     return [numbers.get(text, text) for text in changed]

@@ -24,7 +24,7 @@ from .fields import Note, take_one
 from .model import Field, Follow, Numbering, PageKind, Paths, Recipe, RecipeRequest
 from .sources import PagePart, PageView, find
 from .table import RecipeTable
-from .values import shown
+from .values import excerpt
 
 NO_DATA: Mapping[str, Any] = MappingProxyType({})  # any JSON
 
@@ -67,7 +67,7 @@ def link_requests(rule: Follow, paths: Paths, view: PageView, given: Mapping[str
         if paths.admit(path) and rule.paths.admit(path):
             urls[url] = None
     made = (Request(url=url, kind=rule.to, priority=rule.priority, data=carried, fetcher=rule.route) for url in urls)
-    asked = (asked_with(request, rule.request, carried) for request in made)
+    asked = (fill_request(request, rule.request, carried) for request in made)
     return [request for request in asked if request is not None]
 
 
@@ -115,7 +115,7 @@ def numbered_requests(numbering: Numbering, kind: str, view: PageView) -> Iterat
         else:
             url, data = page.url, {**page.data, numbering.parameter: number}
         request = Request(url=url, kind=kind, priority=numbering.priority, data=data)
-        asked = asked_with(request, numbering.request, data)
+        asked = fill_request(request, numbering.request, data)
         if asked is not None:
             yield asked
 
@@ -165,7 +165,7 @@ def _count(field: Field, view: PageView) -> int:
             raise ParseFailed(f"The page count cannot be read on {view.page.url}: {notes[-1].sentence()}")
         return 1  # a list of one page often has no count
     if value < 0:
-        raise ParseFailed(f"The page count of {view.page.url} is {shown(value)}.")
+        raise ParseFailed(f"The page count of {view.page.url} is {excerpt(value)}.")
     return int(value)
 
 
@@ -255,12 +255,12 @@ def has_place(how: RecipeRequest, name: str) -> bool:
     return f"{{{name}}}" in msgspec.json.encode(how).decode()
 
 
-def asked_with(request: Request, how: RecipeRequest | None, values: Mapping[str, Any]) -> Request | None:
+def fill_request(request: Request, how: RecipeRequest | None, values: Mapping[str, Any]) -> Request | None:
     """The request with its placeholders filled in; None if one of the values is missing."""
     if how is None:
         return request
     try:
-        fields = _filled(msgspec.structs.asdict(how), values)
+        fields = _fill(msgspec.structs.asdict(how), values)
     except _Missing:
         return None
     if fields["headers"] is not None:
@@ -272,17 +272,17 @@ class _Missing(Exception):
     """The value of a placeholder is missing."""
 
 
-def _filled(value: Any, values: Mapping[str, Any]) -> Any:
+def _fill(value: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(value, str):
-        return _filled_text(value, values)
+        return _fill_text(value, values)
     if isinstance(value, Mapping):
-        return {name: _filled(one, values) for name, one in value.items()}
+        return {name: _fill(one, values) for name, one in value.items()}
     if isinstance(value, Sequence):
-        return [_filled(one, values) for one in value]
+        return [_fill(one, values) for one in value]
     return value
 
 
-def _filled_text(text: str, values: Mapping[str, Any]) -> Any:
+def _fill_text(text: str, values: Mapping[str, Any]) -> Any:
     whole = _PLACE.fullmatch(text)
     if whole is not None and whole[1] in values:
         return _value(values, whole[1])

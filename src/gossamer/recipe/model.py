@@ -185,7 +185,7 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecipeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent besides the address, with placeholders for values and secrets (request_rules.py)."""
+    """What is sent besides the address, with placeholders for values and secrets (links.py)."""
 
     method: str = "GET"
     headers: dict[str, str] | None = None

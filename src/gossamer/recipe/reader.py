@@ -19,7 +19,7 @@ import msgspec
 from ..errors import InvalidUrl, MissingExtra
 from ..model.outcome import Expectations
 from ..model.url import parse_url
-from ..parse.spider import composed, is_spider_name, spider_name_of
+from ..parse.spider import compose_name, is_spider_name, spider_name_of
 from ..units import parse_rate
 from .links import REQUEST_KEYS, has_place, read_headers, read_request
 from .model import (
@@ -73,7 +73,7 @@ def load_recipe(path: Path, shown: str) -> type[RecipeSpider]:
         message = f"It has {size / 1024:,.0f} KB; a recipe may have {MAX_BYTES // 1024} KB at most."
         raise BadRecipe.single(shown, None, message)
     try:
-        return _made(content, shown)
+        return _spider_of_text(content, shown)
     except (BadRecipe, MissingExtra):
         raise
     except Exception as error:
@@ -82,7 +82,7 @@ def load_recipe(path: Path, shown: str) -> type[RecipeSpider]:
 
 
 @lru_cache(maxsize=256)
-def _made(content: bytes, shown: str) -> type[RecipeSpider]:
+def _spider_of_text(content: bytes, shown: str) -> type[RecipeSpider]:
     return spider_of(read_recipe(content, shown))
 
 
@@ -120,7 +120,7 @@ def _read_name(top: RecipeTable, file: str) -> str:
     name: str | None = top.value("name", Text)
     if name is None:
         return spider_name_of(PurePath(file).stem)
-    name = composed(name)
+    name = compose_name(name)
     if not is_spider_name(name):
         top.fault(
             f'name = "{name[:60]}" cannot be a spider\'s name. Use letters, digits, - and _, as in book-shop.', "name"

@@ -16,7 +16,7 @@ from ..parse.selectors import Selector
 from .model import ARTICLE, PRODUCT, Field, FieldType, PathPattern, Paths, RecipeSource, SourceKind, TypeOptions
 from .table import Flag, RecipeTable, Text, suggestion
 from .transforms import DECIMAL_SIGNS, read_transforms
-from .values import UnreadableValue, fold, named, taken_as_is, value_of
+from .values import UnreadableValue, fold, taken_as_is, type_phrase, value_of
 
 _TYPE_KEYS = ("type", "of", "currency", "decimal", "zone", "format", "languages", "true", "false")
 _TYPES = tuple(kind.value for kind in FieldType)
@@ -174,22 +174,23 @@ def _read_sources(owner: RecipeTable, name: str, *, in_json: bool) -> tuple[Reci
 
 def read_source(table: RecipeTable, *, in_json: bool = False, steps: Sequence[str | int] = ()) -> RecipeSource | None:
     """The single source in a table. `steps` is the path of a short form's value."""
-    named = [key for key in _SOURCE_KEYS if key in table]
-    rivals = [key for key in named if key in _NOT_TOGETHER]
+    given = [key for key in _SOURCE_KEYS if key in table]
+    rivals = [key for key in given if key in _NOT_TOGETHER]
 
     def steps_to(key: str) -> tuple[str | int, ...]:
         return tuple(steps) or (key,)
 
-    if not named:
+    if not given:
         table.fault(f"{table.spelled(*steps)} has no source.{suggestion('', _SOURCE_KEYS)}", *steps)
         return None
-    if len(rivals) > 1 or (rivals and rivals[0] not in ("css", "xpath") and "json" in named):
-        others = f"{named[0]} and {named[1]}"
+    if len(rivals) > 1 or (rivals and rivals[0] not in ("css", "xpath") and "json" in given):
+        others = f"{given[0]} and {given[1]}"
         table.fault(
-            f"{table.spelled()} has {others}; write sources = [{{ ... }}, {{ ... }}] for one or the other.", named[1]
+            f"{table.spelled()} has {others}; write sources = [{{ ... }}, {{ ... }}] for one or the other.",
+            given[1],
         )
         return None
-    kind = SourceKind(rivals[0] if rivals else "json" if "json" in named else "regex")
+    kind = SourceKind(rivals[0] if rivals else "json" if "json" in given else "regex")
     if in_json and kind in (SourceKind.CSS, SourceKind.XPATH):
         table.fault(f"{table.spelled(*steps_to(kind))}: there are no elements inside JSON; use json.", *steps_to(kind))
         return None
@@ -198,7 +199,7 @@ def read_source(table: RecipeTable, *, in_json: bool = False, steps: Sequence[st
         return None
     if kind is SourceKind.CONSTANT:
         return _constant(table)
-    texts = {key: _given_text(table, key, steps_to(key)) for key in (*named, *(["after"] if "after" in table else []))}
+    texts = {key: _given_text(table, key, steps_to(key)) for key in (*given, *(["after"] if "after" in table else []))}
     if any(text is None for text in texts.values()):
         return None
     try:
@@ -348,12 +349,12 @@ def read_default(table: RecipeTable, options: TypeOptions) -> Any:
     given = table.values["default"]
     many = options.type is FieldType.LIST
     if many != isinstance(given, list):
-        table.wrong("a list" if many else named(options.single), "default")
+        table.wrong("a list" if many else type_phrase(options.single), "default")
         return None
     try:
         values = [_default(entry, options) for entry in (given if many else [given])]
     except UnreadableValue:
-        table.wrong(f"a list of {options.single}" if many else named(options.single), "default")
+        table.wrong(f"a list of {options.single}" if many else type_phrase(options.single), "default")
         return None
     return values if many else values[0]
 

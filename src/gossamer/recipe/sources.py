@@ -92,7 +92,7 @@ def find(source: RecipeSource, part: PagePart, *, all_count: bool = True) -> lis
 
     Raises ParseFailed for more values than the limit, and for JSON that is too deep to be searched.
     """
-    found = _found(source, part)
+    found = _values_at(source, part)
     pattern = source.regex
     if pattern is not None and source.kind is not SourceKind.REGEX:
         found = (match for value in found for match in _matches(pattern, _plain(value)))
@@ -114,7 +114,7 @@ def parts_of(source: RecipeSource, part: PagePart, *, all_count: bool) -> list[P
     ]
 
 
-def _found(source: RecipeSource, part: PagePart) -> Iterator[Any]:
+def _values_at(source: RecipeSource, part: PagePart) -> Iterator[Any]:
     kind = source.kind
     if kind in (SourceKind.CSS, SourceKind.XPATH):
         selected = _selected(source, part)

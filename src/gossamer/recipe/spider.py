@@ -19,7 +19,7 @@ from ..model.task import DEFAULT_KIND, Request
 from ..parse.page import Page
 from ..parse.spider import Answer, ItemStep, Spider
 from .fields import Note, Shape, TakenItem, shape_of, take
-from .links import asked_with, link_requests, numbered_requests, requests_from
+from .links import fill_request, link_requests, numbered_requests, requests_from
 from .model import Follow, PageKind, Recipe, type_name
 from .sources import PagePart, PageView, parts_of
 
@@ -84,7 +84,7 @@ def spider_of(recipe: Recipe) -> type[RecipeSpider]:
 
 def _start_requests(recipe: Recipe) -> list[Request]:
     pairs = zip(recipe.start, recipe.start_requests, strict=True)
-    made = [asked_with(Request(url=url), how, {}) for url, how in pairs]
+    made = [fill_request(Request(url=url), how, {}) for url, how in pairs]
     return [request for request in made if request is not None]
 
 

@@ -75,8 +75,8 @@ class RecipeTable:
                 self.fault(f"{self.spelled(name)} is not a key of a recipe.{suggestion(name, names)}", name)
 
     def value(self, name: str, kind: Any) -> Any:
-        """The value under a key, checked by msgspec: `kind` is a type whose Meta says in words what it takes. None if the
-        key is missing or its value is a fault. A single text may stand for a list of one."""
+        """The value under a key, checked by msgspec: `kind` is a type whose Meta says in words what it takes. None if
+        the key is missing or its value is a fault. A single text may stand for a list of one."""
         value = self.values.get(name)
         if value is None:
             return None

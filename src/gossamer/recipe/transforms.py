@@ -81,7 +81,7 @@ _EXAMPLES = {
 }
 
 
-def transformed(texts: Sequence[str], steps: Sequence[Transform]) -> tuple[list[str], Refused]:
+def apply_transforms(texts: Sequence[str], steps: Sequence[Transform]) -> tuple[list[str], Refused]:
     """The texts after all steps, perhaps fewer, more or none; and those to which a step could not be applied."""
     changed = list(texts)
     refused: Refused = []

@@ -43,7 +43,7 @@ class UnreadableValue(Exception):
     """A found value that is not of the field's type; the text says why, worded to follow "found '...'"."""
 
 
-def named(kind: FieldType) -> str:
+def type_phrase(kind: FieldType) -> str:
     """`an int`, `a date`"""
     return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 
@@ -109,7 +109,7 @@ def text_of(raw: Any, options: TypeOptions, page: Page | None) -> str:
     if isinstance(raw, datetime | date):
         return raw.isoformat()
     if isinstance(raw, dict | list):
-        raise UnreadableValue(f"which is {'an object' if isinstance(raw, dict) else 'a list'}, not {named(kind)}")
+        raise UnreadableValue(f"which is {'an object' if isinstance(raw, dict) else 'a list'}, not {type_phrase(kind)}")
     return str(raw)
 
 
@@ -239,7 +239,7 @@ def _moment(text: str, options: TypeOptions, page: Page | None) -> datetime | da
     return found if options.type is not FieldType.DAY and options.of is not FieldType.DAY else found.date()
 
 
-def shown(raw: Any, room: int = 200) -> str:
+def excerpt(raw: Any, room: int = 200) -> str:
     """A found value for a message: on one line, shortened."""
     if isinstance(raw, Selector):
         text = raw.text or str(raw.get())

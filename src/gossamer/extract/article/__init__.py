@@ -2,8 +2,8 @@
 
 Reading order: article.py (`article_of`, `main_text`, `markdown`), outline.py (the page as flat lists), main_content.py
 (which element holds the text of an article, and what is struck out), traits.py and likelihood.py (which paragraphs of
-any other page are content), page_traits.py and kind.py (what the page is for), render.py (text and Markdown of the
-rest). weights.json is learned: `python -m quality.fit`.
+any other page are content), kind.py (what the page is for). extract/content.py writes text and Markdown of the rest.
+weights.json is learned: `python -m quality.fit`.
 """
 
 from .article import Article, article_of, kind_of_page, main_text, markdown

@@ -2,8 +2,8 @@
 
 The page is laid out flat (outline.py) and told by its kind (kind.py). Of an article the element that holds the text is
 chosen and everything else in it struck out (main_content.py); of any other page every paragraph that is likely to be
-content is kept (likelihood.py), without the parts that are not what the page is about (asides.py). The rest is written
-as text and Markdown (render.py). Facts about the article come from the page's metadata. The text in JSON-LD is
+content is kept, without the parts that are not what the page is about (likelihood.py). The rest is written as text and
+Markdown (content.py). Facts about the article come from the page's metadata. The text in JSON-LD is
 used only where the page shows hardly any, because scripts would make it.
 
 How it fails: a page without prose has no article; nothing raises. Size and depth of hostile pages are bounded.
@@ -24,7 +24,7 @@ from ..content import LONGEST, markdown_of, text_of, whole_markdown
 from ..metadata import Metadata
 from .kind import KindOfPage, kind_of
 from .likelihood import MOST_LINES, holds_the_text, likelihoods, strike_unlikely, without_asides
-from .main_content import choose, folded, strike_extras
+from .main_content import choose, fold_title, strike_extras
 from .outline import Outline, is_huge, outline_of
 from .traits import Survey
 
@@ -184,7 +184,7 @@ def kind_of_page(page: Markup) -> KindOfPage:
 def _title(facts: Metadata, heading: str | None) -> str | None:
     """The heading that readers see, if the metadata of the page confirms it; else the title in the metadata."""
     said = [title for title in (facts.headline, facts.title) if title]
-    if heading and any(folded(heading) in folded(title) for title in said):
+    if heading and any(fold_title(heading) in fold_title(title) for title in said):
         return heading
     return facts.headline or heading or facts.title
 
@@ -197,7 +197,7 @@ def _titles(page: Markup, facts: Metadata | None) -> frozenset[str]:
     else:
         given.append(next((tag.content for tag in page.facts.metas if tag.property == "og:title"), ""))
     parts = [part for title in given for part in (title, *re.split(r"\s[|–—·»:-]\s", title[:1000]))]
-    return frozenset(filter(None, map(folded, parts)))
+    return frozenset(filter(None, map(fold_title, parts)))
 
 
 def _heading(outline: Outline, titles: frozenset[str]) -> str | None:
@@ -206,7 +206,7 @@ def _heading(outline: Outline, titles: frozenset[str]) -> str | None:
     firsts = islice((one for one in outline.paragraphs if outline.tags[one.block] == "h1"), _MOST_HEADINGS)
     headings = [one.text(nothing) for one in firsts]
     for heading in headings:
-        if folded(heading) in titles:
+        if fold_title(heading) in titles:
             return heading
     return headings[0] if len(headings) == 1 else None
 

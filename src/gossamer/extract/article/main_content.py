@@ -211,7 +211,7 @@ class _Prose:
 
 
 def strike_extras(outline: Outline, top: int, titles: frozenset[str]) -> str | None:
-    """Strike out everything inside `top` that is not text. `titles` are the page's titles, folded by `folded`.
+    """Strike out everything inside `top` that is not text. `titles` are the page's titles, folded by `fold_title`.
 
     Returns the title, if it stood inside `top`; the text goes on without it.
     """
@@ -237,7 +237,7 @@ def strike_extras(outline: Outline, top: int, titles: frozenset[str]) -> str | N
     return title
 
 
-def folded(title: str) -> str:
+def fold_title(title: str) -> str:
     """A title in lower case, its words only: titles are compared in this form."""
     return " ".join(re.findall(r"\w+", title[:1000].lower()))
 
@@ -272,7 +272,7 @@ def _strike_title(outline: Outline, top: int, titles: frozenset[str]) -> str | N
         if outline.within(block, top) and not outline.struck[block] and block != top:
             tag = outline.tags[block]
             text = paragraph.text(outline.struck) if tag in HEADINGS else ""
-            if text and (tag == "h1" or folded(text) in titles):
+            if text and (tag == "h1" or fold_title(text) in titles):
                 outline.strike(block)
                 return text
             if paragraph.weight >= 2 * _FIRM:
@@ -281,7 +281,7 @@ def _strike_title(outline: Outline, top: int, titles: frozenset[str]) -> str | N
 
 
 def _leads_away(line: Paragraph, text: str) -> bool:
-    if line.letters <= 40 and folded(text) in _NOTICES:
+    if line.letters <= 40 and fold_title(text) in _NOTICES:
         return True
     return line.link_share >= 0.3 and _LEADS_AWAY.match(text[:_LINE_START]) is not None
 

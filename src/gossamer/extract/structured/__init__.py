@@ -1,10 +1,10 @@
 """Structured data in a page (JSON-LD, microdata, Open Graph, Dublin Core, <meta>) as plain JSON values.
 
-`structured_data` is the short form of `page.structured()`. `extracted` is the full form, equal to the output of the
+`structured_data` is the short form of `page.structured()`. `extruct_data` is the full form, equal to the output of the
 extruct library, for users who migrate from it.
 
-Reading order: this file (both forms), facts.py (what is read of a page, once), lenient_json.py, microdata.py,
-meta_tags.py (Open Graph, Dublin Core, <meta>), things.py (JSON-LD and microdata in one shape).
+Reading order: this file (both forms), facts.py (what is read of a page, once; Open Graph, Dublin Core, <meta>),
+lenient_json.py, microdata.py, things.py (JSON-LD and microdata in one shape).
 
 How it fails: an invalid or too deeply nested block is left out; nothing raises. Time and memory are limited, however
 often a hostile page repeats its elements.
@@ -49,7 +49,9 @@ def structured_data(facts: PageFacts) -> dict[str, Any]:
     }
 
 
-def extracted(source: Markup | Document | None, base_url: str = "", *, uniform: bool = False) -> dict[str, list[Any]]:
+def extruct_data(
+    source: Markup | Document | None, base_url: str = "", *, uniform: bool = False
+) -> dict[str, list[Any]]:
     """All data, by syntax: `json-ld`, `microdata`, `opengraph`, `dublincore`. Any: it is any JSON.
 
     `base_url` is the base of relative addresses; a page has its own. `uniform` gives microdata and Open Graph the form

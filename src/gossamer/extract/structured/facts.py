@@ -182,14 +182,14 @@ def named_metas(facts: PageFacts) -> tuple[dict[str, str], dict[str, str]]:
     for tag in facts.metas:
         shared = next((name for name in (tag.property, tag.name) if name.startswith(_SOCIAL)), None)
         if shared is not None and not social.get(shared):
-            social[shared] = _joined(base, tag.content) if shared in _ADDRESSES else tag.content
+            social[shared] = _absolute(base, tag.content) if shared in _ADDRESSES else tag.content
         name = (tag.name or tag.property or tag.http_equiv).strip().lower()
         if name and not name.startswith(_SOCIAL):
             others.setdefault(name, tag.content)
     return social, others
 
 
-def _joined(base: LinkBase, link: str) -> str:
+def _absolute(base: LinkBase, link: str) -> str:
     try:
         return base.join(link.strip()) if link.strip() else ""
     except InvalidUrl:
