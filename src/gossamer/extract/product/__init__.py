@@ -1,7 +1,7 @@
 """The product that a page offers: `product_of(page)`, or `page.product()`.
 
 Reading order: product.py (`Product`, and how a page is judged), claims.py (which value is believed), identity.py
-(whether data are about this page's product). Then the sources. Data: structured/things.py and schema_org.py (JSON-LD and
+(whether data are about this page's product). Then the sources. Data: structured/things.py, schema_org.py (JSON-LD and
 microdata), meta_values.py, scripts.py. The visible page: visible_page.py, prices.py, availability.py, identifiers.py,
 details.py.
 """
