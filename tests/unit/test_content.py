@@ -8,9 +8,9 @@ from quality.corpora import kept_aside
 from quality.fit import Example, answers_of, learn
 
 from gossamer.extract.article.article import survey_of
+from gossamer.extract.article.content import text_of
 from gossamer.extract.article.likelihood import MOST_LINES, strike_unlikely
 from gossamer.extract.article.outline import MOST_NODES
-from gossamer.extract.content import text_of
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.page import Page
 from tests.corpora import corpus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gossamer.errors import Misconfigured, ParseFailed
-from gossamer.extract.content import content_html, content_markdown, pictures_of
+from gossamer.extract.article.content import content_html, content_markdown, pictures_of
 from gossamer.extract.schema_values import values_by_schema
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.page_content import PageContent

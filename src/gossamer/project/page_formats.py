@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ..errors import Permanent
-from ..extract.content import content_html, content_markdown, pictures_of
+from ..extract.article.content import content_html, content_markdown, pictures_of
 from ..extract.media import Media
 from ..extract.schema_values import values_by_schema
 from ..model.page_content import WHOLE, PageContent

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import turbohtml
 
-from ..content import LONGEST, markdown_of, text_of, whole_markdown
 from ..metadata import Metadata
+from .content import LONGEST, markdown_of, text_of, whole_markdown
 from .kind import KindOfPage, kind_of
 from .likelihood import MOST_LINES, holds_the_text, likelihoods, strike_unlikely, without_asides
 from .main_content import choose, fold_title, strike_extras

@@ -14,10 +14,10 @@ from itertools import chain, islice
 
 from turbohtml import Document, Element, Markdown, Text
 
-from ..model.page_content import WHOLE, PageContent
-from .article.outline import CODE_LINE, GONE, LONGEST_NAMES, UNREAD, Outline, Paragraph, is_permalink
-from .links import make_absolute
-from .markup import Markup
+from ...model.page_content import WHOLE, PageContent
+from ..links import make_absolute
+from ..markup import Markup
+from .outline import CODE_LINE, GONE, LONGEST_NAMES, UNREAD, Outline, Paragraph, is_permalink
 
 LONGEST = 5_000_000  # characters of text or Markdown
 _UNWRITTEN = ", ".join(sorted(UNREAD - {"head", "source"}))
