@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from gossamer.parse.article import main_text
+from gossamer.extract.article import main_text
 from gossamer.parse.page import Page
 
 from .corpora import CORPORA, kept_aside, page_of

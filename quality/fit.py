@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from math import exp, sqrt
 from typing import NamedTuple
 
-from gossamer.parse.article.article import survey_of
-from gossamer.parse.article.page_traits import NAMES as PAGE_NAMES
-from gossamer.parse.article.page_traits import page_traits
-from gossamer.parse.article.traits import NAMES, traits_of
-from gossamer.parse.article.weights import FILE
+from gossamer.extract.article.article import survey_of
+from gossamer.extract.article.kind import FILE, page_traits
+from gossamer.extract.article.kind import NAMES as PAGE_NAMES
+from gossamer.extract.article.traits import NAMES, traits_of
 from gossamer.parse.page import Page
 
 from . import article, content

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from bench.table import table
 
+from gossamer.extract.product import Product, product_of
 from gossamer.model.currencies import SHARED
 from gossamer.model.money import currency_code
 from gossamer.parse.page import Page
-from gossamer.parse.product import Product, product_of
 
 from .corpora import CORPORA, absent, kept_aside, page_of
 

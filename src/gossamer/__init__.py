@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from .model.money import Money
     from .model.route import Action, Render
     from .model.task import Request
-    from .parse.failure import Failure
-    from .parse.link_rules import Rule
+    from .parse.links import Rule
     from .parse.page import Page
-    from .parse.session import Session
+    from .parse.page_context import Failure, Session
     from .parse.spider import Results, Spider
     from .pipeline.near_duplicates import NearDuplicates
     from .pipeline.quality_rules import Fault

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
+from gossamer.extract.links import LinkBase
+from gossamer.extract.product.identity import _words
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import Added
 from gossamer.model.task import Request
 from gossamer.model.url import UrlRules, site_of
-from gossamer.parse.links import LinkBase
-from gossamer.parse.product.identity import _words
 
 LONG = 100_000  # characters
 TIMES = 150

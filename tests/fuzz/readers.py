@@ -20,6 +20,10 @@ from warcio.archiveiterator import ArchiveIterator
 
 from gossamer.backends.folder.archive import FolderArchive
 from gossamer.clock import VirtualClock
+from gossamer.extract.feeds import parse_feed
+from gossamer.extract.links import LinkBase
+from gossamer.extract.media import decode
+from gossamer.extract.sitemaps import SitemapReader
 from gossamer.fetch.body import BodyDecoder, layers_of
 from gossamer.fetch.contract import Limits, TransportRequest
 from gossamer.fetch.cookies import CookieJar
@@ -33,16 +37,12 @@ from gossamer.model.record import PageFacts
 from gossamer.model.site_part import SitePart
 from gossamer.model.task import Request
 from gossamer.model.url import UrlRules, bad_port_of, looks_endless, parse_url, shape_of, site_of, without_user
-from gossamer.parse.encoding import decode
-from gossamer.parse.feeds import parse_feed
-from gossamer.parse.links import LinkBase
 from gossamer.parse.page import Page
-from gossamer.parse.recipe.reader import read_recipe
 from gossamer.parse.site import SitePartSpider
-from gossamer.parse.sitemaps import SitemapReader
 from gossamer.project.api_requests import CrawlRequest, ScrapeRequest
 from gossamer.project.move.backup_file import BackupHeader, _checked, new_backup
 from gossamer.project.slices import request_of
+from gossamer.recipe.reader import read_recipe
 from gossamer.schedule.sources.sitemap_walk import sitemaps_in
 from gossamer.settings import load
 from gossamer.settings.tables import Managed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gossamer.extract.product import Product, product_of
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.page import Page
-from gossamer.parse.product import Product, product_of
 
 URL = "https://shop.example/p/blue-kettle-48213"
 

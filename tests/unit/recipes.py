@@ -12,8 +12,8 @@ from gossamer.model.item import item_data
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.callbacks import ParsedPage, run_callback
 from gossamer.parse.page import Page
-from gossamer.parse.recipe.reader import read_recipe
-from gossamer.parse.recipe.spider import RecipeSpider, spider_of
+from gossamer.recipe.reader import read_recipe
+from gossamer.recipe.spider import RecipeSpider, spider_of
 
 URL = "https://shop.example/things/7?ref=a"
 

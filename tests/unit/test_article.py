@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gossamer.extract.article import Article, article_of, main_text, markdown
 from gossamer.model.page import Headers, Snapshot
-from gossamer.parse.article import Article, article_of, main_text, markdown
 from gossamer.parse.page import Page
 
 FIRST = "The harbour was quiet in the morning, and the boats lay still, their ropes slack in the cold air."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from quality.article import SET, Match, cases, compare, measure, report, score_of
 
-from gossamer.parse.article import main_text
+from gossamer.extract.article import main_text
 from tests.corpora import corpus
 
 

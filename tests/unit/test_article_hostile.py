@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from gossamer.parse.article import article_of, main_text, markdown
-from gossamer.parse.article.outline import LONGEST_TEXT, MOST_NODES
-from gossamer.parse.metadata import metadata_of
+from gossamer.extract.article import article_of, main_text, markdown
+from gossamer.extract.article.outline import LONGEST_TEXT, MOST_NODES
+from gossamer.extract.metadata import metadata_of
 from tests.patience import PATIENCE
 
 from .test_article import FIRST, SECOND, page_of

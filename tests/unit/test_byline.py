@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from gossamer.parse.dates import shown_date
+from gossamer.extract.dates import shown_date
 
 from .test_article import FIRST, SECOND, page_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.errors import SpiderNotFound
 from gossamer.parse.discovery import list_spiders, load_spider
-from gossamer.parse.recipe.faults import BadRecipe
+from gossamer.recipe.table import BadRecipe
 from tests.unit.commandline import project as project
 from tests.unit.crawled import SHOP, crawl_half
 from tests.unit.test_cli_fetch import ANSWERS

@@ -7,11 +7,11 @@ from quality.content import SET, TYPES, Result, cases, in_published_mix, mean, m
 from quality.corpora import kept_aside
 from quality.fit import Example, answers_of, learn
 
+from gossamer.extract.article.article import survey_of
+from gossamer.extract.article.content import text_of
+from gossamer.extract.article.likelihood import MOST_LINES, strike_unlikely
+from gossamer.extract.article.outline import MOST_NODES
 from gossamer.model.page import Headers, Snapshot
-from gossamer.parse.article.article import survey_of
-from gossamer.parse.article.likelihood import MOST_LINES, strike_unlikely
-from gossamer.parse.article.outline import MOST_NODES
-from gossamer.parse.article.render import text_of
 from gossamer.parse.page import Page
 from tests.corpora import corpus
 

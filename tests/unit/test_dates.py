@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.parse.dates import feed_date, page_date
+from gossamer.extract.dates import feed_date, page_date
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.parse.encoding import charset_label, decode, parse_html
+from gossamer.extract.media import charset_label, decode, parse_html
 from tests.corpora import corpus
 
 

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gossamer.errors import ParseFailed
+from gossamer.extract.feeds import Enclosure, FeedEntry, parse_feed
+from gossamer.extract.xml import TEXT, XmlEvent, XmlStream
 from gossamer.model.page import Headers, Snapshot
-from gossamer.parse.feeds import Enclosure, FeedEntry, parse_feed
 from gossamer.parse.page import Page
-from gossamer.parse.xml import TEXT, XmlEvent, XmlStream
 from tests.corpora import corpus
 
 URL = "https://news.example/feeds/all.xml"

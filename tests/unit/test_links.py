@@ -10,10 +10,10 @@ from gossamer.model.page import Headers, Snapshot
 from gossamer.model.site_part import SitePart
 from gossamer.model.task import Request
 from gossamer.parse.callbacks import MAX_YIELDS, run_callback
+from gossamer.parse.links import addresses_of_set, refresh_target
 from gossamer.parse.page import Page
 from gossamer.parse.site import SitePartSpider, SiteSpider
 from gossamer.parse.spider import Spider
-from gossamer.parse.wide_links import addresses_of_set, refresh_target
 
 HERE = "https://a.example/dir/page"
 X = "https://a.example/x"

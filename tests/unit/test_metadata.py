@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gossamer.parse.metadata import Metadata, metadata_of
+from gossamer.extract.metadata import Metadata, metadata_of
 
 from .test_article import page_of
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.errors import InvalidUrl, ParseFailed
+from gossamer.extract.media import Media
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.url import parse_url
-from gossamer.parse.media import Media
 from gossamer.parse.page import Page
 from tests.patience import PATIENCE
 
@@ -128,7 +128,7 @@ def test_links_agree_with_the_url_rules_of_the_house(hrefs: list[str]) -> None:
                 expected[parse_url(href, page.url).partition("#")[0]] = None
         except InvalidUrl:
             continue
-    assert page._links_from.web_links(hrefs) == list(expected)
+    assert page.link_base.web_links(hrefs) == list(expected)
 
 
 def test_urljoin_refuses_what_cannot_be_crawled() -> None:

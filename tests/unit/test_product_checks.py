@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from gossamer.parse.product import Availability
-from gossamer.parse.product.availability import spoken_availability
+from gossamer.extract.product import Availability
+from gossamer.extract.product.availability import spoken_availability
 
 from .productpages import json_ld, kettle, offer, read, shop
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from gossamer.extract.product import Source
+from gossamer.extract.product.claims import Claims
 from gossamer.model.money import Money
-from gossamer.parse.product import Source
-from gossamer.parse.product.claims import Claims
 
 
 def test_two_weak_sources_that_agree_beat_a_stronger_one() -> None:

@@ -9,7 +9,7 @@ import gzip
 
 from quality import product as quality
 
-from gossamer.parse.product import product_of
+from gossamer.extract.product import product_of
 from tests.corpora import corpus
 
 from .productpages import page_of

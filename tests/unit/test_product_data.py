@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
+from gossamer.extract.product import Availability, product_of
 from gossamer.model.money import Money
-from gossamer.parse.product import Availability, product_of
 
 from .productpages import json_ld, kettle, offer, page_of, read, shop
 

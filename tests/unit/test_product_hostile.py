@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gossamer.extract.product import product_of
+from gossamer.extract.structured.lenient_json import read_json, read_literal
 from gossamer.model.money import Money
-from gossamer.parse.lenient_json import read_json, read_literal
-from gossamer.parse.product import product_of
 
 from .productpages import json_ld, kettle, offer, page_of, read, shop
 

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
+from gossamer.extract.product import Availability
 from gossamer.model.money import Money
-from gossamer.parse.product import Availability
 
 from .productpages import json_ld, kettle, offer, read, shop
 

@@ -12,12 +12,12 @@ import pytest
 from gossamer.errors import Misconfigured, UnknownSetting
 from gossamer.model.page import Headers
 from gossamer.parse.page import Page
-from gossamer.parse.recipe.spider import RecipeSpider
 from gossamer.project.fetch import file_page, text_of
 from gossamer.project.recipes import RecipeFaults, check_recipe, demand_kind, draft, load_for_check, recipe_view
 from gossamer.project.scaffold import new_project
 from gossamer.project.settings_view import setting_lines, settings_view
 from gossamer.project.spiders import spiders_of
+from gossamer.recipe.spider import RecipeSpider
 from gossamer.settings import FILE_NAME, Settings, load
 
 RECIPE = """

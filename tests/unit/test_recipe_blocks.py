@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gossamer.parse.recipe.blocks import best_blocks
-from gossamer.parse.recipe.check import check_page
-from gossamer.parse.recipe.draft import draft_recipe
+from gossamer.recipe.blocks import best_blocks
+from gossamer.recipe.draft import draft_recipe
+from gossamer.recipe.spider import check_page
 from tests.unit.recipes import page_of, recipe
 
 MENU = "<nav class='menu'>" + "".join(f"<a href='/c/{n}'>Shelf {n}</a>" for n in range(12)) + "</nav>"

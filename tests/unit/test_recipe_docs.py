@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gossamer.parse.recipe.model import ARTICLE, PRODUCT, FieldType, SourceKind
-from gossamer.parse.recipe.reader import KIND_KEYS, NUMBERING_KEYS, POLITENESS_KEYS, SCOPE_KEYS, TOP_KEYS
-from gossamer.parse.recipe.transforms import NAMES
+from gossamer.recipe.model import ARTICLE, PRODUCT, FieldType, Numbering, Politeness, Scope, SourceKind
+from gossamer.recipe.reader import KIND_KEYS, TOP_KEYS
+from gossamer.recipe.transforms import NAMES
 from tests.docs.manual import ROOT, quoted, read, rows_under, tables_of
 
 GUIDE = read(ROOT / "docs" / "recipes.md")
@@ -33,7 +33,7 @@ def test_every_table_and_key_is_in_the_guide():
     meanings = " ".join(row[1] for row in rows_under(GUIDE, "table or key", "meaning"))
 
     assert told == set(TOP_KEYS)
-    assert {*SCOPE_KEYS, *POLITENESS_KEYS} <= set(quoted(meanings))
+    assert {*Scope.__struct_fields__, *Politeness.__struct_fields__} <= set(quoted(meanings))
 
 
 def test_every_key_of_a_page_kind_and_of_numbered_pages_is_in_the_guide():
@@ -44,12 +44,12 @@ def test_every_key_of_a_page_kind_and_of_numbered_pages_is_in_the_guide():
     ]
 
     assert sorted(kinds) == sorted(KIND_KEYS)
-    assert sorted(numbering) == sorted(NUMBERING_KEYS)
+    assert sorted(numbering) == sorted(Numbering.__struct_fields__)
 
 
 def test_the_ready_parsers_give_what_recipes_name():
-    from gossamer.parse.article import Article
-    from gossamer.parse.product import Product
+    from gossamer.extract.article import Article
+    from gossamer.extract.product import Product
 
     assert set(PRODUCT) <= set(Product.__struct_fields__)
     assert set(ARTICLE) <= set(Article.__struct_fields__)

@@ -6,16 +6,10 @@ import pytest
 from turbohtml import Element
 
 from gossamer.parse.page import Page
-from gossamer.parse.recipe.blocks import best_blocks
-from gossamer.parse.recipe.check import check_page
-from gossamer.parse.recipe.draft import detail_links, draft_recipe
-from gossamer.parse.recipe.stable_selectors import (
-    best_group,
-    next_selector,
-    page_parameter,
-    selector_for,
-    stable_classes,
-)
+from gossamer.recipe.blocks import best_blocks
+from gossamer.recipe.draft import detail_links, draft_recipe
+from gossamer.recipe.spider import check_page
+from gossamer.recipe.stable_selectors import best_group, next_selector, page_parameter, selector_for, stable_classes
 from tests.unit.recipes import page_of, recipe
 
 MENU = "<nav class='menu'>" + "".join(f"<a href='/c/{n}'>Shelf {n}</a>" for n in range(12)) + "</nav>"

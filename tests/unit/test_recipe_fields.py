@@ -7,7 +7,7 @@ import pytest
 from gossamer.errors import ParseFailed
 from gossamer.model.item import item_key, validate
 from gossamer.parse.page import Page
-from gossamer.parse.recipe.spider import unread
+from gossamer.recipe.spider import unread
 from tests.unit.recipes import fields, page_of, parsed, values
 
 PAGE = """<!doctype html><html><head><title>Lamp</title><base href="/sub/">

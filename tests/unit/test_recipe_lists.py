@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.errors import ParseFailed
 from gossamer.parse.page import Page
-from gossamer.parse.recipe.spider import unread
+from gossamer.recipe.spider import unread
 from tests.unit.recipes import fields, page_of, parsed, values
 
 LISTS = """{"n": [1, 2, null, "three", 3], "u": ["/a", "javascript:void(0)", "", "/b"], "w": ["2 kg", "1.299,5 kg"],

@@ -7,11 +7,11 @@ from textwrap import dedent
 import msgspec
 import pytest
 
-from gossamer.parse.recipe.faults import BadRecipe
-from gossamer.parse.recipe.model import Transform
-from gossamer.parse.recipe.reader import read_recipe
-from gossamer.parse.recipe.text import toml_lines
 from gossamer.parse.spider import spider_version
+from gossamer.recipe.model import Transform
+from gossamer.recipe.reader import read_recipe
+from gossamer.recipe.table import BadRecipe
+from gossamer.recipe.text import toml_lines
 from tests.unit.recipes import recipe
 
 TOML = """\

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from gossamer.parse.numbers import first_number
-from gossamer.parse.recipe.model import FieldType
-from gossamer.parse.recipe.model import TypeOptions as Options
-from gossamer.parse.recipe.values import UnreadableValue, read
+from gossamer.extract.numbers import first_number
+from gossamer.recipe.model import FieldType
+from gossamer.recipe.model import TypeOptions as Options
+from gossamer.recipe.values import UnreadableValue, read
 from tests.unit.recipes import page_of
 
 PAGE = page_of("")  # fetched on 14 November 2023, 22:13:20 UTC

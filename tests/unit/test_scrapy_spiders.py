@@ -19,10 +19,10 @@ from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.arguments import with_arguments
 from gossamer.parse.callbacks import run_callback, run_errback
 from gossamer.parse.discovery import list_spiders, load_spider
-from gossamer.parse.failure import Failure
 from gossamer.parse.page import Page
-from gossamer.parse.page_context import asking_by
-from gossamer.parse.spider import seeds, spider_version
+from gossamer.parse.page_context import Failure, asking_by
+from gossamer.parse.seeds import seeds
+from gossamer.parse.spider import spider_version
 from gossamer.scrapy.responses import failure_of
 from gossamer.scrapy.values import NotQueueable, read, written
 from gossamer.settings.effective import job_terms, manners_of, site_terms

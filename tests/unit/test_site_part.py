@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gossamer.errors import Misconfigured, ParseFailed
+from gossamer.extract.article.content import content_html, content_markdown, pictures_of
+from gossamer.extract.schema_values import values_by_schema
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.page_content import PageContent
 from gossamer.model.site_part import LARGEST_PART, BadPattern, SitePart
 from gossamer.model.task import Request
 from gossamer.parse import site
-from gossamer.parse.content import html_of, markdown_of, pictures_of
 from gossamer.parse.page import Page
-from gossamer.parse.schema_values import values_by_schema
 from gossamer.parse.site import SitePartSpider, WebPage
 
 DOCS = "https://shop.example/docs/"
@@ -100,13 +100,13 @@ BODY = """<body><nav><a href="/menu">Menu</a></nav><main><h1>Lamps</h1><p class=
 def test_a_part_of_a_page_is_chosen_by_its_elements() -> None:
     page = page_of(BODY)
 
-    assert "Menu" not in html_of(page)
-    assert "Imprint" not in html_of(page)
-    whole = html_of(page, PageContent(only_main=False, exclude=("#ad",)))
+    assert "Menu" not in content_html(page)
+    assert "Imprint" not in content_html(page)
+    whole = content_html(page, PageContent(only_main=False, exclude=("#ad",)))
     assert "Menu" in whole
     assert 'src="https://shop.example/a.png"' in whole
     assert not [part for part in ("Buy!", "x()", "data:") if part in whole]
-    assert markdown_of(page, PageContent(include=("h1", "p.lead"))) == "# Lamps\n\nLight."
+    assert content_markdown(page, PageContent(include=("h1", "p.lead"))) == "# Lamps\n\nLight."
     assert pictures_of(page) == ["https://shop.example/a.png"]
     assert page.css("nav")  # the page itself is as it was
 

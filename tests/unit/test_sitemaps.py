@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.errors import ParseFailed
+from gossamer.extract.sitemaps import ChildSitemap, SitemapEntry, SitemapReader, sitemap_of
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.page import Page
-from gossamer.parse.sitemaps import ChildSitemap, SitemapEntry, SitemapReader, sitemap_of
 from tests.corpora import corpus
 
 URL = "https://www.example.com/maps/sitemap.xml"

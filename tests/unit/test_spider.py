@@ -22,8 +22,9 @@ from gossamer.model.page import Headers, Snapshot
 from gossamer.model.task import Request
 from gossamer.parse.callbacks import run_callback
 from gossamer.parse.page import Page
+from gossamer.parse.seeds import seeds, start_addresses
 from gossamer.parse.site import SiteSpider, WebPage
-from gossamer.parse.spider import Results, Spider, default_name, listed_seeds, parser_version, seeds, spider_version
+from gossamer.parse.spider import Results, Spider, default_name, parser_version, spider_version
 
 LISTING = """<article><h3><a href="/b/1">A</a></h3></article><article><h3><a href="/b/2">B</a></h3></article>
 <li class="next"><a href="?page=2">next</a></li>"""
@@ -447,7 +448,7 @@ def test_attributes_of_any_right_type_are_taken() -> None:
         def start_urls(self) -> list[str]:  # type: ignore[override]
             return ["https://books.example/"]
 
-    assert listed_seeds(Right()) == ["https://books.example/"]
+    assert start_addresses(Right()) == ["https://books.example/"]
 
 
 @pytest.mark.parametrize("bad", ["books.example", "file:///etc/passwd", "javascript:1", "http://[", 3])
@@ -536,5 +537,5 @@ def test_the_sites_of_listed_seeds_are_known_before_the_first_is_read():
         def start(self):
             yield "https://c.example/"
 
-    assert listed_seeds(Listed()) == ["https://a.example/", "https://b.example/x#y"]
-    assert listed_seeds(Own()) == []
+    assert start_addresses(Listed()) == ["https://a.example/", "https://b.example/x#y"]
+    assert start_addresses(Own()) == []

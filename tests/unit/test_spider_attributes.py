@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gossamer import Spider
-from gossamer.parse.attributes import unread_attributes
+from gossamer.parse.arguments import unread_attributes
 from gossamer.parse.site import SiteSpider
 
 

@@ -7,16 +7,11 @@ from typing import Any
 
 import pytest
 
+from gossamer.extract.media import parse_html
+from gossamer.extract.structured import extruct_data, json_ld_items, microdata_items, structured_data
+from gossamer.extract.structured.facts import PageFacts, json_ld_blocks
 from gossamer.model.page import Headers, Snapshot
-from gossamer.parse.encoding import parse_html
 from gossamer.parse.page import Page
-from gossamer.parse.structured import (
-    extracted,
-    json_ld_blocks,
-    json_ld_items,
-    microdata_items,
-    structured_data,
-)
 
 PAGE = "https://shop.example/dir/page"
 SCHEMA = "http://schema.org/"
@@ -29,7 +24,7 @@ def blocks(*scripts: str) -> list[Any]:
 
 
 def data(html: str) -> dict[str, Any]:
-    return structured_data(parse_html(html.encode()), PAGE)
+    return structured_data(PageFacts(parse_html(html.encode()), PAGE))
 
 
 # --- JSON-LD ---------------------------------------------------------------------------------------------------------
@@ -78,7 +73,7 @@ def test_values_one_after_the_other_are_all_kept() -> None:
 def test_lists_at_the_top_are_opened_for_items_and_kept_for_blocks() -> None:
     document = parse_html(b'<script type="Application/LD+JSON; charset=utf-8">[{"a": 1}, null, {"b": 2}]</script>')
     assert json_ld_blocks(document) == [[{"a": 1}, None, {"b": 2}]]
-    assert json_ld_items(document) == [{"a": 1}, {"b": 2}]
+    assert json_ld_items(PageFacts(document, PAGE)) == [{"a": 1}, {"b": 2}]
 
 
 def test_numbers_stay_numbers_and_what_is_no_number_is_none() -> None:
@@ -129,7 +124,7 @@ def test_microdata_of_a_page_has_lists_of_values_and_absolute_addresses() -> Non
 
 def test_item_that_refers_to_itself_ends() -> None:
     document = parse_html(b"<div itemscope id=a itemref='a b'><b itemprop=n>x</b></div><i id=b itemprop=m>y</i>")
-    assert microdata_items(document) == [{"properties": {"n": ["x", "x"], "m": "y"}}]
+    assert microdata_items(document) == [{"properties": {"n": ["x", "x"], "m": ["y"]}}]
 
 
 # --- Open Graph and <meta> -------------------------------------------------------------------------------------------
@@ -153,11 +148,11 @@ def test_page_knows_where_its_addresses_start() -> None:
     headers = Headers([("Content-Type", "text/html")])
     snapshot = Snapshot(url=PAGE, requested_url=PAGE, status=200, headers=headers, body=html.encode(), fetched_at=0.0)
 
-    found = extracted(Page(snapshot), uniform=True)
+    found = extruct_data(Page(snapshot), uniform=True)
 
     item = {"@type": "A", "@context": "http://schema.org", "url": "https://shop.example/base/x"}
     assert found["microdata"] == [item]
-    assert extracted(None) == {name: [] for name in found}
+    assert extruct_data(None) == {name: [] for name in found}
 
 
 HOSTILE = {
@@ -178,6 +173,6 @@ HOSTILE = {
 def test_hostile_page_gives_no_more_than_a_page_may(name: str) -> None:
     document = parse_html(HOSTILE[name].encode())
 
-    found = json.dumps([structured_data(document, PAGE), extracted(document, PAGE)])
+    found = json.dumps([structured_data(PageFacts(document, PAGE)), extruct_data(document, PAGE)])
 
     assert len(found) < 30_000_000

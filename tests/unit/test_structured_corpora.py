@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from turbohtml import Document
 
-from gossamer.parse.encoding import parse_html
-from gossamer.parse.structured import (
+from gossamer.extract.media import parse_html
+from gossamer.extract.structured import (
     dublin_core,
-    extracted,
-    json_ld_blocks,
+    extruct_data,
     json_ld_items,
     microdata_items,
     open_graph,
 )
+from gossamer.extract.structured.facts import PageFacts, json_ld_blocks
 from tests.corpora import corpus
 
 SONGKICK = "https://www.songkick.com/concerts/30166884-tove-styrke-at-hoxton-square-bar-and-kitchen"
@@ -53,14 +53,25 @@ def _everything(*, base: str = "", uniform: bool = False, without: tuple[str, ..
     """A file that holds all syntaxes. What it says of microformats is that there are none."""
 
     def read(document: Document) -> Any:
-        found = extracted(document, base, uniform=uniform)
+        found = extruct_data(document, base, uniform=uniform)
         return {name: value for name, value in found.items() if name not in without}
 
     return read
 
 
-def _microdata(base: str = "", **form: bool) -> Reader:
-    return lambda document: microdata_items(document, base, **form)
+def _microdata(base: str = "", *, strict: bool = False) -> Reader:
+    """The items in the form of extruct; `strict` gives lists even for one type and one value."""
+    if strict:
+        return lambda document: microdata_items(document, base)
+    return lambda document: extruct_data(document, base)["microdata"]
+
+
+def _json_ld_items(document: Document) -> Any:
+    return json_ld_items(PageFacts(document, ""))
+
+
+def _open_graph(document: Document) -> Any:
+    return open_graph(PageFacts(document, ""))
 
 
 def _pages(folder: str, names: str, ending: str, reader: Reader) -> dict[str, tuple[str, Reader]]:
@@ -68,13 +79,13 @@ def _pages(folder: str, names: str, ending: str, reader: Reader) -> dict[str, tu
 
 
 CASES: dict[str, tuple[str, Reader]] = {
-    **_pages("custom.invalid", "AllocateAction.001 JoinAction.001", ".jsonld", json_ld_items),
-    **_pages("custom.invalid", "JSONLD_with_JS_comment JSONLD_with_control_characters", ".jsonld", json_ld_items),
-    **_pages("custom.invalid", "JSONLD_with_control_characters_comment", ".jsonld", json_ld_items),
-    **_pages("schema.org.invalid", "AllocateAction.001 JoinAction.001", ".jsonld", json_ld_items),
-    **_pages("schema.org", "CreativeWork.001", ".jsonld", json_ld_items),
-    **_pages("misc", "null_ld_mock", ".jsonld", json_ld_items),
-    **_pages("songkick", "jsonld_empty_item_test", ".jsonld", json_ld_items),
+    **_pages("custom.invalid", "AllocateAction.001 JoinAction.001", ".jsonld", _json_ld_items),
+    **_pages("custom.invalid", "JSONLD_with_JS_comment JSONLD_with_control_characters", ".jsonld", _json_ld_items),
+    **_pages("custom.invalid", "JSONLD_with_control_characters_comment", ".jsonld", _json_ld_items),
+    **_pages("schema.org.invalid", "AllocateAction.001 JoinAction.001", ".jsonld", _json_ld_items),
+    **_pages("schema.org", "CreativeWork.001", ".jsonld", _json_ld_items),
+    **_pages("misc", "null_ld_mock", ".jsonld", _json_ld_items),
+    **_pages("songkick", "jsonld_empty_item_test", ".jsonld", _json_ld_items),
     **_pages("schema.org", "CreativeWork.001 Event.001 Event.002 Event.003 Event.004", ".json", _microdata()),
     **_pages("schema.org", "Event.008 LocalBusiness.002 LocalBusiness.003", ".json", _microdata()),
     **_pages("schema.org", "MusicRecording.001 SearchAction.001 product product-ref", ".json", _microdata()),
@@ -84,7 +95,7 @@ CASES: dict[str, tuple[str, Reader]] = {
     **_pages("w3c", "microdata.7.1", ".json", _microdata("http://blog.example.com/progress-report", strict=True)),
     **_pages("w3c", "microdata.object", ".json", _microdata("http://www.example.com/microdata/test", strict=True)),
     **_pages("websites", "microdata-with-description", ".json", _microdata()),
-    **_pages("misc", "opengraph_test opengraph_ns_product_test", ".json", open_graph),
+    **_pages("misc", "opengraph_test opengraph_ns_product_test", ".json", _open_graph),
     **_pages("misc", "dublincore_test", ".json", dublin_core),
     **_pages("songkick", "elysianfields", ".json", _everything(base=ELYSIAN)),
     **_pages("songkick", "elysianfields_1", ".json", _everything(base=ELYSIAN, without=("opengraph",))),
@@ -93,12 +104,12 @@ CASES: dict[str, tuple[str, Reader]] = {
     "schema.org/product_custom_url.json": ("schema.org/product.html", _microdata("http://some-example.com")),
     "misc/opengraph_flat_test.json": (
         "misc/opengraph_test.html",
-        lambda document: extracted(document, uniform=True)["opengraph"],
+        lambda document: extruct_data(document, uniform=True)["opengraph"],
     ),
     # These three have blanks in their names. The last two keep the list that every block is.
     "songkick/Elysian Fields Brooklyn Tickets, The Owl Music Parlor, 31 Oct 2015.jsonld": (
         "songkick/Elysian Fields Brooklyn Tickets, The Owl Music Parlor, 31 Oct 2015.html",
-        json_ld_items,
+        _json_ld_items,
     ),
     "songkick/Maxïmo Park Gigography, Tour History & Past Concerts.jsonld": (
         "songkick/Maxïmo Park Gigography, Tour History & Past Concerts.html",
@@ -150,6 +161,6 @@ def test_no_page_of_the_set_breaks_anything() -> None:
     assert len(pages) == 57
 
     for name, body in pages.items():
-        found = extracted(parse_html(body), "http://www.example.com/")
+        found = extruct_data(parse_html(body), "http://www.example.com/")
         assert set(found) == {"json-ld", "microdata", "opengraph", "dublincore"}, name
         json.dumps(found)

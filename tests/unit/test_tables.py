@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from gossamer.extract.tables import MOST_CELLS, MOST_COLUMNS, Table
 from gossamer.parse.css import BadSelector
-from gossamer.parse.tables import MOST_CELLS, MOST_COLUMNS, Table, tables_of
 
 from .test_article import page_of
 
 
 def one(table: str, *, layout: bool = False) -> Table:
-    (found,) = tables_of(page_of(table), layout=layout)
+    (found,) = page_of(table).tables(layout=layout)
     return found
 
 
@@ -45,7 +45,7 @@ def test_a_head_of_two_rows_is_one_header() -> None:
 
 def test_a_table_in_a_cell_is_a_table_of_its_own() -> None:
     inner = "<table><tr><th>x<th>y<tr><td>1<td>2</table>"
-    outer, found = tables_of(page_of(f"<table><tr><th>a<th>b<tr><td>cod {inner}<td>eel</table>"))
+    outer, found = page_of(f"<table><tr><th>a<th>b<tr><td>cod {inner}<td>eel</table>").tables()
 
     assert outer.rows == [["cod", "eel"]]
     assert found.rows == [["1", "2"]]
@@ -73,24 +73,24 @@ def test_rows_that_are_too_short_are_filled() -> None:
 def test_tables_that_arrange_the_page_are_left_out_unless_asked_for(table: str) -> None:
     page = page_of(table)
 
-    assert tables_of(page) == []
-    assert len(tables_of(page, layout=True)) == 1
+    assert page.tables() == []
+    assert len(page.tables(layout=True)) == 1
 
 
 def test_a_selector_names_the_tables_or_what_is_around_them() -> None:
     row = "<tr><th>a<th>b<tr><td>1<td>2"
     page = page_of(f"<div id=x><table>{row}</table></div><table class=y>{row}<tr><td>3<td>4</table>")
 
-    assert [len(found.rows) for found in tables_of(page)] == [1, 2]
-    assert [len(found.rows) for found in tables_of(page, "#x, #x table")] == [1]
-    assert [len(found.rows) for found in tables_of(page, "table.y")] == [2]
-    assert tables_of(page, "p") == []
+    assert [len(found.rows) for found in page.tables()] == [1, 2]
+    assert [len(found.rows) for found in page.tables("#x, #x table")] == [1]
+    assert [len(found.rows) for found in page.tables("table.y")] == [2]
+    assert page.tables("p") == []
     with pytest.raises(BadSelector):
-        tables_of(page, "table[")
+        page.tables("table[")
 
 
 def test_what_is_no_markup_has_no_tables() -> None:
-    assert tables_of(page_of("{}", content_type="application/json")) == []
+    assert page_of("{}", content_type="application/json").tables() == []
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from ..model.page import Headers, Snapshot
 from ..model.record import ItemSchema, PageFacts, Record
 from ..model.task import Request, Task, UrlState
 from ..parse.callbacks import run_errback
-from ..parse.failure import Failure
 from ..parse.page import Page
+from ..parse.page_context import Failure
 from ..parse.spider import errback_of
 from .attempt_log import AttemptLog
 from .context import JobContext

@@ -27,7 +27,8 @@ from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
 from ..model.url import origin_of, parse_url, site_of
-from ..parse.spider import SeedDigest, Spider, listed_seeds, names_its_seeds, own_seeds, parser_version, session_names
+from ..parse.seeds import SeedDigest, names_its_seeds, own_seeds, start_addresses
+from ..parse.spider import Spider, parser_version, session_names
 from ..schedule import sources
 from ..schedule.authority import demand_own_job
 from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, SiteSource, StartSource
@@ -65,7 +66,7 @@ async def run_with_seeds(
     the first link is judged, for the sake of their sites: all workers of a job must have the same scope.
     Raises Misconfigured and Transient.
     """
-    sites.update(site_of(url) for url in listed_seeds(spider))  # a link may be found before the last seed is read
+    sites.update(site_of(url) for url in start_addresses(spider))  # a link may be found before the last seed is read
     jobs = context.state.jobs
     sealed = await jobs.is_sealed(job.id)
     terms = await jobs.terms(job.id)
@@ -282,7 +283,7 @@ class Seeder:
         self._digest = SeedDigest()
         self._parser = parser_version(spider, terms.arguments)
         self._freshness = freshness_of(terms, context.records, context.clock, self._parser)
-        sites.update(site_of(url) for url in listed_seeds(spider))
+        sites.update(site_of(url) for url in start_addresses(spider))
         if isinstance(self._source, SitemapSource | SiteSource | FeedSource):
             sites.add(site_of(self._source.url))
         # A list or a feed may name any site. Which sites links may lead to is another matter: see `_widen`.

@@ -25,6 +25,8 @@ from urllib.parse import urlsplit
 
 from ..clock import Clock
 from ..errors import FetchFailed, FetchRefused, NoRoute, ParseFailed, RobotsUnreachable
+from ..extract.feeds import parse_feed
+from ..extract.sitemaps import ChildSitemap, SitemapEntry, SitemapReader
 from ..fetch.contract import Gate
 from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, PageRequest
 from ..fetch.retry_after import parse_retry_after
@@ -34,9 +36,7 @@ from ..model.job import JobPoliteness
 from ..model.page import Headers, Snapshot
 from ..model.route import MANAGED
 from ..model.url import origin_of, site_of, user_in
-from ..parse.feeds import parse_feed
 from ..parse.page import Page
-from ..parse.sitemaps import ChildSitemap, SitemapEntry, SitemapReader
 from ..parse.spider import Spider
 from ..routing.router import Router
 from ..schedule.sources import (

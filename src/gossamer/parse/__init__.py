@@ -3,12 +3,9 @@
     page.py, selectors.py, css.py   what a spider sees of a page, and how it selects from it
     spider.py, callbacks.py         what a user writes, and how it is called; timelimit.py: how long it may take
     discovery.py, site.py           spiders by name or file; the spider that needs no code
-    links.py, encoding.py, media.py, xml.py   addresses, characters, kinds of content, XML as the web serves it
-    feeds.py, sitemaps.py, tables.py          feeds, sitemaps and tables as values
-    dates.py, numbers.py            dates and numbers as the web writes them
-    structured/, metadata/          what a page says about itself
-    product/, article/              ready-made parsers
-    recipe/                         spiders without code
+    seeds.py, arguments.py          a spider's first requests, and what a crawl may set
+    links.py                        which links a page has, and which are followed; forms.py, form_reader.py: forms
 
-Nothing here fetches or stores: crawl/journey.py does both.
+What a page says is read in extract/; spiders without code are in recipe/. Nothing here fetches or stores:
+crawl/journey.py does both.
 """

@@ -22,10 +22,9 @@ from ..model.task import DEFAULT_KIND, Request, fault_of
 from ..model.url import parse_url, user_in, without_user
 from ..process.signals import is_cancellation
 from ..units import discreet
-from .failure import Failure
-from .link_rules import PREFER, are_followed, canonical_request, rule_requests
+from .links import PREFER, are_followed, canonical_request, rule_requests
 from .page import MadeLinks, Page
-from .page_context import PageContext, working_on
+from .page_context import Failure, PageContext, working_on
 from .spider import FAILED, Spider, callback_names, errback_fault
 from .timelimit import TookTooLong
 
@@ -205,7 +204,7 @@ class _Basket:
             self.lost += sum(isinstance(entry, Item | dict) for entry in given)
             raise
         whole: dict[int, list[Request]] = {}  # by start index
-        for links in self._made.taken_runs():
+        for links in self._made.take_runs():
             at = _place_of(links, given)
             if at is None or links[0].kind not in self._kinds or [link for link in links if link.data]:
                 self._made.add(links)

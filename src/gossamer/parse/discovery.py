@@ -4,12 +4,14 @@ reported in one line, without a traceback."""
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -18,9 +20,8 @@ import msgspec
 
 from ..errors import GossamerError, Misconfigured, MissingExtra, SpiderNotFound
 from ..settings.reader import SCRAPY_FILE
-from ..settings.trust import distrust_code
-from .project_imports import make_importable
-from .spider import Spider, composed
+from ..settings.trust import distrust, distrust_code
+from .spider import Spider, compose_name
 
 RECIPE_ENDINGS = (".toml", ".yaml", ".yml")
 _HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/\S*)?|localhost(:\d+)?(/\S*)?")
@@ -155,8 +156,8 @@ def made_spider(kind: type[Spider]) -> Spider:
 
 def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spider]:
     """The spider of that name in a catalogue of the folder `place`. Raises SpiderNotFound."""
-    name = composed(name)
-    found = [spec for spec in catalogue.spiders if composed(spec.name) == name]
+    name = compose_name(name)
+    found = [spec for spec in catalogue.spiders if compose_name(spec.name) == name]
     if len(found) == 1:
         return found[0].spider
     if found:
@@ -165,9 +166,9 @@ def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spi
             f"There are {len(found)} spiders called {name!r}: {places}. Rename one, or write path/file.py:Class."
         )
     for file in catalogue.broken:
-        if composed(file.path.stem) in (name, name.replace("-", "_")):
+        if compose_name(file.path.stem) in (name, name.replace("-", "_")):
             raise SpiderNotFound(f"This file does not load: {file}.")
-    within = [spec.name for spec in catalogue.spiders if composed(spec.path.stem) == name]
+    within = [spec.name for spec in catalogue.spiders if compose_name(spec.path.stem) == name]
     if within:
         raise SpiderNotFound(
             f"There is no spider {name!r}; the file of that name holds {', '.join(map(repr, within))}."
@@ -211,7 +212,7 @@ def _from_file(path: Path, class_name: str, root: Path) -> type[Spider]:
 
 
 def _from_recipe(path: Path, shown: str) -> type[Spider]:
-    from .recipe.reader import load_recipe
+    from ..recipe.reader import load_recipe
 
     if not path.is_file():
         raise _no_file(path, [file.name for file in path.parent.glob("*.*") if is_recipe_name(file.name)])
@@ -227,8 +228,8 @@ def _no_file(path: Path, others: list[str]) -> SpiderNotFound:
 
 
 def _recipes_in(path: Path, root: Path) -> list[SpiderSpec]:
-    from .recipe.faults import BadRecipe
-    from .recipe.reader import load_recipe
+    from ..recipe.reader import load_recipe
+    from ..recipe.table import BadRecipe
 
     shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
     try:
@@ -320,3 +321,86 @@ def _tell(error: BaseException) -> str:
         elsewhere = f" in {error.filename}, line {error.lineno}" if error.filename else ""
         return f"syntax error: {error.msg}{elsewhere if error.text is None else ''}"
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def make_importable(*folders: Path) -> None:
+    """Let files of a project import each other. At the end of sys.path the folders shadow nothing."""
+    for folder in (one.resolve() for one in folders):
+        check_imports(folder)
+        if str(folder) not in sys.path and not distrust(folder):
+            sys.path.append(str(folder))
+
+
+def check_imports(folder: Path) -> None:
+    """From now on, no module below this folder is imported if another user could have written it."""
+    _FINDER.folders.add(folder.resolve())
+    _FINDER.install()
+
+
+class _OwnedModules:
+    """Finds what Python's own finder would find, and refuses what is not ours."""
+
+    def __init__(self) -> None:
+        self.folders: set[Path] = set()
+        self._given: set[str] = set()  # what was on sys.path before the first project
+
+    def install(self) -> None:
+        if self not in sys.meta_path:
+            self._given = set(sys.path)
+            place = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
+            sys.meta_path.insert(place, self)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or (spec.origin or "").startswith(_INSTALLED):  # nearly always: to follow links takes time
+            return spec
+        for place in _places(spec):
+            if fault := self._fault(place):
+                raise ImportError(fault, name=fullname, path=str(place))
+        return spec
+
+    def _fault(self, place: Path) -> str:
+        """Why the file or folder, or one of the folders that lead to it, is not ours."""
+        home = self._home(place)
+        if home is None:
+            return ""
+        while place != home:
+            if fault := distrust_code(place):
+                return fault
+            place = place.parent
+        return ""
+
+    def _home(self, place: Path) -> Path | None:
+        """The project's folder that it was found in; None for what Python finds without us."""
+        if not (noted := [folder for folder in self.folders if place.is_relative_to(folder)]):
+            return None
+        home = max(noted, key=lambda folder: len(folder.parts))
+        entries = [(entry, _resolve(entry or os.getcwd())) for entry in sys.path if isinstance(entry, str)]
+        above = [(entry, folder) for entry, folder in entries if place.is_relative_to(folder)]
+        if above:
+            entry, folder = max(above, key=lambda pair: len(pair[1].parts))
+            if folder not in self.folders and entry in self._given:
+                return None
+        return home
+
+
+_FINDER = _OwnedModules()
+# Where Python, this package and what it needs are installed.
+_INSTALLED = tuple(
+    f"{folder}{os.sep}"
+    for folder in (Path(os.__file__).parent, Path(__file__).parents[1], Path(msgspec.__file__).parents[1])
+)
+
+
+@lru_cache(maxsize=256)
+def _resolve(entry: str) -> Path:
+    return Path(entry).resolve()
+
+
+def _places(spec: ModuleSpec) -> Iterator[Path]:
+    for name in (spec.origin if spec.has_location else None, spec.cached, *(spec.submodule_search_locations or ())):
+        if name is not None:
+            path = Path(name)
+            yield path.parent.resolve() / path.name

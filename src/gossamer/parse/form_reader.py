@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from turbohtml import Document, Element, TokenType
 
 from ..errors import ParseFailed
+from ..extract.links import LinkBase, base_of
 from .css import compile_css
 from .form_data import form_encoding
 from .forms import Control, Form, Option, first_direction, sanitized
-from .links import LinkBase, base_of
 from .selectors import Selector
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ import msgspec
 from turbohtml import Element
 
 from ..errors import InvalidUrl, ParseFailed
+from ..extract.links import LinkBase
 from ..model.payload import Body, Part
 from ..model.task import Request
 from ..model.url import origin_of, site_of
 from .form_data import MULTIPART, NO_FILE, PLAIN, URLENCODED, Entry, Upload, multipart, plain, urlencoded
-from .links import LinkBase
 
 File: TypeAlias = bytes | tuple[str, bytes] | tuple[str, bytes, str]  # with its name, or name and content type
 Single: TypeAlias = str | int | float | bool | File
@@ -213,7 +213,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         )
         words = (f"{one.label!r} (name {one.name!r}, value {one.value!r})" for one in buttons)
         raise ParseFailed(
-            f"{press!r} {trouble} {self}. It has {_listed(words, 'no button')}. Name one by its name, id or label, or"
+            f"{press!r} {trouble} {self}. It has {_words(words, 'no button')}. Name one by its name, id or label, or"
             " as (name, value)."
         )
 
@@ -251,7 +251,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     def _no_field(self, name: str, names: Iterable[str]) -> str:
         known = sorted(names)
         return (
-            f"{self} has no field {name!r}.{_suggestion(name, known)} It has {_listed(known, 'no field')}. To send it"
+            f"{self} has no field {name!r}.{_suggestion(name, known)} It has {_words(known, 'no field')}. To send it"
             f" all the same, pass add={{{name!r}: ...}}."
         )
 
@@ -276,7 +276,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
             if len(boxes) > 1:
                 raise ParseFailed(
                     f"{self} has {len(boxes)} boxes {name!r}. Give the values of those to be checked:"
-                    f" {_listed(map(repr, known))}."
+                    f" {_words(map(repr, known))}."
                 )
             return [value]
         left = [str(one) for one in _as_list(value)]
@@ -340,7 +340,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     def _no_choice(self, name: str, value: str, known: Sequence[str]) -> str:
         return (
             f"{name!r} of {self} has no {value!r}.{_suggestion(value, known)} It has"
-            f" {_listed(map(repr, known), 'nothing to choose from')}. To send it all the same, pass"
+            f" {_words(map(repr, known), 'nothing to choose from')}. To send it all the same, pass"
             f" values={{{name!r}: None}} and add={{{name!r}: {value!r}}}."
         )
 
@@ -379,7 +379,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         """One line for a list: `form#login (POST /login: user, password)`."""
         names = dict.fromkeys(one.name for one in self.controls if one.is_field)
         method = _keyword(self.method, _METHODS).upper()
-        return f"{self._tag} ({method} {self.action[:60] or 'to its own page'}: {_listed(names, 'no fields')})"
+        return f"{self._tag} ({method} {self.action[:60] or 'to its own page'}: {_words(names, 'no fields')})"
 
 
 def sanitized(kind: str, text: str, bounds: Sequence[tuple[str, str]] = ()) -> str:
@@ -442,7 +442,7 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def _listed(words: Iterable[str], nothing: str = "nothing") -> str:
+def _words(words: Iterable[str], nothing: str = "nothing") -> str:
     shown = [one[:80] for one in words]
     more = f" and {len(shown) - _MOST_LISTED} more" if len(shown) > _MOST_LISTED else ""
     return ", ".join(shown[:_MOST_LISTED]) + more or nothing

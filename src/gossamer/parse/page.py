@@ -1,4 +1,4 @@
-"""`Page`: the argument of a spider's callbacks. One tree per page, parsed on first use and shared by all queries.
+"""`Page`: the argument of a spider's callbacks: what extract/ reads of it (`Markup`), selectors, links, forms, files.
 
 How it fails: bad selectors, invalid JSON and invalid links raise ParseFailed (or InvalidUrl) with the next step.
 Content that is not markup has no elements; selecting from it finds nothing.
@@ -10,30 +10,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import msgspec
-from turbohtml import Document
+import turbohtml
 
 from ..errors import ParseFailed
-from ..model.page import Headers, Snapshot
+from ..extract.links import hrefs
+from ..extract.markup import Markup
+from ..model.download import Download
+from ..model.file import File
+from ..model.page import Snapshot
 from ..model.route import BROWSER, Render
-from ..model.task import Request, RequestOptions
+from ..model.task import FILE_KIND, Request, RequestOptions
+from ..model.url import without_user
 from .css import compile_css
-from .encoding import decode_as, parse_html
-from .link_rules import ATTRS, TAGS, Patterns, fitting, hrefs_in
-from .links import LinkBase, base_of, hrefs
-from .media import Media, media_of
-from .page_files import Link, NoHref, PageFiles, href_of
+from .links import ATTRS, TAGS, Patterns, documents, everything, filter_links, hrefs_in
 from .selectors import Selector, SelectorList, XPathVariable
-from .wide_links import documents, everything
-from .xml import parse_xml
 
 if TYPE_CHECKING:
-    from . import article, metadata, tables
-    from .article.kind import KindOfPage
-    from .feeds import Feed
+    from ..extract.tables import Table
     from .forms import Form, Press, Value
-    from .product import Product
-    from .sitemaps import Sitemap
 
+Link: TypeAlias = str | Selector
 Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider, or the method's name
 _MOST_ALIKE = 100_000  # requests remembered per page
 
@@ -57,13 +53,13 @@ class MadeLinks:
         if links:
             self._runs.append(links)
 
-    def taken_runs(self) -> list[list[Request]]:
+    def take_runs(self) -> list[list[Request]]:
         """Return the runs and forget them; their requests count as made here only if they are added again."""
         runs, self._runs = self._runs, []
         return runs
 
     def __contains__(self, request: Request) -> bool:
-        for run in self.taken_runs():
+        for run in self.take_runs():
             self.add(run)
         return id(request) in self._by_id
 
@@ -72,20 +68,15 @@ class MadeLinks:
         self._runs.clear()
 
 
-class Page(PageFiles):
+class Page(Markup):
     """A fetched page. Callbacks must be methods of `spider`; None accepts any method."""
 
     __slots__ = (
-        "_base",
         "_data",
         "_description",
         "_files",
         "_made",
-        "_metadata",
         "_selector",
-        "_snapshot",
-        "_text",
-        "_tree",
         "_unread",
         "depth",
         "spider",
@@ -94,28 +85,15 @@ class Page(PageFiles):
     def __init__(
         self, snapshot: Snapshot, *, depth: int = 0, spider: object | None = None, description: object | None = None
     ) -> None:
-        self._snapshot = snapshot
+        super().__init__(snapshot)
         self._description = description  # what another process has read of the page already (site.py)
         self.depth = depth
         self.spider = spider
         self._unread: dict[str, list[str]] = {}  # by item key: values that a recipe found but could not convert
-        self._tree: Document | bool | None = False  # False: not parsed yet
         self._selector: Selector | None = None
-        self._metadata: metadata.Metadata | None = None
-        self._base: LinkBase | None = None
-        self._text: str | None = None
         self._data: dict[str, Any] | None = None
         self._files: list[Request] = []
         self._made = MadeLinks()
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self._snapshot
-
-    @property
-    def url(self) -> str:
-        """Where the body came from, after redirects."""
-        return self._snapshot.url
 
     @property
     def requested_url(self) -> str:
@@ -124,14 +102,6 @@ class Page(PageFiles):
     @property
     def status(self) -> int:
         return self._snapshot.status
-
-    @property
-    def headers(self) -> Headers:
-        return self._snapshot.headers
-
-    @property
-    def body(self) -> bytes:
-        return self._snapshot.body
 
     @property
     def kind(self) -> str:
@@ -143,74 +113,12 @@ class Page(PageFiles):
         return self._snapshot.job
 
     @property
-    def fetched_at(self) -> float:
-        """Seconds since the epoch."""
-        return self._snapshot.fetched_at
-
-    @property
-    def cut(self) -> bool:
-        """True if the body was longer than the limit and was truncated."""
-        return self._snapshot.cut
-
-    @property
     def data(self) -> dict[str, Any]:
         """The data of the request that led here: any JSON."""
         if self._data is None:
             text = self._snapshot.data
             self._data = msgspec.json.decode(text, type=dict[str, Any]) if text else {}
         return self._data
-
-    @property
-    def content_type(self) -> str:
-        return self.headers.get("content-type")
-
-    @property
-    def media(self) -> Media:
-        """The kind of the body, by its Content-Type and first bytes."""
-        return media_of(self.content_type, self.body)
-
-    @property
-    def tree(self) -> Document | None:
-        """The parsed page; None for content that is not markup."""
-        if isinstance(self._tree, bool):
-            self._tree = self._parse()
-        return self._tree
-
-    def _parse(self) -> Document | None:
-        media = self.media
-        if media not in (Media.HTML, Media.XML):
-            return None
-        tree = parse_html(self.body, self.content_type)
-        if media is Media.XML:
-            # The HTML tree gave the encoding; it is also the fallback for XML that is not well-formed.
-            return parse_xml(self._decode(tree.encoding)) or tree
-        return tree
-
-    def _decode(self, encoding: str | None) -> str:
-        if self._text is None:
-            self._text = decode_as(self.body, encoding or "UTF-8")
-        return self._text
-
-    @property
-    def text(self) -> str:
-        """The source, decoded as browsers do."""
-        if self._text is None:
-            tree = self.tree or parse_html(self.body, self.content_type)
-            if self._text is None:
-                self._decode(tree.encoding)
-        return self._text or ""
-
-    def json(self) -> Any:
-        """The body as JSON. Raises ParseFailed."""
-        try:
-            return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            pass
-        try:
-            return msgspec.json.decode(self.text)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            start = self.text[:80]
-            raise ParseFailed(f"{self.url} is not JSON ({error}). It begins with {start!r}.") from error
 
     @property
     def selector(self) -> Selector:
@@ -235,23 +143,6 @@ class Page(PageFiles):
         """The attributes of the root element."""
         tree = self.tree
         return Selector(tree.root).attrib if tree is not None and tree.root is not None else {}
-
-    @property
-    def title(self) -> str | None:
-        """The text of <title>, or None."""
-        tree = self.tree
-        element = tree.select_one("title") if tree is not None else None
-        return " ".join(element.text.split()) or None if element is not None else None
-
-    def urljoin(self, href: str) -> str:
-        """The absolute address of a link on this page. Raises InvalidUrl."""
-        return self._links_from.join(href)
-
-    @property
-    def _links_from(self) -> LinkBase:
-        if self._base is None:
-            self._base = base_of(self.tree, self.url)
-        return self._base
 
     def links(
         self,
@@ -280,15 +171,15 @@ class Page(PageFiles):
             found = hrefs_in(tree, restrict, tags, attrs, nofollow=nofollow)
         else:
             found = hrefs(tree, nofollow=nofollow)
-        links = self._links_from.web_links(found)
-        return list(fitting(links, allow, deny)) if allow or deny else links
+        links = self.link_base.web_links(found)
+        return list(filter_links(links, allow, deny)) if allow or deny else links
 
     def document_links(self) -> list[str]:
         """The addresses that a browser or a search engine would visit from here: `links` and redirects, frames, <link>
         and Link headers to other pages, and forms without input.
         """
         tree = self.tree
-        return self._links_from.web_links(documents(tree, self.headers)) if tree is not None else []
+        return self.link_base.web_links(documents(tree, self.headers)) if tree is not None else []
 
     def follow(
         self,
@@ -321,8 +212,8 @@ class Page(PageFiles):
         """
         fields = self._fields(callback, render, options)
         if not isinstance(links, str):
-            return (self._alike_request(url, fields) for url in self._links_from.absolute(self._hrefs_in(links)))
-        urls = self._links_from.all_absolute(self._hrefs_of(links))
+            return (self._alike_request(url, fields) for url in self.link_base.absolute(self._hrefs_in(links)))
+        urls = self.link_base.all_absolute(self._hrefs_of(links))
         if len(fields) > 1:
             return iter([Request(url=url, **fields) for url in urls])
         kind = fields["kind"]
@@ -355,6 +246,46 @@ class Page(PageFiles):
 
         form = which if isinstance(which, Form) else self.form(which)
         return form.request(values, press=press, add=add, **self._fields(callback, render, options))
+
+    def download(
+        self,
+        link: Link,
+        *,
+        types: Iterable[str] = (),
+        max_size: int | None = None,
+        priority: int | None = None,
+        fetcher: str | None = None,
+        proxy_pool: str | None = None,
+        country: str | None = None,
+        session: str | None = None,
+        max_attempts: int | None = None,
+    ) -> Request:
+        """A request for a file: it is stored unchanged in the archive, with a record of type File.
+
+        A link is as in `follow`, or an element with a `src`. `types` are the accepted content types: `image/*`,
+        `application/pdf`; a file of more than `max_size` bytes is refused. Raises ParseFailed, InvalidUrl.
+        """
+        try:
+            download = Download(types=tuple(types), max_size=max_size, page=self.url)
+        except (TypeError, ValueError) as error:
+            raise ParseFailed(f"The file cannot be requested: {error}") from error
+        return Request(
+            url=without_user(self.urljoin(_src_of(link)).partition("#")[0]),
+            kind=FILE_KIND,
+            priority=priority,
+            fetcher=fetcher,
+            proxy_pool=proxy_pool,
+            country=country,
+            session=session,
+            max_attempts=max_attempts,
+            file=download,
+        )
+
+    def file(self, link: Link, *, types: Iterable[str] = (), max_size: int | None = None) -> File:
+        """A file for a field of an item: it is requested as by `download` once the callback has succeeded."""
+        request = self.download(link, types=types, max_size=max_size)
+        self._files.append(request)
+        return File(url=request.url)
 
     def _hrefs_of(self, selector: str) -> list[str]:
         """The hrefs of the selected elements that have one."""
@@ -403,71 +334,41 @@ class Page(PageFiles):
 
         return form_of(self, which)
 
-    def structured(self) -> dict[str, Any]:
-        """JSON-LD, microdata, Open Graph and <meta> of the page, as plain JSON values."""
-        from .structured import structured_data
-
-        return structured_data(self.tree, self._links_from.href)
-
-    def feed(self) -> Feed:
-        """The page as RSS, Atom or JSON Feed. Raises ParseFailed."""
-        from .feeds import parse_feed
-
-        return parse_feed(self)
-
-    def sitemap(self) -> Sitemap:
-        """The page as a sitemap or an index of sitemaps, gzipped or not. Raises ParseFailed."""
-        from .sitemaps import sitemap_of
-
-        return sitemap_of(self)
-
-    def main_text(self, *, titled: bool = False) -> str:
-        """The text of the page's main content, without menus and sidebars; "" for a page without one. The title of an
-        article is not part of its text, unless `titled`."""
-        from . import article
-
-        return article.main_text(self, titled=titled)
-
-    def markdown(self) -> str:
-        """The main content as Markdown; the whole page if no part stands out."""
-        from . import article
-
-        return article.markdown(self)
-
-    def product(self) -> Product | None:
-        """The product that the page offers, each value with its source and a confidence, or None."""
-        from .product import product_of  # here: it imports this module, and few spiders need it
-
-        return product_of(self)
-
-    def article(self) -> article.Article | None:
-        """The article of the page: text, Markdown, authors, dates; None if there is hardly any text."""
-        from . import article
-
-        return article.article_of(self)
-
-    def kind_of_page(self) -> KindOfPage:
-        """What the page is for, with a confidence: article, product, listing, collection, forum, documentation, ..."""
-        from . import article
-
-        return article.kind_of_page(self)
-
-    def metadata(self) -> metadata.Metadata:
-        """The page's metadata: title, canonical address, language, dates, feeds, translations."""
-        if self._metadata is None:
-            from . import metadata
-
-            self._metadata = metadata.metadata_of(self)
-        return self._metadata
-
-    def tables(self, selector: str = "table", *, layout: bool = False) -> list[tables.Table]:
+    def tables(self, selector: str = "table", *, layout: bool = False) -> list[Table]:
         """The tables of the page, with spans expanded. Layout tables are left out unless `layout` is True."""
-        from . import tables
+        from ..extract.tables import tables_in
 
-        return tables.tables_of(self, selector, layout=layout)
+        tree = self.tree
+        return tables_in(compile_css(selector).of_document(tree), layout=layout) if tree is not None else []
 
     def __repr__(self) -> str:
         return f"Page({self.url!r}, status={self.status}, {len(self.body)} bytes)"
+
+
+class NoHref(ParseFailed):
+    """An element without an href."""
+
+
+def href_of(link: Link) -> str:
+    if isinstance(link, str):
+        return link
+    if isinstance(link, SelectorList):
+        raise ParseFailed("follow() takes one link, and this is a list of selectors. Use follow_all(), or pick one.")
+    if not isinstance(link, Selector):
+        raise ParseFailed(f"A link is an address or a selector, not {type(link).__name__}: {link!r:.100}")
+    root = link.root
+    if isinstance(root, str):
+        return root
+    href = root.attr("href") if isinstance(root, turbohtml.Element) else None
+    if href is None:
+        raise NoHref(f"{link.get()[:100]!r} has no href to follow. Select an <a>, or its ::attr(href).")
+    return href
+
+
+def _src_of(link: Link) -> str:
+    root = link.root if isinstance(link, Selector) else None
+    src = root.attr("src") if isinstance(root, turbohtml.Element) else None
+    return src if src is not None else href_of(link)
 
 
 def callback_name(callback: Callable[..., Any], spider: object | None) -> str:

@@ -1,24 +1,30 @@
-"""The page that a spider's code is currently working on; its stats (`self.stats`) and log lines (`self.log`) belong to
-it.
+"""What a spider's code is given besides pages: `self.stats` and `self.log` of the page that it is working on, the
+`Failure` of an errback, the `Session` of `login`.
 
-One spider serves many pages concurrently, so this is stored per task, not on the spider.
+One spider serves many pages concurrently, so the current page is stored per task, not on the spider.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from ..errors import ParseFailed
 from ..model.item import safe_text
 from ..model.job import MOST_STATS
 from ..model.task import Request
+from .page import Page
 
 if TYPE_CHECKING:
-    from .page import Page
+    from typing_extensions import Unpack
+
+    from ..model.task import Sending
+    from .forms import Form, Press, Value
 
 LOGGER = "gossamer.spider"
 LONGEST_NAME = 100  # characters of a counter's name
@@ -56,7 +62,7 @@ class working_on:
         _current.reset(self._token)
 
 
-def counted_here() -> bool:
+def can_count() -> bool:
     """Can the running code add a new counter?"""
     counted = _current.get().stats
     return counted is not None and len(counted) < MOST_STATS
@@ -110,3 +116,49 @@ class SpiderLog(logging.LoggerAdapter[logging.Logger]):
         page = _current.get()
         extra = {"spider": self._spider, "job": page.job, "page": page.url, **(kwargs.get("extra") or {})}
         return msg, {**kwargs, "extra": extra}
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a page becomes a dead letter. `page` is the last response, if there was one."""
+
+    url: str
+    reason: str  # as `gossamer dead list` shows it: "http-404", "timeout", "parse" ...
+    message: str
+    attempts: int
+    kind: str  # the callback that the page was meant for
+    job: str
+    data: dict[str, Any] = {}  # of the request
+    status: int | None = None
+    page: Page | None = None
+    detail: str = ""  # the traceback, if the spider's code failed
+
+
+class Session(Protocol):
+    """A visitor that logs in. Each request is paced, checked and logged like any other, follows redirects, and returns
+    the final page, whatever its status. Raises FetchFailed, FetchRefused.
+
+    `name` is the session's name in requests. login() may fill `headers`: from then on they are sent with the session's
+    requests to those sites of the crawl that login() visited, or, if it visited none, to the site of the waiting page.
+    """
+
+    name: str
+    headers: dict[str, str]
+
+    @property
+    def cookies(self) -> Mapping[str, str]:
+        """Names and values of the current cookies; of two with the same name, the newer one."""
+        ...
+
+    async def get(self, url: str, **sending: Unpack[Sending]) -> Page: ...
+
+    async def post(self, url: str, **sending: Unpack[Sending]) -> Page:
+        """With `form`, `json`, `body` or `files`, as in Request."""
+        ...
+
+    async def submit(
+        self, form: Form, values: Mapping[str, Value] | None = None, *, press: Press = None, **fields: Any
+    ) -> Page:
+        """Submit a form of a page, filled in with `values` or with `fields` by name."""
+        ...
+
+    async def fetch(self, request: Request) -> Page: ...

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from ..errors import Misconfigured, ParseFailed
+from ..extract.media import Media
 from ..model.item import Item
 from ..model.site_part import BadPattern, SitePart
 from ..model.task import Request
 from ..model.url import origin_of, site_of
 from .callbacks import MAX_YIELDS
-from .media import Media
 from .page import Page
 from .spider import Spider
 

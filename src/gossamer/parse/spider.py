@@ -14,23 +14,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
-
-from ..errors import InvalidUrl, Misconfigured, ParseFailed, SourceFailed
+from ..errors import Misconfigured, ParseFailed
 from ..model.item import AnyItem, Item
 from ..model.item_account import OnFault
 from ..model.secret_text import Reveal, SecretText, secret_of_environment
-from ..model.task import DEFAULT_KIND, MAX_PRIORITY, Request, fault_of
-from ..model.url import parse_url, site_of, without_user
-from .link_rules import Rule
+from ..model.task import DEFAULT_KIND, MAX_PRIORITY, Request
+from ..model.url import site_of
+from .links import Rule
 from .page import Page
-from .page_context import SpiderLog, Stats
-from .session import Session
+from .page_context import Session, SpiderLog, Stats
 
 if TYPE_CHECKING:
     from ..model.record import StoredRecord
     from ..settings import Settings
-    from .failure import Failure
+    from .page_context import Failure
 
 Yield: TypeAlias = AnyItem | Request | None
 Results: TypeAlias = Iterator[Yield]  # the return type for `def parse(self, page: Page) ->`
@@ -276,7 +273,7 @@ def default_name(class_name: str) -> str:
     return words.replace("_", "-").lower()
 
 
-def composed(name: str) -> str:
+def compose_name(name: str) -> str:
     """The name in Unicode form NFC: file systems and keyboards differ in how they compose accents."""
     return unicodedata.normalize("NFC", name)
 
@@ -291,100 +288,13 @@ def is_spider_name(name: str) -> bool:
 def spider_name_of(stem: str) -> str:
     """The spider's name for a recipe file: `Book_Shop` gives book-shop, `größe` gives größe; `recipe` if it has no
     letter."""
-    words = ["".join(run) for kept, run in groupby(composed(stem).lower(), _is_letter) if kept]
+    words = ["".join(run) for kept, run in groupby(compose_name(stem).lower(), _is_letter) if kept]
     return "-".join(words)[:_LONGEST_NAME].strip("-") or "recipe"
 
 
 def _is_letter(char: str) -> bool:
     # Many scripts write vowels as combining marks, which are not letters.
     return char.isalnum() or unicodedata.category(char).startswith("M")
-
-
-def listed_seeds(spider: Spider) -> list[str]:
-    """The valid addresses of `start_urls`; empty if the spider overrides `start`."""
-    if type(spider).start is not Spider.start:
-        return []
-    listed = []
-    for url in spider.start_urls:
-        try:
-            listed.append(parse_url(str(url)))
-        except InvalidUrl:  # reported when it is seeded
-            continue
-    return listed
-
-
-def names_its_seeds(spider: Spider) -> bool:
-    """Are its seeds a list that a person wrote? What `start` computes may differ each time that it is called."""
-    return spider._has_list or bool(listed_seeds(spider))
-
-
-class SeedDigest:
-    """A digest of a set of seeds, independent of their order."""
-
-    def __init__(self) -> None:
-        self._sum = 0
-
-    def add(self, seed: Request) -> None:
-        told = [
-            without_user(seed.url),
-            *(getattr(seed, name) for name in ("kind", "data", "method", "params", "form", "json", "body")),
-        ]
-        packed = msgspec.json.encode(told, order="deterministic", enc_hook=repr)
-        self._sum += int.from_bytes(blake2b(packed, digest_size=12).digest())
-
-    @property
-    def text(self) -> str:
-        return f"{self._sum % 2**96:024x}"
-
-
-async def seeds(spider: Spider, digest: SeedDigest | None = None) -> AsyncIterator[Request]:
-    """The spider's first requests, one at a time, with absolute addresses; each is added to the digest. Raises
-    Misconfigured."""
-    async for request in _seeds(spider):
-        if digest is not None:
-            digest.add(request)
-        yield request
-
-
-async def own_seeds(
-    spider: Spider, digest: SeedDigest, failure: type[SourceFailed | Misconfigured]
-) -> AsyncIterator[Request]:
-    """As `seeds`, for a crawl. Any exception in the spider's code is raised as `failure`."""
-    try:
-        async for request in seeds(spider, digest):
-            yield request
-    except (SourceFailed, Misconfigured):
-        raise
-    except Exception as error:
-        raise failure(f"start() of {spider.name} failed: {type(error).__name__}: {error}") from error
-
-
-async def _seeds(spider: Spider) -> AsyncIterator[Request]:
-    start = spider.start()
-    if isinstance(start, Awaitable):
-        start = await start
-    if isinstance(start, AsyncIterable):
-        async for entry in start:
-            yield _seed(spider, entry)
-    elif isinstance(start, Iterable) and not isinstance(start, str):
-        for entry in start:
-            yield _seed(spider, entry)
-    else:
-        raise Misconfigured(f"{spider.name}: start() gave {start!r:.100}; it must give requests or addresses.")
-
-
-def _seed(spider: Spider, entry: object) -> Request:
-    request = Request(url=entry) if isinstance(entry, str) else entry
-    if not isinstance(request, Request):
-        raise Misconfigured(f"{spider.name}: start() gave {entry!r:.100}; it must give requests or addresses.")
-    fault = fault_of(request) or errback_fault(spider, request)
-    if fault:
-        raise Misconfigured(f"{spider.name}: a start request cannot be used: {request.url!a:.200} {fault}.")
-    try:
-        parse_url(request.url)
-    except InvalidUrl as error:
-        raise Misconfigured(f"{spider.name}: a start URL cannot be used. {error}") from error
-    return request
 
 
 def declares_items(spider: Spider) -> bool:

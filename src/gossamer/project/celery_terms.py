@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..parse.project_imports import check_imports
+from ..parse.discovery import check_imports
 from ..settings import Settings
 from .health_values import Finding, Level
 

@@ -17,7 +17,7 @@ from ..backends.addresses import place_of
 from ..clock import SystemClock, iso_time
 from ..errors import Misconfigured
 from ..model.job import Job, JobState
-from ..parse.link_rules import as_texts
+from ..parse.links import as_texts
 from ..parse.spider import Spider
 from ..store.contract import RecordQuery, VisitQuery
 from ..store.export import (

@@ -19,7 +19,7 @@ from ..errors import ExtensionFailed, GossamerError, Misconfigured, TimedOut
 from ..fetch.contract import Response, Transport, TransportRequest
 from ..fetch.open_route import Opening
 from ..model.route import TRANSPORTS
-from ..parse.project_imports import make_importable
+from ..parse.discovery import make_importable
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
 from ..settings import Settings

@@ -17,7 +17,7 @@ import msgspec
 from ..clock import Clock
 from ..errors import ParseFailed
 from ..model.page import Snapshot
-from ..parse.recipe.extract import BadRules
+from ..recipe.fields import BadRules
 from .page_child import CheckRules, ExtractValues, PageAnswer
 from .page_children import PageChild, PageChildren
 

@@ -20,12 +20,12 @@ from ..crawl.extension import Extensions
 from ..crawl.fetch_page import fetch_unqueued, fetcher_of, unqueued_task
 from ..crawl.page_request import PageRequests
 from ..errors import FetchRefused, GossamerError, Misconfigured, RobotsUnreachable
+from ..extract.media import Media
 from ..fetch.fetcher import Disallowed, Fetched, PageRequest
 from ..fetch.robots import MemoryShelf
 from ..model.page import Headers, Snapshot
 from ..model.task import Request, fault_of
 from ..model.url import origin_of, parse_url, site_of, typed_url, without_user
-from ..parse.media import Media
 from ..parse.page import Page
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit

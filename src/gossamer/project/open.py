@@ -19,7 +19,7 @@ from ..errors import BackendUnavailable, Misconfigured
 from ..fetch.robots import OriginTurns
 from ..model.url import UrlRules
 from ..monitor.otel import open_tracer
-from ..parse.attributes import unread_attributes
+from ..parse.arguments import unread_attributes
 from ..parse.spider import Spider
 from ..process.black_box import PARENT, BlackBox
 from ..settings import Settings

@@ -23,9 +23,9 @@ import msgspec
 from ..errors import GossamerError
 from ..model.page import Headers, Snapshot
 from ..parse.page import Page
-from ..parse.recipe.extract import BadRules, extract, read_rules
 from ..parse.site import PartTerms, description_of
 from ..process.supervisor import PR_SET_PDEATHSIG
+from ..recipe.fields import BadRules, extract, read_rules
 from .page_formats import WantedFormats, formatted
 from .page_links import WantedLinks, links_in
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from ..errors import Permanent
+from ..extract.article.content import content_html, content_markdown, pictures_of
+from ..extract.media import Media
+from ..extract.schema_values import values_by_schema
 from ..model.page_content import WHOLE, PageContent
-from ..parse.content import html_of, markdown_of, pictures_of
-from ..parse.media import Media
 from ..parse.page import Page
-from ..parse.schema_values import values_by_schema
 
 
 class WantedFormats(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,9 +37,9 @@ def formatted(page: Page, wanted: WantedFormats) -> dict[str, Any]:
             case "text":
                 data[name] = (page.main_text() or page.selector.text) if is_html else None
             case "markdown":
-                data[name] = markdown_of(page, content) if is_html else None
+                data[name] = content_markdown(page, content) if is_html else None
             case "clean_html":
-                data[name] = html_of(page, content) if is_html else None
+                data[name] = content_html(page, content) if is_html else None
             case "images":
                 data[name] = pictures_of(page) if is_html else []
             case "opengraph":

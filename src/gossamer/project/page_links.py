@@ -7,10 +7,10 @@ from typing import Literal
 import msgspec
 
 from ..errors import ParseFailed
+from ..extract.media import Media
+from ..extract.sitemaps import sitemap_of
 from ..model.url import host_of, site_of
-from ..parse.media import Media
 from ..parse.page import Page
-from ..parse.sitemaps import sitemap_of
 from ..schedule.sources.sitemap_walk import sitemaps_in
 
 

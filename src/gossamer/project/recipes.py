@@ -15,19 +15,18 @@ import msgspec
 
 from ..clock import SystemClock
 from ..errors import FetchFailed, FetchRefused, Misconfigured, ParseFailed
+from ..extract.media import Media
 from ..model.url import host_of, site_of
 from ..parse.discovery import RECIPE_ENDINGS, is_file_ref, load_spider, made_spider
-from ..parse.media import Media
 from ..parse.page import Page
-from ..parse.recipe.check import FoundLinks, PageCheck, check_page, likely_kind
-from ..parse.recipe.draft import RecipeDraft, detail_links, draft_recipe
-from ..parse.recipe.faults import BadRecipe, suggestion
-from ..parse.recipe.fields import Note
-from ..parse.recipe.model import PageKind
-from ..parse.recipe.spider import RecipeSpider
-from ..parse.spider import Spider, composed, is_spider_name
+from ..parse.spider import Spider, compose_name, is_spider_name
 from ..pipeline.quality_rules import Fault
 from ..pipeline.steps import Dropped, Piped
+from ..recipe.draft import RecipeDraft, detail_links, draft_recipe
+from ..recipe.fields import Note
+from ..recipe.model import PageKind
+from ..recipe.spider import FoundLinks, PageCheck, RecipeSpider, check_page, likely_kind
+from ..recipe.table import BadRecipe, suggestion
 from ..settings import FILE_NAME, Settings
 from .pipelines import pipeline_of
 from .spider_check import (
@@ -280,7 +279,7 @@ def _name_for(url: str) -> str:
 
 
 def _checked_name(name: str) -> str:
-    name = composed(name)
+    name = compose_name(name)
     if not is_spider_name(name):
         raise Misconfigured(f"{name[:80]!a} cannot be a recipe's name. Use letters, digits, - and _, as in book-shop.")
     return name

@@ -29,11 +29,10 @@ from ..model.page import Headers, Snapshot
 from ..model.task import DEFAULT_KIND, Request, Task
 from ..model.url import fingerprint, site_of, typed_url
 from ..parse.page import Page
-from ..parse.recipe.check import likely_kind
-from ..parse.recipe.spider import RecipeSpider
 from ..parse.spider import Spider, callback_names
 from ..parse.timelimit import TimeLimit
 from ..pipeline.steps import Pipeline
+from ..recipe.spider import RecipeSpider, likely_kind
 from ..settings import Settings
 from ..store.page_format import read_visit
 from .extensions import around_parse_of

@@ -17,13 +17,14 @@ from ..model.record import Record
 from ..model.secret_text import SecretRef
 from ..model.task import DEFAULT_KIND, Request
 from ..model.url import host_of, parse_url, site_of
-from ..parse.attributes import unread_attributes
+from ..parse.arguments import unread_attributes
 from ..parse.callbacks import run_callback
 from ..parse.page import Page
-from ..parse.recipe.faults import suggestion
-from ..parse.spider import Spider, callback_names, listed_seeds
+from ..parse.seeds import start_addresses
+from ..parse.spider import Spider, callback_names
 from ..pipeline.quality_rules import Fault
 from ..pipeline.steps import Dropped, Piped
+from ..recipe.table import suggestion
 from ..settings import Settings
 from .extensions import around_parse_of
 from .pipelines import pipeline_of
@@ -81,7 +82,7 @@ class SpiderCheck(msgspec.Struct, frozen=True, kw_only=True):
 def spider_view(spider: Spider) -> SpiderView:
     return SpiderView(
         spider=spider.name,
-        start=listed_seeds(spider),
+        start=start_addresses(spider),
         callbacks=list(callback_names(spider)),
         warnings=unread_attributes(spider),
     )
@@ -147,7 +148,7 @@ def record_found(record: Record) -> RecordFound:
 
 
 def _links_given(requests: Sequence[Request], spider: Spider, page: Page) -> list[LinksGiven]:
-    seeds = listed_seeds(spider)
+    seeds = start_addresses(spider)
     scope = Scope(sites=spider.allowed_sites(seeds or [page.url]))
     kinds: dict[str, dict[str, str]] = {}  # URLs by what is shown of each request
     for request in requests:

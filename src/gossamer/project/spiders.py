@@ -17,8 +17,7 @@ from ..model.job import Job
 from ..model.url import parse_url
 from ..parse.arguments import declared_arguments, read_arguments, with_arguments
 from ..parse.arguments import written_arguments as written_arguments  # re-exported, for typed text
-from ..parse.discovery import is_file_ref, list_spiders, load_spider, made_spider
-from ..parse.project_imports import make_importable
+from ..parse.discovery import is_file_ref, list_spiders, load_spider, made_spider, make_importable
 from ..parse.site import PAGES, SITE_PART, URL_LIST, PageSpider, SiteSpider, UrlListSpider
 from ..parse.spider import Spider
 from ..schedule.sources.url_lists import LARGEST_FILE, open_list, read_list

@@ -28,7 +28,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure as TwistedFailure
 
 from ..errors import Misconfigured, ParseFailed
-from ..parse.page_context import LONGEST_NAME, Stats, counted_here
+from ..parse.page_context import LONGEST_NAME, Stats, can_count
 from .early_end import Closing, End
 from .engine import Engine
 
@@ -50,7 +50,7 @@ class PageStats(MemoryStatsCollector):
     def inc_value(self, key: str, count: int = 1, start: int = 0, spider: object = None) -> None:
         super().inc_value(key, count, start)
         own = not key.startswith(_CORE)  # the job counts these itself
-        if own and counted_here() and isinstance(count, int) and 0 < len(key) <= LONGEST_NAME:
+        if own and can_count() and isinstance(count, int) and 0 < len(key) <= LONGEST_NAME:
             Stats().add(key, count)
 
 

@@ -19,8 +19,7 @@ import scrapy
 from scrapy.settings import Settings
 
 from ..errors import Misconfigured
-from ..parse.discovery import BrokenFile, SpiderSpec, broken_file, summary_of
-from ..parse.project_imports import make_importable
+from ..parse.discovery import BrokenFile, SpiderSpec, broken_file, make_importable, summary_of
 from ..settings.trust import distrust, distrust_code
 from .spider import adapted
 

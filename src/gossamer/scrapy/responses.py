@@ -15,8 +15,8 @@ from twisted.internet import error as network
 from twisted.python.failure import Failure as TwistedFailure
 
 from ..model.page import Headers
-from ..parse.failure import Failure
 from ..parse.page import Page
+from ..parse.page_context import Failure
 from .requests import request_of, restored
 
 _UNPACKED = frozenset({"content-encoding", "transfer-encoding"})  # they no longer hold for a decoded body

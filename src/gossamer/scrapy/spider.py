@@ -27,8 +27,8 @@ from scrapy.settings import Settings as ScrapySettings
 from ..errors import Misconfigured, ParseFailed
 from ..model.record import StoredRecord
 from ..model.task import DEFAULT_KIND, Request
-from ..parse.failure import Failure
 from ..parse.page import Page
+from ..parse.page_context import Failure
 from ..parse.spider import Spider, Start
 from ..pipeline.steps import Drop
 from ..settings import Settings

@@ -22,7 +22,8 @@ from ...frontier.admission import Admission
 from ...frontier.contract import DeadFilter, DeadLetter
 from ...model.job import Job
 from ...model.url import origin_of, site_of
-from ...parse.spider import Spider, listed_seeds, seeds, session_names
+from ...parse.seeds import seeds, start_addresses
+from ...parse.spider import Spider, session_names
 from ...parse.timelimit import TimeLimit
 from ...process.signals import is_cancellation
 from ...settings.effective import scope_of
@@ -186,7 +187,7 @@ class _Desk:
         project, sites = self._project, set[str]()
         try:
             spider = load(ref, project.settings, start=start, arguments=job.arguments)
-            sites.update(site_of(url) for url in listed_seeds(spider))
+            sites.update(site_of(url) for url in start_addresses(spider))
             if not sites and spider.allowed_domains is None and not await _read_sites(spider, sites):
                 self.revival.unread.add(spider.name)
         except Misconfigured as error:

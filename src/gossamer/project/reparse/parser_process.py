@@ -27,11 +27,10 @@ from ...model.record import PageFacts, Record, Tally
 from ...model.task import DEFAULT_KIND
 from ...parse.callbacks import ParsedPage, run_callback, run_hook
 from ...parse.page import Page
-from ...parse.recipe.check import likely_kind
-from ...parse.recipe.spider import RecipeSpider
 from ...parse.spider import Spider, parser_version
 from ...parse.timelimit import TimeLimit
 from ...pipeline.steps import Pipeline
+from ...recipe.spider import RecipeSpider, likely_kind
 from ...settings import Settings
 from ...settings import load as load_settings
 from ...settings.effective import minimum_quality
