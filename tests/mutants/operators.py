@@ -144,7 +144,7 @@ def _of_node(node: ast.AST, reader: _Reader, *, inside: bool) -> _Spans:
         case ast.Constant(value=int() as value):
             yield reader.start(node), reader.end(node), str(value + 1)
         case ast.Constant(value=float() as value):
-            yield reader.start(node), reader.end(node), str(value * 2)
+            yield reader.start(node), reader.end(node), str(value * 2 or 1.0)
         case ast.Constant(value=str() as value) if _SQL.search(value):
             begin, end = reader.start(node), reader.end(node)
             text = reader.source[begin:end].decode("latin-1")

@@ -22,6 +22,7 @@ def versions(path: str, text: str) -> list[str]:
         ("def f(a):\n    return a < 3", ["a <= 3", "a < 4"]),
         ("def f(a, b):\n    return a is not b and b", ["a is b and b", "a is not b or b"]),
         ("def f(a):\n    return a not in (b'x',)", ["a in (b'x',)"]),
+        ("def f(a):\n    return 0.0, 1.5", ["1.0, 1.5", "0.0, 3.0"]),
         ("def f(a):\n    return not (a or é)", ["(a or é)", "not (a and é)"]),
     ],
 )

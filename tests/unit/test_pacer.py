@@ -152,6 +152,17 @@ async def test_a_crawl_delay_is_not_shortened_by_a_lease_that_does_not_know_of_i
     assert await starts_at(pacer, clock) == pytest.approx(3.0, abs=0.02)
 
 
+@pytest.mark.parametrize(("used", "at_once"), [(1, 4), (3, 2), (4, 1)])
+async def test_what_other_workers_have_used_of_the_bucket_is_not_used_again(clock, used, at_once):
+    # given a site that allows four requests at once, of which this lease is the `used`th
+    pacer = Pacer(clock)
+    pacer.enter(lease(Pace(0.5, 4, used * 0.5)))
+
+    # then the rest of them may leave at once, and the next one waits
+    assert [await starts_at(pacer, clock) for _ in range(at_once)] == pytest.approx([0.0] * at_once, abs=0.02)
+    assert await starts_at(pacer, clock) == pytest.approx(0.5, abs=0.06)
+
+
 async def test_a_request_that_left_late_pushes_the_next_one_back(clock):
     pacer = Pacer(clock)
     pacer.enter(lease(Pace(2.0, 1, 2.0)))

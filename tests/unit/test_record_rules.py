@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,3 +98,22 @@ def test_what_a_job_saw_is_known_only_when_it_is_kept() -> None:
     assert version_seen(held, book(value=1).content_hash) == 0
     held.gone = True
     assert version_seen(held, book(value=2).content_hash) == 0
+
+
+@pytest.mark.parametrize(("newest", "stale"), [(None, False), (NOW - 1, False), (NOW, False), (NOW + 1, True)])
+@pytest.mark.parametrize("has_page", [True, False])
+def test_a_reparse_is_stale_when_its_spider_has_visited_the_page_since(
+    newest: float | None, stale: bool, has_page: bool
+) -> None:
+    url = "https://shop.example/b1"
+    parsed = PageResult(
+        attempt=tried(url, at=NOW + 500, outcome=REPARSED),
+        page=page_of(url, at=NOW) if has_page else None,
+        records=(book("b1", at=NOW),),
+    )
+    assert is_stale(parsed, newest) is stale
+    assert not is_stale(msgspec.structs.replace(parsed, attempt=tried(url, at=NOW)), newest)  # a visit of the site
+
+
+def test_a_reparse_without_page_and_records_is_not_stale() -> None:
+    assert not is_stale(PageResult(attempt=tried(outcome=REPARSED)), NOW + 1)

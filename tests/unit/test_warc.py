@@ -144,6 +144,15 @@ async def test_the_metadata_of_a_page_tells_all_that_gossamer_knows_of_it(projec
     assert block == PAGES[-1].screenshot
 
 
+async def test_only_a_page_that_was_cut_is_marked_as_truncated(project: Project, tmp_path: Path) -> None:
+    await visited(project, [page("/whole"), page("/long", b"<p>The beginn", cut=True)])
+    await exported(project, tmp_path / "x.warc.gz")
+    with (tmp_path / "x.warc.gz").open("rb") as file:
+        heads = [one.rec_headers for one in ArchiveIterator(file) if one.rec_type == "response"]
+    marks = {head.get_header("WARC-Target-URI"): head.get_header("WARC-Truncated") for head in heads}
+    assert marks == {f"{SHOP}/whole": None, f"{SHOP}/long": "length"}
+
+
 async def test_pages_whose_raw_copy_is_gone_are_left_out_and_counted(project: Project, tmp_path: Path) -> None:
     await visited(project, [page("/a"), page("/b")])
     lost = msgspec.structs.replace(facts_of(page("/c"), "2020-01-01/none-1.zst#0+10"), fetched_at=NOW)
