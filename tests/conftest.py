@@ -84,19 +84,22 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-class SpreadLongTests(LoadFileScheduling):
-    """Tests of a file stay together: they share their servers. Not so long tests that have servers of their own."""
+class SpreadTests(LoadFileScheduling):
+    """Tests of a file stay together: they share their servers. Not so those in these folders, which have their own."""
 
-    ALONE = ("tests/faults/", "tests/journey/", "tests/docs/")
+    def __init__(self, config: pytest.Config, log: object) -> None:
+        super().__init__(config, log)
+        long = ("tests/faults/", "tests/journey/", "tests/docs/") if config.option.markexpr == "long" else ()
+        self._alone = ("tests/pairs/", *long)
 
     def _split_scope(self, nodeid: str) -> str:
-        scope: str = nodeid if nodeid.startswith(self.ALONE) else super()._split_scope(nodeid)
+        scope: str = nodeid if nodeid.startswith(self._alone) else super()._split_scope(nodeid)
         return scope
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
-    return SpreadLongTests(config, log) if config.option.markexpr == "long" else None
+    return SpreadTests(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before those that were not chosen are left out

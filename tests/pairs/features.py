@@ -468,7 +468,7 @@ def second_spider(draft: Draft) -> None:
     draft.after[run] += [PutSpider("other", code), Crawl(spider="other")]
 
 
-@feature("processes", "sitemap")  # a sitemap is asked for without regard to the rate of the job
+@feature("processes", "sitemap")  # at 50 a second a sitemap may come too close to a page (docs/limits.md)
 def rate(draft: Draft) -> None:
     draft.crawl(draft.random.choice(RUNS), rate=50)
 
