@@ -30,9 +30,9 @@ from gossamer.frontier.contract import DeadFilter, JobTerms, WorkerCard
 from gossamer.model.record import Attempt, PageFacts, PageResult, Record
 from gossamer.model.task import Candidate, UrlState
 from gossamer.model.url import fingerprint, shape_of
-from gossamer.project.keys import SCOPES, add_key
+from gossamer.project.access.keys import SCOPES, add_key
 from gossamer.project.open import Project, open_project
-from gossamer.project.page_results import PageReader
+from gossamer.project.pages.results import PageReader
 from gossamer.server.app import make_app
 from gossamer.server.run import Server, listen
 from gossamer.server.ui.views import VIEWS

@@ -16,6 +16,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from gossamer.project.dead_letters.dead_letters.dead_letters import DeadLetterChoice, list_letters
+from gossamer.project.jobs.jobs.worker_pool import WorkerPool
+from gossamer.project.schedules.schedules.api_schedules import ScheduleRequest, write_schedule
 from playwright.async_api import Browser, Page, async_playwright
 
 from gossamer import settings as read_settings
@@ -24,12 +27,9 @@ from gossamer.demo.catalogue import Catalogue
 from gossamer.demo.shop import open_shop
 from gossamer.fetch.browser.chromium import find_executable, wants_sandbox
 from gossamer.model.events import Silence
-from gossamer.project.api_schedules import ScheduleRequest, write_schedule
-from gossamer.project.dead_letters import DeadLetterChoice, list_letters
-from gossamer.project.keys import SCOPES, add_key
+from gossamer.project.access.keys import SCOPES, add_key
 from gossamer.project.open import open_project
-from gossamer.project.page_results import PageReader
-from gossamer.project.worker_pool import WorkerPool
+from gossamer.project.pages.results import PageReader
 from gossamer.server.app import make_app
 from gossamer.server.run import Server, _config, listen
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .pipeline.near_duplicates import NearDuplicates
     from .pipeline.quality_rules import Fault
     from .pipeline.steps import Drop
-    from .project.crawl import CrawlReport
+    from .project.jobs.crawl import CrawlReport
 
 # Import the package `crawl` before the function `crawl` below is defined: a later import would rebind the name.
 from . import crawl as _room  # noqa: F401
@@ -100,7 +100,7 @@ def run(
     Settings by name override gossamer.toml: `run(Books, rate="5/s", depth=2, output="books.jsonl")` takes the flags of
     the command line, and dotted settings as a dict: `settings={"fetch.max_body": "1MB"}`.
     """
-    from .project.embedded import refuse_running_loop
+    from .project.jobs.embedded import refuse_running_loop
 
     refuse_running_loop()
     from .cli.crawl import run_from_script
@@ -122,6 +122,6 @@ async def crawl(
     Takes what `run` takes. `on_event` is called with every event (gossamer.model.events); it must be quick and must not
     raise. Signals are left to the program; cancelling the task stops the crawl, and the same call resumes it later.
     """
-    from .project.embedded import crawl_inside
+    from .project.jobs.embedded import crawl_inside
 
     return await crawl_inside(spider, fresh=fresh, output=output, arguments=arguments, on_event=on_event, **settings)

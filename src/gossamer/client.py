@@ -25,11 +25,11 @@ from . import client_requests as requests
 from .client_requests import Addresses, Ask, Begun, JobResult
 from .errors import MissingExtra
 from .model.figures import Figures
-from .project.api_views import JobReports
-from .project.figures import History
-from .project.jobs import JobChange
-from .project.page_results import PageOutcome
-from .project.story import Story
+from .project.dead_letters.story import Story
+from .project.jobs.api_views import JobReports
+from .project.jobs.jobs import JobChange
+from .project.pages.results import PageOutcome
+from .project.records.figures import History
 
 try:
     import httpx

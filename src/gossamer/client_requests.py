@@ -10,11 +10,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from .model.figures import Figures
-from .project.api_views import JobReport, JobReports, RecordPage
-from .project.figures import History
-from .project.jobs import JobChange
-from .project.page_results import PageOutcome
-from .project.story import Story
+from .project.dead_letters.story import Story
+from .project.jobs.api_views import JobReport, JobReports, RecordPage
+from .project.jobs.jobs import JobChange
+from .project.pages.results import PageOutcome
+from .project.records.figures import History
 
 T = TypeVar("T")
 

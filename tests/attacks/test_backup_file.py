@@ -29,9 +29,9 @@ from gossamer.access.contract import ApiKey, Callback, CallbackState
 from gossamer.frontier.contract import JobTerms
 from gossamer.frontier.state_rows import DumpedRow, DumpedSpending
 from gossamer.model.schedule import Schedule
-from gossamer.project.move.backup_file import FULL_FRAME, MAGIC, BackupHeader, _decoded, new_backup
-from gossamer.project.move.copy import FilePiece, SegmentFile
 from gossamer.project.open import Project
+from gossamer.project.upkeep.move.backup_file import FULL_FRAME, MAGIC, BackupHeader, _decoded, new_backup
+from gossamer.project.upkeep.move.copy import FilePiece, SegmentFile
 from gossamer.schedule.sources.kinds import CommandSource
 from tests.conformance.stores import NOW
 from tests.unit.commandline import TOML, ProjectFolder

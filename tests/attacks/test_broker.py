@@ -24,6 +24,9 @@ from typing import Any
 import msgspec
 import pytest
 from celery import Celery
+from gossamer.project.jobs.jobs.api_requests import BadRequest
+from gossamer.project.jobs.jobs.celery_terms import findings
+from gossamer.project.jobs.jobs.messages import DueMessage, Message, deliver_messages, enter_message
 from kombu import Message as BrokerMessage
 from kombu.exceptions import ContentDisallowed
 
@@ -31,9 +34,6 @@ from gossamer.access.contract import Callback, CallbackState
 from gossamer.celery import attach
 from gossamer.errors import Misconfigured, Permanent
 from gossamer.model.job import JobTerms
-from gossamer.project.api_requests import BadRequest
-from gossamer.project.celery_terms import findings
-from gossamer.project.messages import DueMessage, Message, deliver_messages, enter_message
 from gossamer.project.open import Project, open_project
 from gossamer.settings import Settings, load
 from tests.services.valkey import ValkeyServer

@@ -17,8 +17,9 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from gossamer.access.webhooks import new_secret, signed_headers
 from gossamer.errors import BackendUnavailable
 from gossamer.model.url import _BAD_PORTS
-from gossamer.project import api_views, keys
-from gossamer.project.keys import revoke_key
+from gossamer.project.access import keys
+from gossamer.project.access.keys import revoke_key
+from gossamer.project.jobs.jobs import api_views
 from gossamer.project.open import Project
 from gossamer.server import door as door_module
 from gossamer.server import job_routes, record_routes

@@ -13,6 +13,8 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from gossamer.project.jobs.jobs.site_crawl import SiteCrawl
+from gossamer.project.spiders.spiders.spiders import spider_of_job
 
 from gossamer.fetch.robots_rules import read_robots
 from gossamer.model.file import file_name
@@ -21,9 +23,7 @@ from gossamer.model.site_part import KEPT_PROGRAMS, LARGEST_PROGRAM, SitePart, _
 from gossamer.model.task import Request
 from gossamer.parse.arguments import stored_arguments
 from gossamer.parse.site import SITE_PART
-from gossamer.project import extraction, page_children
-from gossamer.project.site_crawl import SiteCrawl
-from gossamer.project.spiders import spider_of_job
+from gossamer.project.pages import extraction, page_children
 from gossamer.schedule.sources import WantedPage
 from tests.server.serving import Served, serving, settings_of
 

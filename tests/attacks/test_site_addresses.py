@@ -14,15 +14,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.model.events import Silence
 from gossamer.model.job import JobCounts
 from gossamer.parse.spider import Spider
 from gossamer.project.open import open_project
-from gossamer.project.worker_pool import WorkerPool
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import load
-from gossamer.settings.effective import job_terms
+from gossamer.terms import job_terms
 from tests.sites.hostile_server import HostileSite, hostile_site
 from tests.sites.sitemaps import index, urlset
 

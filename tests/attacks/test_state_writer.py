@@ -11,6 +11,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from gossamer.project.records.records.export import export_records
+from gossamer.project.records.records.records import RecordFilter
+from gossamer.project.schedules.schedules.changes import ADDED, new_schedule, run_schedule
 
 from gossamer import Page, Request, Spider
 from gossamer.errors import Misconfigured
@@ -20,11 +23,8 @@ from gossamer.model.route import FetchOptions
 from gossamer.model.secret_text import SecretRef
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, site_of
-from gossamer.project.export import export_records
 from gossamer.project.open import Project, open_project
-from gossamer.project.records import RecordFilter
 from gossamer.project.reparse.archive_job import REPARSE, ReparseTerms
-from gossamer.project.schedule_changes import ADDED, new_schedule, run_schedule
 from gossamer.schedule.authority import sealed_schedule
 from gossamer.settings import ScheduleTable, Settings, load
 from tests.journey.crawling import crawled, look

@@ -16,10 +16,10 @@ import pytest
 from aiohttp import web
 
 from gossamer.model.site_part import SitePart
-from gossamer.project import page_children
-from gossamer.project.key_turns import KeyBusy, KeyTurns, ServerBusy
-from gossamer.project.page_child import PageOrder
-from gossamer.project.page_children import PageChild, PageChildren
+from gossamer.project.access.key_turns import KeyBusy, KeyTurns, ServerBusy
+from gossamer.project.pages import page_children
+from gossamer.project.pages.page_child import PageOrder
+from gossamer.project.pages.page_children import PageChild, PageChildren
 from tests.patience import PATIENCE, until
 from tests.server.serving import Served, serving, settings_of
 

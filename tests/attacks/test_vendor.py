@@ -28,7 +28,7 @@ from aiohttp import web
 from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.fetch.managed.answers import MOST_HEADERS, VendorAnswer, page_of, tree_of
 from gossamer.model.page import Headers
-from gossamer.project.external_services import LanguageModel, ServiceFailed, search
+from gossamer.project.pages.external_services import LanguageModel, ServiceFailed, search
 from gossamer.settings import Settings
 from tests.server.serving import settings_of
 from tests.server.test_scrape import own_site

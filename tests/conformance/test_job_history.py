@@ -14,7 +14,7 @@ from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job, JobCounts, JobState, number_of
 from gossamer.model.schedule import Schedule
 from gossamer.model.task import Lease, UrlState
-from gossamer.project.retention import forget_old_runs
+from gossamer.project.upkeep.retention import forget_old_runs
 from tests.conformance.frontiers import Backends, Lab, adds_up, candidate
 from tests.patience import PATIENCE
 

@@ -12,7 +12,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from gossamer.model.alert_table import USUAL
-from gossamer.project.keys import METRICS
+from gossamer.project.access.keys import METRICS
 from tests.server.serving import serving, settings_of
 
 from .tools import DEPLOY, ROOT, program, said

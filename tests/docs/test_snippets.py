@@ -41,7 +41,7 @@ from gossamer.cli.demo import shop_in_background
 from gossamer.demo.catalogue import CATEGORIES, PER_CATEGORY
 from gossamer.demo.shop import SHOP_HOST, USUAL_PORT
 from gossamer.parse.page import Page
-from gossamer.project.fetch import fetch_one
+from gossamer.project.pages.fetch import fetch_one
 from gossamer.recipe.reader import read_recipe
 from gossamer.settings import load
 from gossamer.settings.tables import Server

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.project.move.backup_file import open_backup
+from gossamer.project.upkeep.move.backup_file import open_backup
 from tests.journey.commands import QUICK
 from tests.patience import PATIENCE
 from tests.services.postgres import PostgresServer, schema_of

@@ -9,9 +9,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from gossamer.project.records.records.figures import Point, history, totals
 
 from gossamer.model.figures import Figures
-from gossamer.project.figures import Point, history, totals
 from gossamer.project.open import open_project
 from gossamer.settings import load
 from gossamer.store.record_rows import DumpedPage

@@ -12,8 +12,8 @@ import pytest
 
 from gossamer.clock import SystemClock
 from gossamer.frontier.contract import WorkerCard
-from gossamer.project.health import Level, examine
 from gossamer.project.open import open_project
+from gossamer.project.upkeep.doctor import Level, examine
 from gossamer.settings import load
 from tests.faults.fleet import FleetProject, assert_whole, own_services, poll_until, wait_for_all, workers
 from tests.sites.running import park

@@ -18,6 +18,9 @@ from uuid import uuid4
 
 import msgspec
 import pytest
+from gossamer.project.jobs.jobs.crawl import crawl
+from gossamer.project.jobs.jobs.slots import PoolTerms
+from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -27,14 +30,11 @@ from gossamer.errors import BackendUnavailable
 from gossamer.frontier.contract import DeadFilter
 from gossamer.model.events import Silence
 from gossamer.pipeline.steps import Drop
-from gossamer.project.crawl import crawl
-from gossamer.project.job_slots import PoolTerms
 from gossamer.project.open import Project, open_project
-from gossamer.project.worker_pool import WorkerPool
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings
-from gossamer.settings.effective import coverage_of, job_terms
 from gossamer.store.contract import RecordQuery
+from gossamer.terms import coverage_of, job_terms
 from tests.journey.crawling import settings_for
 from tests.patience import PATIENCE
 from tests.services.postgres import shared_postgres

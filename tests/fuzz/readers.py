@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 import zstandard
+from gossamer.project.jobs.jobs.api_requests import CrawlRequest, ScrapeRequest
+from gossamer.project.jobs.jobs.slices import request_of
 from warcio.archiveiterator import ArchiveIterator
 
 from gossamer.backends.folder.archive import FolderArchive
@@ -39,9 +41,7 @@ from gossamer.model.task import Request
 from gossamer.model.url import UrlRules, bad_port_of, looks_endless, parse_url, shape_of, site_of, without_user
 from gossamer.parse.page import Page
 from gossamer.parse.site import SitePartSpider
-from gossamer.project.api_requests import CrawlRequest, ScrapeRequest
-from gossamer.project.move.backup_file import BackupHeader, _checked, new_backup
-from gossamer.project.slices import request_of
+from gossamer.project.upkeep.move.backup_file import BackupHeader, _checked, new_backup
 from gossamer.recipe.reader import read_recipe
 from gossamer.schedule.sources.sitemap_walk import sitemaps_in
 from gossamer.settings import load

@@ -14,7 +14,7 @@ from gossamer.errors import Misconfigured
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.model.task import Request
 from gossamer.project.open import open_project
-from gossamer.settings.effective import job_terms
+from gossamer.terms import job_terms
 from tests.journey.crawling import Aftermath, crawled, settings_for
 from tests.journey.visiting import GOOD, Curious, among_good_pages
 from tests.sites.hostile import HostileSite, hostile_site

@@ -13,16 +13,16 @@ from uuid import uuid4
 
 import msgspec
 import pytest
+from gossamer.project.jobs.jobs.slots import PoolTerms
+from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.model.events import Event, JobBegun, JobEnded, JobLeft, Trouble
 from gossamer.model.job import Job, JobState
 from gossamer.parse.spider import Spider
-from gossamer.project.job_slots import PoolTerms
 from gossamer.project.open import Project, open_project
 from gossamer.project.transports import SharedTransports
-from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import load
-from gossamer.settings.effective import job_terms
+from gossamer.terms import job_terms
 from tests.journey.test_scheduled_jobs import SPIDER, source
 from tests.patience import MOMENT, PATIENCE, until
 from tests.services.valkey import ValkeyServer, running_valkey

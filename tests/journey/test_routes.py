@@ -9,7 +9,7 @@ import pytest
 from gossamer import Request
 from gossamer.model import events
 from gossamer.routing.ladder import wished
-from gossamer.settings.effective import routing_of
+from gossamer.terms import routing_of
 from tests.patience import until
 
 from .crawling import Heard, crawled, look

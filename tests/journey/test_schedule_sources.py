@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.crawl.page_facts import rhythm_of
 from gossamer.crawl.seeding import Seeder
@@ -27,9 +28,8 @@ from gossamer.parse.discovery import load_spider
 from gossamer.parse.spider import Spider
 from gossamer.project.open import Project, open_project
 from gossamer.project.wiring import seed_context
-from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import Settings
-from gossamer.settings.effective import job_terms, scope_of
+from gossamer.terms import job_terms, scope_of
 from tests.journey.test_scheduled_jobs import pages, ran, settings_in, source
 from tests.patience import PATIENCE, until
 from tests.sites.moving import MovingShop, moving_shop

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from gossamer.project.jobs.jobs.slots import PoolTerms
+from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.crawl.page_facts import rhythm_of
 from gossamer.crawl.seed_context import SOURCE_PAUSES
@@ -16,13 +18,11 @@ from gossamer.model.events import Silence
 from gossamer.model.job import Job, JobState
 from gossamer.model.task import DropReason
 from gossamer.parse.spider import Spider
-from gossamer.project.job_slots import PoolTerms
 from gossamer.project.open import Project, open_project
-from gossamer.project.worker_pool import WorkerPool
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings, load
-from gossamer.settings.effective import coverage_of, job_terms
 from gossamer.store.contract import RecordQuery
+from gossamer.terms import coverage_of, job_terms
 from tests.patience import until
 from tests.sites.moving import MovingShop, moving_shop
 

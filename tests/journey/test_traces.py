@@ -134,7 +134,7 @@ def test_where_it_is_off_nothing_of_it_is_loaded(tmp_path: Path, site: Park) -> 
         "from pathlib import Path\n"
         "from gossamer import settings\n"
         "from gossamer.parse.site import SiteSpider\n"
-        "from gossamer.project.crawl import crawl\n"
+        "from gossamer.project.jobs.crawl import crawl\n"
         "from gossamer.model.events import Silence\n"
         "flags = {'fetch.allow_private': True, 'crawl.limit': 1}\n"
         "read = settings.load(start=Path(sys.argv[1]), environ={}, flags=flags)\n"

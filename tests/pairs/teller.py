@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import gossamer.project.workers.workers.service
 import msgspec
 
 import gossamer.cli.crawl
@@ -28,7 +29,6 @@ import gossamer.cli.reparse
 import gossamer.cli.schedule_add
 import gossamer.cli.worker
 import gossamer.project.reparse.dead_letters
-import gossamer.project.service
 from gossamer import settings
 from gossamer.cli import main
 from gossamer.frontier.contract import DeadFilter, is_redirect

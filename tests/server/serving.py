@@ -11,14 +11,14 @@ from typing import Any
 
 import httpx
 import msgspec
+from gossamer.project.jobs.jobs.slots import PoolTerms
+from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.client import AsyncClient
 from gossamer.model.events import Silence
-from gossamer.project.job_slots import PoolTerms
-from gossamer.project.keys import SCOPES, add_key
+from gossamer.project.access.keys import SCOPES, add_key
 from gossamer.project.open import Project, open_project
-from gossamer.project.page_results import PageReader
-from gossamer.project.worker_pool import WorkerPool
+from gossamer.project.pages.results import PageReader
 from gossamer.server.app import make_app
 from gossamer.server.run import Server, listen
 from gossamer.settings import Settings

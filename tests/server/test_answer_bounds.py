@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gossamer.project import page_results
+from gossamer.project.pages import results as page_results
 from gossamer.server import record_routes
 from gossamer.server.run import Server, _config
 from tests.patience import PATIENCE

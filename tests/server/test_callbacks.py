@@ -15,8 +15,8 @@ import pytest
 from gossamer.access.contract import Callback, CallbackState
 from gossamer.access.webhooks import PAUSES, new_secret
 from gossamer.errors import BackendUnavailable
-from gossamer.project.callback_delivery import AT_ONCE_PER_HOST, LOOKED_AT, Deliverer, callback_transport
-from gossamer.project.page_results import PageReader
+from gossamer.project.access.callback_delivery import AT_ONCE_PER_HOST, LOOKED_AT, Deliverer, callback_transport
+from gossamer.project.pages.results import PageReader
 from gossamer.server.firecrawl.documents import document_of
 from tests.patience import until
 from tests.sites import moving

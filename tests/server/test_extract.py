@@ -15,7 +15,7 @@ from aiohttp import web
 
 from gossamer.client import ServerError
 from gossamer.clock import SystemClock
-from gossamer.project import extraction, page_children
+from gossamer.project.pages import extraction, page_children
 from tests.faults.commands import children_of
 from tests.patience import PATIENCE, until
 

@@ -16,8 +16,8 @@ import websockets
 from aiohttp import web
 from websockets import Subprotocol
 
-from gossamer.project import page_events
-from gossamer.project.keys import audit_lines
+from gossamer.project.access.keys import audit_lines
+from gossamer.project.pages import page_events
 from gossamer.server.firecrawl import documents
 from gossamer.server.firecrawl.routes import ENDPOINTS
 from gossamer.server.run import Server, _config

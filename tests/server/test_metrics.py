@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gossamer.project.records.records.metrics import exposition
 from prometheus_client.parser import text_string_to_metric_families
 
 from gossamer.errors import BackendUnavailable
 from gossamer.frontier.contract import JobTerms
-from gossamer.project.metrics import exposition
 from gossamer.project.open import Project
 from gossamer.server import project_routes
 from tests.conformance.frontiers import candidate

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gossamer.project.jobs.jobs.notes import KEPT, NewNote, NoteQuery, add_note, list_notes, marks
 
 from gossamer.frontier.contract import JobTerms
-from gossamer.project.keys import JOBS, OWNER, Caller
-from gossamer.project.notes import KEPT, NewNote, NoteQuery, add_note, list_notes, marks
+from gossamer.project.access.keys import JOBS, OWNER, Caller
 from gossamer.server.ui import charts
 from tests.unit.commandline import ProjectFolder
 from tests.unit.commandline import project as project
@@ -93,7 +93,7 @@ async def test_charts_show_notes_at_their_time(door: Served) -> None:
 
 async def test_the_oldest_notes_make_room(door: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEPT > 3
-    monkeypatch.setattr("gossamer.project.notes.KEPT", 3)
+    monkeypatch.setattr("gossamer.project.jobs.notes.KEPT", 3)
     for number in range(5):
         await add_note(door.project, OWNER, NewNote(text=str(number), at=f"{10 - number}m"))
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gossamer.model.secret_text import SecretText
-from gossamer.project import idempotency
-from gossamer.project.keys import caller_of
+from gossamer.project.access import idempotency
+from gossamer.project.access.keys import caller_of
 
 from .mirror import HERE, Mirror, mirroring
 from .serving import serving, settings_of

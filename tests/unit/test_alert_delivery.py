@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from gossamer.project.alerts.alerts.watch import GIVE_UP
 
 from gossamer.errors import BackendUnavailable
 from gossamer.model.alert import MOST_OPEN, AlertState, NoticeState
 from gossamer.model.events import Trouble
-from gossamer.project.alert_watch import GIVE_UP
 from gossamer.project.open import open_project
 from gossamer.schedule.alert_book import AlertStep
 from gossamer.schedule.leadership import TERM
@@ -258,7 +258,7 @@ async def test_a_record_store_that_was_away_at_the_start_is_read_when_it_is_ther
 
     async with readings:
         with monkeypatch.context() as patch:
-            patch.setattr("gossamer.project.alert_readings.open_records", refuses)
+            patch.setattr("gossamer.project.alerts.readings.open_records", refuses)
             await bench.pass_time(2 * MINUTE)
             assert await bench.state("stores", "records") is AlertState.FIRING
         await bench.pass_time(7 * MINUTE)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from gossamer.project.alerts.alerts.readings import fault_of
+from gossamer.project.workers.workers.workers import list_workers
 
 from gossamer.access.contract import Callback, CallbackState
 from gossamer.errors import BackendUnavailable
@@ -21,9 +23,7 @@ from gossamer.model.record import Tally, day_of
 from gossamer.model.route import ExitOutcome
 from gossamer.model.schedule import Schedule
 from gossamer.model.task import UrlState
-from gossamer.project.alert_readings import fault_of
 from gossamer.project.open import UnavailableRecords
-from gossamer.project.workers import list_workers
 from gossamer.routing.contract import Bound
 from gossamer.routing.proxies.contract import ExitReport, RestTerms
 from gossamer.store.contract import SpoolNote
@@ -250,7 +250,7 @@ async def test_a_part_that_cannot_be_read_is_told(bench: Watched, monkeypatch: p
     async def broken(*arguments: object) -> None:
         raise KeyError("colour")
 
-    monkeypatch.setattr("gossamer.project.alert_readings.proxy_pools", broken)
+    monkeypatch.setattr("gossamer.project.alerts.readings.proxy_pools", broken)
     await bench.pass_time(7 * MINUTE)
     (standing,) = await bench.project.state.alerts.standings()
     assert (standing.key, standing.state) == (("figures", "pools"), AlertState.FIRING)
@@ -334,7 +334,7 @@ async def test_proxies(bench: Watched):
     async def reset(bench: Watched) -> None:
         await bench.project.state.exits.reset("homes")
 
-    from gossamer.project.proxies import proxy_pools
+    from gossamer.project.sites.sites.proxies import proxy_pools
 
     exits = [one.exit for one in (await proxy_pools(bench.project))[0].exits]
     await fires_and_is_resolved(bench, "proxies", "homes", ban, reset)

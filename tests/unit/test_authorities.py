@@ -15,7 +15,7 @@ def counted(context, *purpose):
     load(context, *purpose)
 
 ssl.SSLContext.load_default_certs = counted
-import gossamer.project.crawl
+import gossamer.project.jobs.crawl
 from aiohttp import connector
 
 ours, unchecked = connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED

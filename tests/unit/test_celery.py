@@ -8,17 +8,17 @@ from pathlib import Path
 import msgspec
 import pytest
 from celery import Celery, chain
+from gossamer.project.jobs.jobs.api_requests import BadRequest, CrawlRequest
+from gossamer.project.jobs.jobs.celery_terms import examine_app
+from gossamer.project.jobs.jobs.messages import DueMessage, Message, deliver_messages, enter_message
+from gossamer.project.jobs.jobs.slices import enqueue, request_of
+from gossamer.project.jobs.jobs.status import job_status
 
 from gossamer.celery import attach
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.job import JobTerms
-from gossamer.project.api_requests import BadRequest, CrawlRequest
-from gossamer.project.callbacks import list_callbacks
-from gossamer.project.celery_terms import examine_app
-from gossamer.project.messages import DueMessage, Message, deliver_messages, enter_message
+from gossamer.project.access.callbacks import list_callbacks
 from gossamer.project.open import open_project
-from gossamer.project.slices import enqueue, request_of
-from gossamer.project.status import job_status
 from gossamer.settings import load
 
 

@@ -25,9 +25,9 @@ from gossamer.model.page import Headers, Snapshot
 from gossamer.model.schedule import Schedule
 from gossamer.model.stream import MoveMark
 from gossamer.model.task import UrlState
-from gossamer.project.move import backup_file
-from gossamer.project.move.backup_file import MAGIC, BackupHeader, BackupWriter, new_backup
 from gossamer.project.open import Project
+from gossamer.project.upkeep.move import backup_file
+from gossamer.project.upkeep.move.backup_file import MAGIC, BackupHeader, BackupWriter, new_backup
 from gossamer.store.contract import RecordQuery
 from gossamer.store.record_rows import RecordRow
 

@@ -10,7 +10,7 @@ import pytest
 
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.page import Page
-from gossamer.project.fetch import text_of
+from gossamer.project.pages.fetch import text_of
 from tests.services.threaded import in_thread
 from tests.unit.commandline import on_a_terminal
 from tests.unit.commandline import project as project

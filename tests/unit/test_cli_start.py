@@ -22,7 +22,7 @@ HEAVY = [
     "gossamer.crawl.journey",
     "gossamer.crawl.worker",
     "gossamer.fetch.http",
-    "gossamer.project.service",
+    "gossamer.project.workers.service",
     "gossamer.project.wiring",
 ]
 LOOKS = [

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from gossamer.errors import BackendUnavailable
-from gossamer.project import figures
+from gossamer.project.records.records import figures
 from tests.patience import PATIENCE
 from tests.unit.commandline import COMMAND
 from tests.unit.commandline import project as project
@@ -57,7 +57,7 @@ def test_top_without_the_record_store_says_so_and_shows_the_rest(crawled, monkey
     async def gone(*_: object, **__: object) -> None:
         raise BackendUnavailable("PostgreSQL at db:5432 does not answer.")
 
-    monkeypatch.setattr("gossamer.project.top.history", gone)
+    monkeypatch.setattr("gossamer.project.jobs.top.history", gone)
     said = crawled.run("top", "--once")
 
     assert figures.history is not gone

@@ -28,7 +28,7 @@ from gossamer.backends.folder.archive import FolderArchive
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import SystemClock
-from gossamer.project.move.backup_file import BackupHeader, new_backup
+from gossamer.project.upkeep.move.backup_file import BackupHeader, new_backup
 from gossamer.store.durable import sync_folder
 from gossamer.store.export.destination import destination_at, write_whole
 from gossamer.store.part_files import PartFolder

@@ -9,7 +9,7 @@ from gossamer.backends.addresses import place_of, postgres_schema, redacted
 from gossamer.backends.open import open_archive
 from gossamer.errors import Misconfigured
 from gossamer.settings import load
-from gossamer.settings.effective import job_terms, manners_of, retry_terms, robots_rule, site_terms
+from gossamer.terms import job_terms, manners_of, retry_terms, robots_rule, site_terms
 
 TOML = """
 [crawl]

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from gossamer.project.records.records.figures import history, job_history, totals
 
 from gossamer.clock import VirtualClock
 from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.figures import Latency, success_rate
-from gossamer.project.figures import history, job_history, totals
 from gossamer.project.open import Project, open_project
 from gossamer.settings import Settings
 

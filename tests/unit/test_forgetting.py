@@ -9,7 +9,7 @@ import pytest
 
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.task import UrlState
-from gossamer.project.retention import Forgotten, forget_ended, forget_old_runs
+from gossamer.project.upkeep.retention import Forgotten, forget_ended, forget_old_runs
 from tests.conformance.frontiers import Lab, candidate, sqlite_lab
 
 DAY = 86_400.0

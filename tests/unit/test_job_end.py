@@ -7,6 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
+from gossamer.project.jobs.jobs.end import close_drained, close_letters
+from gossamer.project.jobs.jobs.jobs import show_job
+from gossamer.project.jobs.jobs.worker_pool import WorkerPool
+from gossamer.project.workers.workers.spools import forget_spools, list_spools, storing_of
 
 from gossamer import Spider
 from gossamer.errors import BackendUnavailable, Misconfigured
@@ -14,13 +18,9 @@ from gossamer.frontier.contract import NO_STATS, JobTerms, WorkerCard
 from gossamer.model.events import Gone, JobEnded, Trouble
 from gossamer.model.job import UNFINISHED, Job, JobState
 from gossamer.model.task import UrlState
-from gossamer.project.job_end import close_drained, close_letters
-from gossamer.project.jobs import show_job
 from gossamer.project.open import Project, open_project
-from gossamer.project.spools import forget_spools, list_spools, storing_of
-from gossamer.project.worker_pool import WorkerPool
-from gossamer.settings.effective import coverage_of
 from gossamer.store.contract import RecordQuery, SpoolBook, SpoolNote
+from gossamer.terms import coverage_of
 from tests.patience import PATIENCE, until
 
 from ..conformance.frontiers import candidate
@@ -117,7 +117,7 @@ async def test_pages_that_were_not_done_when_they_were_read_mark_nothing_as_gone
 
 async def test_letters_beyond_the_most_that_one_run_looks_at_are_closed_by_the_next(project, monkeypatch):
     # given two runs in which every page was given up, and a run that has all of them
-    monkeypatch.setattr("gossamer.project.job_end.MOST_LETTERS", 3)
+    monkeypatch.setattr("gossamer.project.jobs.end.MOST_LETTERS", 3)
     for _ in range(2):
         failed, _ = await project.state.jobs.open_job("books", JobTerms(), fresh=True)
         await project.state.frontier.add(failed.id, [candidate(url) for url in PAGES])

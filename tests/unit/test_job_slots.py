@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from gossamer.project import job_slots
-from gossamer.project.job_slots import (
+from gossamer.project.jobs.jobs.slots import (
     FILES_OF_A_JOB,
     FILES_OF_A_PROCESS,
     USUAL_TERMS,
@@ -17,6 +15,8 @@ from gossamer.project.job_slots import (
     shares,
     wanted,
 )
+
+from gossamer.project.jobs.jobs import slots as job_slots
 
 TURN_S, IDLE_S = USUAL_TERMS.turn.total_seconds(), USUAL_TERMS.idle.total_seconds()
 

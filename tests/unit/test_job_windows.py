@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from gossamer.clock import VirtualClock
 from gossamer.crawl.windows import JobWindows, OpenTimes
-from gossamer.schedule.windows import parse_windows
+from gossamer.model.windows import parse_windows
 
 NIGHT = parse_windows("22:00-06:00 UTC")
 

@@ -11,8 +11,8 @@ from gossamer.frontier.politeness import SiteTerms
 from gossamer.frontier.state_rows import DumpedSite, DumpedUrl
 from gossamer.model.stream import MoveMark, MoveStatus
 from gossamer.model.task import UrlState
-from gossamer.project.move.copy import in_time
-from gossamer.project.move.proof import Sample, differing_counts
+from gossamer.project.upkeep.move.copy import in_time
+from gossamer.project.upkeep.move.proof import Sample, differing_counts
 
 NOW = 5_000.0
 

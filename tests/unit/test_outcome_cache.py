@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from gossamer.project.jobs.jobs.outcome_cache import KEPT, OutcomeCache
 
 from gossamer.clock import VirtualClock
-from gossamer.project import outcome_cache
-from gossamer.project.outcome_cache import KEPT, OutcomeCache
-from gossamer.project.page_results import PageMeta, PageOutcome
+from gossamer.project.jobs.jobs import outcome_cache
+from gossamer.project.pages.results import PageMeta, PageOutcome
 
 
 def outcome(text: str) -> PageOutcome:

@@ -19,8 +19,8 @@ from gossamer.model.url import UrlRules
 from gossamer.pipeline.clean import clean, clean_text
 from gossamer.pipeline.inspection import Inspector
 from gossamer.pipeline.steps import Drop, Dropped, Piped, Pipeline
-from gossamer.settings.effective import on_fault_of_spider
 from gossamer.settings.tables import Quality
+from gossamer.terms import on_fault_of_spider
 
 
 class Here:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gossamer.project.health import Finding, Level, examine
+from gossamer.project.upkeep.doctor import Finding, Level, examine
 from tests.services.ports import free_port
 
 

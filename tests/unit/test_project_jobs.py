@@ -8,12 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-
-from gossamer.errors import Misconfigured
-from gossamer.frontier.contract import WorkerCard
-from gossamer.model.job import Job, JobCounts, JobPace, JobState, JobTerms
-from gossamer.project.job_forecast import JobForecast, JobWait
-from gossamer.project.jobs import (
+from gossamer.project.jobs.jobs.forecast import JobForecast, JobWait
+from gossamer.project.jobs.jobs.jobs import (
     ClosedSites,
     JobView,
     cancel_job,
@@ -24,9 +20,13 @@ from gossamer.project.jobs import (
     resume_job,
     show_job,
 )
+from gossamer.project.jobs.jobs.status import job_status, project_status
+
+from gossamer.errors import Misconfigured
+from gossamer.frontier.contract import WorkerCard
+from gossamer.model.job import Job, JobCounts, JobPace, JobState, JobTerms
 from gossamer.project.open import open_project
-from gossamer.project.retention import PruneAges, count_prunable_jobs, prune
-from gossamer.project.status import job_status, project_status
+from gossamer.project.upkeep.retention import PruneAges, count_prunable_jobs, prune
 from gossamer.settings import load
 from tests.conformance.frontiers import candidate
 from tests.journey.crawling import settings_for

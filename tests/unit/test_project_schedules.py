@@ -9,10 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from gossamer.errors import Misconfigured, SpiderNotFound
-from gossamer.project.open import Project, open_project
-from gossamer.project.schedule_changes import (
+from gossamer.project.schedules.schedules.changes import (
     add_schedule,
     new_schedule,
     pause_schedule,
@@ -20,7 +17,10 @@ from gossamer.project.schedule_changes import (
     resume_schedule,
     run_schedule,
 )
-from gossamer.project.schedules import list_schedules, show_schedule, unstarted_schedules
+from gossamer.project.schedules.schedules.schedules import list_schedules, show_schedule, unstarted_schedules
+
+from gossamer.errors import Misconfigured, SpiderNotFound
+from gossamer.project.open import Project, open_project
 from gossamer.settings import FILE_NAME, ScheduleTable, load
 
 TOML = """

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.project import security
-from gossamer.project.health import Level
-from gossamer.project.security import posture
+from gossamer.project.access import security
+from gossamer.project.access.security import posture
+from gossamer.project.upkeep.doctor import Level
 
 from .commandline import ProjectFolder, project
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 import redis.asyncio
+from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.backends.redis import connection
 from gossamer.backends.redis.admission import filter_size
@@ -27,7 +28,6 @@ from gossamer.model.job import number_of
 from gossamer.model.record import PageFacts
 from gossamer.model.task import UrlState
 from gossamer.project.open import open_project
-from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import load
 from tests.conformance.frontiers import candidate
 from tests.patience import PATIENCE

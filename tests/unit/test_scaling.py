@@ -9,15 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-
-from gossamer.backends.state import State
-from gossamer.errors import Misconfigured
-from gossamer.frontier.contract import JobTerms, QueueLoad, SiteOrder, WorkerCard
-from gossamer.frontier.politeness import SiteTerms
-from gossamer.frontier.queue_values import MOST_COUNTED
-from gossamer.model.job import Job, JobPoliteness
-from gossamer.project.open import open_project
-from gossamer.project.scaling import (
+from gossamer.project.workers.workers.scaling import (
     ASSUMED,
     Look,
     Scaling,
@@ -31,6 +23,14 @@ from gossamer.project.scaling import (
     strength,
     workers_wanted,
 )
+
+from gossamer.backends.state import State
+from gossamer.errors import Misconfigured
+from gossamer.frontier.contract import JobTerms, QueueLoad, SiteOrder, WorkerCard
+from gossamer.frontier.politeness import SiteTerms
+from gossamer.frontier.queue_values import MOST_COUNTED
+from gossamer.model.job import Job, JobPoliteness
+from gossamer.project.open import open_project
 from gossamer.settings import Settings
 from gossamer.settings import load as load_settings
 from tests.conformance.frontiers import candidate

@@ -9,10 +9,10 @@ import pytest
 
 from gossamer.errors import Misconfigured, UnknownSetting
 from gossamer.model.schedule import Overlap, Schedule
+from gossamer.model.windows import parse_windows
 from gossamer.schedule.definition import schedule_of, schedules_of
 from gossamer.schedule.sources import SOURCE_KEYS, CommandSource, FileSource, UrlSource, UrlsSource
 from gossamer.schedule.triggers import Cron, Every, Once, parse_trigger
-from gossamer.schedule.windows import parse_windows
 from gossamer.settings import ScheduleTable, load
 
 

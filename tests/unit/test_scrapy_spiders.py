@@ -25,7 +25,7 @@ from gossamer.parse.seeds import seeds
 from gossamer.parse.spider import spider_version
 from gossamer.scrapy.responses import failure_of
 from gossamer.scrapy.values import NotQueueable, read, written
-from gossamer.settings.effective import job_terms, manners_of, site_terms
+from gossamer.terms import job_terms, manners_of, site_terms
 
 pytestmark = pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")
 

@@ -12,7 +12,7 @@ from gossamer.model.job import Job, JobPoliteness, JobState, JobTerms
 from gossamer.parse.spider import Spider
 from gossamer.schedule.authority import demand_own_job, sealed_terms
 from gossamer.settings import load
-from gossamer.settings.effective import job_terms, manners_of, site_terms, tightened
+from gossamer.terms import job_terms, manners_of, site_terms, tightened
 
 SITE = SiteTerms(interval=timedelta(seconds=0.1), concurrency=4)
 NO_TERMS = JobPoliteness()

@@ -19,8 +19,8 @@ from gossamer.crawl.seed_context import SeedContext
 from gossamer.project.wiring import open_source_files
 from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry, Validators, entries
 from gossamer.settings import Settings
-from gossamer.settings.effective import site_terms
 from gossamer.settings.tables import Domain, Fetch, Managed, Politeness, ProxyPool, Retry, RouteTable
+from gossamer.terms import site_terms
 from gossamer.units import Rate, Secret
 from tests.patience import until
 from tests.services.proxies import http_proxy

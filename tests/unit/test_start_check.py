@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gossamer.project.jobs.jobs.status import job_status
 from rich.console import Console
 
 from gossamer import Spider
@@ -21,7 +22,6 @@ from gossamer.frontier.contract import JobTerms
 from gossamer.model.job import JobCounts
 from gossamer.project.open import open_project
 from gossamer.project.start_check import check_start, disguise_warnings
-from gossamer.project.status import job_status
 from tests.patience import until
 
 from ..conformance.frontiers import candidate

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.errors import Misconfigured
-from gossamer.schedule.windows import Window, closes_at, is_open, opens_at, parse_windows
+from gossamer.model.windows import Window, closes_at, is_open, opens_at, parse_windows
 
 from .wallclocks import DAY, MINUTE, WallClock, changes
 

@@ -8,8 +8,8 @@ from functools import partial
 
 from gossamer.crawl.windows import JobWindows
 from gossamer.errors import BackendUnavailable
+from gossamer.model.windows import parse_windows
 from gossamer.project.wiring import is_over
-from gossamer.schedule.windows import parse_windows
 from tests.conformance.frontiers import candidate
 from tests.patience import PATIENCE
 from tests.unit.test_worker import PAGE, Bench, Road

@@ -1,6 +1,6 @@
 """Callbacks as defined by Standard Webhooks 1.0: how they are signed, when they are retried, when they are given up.
 
-Pure: project/callbacks.py sends them.
+Pure: project/access/callbacks.py sends them.
 """
 
 from __future__ import annotations

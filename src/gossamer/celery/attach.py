@@ -27,12 +27,12 @@ from celery.canvas import Signature
 
 from ..errors import Misconfigured, Transient
 from ..model.events import Event, JobEnded, Trouble
-from ..project.api_requests import CrawlRequest, ScrapeRequest
-from ..project.celery_terms import CeleryTerms
-from ..project.idempotency import StillWorking
-from ..project.messages import MOST_TEXT, DueMessage, Message, require_sendable
-from ..project.service import served_routes
-from ..project.slices import enqueue, request_of, scrape_page, tick, work_slice
+from ..project.access.idempotency import StillWorking
+from ..project.jobs.api_requests import CrawlRequest, ScrapeRequest
+from ..project.jobs.celery_terms import CeleryTerms
+from ..project.jobs.messages import MOST_TEXT, DueMessage, Message, require_sendable
+from ..project.jobs.slices import enqueue, request_of, scrape_page, tick, work_slice
+from ..project.workers.service import served_routes
 from ..settings import Settings, load
 from .stopping import is_stopped, own_signals, refuse_other_pools, watch_worker
 

@@ -18,7 +18,7 @@ from billiard import current_process
 from celery import Celery, signals
 
 from ..errors import Misconfigured
-from ..project.celery_terms import CeleryTerms, findings
+from ..project.jobs.celery_terms import CeleryTerms, findings
 
 log = logging.getLogger("gossamer.celery")
 POOLS = ("celery.concurrency.prefork", "celery.concurrency.solo")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ..errors import Misconfigured
 from ..model.alert import AlertState
-from ..project.alerts import (
+from ..project.alerts.alerts import (
     AlertChangeView,
     AlertList,
     AlertView,

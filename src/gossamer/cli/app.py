@@ -253,7 +253,7 @@ def settings_with(**flags: Any) -> Settings:
 
 def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any], *, says: bool = True) -> Settings:
     """Allow the local hosts that the user typed, and say so; other local hosts stay refused."""
-    from ..settings.effective import local_hosts
+    from ..terms import local_hosts
 
     if settings.fetch.allow_private:
         return settings

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..project.move import backup, restore
+from ..project.upkeep.move import backup, restore
 from ..units import size, visible, within_calendar
 from .app import app, err, out, run_async, settings_with
 from .layout import Column, heading, number, print_table

@@ -8,8 +8,7 @@ import typer
 from rich.text import Text
 
 from ..errors import Misconfigured
-from ..project.alert_channels import OWNER as ALERTS_OWNER
-from ..project.callbacks import (
+from ..project.access.callbacks import (
     MESSAGES,
     CallbackState,
     CallbackView,
@@ -20,7 +19,8 @@ from ..project.callbacks import (
     secret_view,
     show_callback,
 )
-from ..project.keys import LOCAL, list_keys
+from ..project.access.keys import LOCAL, list_keys
+from ..project.alerts.channels import OWNER as ALERTS_OWNER
 from ..project.open import Project
 from .app import app, ask, err, open_crawled, out, run_async, settings_with
 from .layout import Column, number, print_json, print_table

@@ -8,8 +8,16 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..project.recipes import RecipeCheck, RecipeFaults, RecipeView, check_on, demand_kind_of, load_for_check, view_of
-from ..project.spider_check import LinksGiven, SpiderCheck, SpiderView
+from ..project.spiders.check import LinksGiven, SpiderCheck, SpiderView
+from ..project.spiders.recipes import (
+    RecipeCheck,
+    RecipeFaults,
+    RecipeView,
+    check_on,
+    demand_kind_of,
+    load_for_check,
+    view_of,
+)
 from ..units import many, size, visible
 from .app import app, err, out, run_async, settings_with
 from .layout import advise, heading, print_json

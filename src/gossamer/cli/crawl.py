@@ -24,12 +24,12 @@ from ..model.outcome import EXIT_CODES, JobOutcome, Outcome
 from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
-from ..project.crawl_processes import Crew, crew_of
-from ..project.job_forecast import least_seconds_of, wait_of_job
-from ..project.spiders import crawl_list, crawl_target, written_arguments
-from ..project.spools import results_waiting
-from ..project.status import limit_words, place_near
-from ..project.workers import lacks_scheduler
+from ..project.jobs.crawl_processes import Crew, crew_of
+from ..project.jobs.forecast import least_seconds_of, wait_of_job
+from ..project.jobs.status import limit_words, place_near
+from ..project.spiders.spiders import crawl_list, crawl_target, written_arguments
+from ..project.workers.spools import results_waiting
+from ..project.workers.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
 from .app import allow_local, app, err, fail, run_async, settings_with, styled
@@ -46,7 +46,7 @@ from .progress import Alarms, ProgressLine, Tracebacks, Warnings
 
 if TYPE_CHECKING:  # these import the fetching code
     from ..parse.spider import Spider
-    from ..project.crawl import CrawlReport, Running
+    from ..project.jobs.crawl import CrawlReport, Running
 
 _CRAWL = "gossamer crawl"
 STOPPED = 130  # the exit code of a crawl that was stopped early and can be resumed
@@ -176,8 +176,8 @@ def run_crawl(
 ) -> CrawlReport:
     """Crawl in this process, with progress and summary; the first process of a `crew` shows them for all. Raises
     Misconfigured and Transient."""
-    from ..project import service  # imports the fetching code
-    from ..project.export import outputs_of, try_outputs
+    from ..project.records.export import outputs_of, try_outputs
+    from ..project.workers import service  # imports the fetching code
 
     helps = crew is not None and crew.helps
     outputs = outputs_of(output, spider) if not helps else ()
@@ -338,7 +338,7 @@ def run_from_script(
     **flags: Any,
 ) -> CrawlReport:
     """The body of `gossamer.run`. Raises GossamerErrors instead of printing them: the script decides."""
-    from ..project.embedded import dotted_settings, target_of
+    from ..project.jobs.embedded import dotted_settings, target_of
 
     dotted = dotted_settings("run", settings, flags)
     read = settings_with(**dotted)

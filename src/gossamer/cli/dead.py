@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..errors import Misconfigured
 from ..model.failure_groups import short_message
-from ..project.dead_letters import (
+from ..project.dead_letters.dead_letters import (
     DeadLetterChoice,
     DeadLetterDetail,
     DeadLetterPage,
@@ -24,7 +24,7 @@ from ..project.dead_letters import (
     replay_letters,
     show_letters,
 )
-from ..project.story_text import tries
+from ..project.dead_letters.story_text import tries
 from ..units import distance, many, moment, visible
 from .app import app, ask, ask_at, err, open_crawled, out, run_async, settings_with
 from .layout import (

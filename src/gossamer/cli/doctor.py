@@ -13,14 +13,14 @@ from rich.text import Text
 
 from ..errors import Misconfigured
 from ..project.open import migrate_records
-from ..project.retention import PruneAges, count_prunable_jobs, prune
+from ..project.upkeep.retention import PruneAges, count_prunable_jobs, prune
 from ..units import many, parse_duration, size, visible
 from .app import app, ask, err, out, run_async, settings_with
 from .layout import print_json
 from .options import JsonOption
 
 if TYPE_CHECKING:
-    from ..project.health import Finding
+    from ..project.upkeep.doctor import Finding
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -34,7 +34,7 @@ def doctor_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Check this machine and this project. Exit code 1 when something must be fixed."""
-    from ..project.health import Level, examine  # imports the fetching code
+    from ..project.upkeep.doctor import Level, examine  # imports the fetching code
 
     async def check() -> list[Finding]:
         findings = []
@@ -45,7 +45,7 @@ def doctor_verb(
         return findings
 
     if security:
-        from ..project.security import posture
+        from ..project.access.security import posture
 
         findings = list(posture(Path.cwd()))
         for finding in [] if as_json else findings:

@@ -13,7 +13,7 @@ from rich.status import Status
 
 from ..clock import SystemClock
 from ..errors import Misconfigured
-from ..project.export import (
+from ..project.records.export import (
     ExportReport,
     WarcReport,
     check_warc_name,
@@ -21,7 +21,7 @@ from ..project.export import (
     export_records,
     is_binary_output,
 )
-from ..project.records import RecordFilter
+from ..project.records.records import RecordFilter
 from ..units import many, visible
 from .app import app, err, open_crawled, run_async, settings_with, styled, typed_moment
 

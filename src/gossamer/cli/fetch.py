@@ -25,8 +25,8 @@ from rich.text import Text
 from .. import Item, Money, Page, Request, Spider
 from ..errors import FetchRefused, GossamerError, InvalidUrl, Misconfigured
 from ..model.url import typed_url
-from ..project.fetch import Download, archived_page, fetch_one, file_page, is_archive_ref, text_of
-from ..project.spiders import make_spiders_importable
+from ..project.pages.fetch import Download, archived_page, fetch_one, file_page, is_archive_ref, text_of
+from ..project.spiders.spiders import make_spiders_importable
 from ..settings import Settings
 from ..units import size, span, visible
 from .app import allow_local, app, err, open_crawled, run_async, settings_with, styled

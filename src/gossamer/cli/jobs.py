@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..model.job import JobPace, JobState
 from ..monitor.progress import discovering
-from ..project.jobs import (
+from ..project.jobs.jobs import (
     NOT_RESPONDING,
     PAUSED,
     RUNNING,
@@ -28,8 +28,16 @@ from ..project.jobs import (
     view_of,
     window_words,
 )
+from ..project.jobs.status import (
+    SITES_SHOWN,
+    JobDetail,
+    JobStatus,
+    ProjectStatus,
+    SiteStatus,
+    job_status,
+    project_status,
+)
 from ..project.open import nothing_crawled
-from ..project.status import SITES_SHOWN, JobDetail, JobStatus, ProjectStatus, SiteStatus, job_status, project_status
 from ..settings import Settings
 from ..units import distance, many, moment, span, visible
 from .app import app, ask, ask_at, err, open_crawled, out, run_async, settings_with

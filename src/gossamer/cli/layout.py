@@ -18,7 +18,7 @@ from rich.text import Text
 
 from ..model.failure_groups import Failures
 from ..model.item_account import ItemCounts
-from ..project.items import reasons_in_words, shared_in_words, sum_in_words
+from ..project.records.items import reasons_in_words, shared_in_words, sum_in_words
 from ..units import visible, visible_lines
 from .app import err, out, word_breaks
 

@@ -42,7 +42,7 @@ def mcp_verb(
         from ..server.mcp_app import serve_agent
     except ModuleNotFoundError as error:
         raise MissingExtra("MCP is not installed: pip install 'gossamer[mcp]'") from error
-    from ..project import service
+    from ..project.workers import service
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.text import Text
 
 from ..errors import Misconfigured
-from ..project.move import ROLES, MoveReport, Part, Watch, move
+from ..project.upkeep.move import ROLES, MoveReport, Part, Watch, move
 from ..settings import FILE_NAME, Settings
 from ..units import many, size, visible
 from .app import app, err, out, run_async, settings_with, styled

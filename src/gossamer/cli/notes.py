@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..project.notes import OPERATIONS
+from ..project.jobs.notes import OPERATIONS
 from .operations import add_operations
 
 add_operations("note", "Notes on jobs, sites and charts: add, list, remove.", OPERATIONS)

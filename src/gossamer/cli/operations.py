@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from ..errors import Misconfigured
-from ..project.keys import OWNER
+from ..project.access.keys import OWNER
 from ..project.operation import Operation
 from ..settings import Settings
 from .app import app, ask, out

@@ -12,7 +12,7 @@ from .. import __version__
 from ..errors import Misconfigured
 from ..model.url import typed_url
 from ..project.settings_view import setting_lines, settings_view
-from ..project.spiders import spiders_of
+from ..project.spiders.spiders import spiders_of
 from ..settings import FILE_NAME, Settings, load
 from ..units import visible
 from .app import app, out, settings_with
@@ -55,7 +55,7 @@ def new_verb(
         return
     if name is None:
         raise Misconfigured("Give the project a name: gossamer new books. To draft a recipe, use --recipe URL.")
-    from ..project.scaffold import new_project
+    from ..project.spiders.scaffold import new_project
 
     names = new_project(Path.cwd(), name, typed_url(url) if url is not None else None)
     out.print(

@@ -9,8 +9,8 @@ import msgspec
 from rich.text import Text
 
 from .. import Page
-from ..project.recipes import FieldNote, RecipeCheck, RecipeView, draft
-from ..project.spider_check import SpiderCheck
+from ..project.spiders.check import SpiderCheck
+from ..project.spiders.recipes import FieldNote, RecipeCheck, RecipeView, draft
 from ..units import many, size, visible
 from .app import err, out, run_async
 from .layout import Column, advise, heading, print_table
@@ -108,7 +108,7 @@ def _fault(note: FieldNote) -> str:
 
 def new_recipe(url: str, name: str | None) -> None:
     """Draft a recipe from the page at `url`, and say what to do next."""
-    from ..project.fetch import fetch_one
+    from ..project.pages.fetch import fetch_one
     from .fetch import settings_for
 
     settings = settings_for(url)

@@ -12,7 +12,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..project.records import (
+from ..project.records.records import (
     FaultyRecord,
     FieldChange,
     ItemShape,

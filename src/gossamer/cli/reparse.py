@@ -11,12 +11,12 @@ from rich.text import Text
 
 from ..clock import SystemClock
 from ..model.job import JobState
-from ..project.jobs import find_job
-from ..project.records import told
+from ..project.jobs.jobs import find_job
+from ..project.records.records import told
 from ..project.reparse.archive_job import Choice
 from ..project.reparse.preview import preview_changes
 from ..project.reparse.report import Report
-from ..project.spools import results_waiting
+from ..project.workers.spools import results_waiting
 from ..settings import Settings
 from ..units import many, visible
 from .app import app, err, open_crawled, out, run_async, settings_with, typed_moment

@@ -13,8 +13,8 @@ from typer.core import TyperGroup
 from ..clock import SystemClock
 from ..errors import InvalidUrl, Misconfigured
 from ..model.url import site_of, typed_url
-from ..project.proxies import ExitTrial, ExitView, PoolView, proxy_pools, reset_exits, try_exits, untouched_pools
-from ..project.routes import BudgetView, RouteReport, SiteRoute, reset_routes, route_report, untouched_routes
+from ..project.sites.proxies import ExitTrial, ExitView, PoolView, proxy_pools, reset_exits, try_exits, untouched_pools
+from ..project.sites.routes import BudgetView, RouteReport, SiteRoute, reset_routes, route_report, untouched_routes
 from ..settings import Settings
 from ..units import distance, many, moment, seconds_of, setting_text, size, span, visible
 from .app import allow_local, app, ask, ask_at, err, out, run_async, settings_with

@@ -14,16 +14,10 @@ from msgspec.structs import asdict
 from rich.text import Text
 
 from ..clock import SystemClock
-from ..project.jobs import window_words
+from ..project.jobs.jobs import window_words
 from ..project.open import Project, is_crawled, open_project
-from ..project.schedule_changes import (
-    demand_schedule,
-    pause_schedule,
-    remove_schedule,
-    resume_schedule,
-    run_schedule,
-)
-from ..project.schedules import (
+from ..project.schedules.changes import demand_schedule, pause_schedule, remove_schedule, resume_schedule, run_schedule
+from ..project.schedules.schedules import (
     ScheduleDetail,
     ScheduleList,
     ScheduleNote,
@@ -33,7 +27,7 @@ from ..project.schedules import (
     unstarted_schedule,
     unstarted_schedules,
 )
-from ..project.timetable import SKIPPED, UNREAD, in_zone
+from ..project.schedules.timetable import SKIPPED, UNREAD, in_zone
 from ..settings import FILE_NAME, Settings
 from ..units import distance, many, moment, seconds_of, visible
 from .app import app, ask, ask_at, err, out, run_async, settings_with

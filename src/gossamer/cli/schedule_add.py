@@ -12,7 +12,7 @@ from rich.text import Text
 from ..errors import Misconfigured
 from ..model.schedule import Overlap
 from ..project.open import open_project
-from ..project.schedule_changes import BadSchedule, Key, ScheduleAdded, add_schedule, new_schedule
+from ..project.schedules.changes import BadSchedule, Key, ScheduleAdded, add_schedule, new_schedule
 from ..settings import ScheduleTable
 from ..units import parse_duration, parse_rate, parse_size, visible
 from .app import err, out, run_async, settings_with

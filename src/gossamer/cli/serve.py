@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from ..errors import Misconfigured
-from ..project.keys import NewKey, add_key, audit_lines, list_keys, revoke_key
+from ..project.access.keys import NewKey, add_key, audit_lines, list_keys, revoke_key
 from ..project.open import open_project
 from ..units import many, parse_duration, parse_rate, visible
 from .app import app, ask, err, out, run_async, settings_with
@@ -41,7 +41,7 @@ def serve_verb(
     json_logs: JsonLogsOption = False,
 ) -> None:
     """Serve the HTTP API until Ctrl-C. Workers do the fetching: see `gossamer up`."""
-    from ..project import service
+    from ..project.workers import service
     from ..server.run import serve
 
     pulse = service.inherited_pulse()

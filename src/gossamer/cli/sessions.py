@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..project.sessions import SessionView, clear_sessions, list_sessions, session_detail
+from ..project.sites.sessions import SessionView, clear_sessions, list_sessions, session_detail
 from ..units import distance, many, visible
 from .app import allow_local, app, ask, ask_at, err, fail, out, run_async, settings_with
 from .layout import Column, heading, number, print_json, print_table
@@ -114,8 +114,8 @@ def login_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Log in the sessions of a spider now, even if they are logged in. Exit code 1 when a login fails."""
-    from ..project.session_login import log_in  # imports the fetching code
-    from ..project.spiders import crawl_target
+    from ..project.sites.session_login import log_in  # imports the fetching code
+    from ..project.spiders.spiders import crawl_target
 
     settings = settings_with()
     target = crawl_target(settings, spider, Path.cwd())

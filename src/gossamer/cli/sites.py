@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..project.sites import (
+from ..project.sites.sites import (
     CAUSES,
     SORTS,
     OrderView,

@@ -17,8 +17,8 @@ from .app import allow_local, app, err, fail, out, run_async, settings_with, sty
 from .progress import Warnings
 
 if TYPE_CHECKING:
-    from ..project.spider_cases import CaseResult
-    from ..project.spiders import CrawlTarget
+    from ..project.spiders.cases import CaseResult
+    from ..project.spiders.spiders import CrawlTarget
 
 STYLES = {"-": "red", "+": "green", "@": "cyan"}
 
@@ -39,7 +39,7 @@ def save_verb(
     route: Annotated[str | None, typer.Option(help="Use this route: browser, or one from gossamer.toml.")] = None,
 ) -> None:
     """Save a page as a case for `gossamer test`, with the spider's current results."""
-    from ..project.spider_cases import save_case
+    from ..project.spiders.cases import save_case
 
     settings = allow_local(settings_with(), [url], {})
     saved = run_async(
@@ -73,7 +73,7 @@ def run_test_cases(
     update: Annotated[bool, typer.Option("--update", help="Accept the current results as the expected ones.")] = False,
 ) -> None:
     """Run the cases in tests/: saved pages with the expected items and links."""
-    from ..project.spider_cases import run_cases
+    from ..project.spiders.cases import run_cases
 
     results = run_async(run_cases(settings_with(), cases or (), update=update))
     for result in results:
@@ -98,8 +98,8 @@ def run_replay(
 ) -> None:
     """Crawl from the archive and print the results. Exit code 1 when no page could be used."""
     from ..clock import SystemClock
-    from ..project.export import outputs_of, try_outputs
-    from ..project.replay import replay
+    from ..project.jobs.replay import replay
+    from ..project.records.export import outputs_of, try_outputs
 
     outputs = outputs_of(output, wanted.spider)
     try_outputs(outputs, wanted.spider)

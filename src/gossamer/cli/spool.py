@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from ..project.open import is_crawled
-from ..project.spools import SpoolFiles, SpoolView, forget_spools, list_spools, spool_files
+from ..project.workers.spools import SpoolFiles, SpoolView, forget_spools, list_spools, spool_files
 from ..units import distance, many, size, visible
 from .app import app, ask, ask_at, err, fail, out, run_async, settings_with
 from .layout import Column, heading, number, print_json, print_table
@@ -79,7 +79,7 @@ def _print_files(files: list[SpoolFiles], folder: str) -> None:
 @spool_app.command("drain")
 def drain_verb() -> None:
     """Store the results in this machine's spool, as workers do on their own. Ctrl-C leaves the rest for later."""
-    from ..project import service  # imports the fetching code
+    from ..project.workers import service  # imports the fetching code
 
     settings = settings_with()
     if not is_crawled(settings):

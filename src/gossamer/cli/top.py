@@ -16,9 +16,9 @@ from rich.live import Live
 from rich.text import Text
 
 from ..errors import Misconfigured, Transient
-from ..project.jobs import JobView
+from ..project.jobs.jobs import JobView
+from ..project.jobs.top import MINUTES, Pace, TopView, top_view
 from ..project.open import Project, is_crawled, nothing_crawled
-from ..project.top import MINUTES, Pace, TopView, top_view
 from ..units import distance, many, seconds_of, size, span, visible
 from .app import Output, app, open_crawled, out, run_async, settings_with
 from .layout import Column, print_json, print_table

@@ -11,8 +11,8 @@ from rich.text import Text
 from ..model.secret_text import secrets_marked
 from ..model.task import UrlState
 from ..model.url import typed_url
-from ..project.attempts import AttemptFilter, list_attempts
-from ..project.story import RECORDS_SHOWN, AttemptView, JobStory, Story, story_of
+from ..project.dead_letters.attempts import AttemptFilter, list_attempts
+from ..project.dead_letters.story import RECORDS_SHOWN, AttemptView, JobStory, Story, story_of
 from ..units import many, moment, size, visible
 from .app import app, ask, ask_at, err, out
 from .layout import Column, heading, print_facts, print_json, print_message, print_table

@@ -19,10 +19,10 @@ from ..errors import Misconfigured
 from ..model import events
 from ..model.events import EventHub
 from ..monitor.logs import JsonLog
+from ..project.jobs.status import place_of
 from ..project.open import Project
-from ..project.scaling import bounds_of
-from ..project.status import place_of
-from ..project.timetable import SKIPPED
+from ..project.schedules.timetable import SKIPPED
+from ..project.workers.scaling import bounds_of
 from ..units import many, moment, span, visible
 from .app import app, err, fail, run_async, settings_with
 from .options import JsonLogsOption, QuietOption
@@ -109,7 +109,7 @@ class Voice:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Log a summary. The exit code for wrong settings tells a supervisor not to restart the process."""
-        from ..project.service import EXIT_MISCONFIGURED
+        from ..project.workers.service import EXIT_MISCONFIGURED
 
         try:
             if self._supervised and isinstance(error, Misconfigured):
@@ -176,7 +176,7 @@ def worker_verb(
     json_logs: JsonLogsOption = False,
 ) -> None:
     """Work on every running job of the project, including later ones. Ctrl-C finishes the pages in flight."""
-    from ..project import service  # imports the fetching code
+    from ..project.workers import service  # imports the fetching code
 
     pulse = service.inherited_pulse()
     settings = settings_with(**{"crawl.concurrency": concurrency})
@@ -226,7 +226,7 @@ def _flags(*, quiet: bool, json_logs: bool, concurrency: int | None = None) -> l
 @app.command("scheduler")
 def scheduler_verb(quiet: QuietOption = False, json_logs: JsonLogsOption = False) -> None:
     """Start the runs of schedules when they are due; workers do the rest. Of several schedulers, one leads."""
-    from ..project import service
+    from ..project.workers import service
 
     pulse = service.inherited_pulse()
     settings = settings_with()
@@ -253,7 +253,7 @@ def up_verb(
     json_logs: JsonLogsOption = False,
 ) -> None:
     """Run a scheduler, workers and the HTTP server until Ctrl-C. A process that dies is replaced."""
-    from ..project import service
+    from ..project.workers import service
 
     settings = settings_with(**{"crawl.concurrency": concurrency})
     bounds = bounds_of(autoscale) if autoscale is not None else None

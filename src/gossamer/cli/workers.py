@@ -8,9 +8,9 @@ import typer
 from rich.text import Text
 
 from ..project.open import is_crawled
-from ..project.scaling import scaling
-from ..project.spools import SpoolView, list_spools
-from ..project.workers import (
+from ..project.workers.scaling import scaling
+from ..project.workers.spools import SpoolView, list_spools
+from ..project.workers.workers import (
     ARCHIVE_FULL,
     BEAT_SECONDS,
     CLOCK_OFF_SECONDS,

@@ -57,7 +57,7 @@ from ..model.url import fingerprint, site_of
 from ..routing.blocks import Block, judge, judge_redirect
 from ..routing.router import PageRoute, Router
 from ..settings import Settings
-from ..settings.effective import limits_of
+from ..terms import limits_of
 from .attempt_log import AttemptLog
 from .held_lease import HeldLease
 from .unsafe_send import UnsafeSend

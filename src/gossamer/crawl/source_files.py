@@ -50,7 +50,7 @@ from ..schedule.sources import (
 )
 from ..schedule.sources.gzip_file import GZIP, Damaged, TooLarge, is_packed, unpacked
 from ..settings import Settings
-from ..settings.effective import retry_terms, robots_rule, site_terms
+from ..terms import retry_terms, robots_rule, site_terms
 from .fetch_page import fetch_unqueued, fetcher_of
 from .pacer import AddressPace, Pacer, with_margin
 from .unleased_turn import Announce, AnnouncedGate, Announcement

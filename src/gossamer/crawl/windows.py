@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from ..clock import Clock
 from ..model.job import Job, JobTerms
-from ..schedule.windows import Window, closes_at, is_open, opens_at, parse_windows
+from ..model.windows import Window, closes_at, is_open, opens_at, parse_windows
 from ..settings import Settings
 
 WINDOW = "window"  # the reason of a page that waits for a window

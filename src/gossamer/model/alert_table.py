@@ -1,7 +1,7 @@
 """Every alert, declared once: what it means and what to do, its usual terms, its rule, and the same question in PromQL.
 
 Settings, messages, metrics and deploy/prometheus/rules.yaml derive from `ALERTS`; the manual is compared with it. A new
-alert is a row here, its rule in alert_rules.py, and what that reads in project/alert_readings.py.
+alert is a row here, its rule in alert_rules.py, and what that reads in project/alerts/readings.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     incomplete          it ended before its work did, or left links out: a limit of URLs, a budget, cancelled, replaced
     failed              not one page could be fetched, or its source could not be read
 
-`ending` says who ended a job; the outcome says what it is worth. project/job_outcome.py gathers the facts; left_out.py
+`ending` says who ended a job; the outcome says what it is worth. project/jobs/outcome.py gathers the facts; left_out.py
 says what links that were left out mean. A limit of pages that a person named is no fault: such a run is `done`, and
 says where it stopped.
 """

@@ -1,4 +1,4 @@
-"""What the rules of alerts judge: the situation of a project at one moment. project/alert_readings.py reads it.
+"""What the rules of alerts judge: the situation of a project at one moment. project/alerts/readings.py reads it.
 
 A part of the situation that is None is unknown.
 """

@@ -16,7 +16,7 @@ import msgspec
 from .. import __version__
 from ..errors import Misconfigured
 from ..settings import FILE_NAME, Settings
-from .scaffold import write_new
+from .spiders.scaffold import write_new
 
 PLACE = "deploy"
 

@@ -23,9 +23,9 @@ from ..parse.arguments import unread_attributes
 from ..parse.spider import Spider
 from ..process.black_box import PARENT, BlackBox
 from ..settings import Settings
-from ..settings.effective import site_terms, url_rules
 from ..settings.trust import demand_trust
 from ..store.contract import Archive, Records
+from ..terms import site_terms, url_rules
 from ..trace import Tracer
 
 
@@ -170,7 +170,7 @@ async def migrate_records(settings: Settings) -> Migrated:
 
 async def _require_no_workers(settings: Settings) -> None:
     """Raises Misconfigured while workers are at work, BackendUnavailable if the state cannot be asked."""
-    from .move.stores import at_work, exists, open_stores  # imported late: only a migration needs it
+    from .upkeep.move.stores import at_work, exists, open_stores  # imported late: only a migration needs it
 
     async with AsyncExitStack() as stack:
         state = await open_stores(stack, settings, SystemClock(), ["state"] if exists(settings, "state") else [])

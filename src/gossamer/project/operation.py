@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from .keys import Caller
+from .access.keys import Caller
 from .open import Project
 
 Ask = TypeVar("Ask", bound=msgspec.Struct)

@@ -15,9 +15,9 @@ from ..pipeline.inspection import Habits, Inspector, Latest
 from ..pipeline.quality_guard import FEWEST, QualityGuard
 from ..pipeline.steps import Pipeline
 from ..settings import Settings
-from ..settings.effective import minimum_quality, on_fault_of_spider, url_rules
 from ..store.contract import Records
 from ..store.sink import Sink
+from ..terms import minimum_quality, on_fault_of_spider, url_rules
 
 HABITS_OF = timedelta(days=30)  # how far back the usual shape of a spider's items is learned
 

@@ -21,7 +21,7 @@ from ..routing.ladder import wished
 from ..routing.proxies.gateway import open_gateway
 from ..routing.proxies.sources import listed_exits
 from ..settings import Settings
-from ..settings.effective import Routing, header_defaults, routing_of
+from ..terms import Routing, header_defaults, routing_of
 
 
 def check_start(settings: Settings, spider: Spider) -> None:

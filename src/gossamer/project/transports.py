@@ -27,7 +27,7 @@ from ..fetch.http import AiohttpTransport
 from ..fetch.open_route import Opening, Transports
 from ..model.route import BROWSER, HTTP, MANAGED, PROFILE
 from ..settings import Settings
-from ..settings.effective import Routing
+from ..terms import Routing
 from .extensions import openings_of
 
 LINGER = timedelta(seconds=30)  # how long unused transports stay open: another page may be requested

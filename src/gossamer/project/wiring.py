@@ -45,26 +45,17 @@ from ..routing.proxies.contract import ExitBook
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router, lanes_of
 from ..settings import Settings
-from ..settings.effective import (
-    header_defaults,
-    limits_of,
-    manners_of,
-    retry_terms,
-    robots_rule,
-    routing_of,
-    secrets_of,
-    site_terms,
-)
 from ..store.archive_quota import ArchiveQuota
 from ..store.part_files import PartFolder
 from ..store.sink import Sink
 from ..store.spool import Spool
 from ..store.spool_notes import SpoolNotes
+from ..terms import header_defaults, limits_of, manners_of, retry_terms, robots_rule, routing_of, secrets_of, site_terms
+from .dead_letters.sent_requests import close_letter
 from .extensions import extensions_of
-from .job_end import end_job
+from .jobs.end import end_job
 from .open import Project
 from .pipelines import HABITS_OF, latest_of, pipeline_of, quality_guard_of
-from .sent_requests import close_letter
 from .transports import SharedTransports, check_installed, transports_of
 
 

@@ -94,7 +94,7 @@ def demand_own_spider(settings: Settings, ref: str) -> None:
 
 
 def sealed_message(settings: Settings, job: str, text: str) -> str:
-    """The seal of a message about the end of that job (project/messages.py), if there is a key."""
+    """The seal of a message about the end of that job (project/jobs/messages.py), if there is a key."""
     return _seal(settings, "message", [job, text])
 
 

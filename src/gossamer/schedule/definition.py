@@ -25,12 +25,12 @@ from ..model.outcome import Expectations
 from ..model.schedule import Overlap, Schedule, ScheduleProgress
 from ..model.task import MAX_PRIORITY
 from ..model.url import parse_url
+from ..model.windows import parse_windows
 from ..parse.arguments import written_arguments
 from ..settings import ScheduleTable
 from .bad_schedule import BadSchedule, Key, listed
 from .sources import SOURCE_KEYS, StartSource, discreet, parse_source
 from .triggers import parse_trigger
-from .windows import parse_windows
 
 LONGEST_NAME = 100  # characters
 FROM_FILE = "file"

@@ -17,7 +17,7 @@ from ..model.schedule import Schedule, ScheduleProgress
 from ..parse.arguments import checked_arguments, stored_arguments, with_arguments, written_arguments
 from ..parse.spider import Spider, callback_names
 from ..settings import Settings
-from ..settings.effective import coverage_of, job_terms, tightened
+from ..terms import coverage_of, job_terms, tightened
 from .authority import demand_own_schedule, sealed_terms
 from .decisions import budget_of
 from .spider_loader import Spiders

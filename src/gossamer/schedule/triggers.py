@@ -27,8 +27,8 @@ import msgspec
 from cronsim import CronSim, CronSimError
 
 from ..errors import Misconfigured
+from ..model.zones import first_moment_of, moments_of, offset_at, read_zone, wall_at
 from ..units import TooLong, parse_duration
-from .zones import first_moment_of, moments_of, offset_at, read_zone, wall_at
 
 FORGIVEN = 3600.0  # seconds; if a clock is put back by less, no tick is repeated and the difference is waited out
 MOST_COUNTED = 1000  # missed ticks

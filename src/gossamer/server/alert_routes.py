@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from ..model.alert import AlertState
 from ..model.alert_table import ALERTS
-from ..project.alerts import (
+from ..project.access.keys import ADMIN, METRICS
+from ..project.alerts.alerts import (
     AlertChangeView,
     AlertDetail,
     AlertList,
@@ -25,7 +26,6 @@ from ..project.alerts import (
     try_channels,
     unsilence,
 )
-from ..project.keys import ADMIN, METRICS
 from .answers import not_found
 from .endpoint import Call, Endpoint, Reply
 

@@ -8,9 +8,9 @@ import msgspec
 from starlette.responses import Response
 
 from ..errors import BackendUnavailable, GossamerError, InvalidUrl, Misconfigured, NotThere, Permanent, Transient
-from ..project.api_requests import BadRequest, TooMuchAtOnce
-from ..project.api_views import encode as encode
-from ..project.key_turns import KeyBusy
+from ..project.access.key_turns import KeyBusy
+from ..project.jobs.api_requests import BadRequest, TooMuchAtOnce
+from ..project.jobs.api_views import encode as encode
 
 JSON = "application/json"
 

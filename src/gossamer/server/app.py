@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from ..project import notes
-from ..project.keys import Token
+from ..project.access.keys import Token
+from ..project.jobs import notes
 from ..project.open import Project
-from ..project.page_results import PageReader
+from ..project.pages.results import PageReader
 from . import (
     alert_routes,
     callback_routes,

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ..project.callbacks import (
+from ..project.access.callbacks import (
     CallbackDetail,
     CallbackState,
     CallbackView,
@@ -18,7 +18,7 @@ from ..project.callbacks import (
     secret_view,
     show_callback,
 )
-from ..project.keys import JOBS, SCRAPE
+from ..project.access.keys import JOBS, SCRAPE
 from .answers import ApiError, not_found
 from .endpoint import Call, Endpoint, Reply
 

@@ -9,9 +9,8 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from ..errors import Misconfigured
-from ..project.api_jobs import job_for
-from ..project.api_views import seen_letters
-from ..project.dead_letters import (
+from ..project.access.keys import JOBS
+from ..project.dead_letters.dead_letters import (
     DeadLetterChoice,
     DeadLetterDetail,
     DeadLetterPage,
@@ -22,7 +21,8 @@ from ..project.dead_letters import (
     raw_page,
     replay_letters,
 )
-from ..project.keys import JOBS
+from ..project.jobs.api_jobs import job_for
+from ..project.jobs.api_views import seen_letters
 from .answers import ApiError, not_found
 from .endpoint import Call, Endpoint, Reply
 

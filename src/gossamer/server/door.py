@@ -30,10 +30,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import GossamerError, Transient
 from ..model.url import origin_of
-from ..project import idempotency, keys
-from ..project.keys import Caller, Token
+from ..project.access import idempotency, keys
+from ..project.access.keys import Caller, Token
 from ..project.open import Project
-from ..project.page_results import PageReader
+from ..project.pages.results import PageReader
 from .answers import JSON, AnswerCut, ApiError, answer_of, error_of
 from .endpoint import PUBLIC, Call, Endpoint, Reply
 from .request_body import parse_body, parse_query, read_body

@@ -10,10 +10,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..project.api_jobs import Asked
-from ..project.keys import Caller
+from ..project.access.keys import Caller
+from ..project.jobs.api_jobs import Asked
 from ..project.open import Project
-from ..project.page_results import PageReader
+from ..project.pages.results import PageReader
 from .answers import ApiError
 
 PUBLIC = "public"  # in place of a scope: no key is needed

@@ -6,7 +6,7 @@ import msgspec
 
 from .. import __version__
 from ..errors import GossamerError
-from ..project.api_views import ask_stores
+from ..project.jobs.api_views import ask_stores
 from .answers import ApiError
 from .endpoint import ANY, PUBLIC, Call, Endpoint, Reply
 

@@ -10,13 +10,13 @@ from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
 
 from ..model.job import Job
-from ..project.api_jobs import is_ended, job_for, wanted_pages
-from ..project.api_views import JobReport, JobReports, RecordPage, job_report, job_reports
-from ..project.figures import History, job_history
-from ..project.jobs import JobChange, cancel_job, pause_job, resume_job
-from ..project.keys import JOBS, RECORDS, SCRAPE, is_still_open_to
-from ..project.page_results import JobAnswer, PageOutcome, answer_of
-from ..project.records import RecordFilter, query_of
+from ..project.access.keys import JOBS, RECORDS, SCRAPE, is_still_open_to
+from ..project.jobs.api_jobs import is_ended, job_for, wanted_pages
+from ..project.jobs.api_views import JobReport, JobReports, RecordPage, job_report, job_reports
+from ..project.jobs.jobs import JobChange, cancel_job, pause_job, resume_job
+from ..project.pages.results import JobAnswer, PageOutcome, answer_of
+from ..project.records.figures import History, job_history
+from ..project.records.records import RecordFilter, query_of
 from .answers import ApiError, encode, not_found
 from .endpoint import Call, Endpoint, Reply
 from .record_routes import STREAMED, RecordsForm, records_in_form

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ..project.keys import ADMIN, AuditView, KeyView, NewKey, add_key, audit_lines, list_keys, revoke_key
+from ..project.access.keys import ADMIN, AuditView, KeyView, NewKey, add_key, audit_lines, list_keys, revoke_key
 from .answers import not_found
 from .endpoint import Call, Endpoint, Reply
 

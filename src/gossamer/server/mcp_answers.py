@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ..project.api_views import encode
+from ..project.jobs.api_views import encode
 
 MOST_CHARS = 200_000  # of one answer
 FRAME = 200  # characters reserved for the frame around the text

@@ -26,11 +26,11 @@ from starlette.types import Receive, Scope, Send
 
 from .. import __version__
 from ..errors import BackendUnavailable, GossamerError
-from ..project import service
-from ..project.api_views import encode, job_report, job_reports, seen_history
-from ..project.keys import LOCAL, RECORDS, SCOPES, Caller, note_write
+from ..project.access.keys import LOCAL, RECORDS, SCOPES, Caller, note_write
+from ..project.jobs.api_views import encode, job_report, job_reports, seen_history
 from ..project.open import Project
-from ..project.page_results import PageReader
+from ..project.pages.results import PageReader
+from ..project.workers import service
 from ..settings import Settings
 from .answers import ApiError
 from .door import Door

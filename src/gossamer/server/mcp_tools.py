@@ -15,9 +15,19 @@ from msgspec import Meta
 
 from ..clock import iso_time
 from ..model.job import Job
-from ..project.api_jobs import Asked, begin_crawl, begin_scrape, is_ended, is_served, job_for, public_url, wanted_pages
-from ..project.api_requests import Address, CrawlRequest, Name, ScrapeRequest
-from ..project.api_views import (
+from ..project.access.keys import JOBS, RECORDS, SCRAPE, Caller
+from ..project.jobs.api_jobs import (
+    Asked,
+    begin_crawl,
+    begin_scrape,
+    is_ended,
+    is_served,
+    job_for,
+    public_url,
+    wanted_pages,
+)
+from ..project.jobs.api_requests import Address, CrawlRequest, Name, ScrapeRequest
+from ..project.jobs.api_views import (
     LAST_NUMBER,
     catalogue,
     encode,
@@ -27,13 +37,12 @@ from ..project.api_views import (
     seen_history,
     seen_story,
 )
-from ..project.jobs import cancel_job
-from ..project.keys import JOBS, RECORDS, SCRAPE, Caller
+from ..project.jobs.jobs import cancel_job
 from ..project.open import Project
-from ..project.page_results import PageOutcome, PageReader
-from ..project.records import RecordFilter, query_of, schemas
-from ..project.site_map import map_site
-from ..project.workers import list_workers
+from ..project.pages.results import PageOutcome, PageReader
+from ..project.records.records import RecordFilter, query_of, schemas
+from ..project.sites.site_map import map_site
+from ..project.workers.workers import list_workers
 from .mcp_answers import Answer, FactName, Pieces, ToolFailed, Words, identifier, time_words, words_among
 
 READ_AGAIN = 3600.0  # seconds: the next piece of a page may come from a copy that old

@@ -10,17 +10,17 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from ..model.figures import Figures
-from ..project.api_views import CatalogueEntry, catalogue, seen_quality
-from ..project.figures import History, history, totals
-from ..project.keys import ADMIN, JOBS, METRICS, RECORDS
-from ..project.metrics import CONTENT_TYPE, exposition
+from ..project.access.keys import ADMIN, JOBS, METRICS, RECORDS
+from ..project.jobs.api_views import CatalogueEntry, catalogue, seen_quality
 from ..project.open import Project
-from ..project.proxies import PoolView, proxy_pools
-from ..project.records import QualityScore
-from ..project.routes import RouteReport, route_report
-from ..project.scaling import Scaling, scaling
+from ..project.records.figures import History, history, totals
+from ..project.records.metrics import CONTENT_TYPE, exposition
+from ..project.records.records import QualityScore
 from ..project.settings_view import SettingView, setting_lines, settings_view
-from ..project.workers import WorkerView, drain_worker, list_workers
+from ..project.sites.proxies import PoolView, proxy_pools
+from ..project.sites.routes import RouteReport, route_report
+from ..project.workers.scaling import Scaling, scaling
+from ..project.workers.workers import WorkerView, drain_worker, list_workers
 from .endpoint import Call, Endpoint, Reply
 
 HOUR = 3600.0

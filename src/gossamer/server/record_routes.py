@@ -13,8 +13,11 @@ from starlette.responses import Response, StreamingResponse
 from ..errors import Misconfigured
 from ..model.task import Request
 from ..model.url import typed_url
-from ..project.api_jobs import job_for
-from ..project.api_views import (
+from ..project.access.keys import JOBS, RECORDS
+from ..project.dead_letters.attempts import AttemptFilter, AttemptList, list_attempts
+from ..project.dead_letters.story import Story
+from ..project.jobs.api_jobs import job_for
+from ..project.jobs.api_views import (
     LAST_NUMBER,
     MOST_BYTES,
     PIECE,
@@ -28,11 +31,8 @@ from ..project.api_views import (
     seen_story,
     weight_of,
 )
-from ..project.attempts import AttemptFilter, AttemptList, list_attempts
-from ..project.keys import JOBS, RECORDS
 from ..project.open import Project
-from ..project.records import RecordDifference, RecordFilter, RecordVersions, differences, query_of
-from ..project.story import Story
+from ..project.records.records import RecordDifference, RecordFilter, RecordVersions, differences, query_of
 from .answers import AnswerCut, ErrorAnswer, ErrorBody, encode, not_found
 from .endpoint import Call, Endpoint, Reply
 

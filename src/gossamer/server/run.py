@@ -18,12 +18,12 @@ from ipaddress import ip_address
 import msgspec
 
 from ..errors import Misconfigured, MissingExtra, Transient
-from ..project import service
-from ..project.callback_delivery import Deliverer, callback_transport
-from ..project.keys import Token, has_keys, one_time_token
+from ..project.access.callback_delivery import Deliverer, callback_transport
+from ..project.access.keys import Token, has_keys, one_time_token
 from ..project.open import Project
-from ..project.page_results import PageReader
-from ..project.retention import forget_owned_jobs
+from ..project.pages.results import PageReader
+from ..project.upkeep.retention import forget_owned_jobs
+from ..project.workers import service
 from ..settings import Settings
 from ..settings.server_tables import Server as ServerSettings
 

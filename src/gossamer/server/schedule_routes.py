@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from ..errors import Misconfigured
-from ..project.api_schedules import ScheduleRequest, write_schedule
-from ..project.keys import ADMIN, JOBS
-from ..project.schedule_changes import (
+from ..project.access.keys import ADMIN, JOBS
+from ..project.schedules.api_schedules import ScheduleRequest, write_schedule
+from ..project.schedules.changes import (
     ScheduleAdded,
     ScheduleChange,
     ScheduleRun,
@@ -19,7 +19,7 @@ from ..project.schedule_changes import (
     resume_schedule,
     run_schedule,
 )
-from ..project.schedules import ScheduleDetail, ScheduleList, list_schedules, show_schedule
+from ..project.schedules.schedules import ScheduleDetail, ScheduleList, list_schedules, show_schedule
 from .answers import not_found
 from .endpoint import Call, Endpoint, Reply
 

@@ -7,11 +7,19 @@ from typing import Any
 import msgspec
 
 from ..model.job import Job
-from ..project.api_jobs import NO_WORKER, begin_batch, begin_crawl, begin_scrape, is_served, public_url, wanted_pages
-from ..project.api_requests import BatchRequest, CrawlRequest, ScrapeRequest
-from ..project.callbacks import register
-from ..project.keys import JOBS, SCRAPE
-from ..project.page_results import PageOutcome, scraped
+from ..project.access.callbacks import register
+from ..project.access.keys import JOBS, SCRAPE
+from ..project.jobs.api_jobs import (
+    NO_WORKER,
+    begin_batch,
+    begin_crawl,
+    begin_scrape,
+    is_served,
+    public_url,
+    wanted_pages,
+)
+from ..project.jobs.api_requests import BatchRequest, CrawlRequest, ScrapeRequest
+from ..project.pages.results import PageOutcome, scraped
 from .endpoint import Call, Endpoint, Reply
 
 

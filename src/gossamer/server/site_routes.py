@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ..project.keys import ADMIN, JOBS
-from ..project.sites import (
+from ..project.access.keys import ADMIN, JOBS
+from ..project.sites.sites import (
     OrderView,
     QueuePage,
     SiteView,

@@ -20,7 +20,7 @@ from ..errors import Misconfigured, UnknownSetting
 from ..model.outcome import Expectations
 from ..model.secret_text import ENVIRONMENT as SECRET_PREFIX
 from ..model.task import MAX_PRIORITY
-from ..schedule.windows import parse_windows
+from ..model.windows import parse_windows
 from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size
 from .alert_tables import AlertTable, ChannelTable, alert_faults
 from .tables import Domain, Managed, ProxyPool, RouteTable, ScheduleTable, Settings, TransportTable

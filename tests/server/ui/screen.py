@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from gossamer.client import AsyncClient
 from gossamer.demo.shop import Shop, open_shop
 from gossamer.fetch.browser.chromium import FEATURES_OFF, find_executable, wants_sandbox
-from gossamer.project.keys import audit_lines
+from gossamer.project.access.keys import audit_lines
 from gossamer.project.open import Project
 from gossamer.server.run import Server, _config
 from tests.patience import PATIENCE

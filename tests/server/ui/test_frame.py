@@ -15,7 +15,7 @@ from playwright.async_api import expect
 from gossamer.errors import BackendUnavailable
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.task import Candidate
-from gossamer.project.sign_in import SignIns
+from gossamer.project.access.sign_in import SignIns
 from gossamer.server.run import Server, _config, listen
 from gossamer.server.ui.sign_in import COOKIE
 from gossamer.server.ui.views import VIEWS
@@ -133,7 +133,7 @@ async def test_a_server_that_is_started_again_is_found_by_the_open_tab(chromium:
             server.should_exit = True
             await running
         await expect(page.locator("#connection")).to_contain_text("No connection")
-        from gossamer.project.page_results import PageReader
+        from gossamer.project.pages.results import PageReader
         from gossamer.server.app import make_app
 
         async with PageReader(served.project) as pages:

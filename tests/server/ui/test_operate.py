@@ -6,6 +6,8 @@ import re
 from datetime import timedelta
 
 import pytest
+from gossamer.project.schedules.schedules.changes import add_schedule, new_schedule
+from gossamer.project.schedules.schedules.schedules import show_schedule
 from msgspec.structs import replace as changed
 from playwright.async_api import expect
 
@@ -13,10 +15,8 @@ from gossamer.access.contract import CallbackState
 from gossamer.frontier.contract import WorkerCard
 from gossamer.model.alert import AlertState, Standing
 from gossamer.model.schedule import Term
-from gossamer.project.callbacks import list_callbacks, register
-from gossamer.project.keys import LOCAL, Caller, list_keys
-from gossamer.project.schedule_changes import add_schedule, new_schedule
-from gossamer.project.schedules import show_schedule
+from gossamer.project.access.callbacks import list_callbacks, register
+from gossamer.project.access.keys import LOCAL, Caller, list_keys
 from gossamer.routing.contract import LearnedRoute
 from gossamer.schedule.alert_book import AlertStep
 from gossamer.settings import ScheduleTable

@@ -10,9 +10,9 @@ import pytest
 from playwright.async_api import expect
 
 from gossamer.clock import VirtualClock
-from gossamer.project.keys import add_key, list_keys, one_time_token, revoke_key
+from gossamer.project.access.keys import add_key, list_keys, one_time_token, revoke_key
+from gossamer.project.access.sign_in import SignIns
 from gossamer.project.open import open_project
-from gossamer.project.sign_in import SignIns
 from gossamer.server.ui.forms import HEADERS
 from gossamer.server.ui.sign_in import COOKIE
 from gossamer.server.ui.views import ACTIONS, VIEWS

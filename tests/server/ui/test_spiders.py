@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from gossamer.project.jobs.jobs.jobs import show_job
 from playwright.async_api import expect
-
-from gossamer.project.jobs import show_job
 
 from .screen import Screen
 

@@ -26,9 +26,9 @@ from ...parse.seeds import seeds, start_addresses
 from ...parse.spider import Spider, session_names
 from ...parse.timelimit import TimeLimit
 from ...process.signals import is_cancellation
-from ...settings.effective import scope_of
+from ...terms import scope_of
+from ..dead_letters.sent_requests import allow_sending
 from ..open import Project
-from ..sent_requests import allow_sending
 from .archive_job import FAILED
 from .messages import Outcome, PageOrder
 from .parser_pool import ParserPool, cores

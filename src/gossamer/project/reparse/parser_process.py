@@ -33,9 +33,9 @@ from ...pipeline.steps import Pipeline
 from ...recipe.spider import RecipeSpider, likely_kind
 from ...settings import Settings
 from ...settings import load as load_settings
-from ...settings.effective import minimum_quality
 from ...store.contract import Archive
 from ...store.page_format import require_same
+from ...terms import minimum_quality
 from ..extensions import around_parse_of
 from ..pipelines import pipeline_of
 from .messages import HEAD, Order, Outcome, PageOrder, ParserAnswer, frame, read_order

@@ -26,8 +26,8 @@ from ...schedule.authority import declared
 from ...settings import Settings
 from ...store.contract import AttemptQuery
 from ...store.record_rules import UNPARSED
+from ..jobs.worker_pool import WorkerPool
 from ..open import Project, is_crawled, nothing_crawled, open_project
-from ..worker_pool import WorkerPool
 from .archive_job import Begun, Choice, begin
 from .parser_pool import cores
 from .report import MOST_FAILURES, Failure, Report

@@ -8,8 +8,8 @@ import msgspec
 
 from ...model.page_content import PageContent
 from ...model.site_part import SitePart
-from ...project.api_requests import PageAction, RequestedPage, ScrapeRequest
-from ...project.api_sites import SiteCrawlRequest
+from ...project.jobs.api_requests import PageAction, RequestedPage, ScrapeRequest
+from ...project.sites.api_sites import SiteCrawlRequest
 from ..answers import ApiError
 from .bodies import CrawlBody, FirecrawlAction, FormatOptions, JsonOptions, Location, Options, ScrapeBody, check
 from .errors import refused

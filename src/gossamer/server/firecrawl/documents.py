@@ -11,11 +11,11 @@ from starlette.requests import HTTPConnection
 
 from ...clock import iso_time
 from ...model.job import Job
-from ...project.api_jobs import is_ended
-from ...project.api_sites import fetched_pages
-from ...project.api_views import JobReport, job_report
+from ...project.jobs.api_jobs import is_ended
+from ...project.jobs.api_views import JobReport, job_report
 from ...project.open import Project
-from ...project.page_results import PageOutcome, PageReader
+from ...project.pages.results import PageOutcome, PageReader
+from ...project.sites.api_sites import fetched_pages
 from ...settings import Settings
 from .conversion import ABOUT, FORMATS
 

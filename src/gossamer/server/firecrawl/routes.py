@@ -11,18 +11,18 @@ from msgspec import Meta
 
 from ...clock import iso_time
 from ...model.job import Job
-from ...project import idempotency
-from ...project.api_jobs import NO_WORKER, begin_batch, is_ended, is_served, job_for, public_url, wanted_pages
-from ...project.api_requests import BadRequest, BatchRequest, NoWorker
-from ...project.api_sites import begin_site_crawl, job_errors
-from ...project.callback_messages import FIRECRAWL_EVENTS
-from ...project.callbacks import FirecrawlShape, register
-from ...project.external_services import LanguageModel, NotConfigured, ServiceFailed
-from ...project.jobs import cancel_job
-from ...project.keys import JOBS, SCRAPE
-from ...project.page_results import PageError, scraped
-from ...project.site_crawl import is_site_crawl, site_crawl_of
-from ...project.site_map import map_site
+from ...project.access import idempotency
+from ...project.access.callback_messages import FIRECRAWL_EVENTS
+from ...project.access.callbacks import FirecrawlShape, register
+from ...project.access.keys import JOBS, SCRAPE
+from ...project.jobs.api_jobs import NO_WORKER, begin_batch, is_ended, is_served, job_for, public_url, wanted_pages
+from ...project.jobs.api_requests import BadRequest, BatchRequest, NoWorker
+from ...project.jobs.jobs import cancel_job
+from ...project.jobs.site_crawl import is_site_crawl, site_crawl_of
+from ...project.pages.external_services import LanguageModel, NotConfigured, ServiceFailed
+from ...project.pages.results import PageError, scraped
+from ...project.sites.api_sites import begin_site_crawl, job_errors
+from ...project.sites.site_map import map_site
 from ..answers import ApiError
 from ..endpoint import ANY, Call, Endpoint, Handler, Reply
 from .bodies import (

@@ -6,9 +6,9 @@ from typing import Any
 
 from ...errors import InvalidUrl
 from ...model.url import host_of, parse_url
-from ...project.api_jobs import NO_WORKER, begin_batch, is_served, job_for, public_url, wanted_pages
-from ...project.api_requests import BadRequest, BatchRequest, NoWorker
-from ...project.external_services import NotConfigured, SearchHit, ServiceFailed, search
+from ...project.jobs.api_jobs import NO_WORKER, begin_batch, is_served, job_for, public_url, wanted_pages
+from ...project.jobs.api_requests import BadRequest, BatchRequest, NoWorker
+from ...project.pages.external_services import NotConfigured, SearchHit, ServiceFailed, search
 from ..answers import ApiError
 from ..endpoint import Call, Reply
 from .bodies import SearchBody, check

@@ -14,13 +14,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ...errors import GossamerError
 from ...model.job import Job
-from ...project.api_jobs import is_ended, job_for, wanted_pages
-from ...project.api_sites import listed_pages
-from ...project.api_views import encode, job_report
-from ...project.keys import JOBS, SCRAPE, Caller, is_still_open_to
+from ...project.access.keys import JOBS, SCRAPE, Caller, is_still_open_to
+from ...project.jobs.api_jobs import is_ended, job_for, wanted_pages
+from ...project.jobs.api_views import encode, job_report
+from ...project.jobs.site_crawl import is_site_crawl
 from ...project.open import Project
-from ...project.page_results import PageReader
-from ...project.site_crawl import is_site_crawl
+from ...project.pages.results import PageReader
+from ...project.sites.api_sites import listed_pages
 from ..answers import ApiError
 from ..door import Door
 from .documents import SCRAPING, base_of, document_of, job_body, standing

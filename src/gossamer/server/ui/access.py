@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from ...errors import Misconfigured
-from ...project.callbacks import CallbackState, CallbackView, list_callbacks, replay_callback, show_callback
-from ...project.keys import ADMIN, JOBS, SCOPES, SCRAPE, KeyView, add_key, audit_lines, list_keys, revoke_key
+from ...project.access.callbacks import CallbackState, CallbackView, list_callbacks, replay_callback, show_callback
+from ...project.access.keys import ADMIN, JOBS, SCOPES, SCRAPE, KeyView, add_key, audit_lines, list_keys, revoke_key
 from ...project.settings_view import setting_lines
 from ...units import parse_duration
 from ..answers import ApiError

@@ -11,7 +11,8 @@ from msgspec import Meta
 from ...errors import Misconfigured
 from ...model.alert import AlertState
 from ...model.alert_table import ALERTS
-from ...project.alerts import (
+from ...project.access.keys import ADMIN, METRICS
+from ...project.alerts.alerts import (
     AlertChangeView,
     AlertView,
     alert_history,
@@ -22,7 +23,6 @@ from ...project.alerts import (
     try_channels,
     unsilence,
 )
-from ...project.keys import ADMIN, METRICS
 from ...units import parse_duration
 from .row_page import RowFilters, row_page
 from .templates import segment

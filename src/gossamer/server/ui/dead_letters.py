@@ -10,7 +10,8 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from ...errors import Misconfigured
-from ...project.dead_letters import (
+from ...project.access.keys import JOBS
+from ...project.dead_letters.dead_letters import (
     DeadLetterChoice,
     DeadLetterDetail,
     count_letters,
@@ -21,7 +22,6 @@ from ...project.dead_letters import (
     raw_page,
     replay_letters,
 )
-from ...project.keys import JOBS
 from ...units import many
 from ..answers import ApiError
 from .templates import LONGEST_TEXT, link, segment

@@ -16,7 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ...project.sign_in import Visitor
+from ...project.access.sign_in import Visitor
 from ...settings import Settings
 from ..answers import ApiError
 from ..request_body import invalid, read_body

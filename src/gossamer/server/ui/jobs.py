@@ -10,16 +10,16 @@ from msgspec import Meta
 
 from ...model.item_account import STATE_WORDS, ItemCounts
 from ...model.job import Job
-from ...project.api_jobs import is_ended
-from ...project.attempts import hard_pages
-from ...project.figures import job_history
-from ...project.items import reasons_in_words, shared_in_words
-from ...project.job_table import JobSort, JobWanted, begin_again, job_table, rows_of
-from ...project.jobs import JobChange, cancel_job, pause_job, resume_job, view_of
-from ...project.keys import JOBS, SCRAPE
-from ...project.notes import marks
+from ...project.access.keys import JOBS, SCRAPE
+from ...project.dead_letters.attempts import hard_pages
+from ...project.jobs.api_jobs import is_ended
+from ...project.jobs.jobs import JobChange, cancel_job, pause_job, resume_job, view_of
+from ...project.jobs.notes import marks
+from ...project.jobs.status import job_status
+from ...project.jobs.table import JobSort, JobWanted, begin_again, job_table, rows_of
 from ...project.open import Project
-from ...project.status import job_status
+from ...project.records.figures import job_history
+from ...project.records.items import reasons_in_words, shared_in_words
 from ...units import many
 from ..answers import ApiError
 from .charts import Series

@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ...project.keys import JOBS
-from ...project.notes import NewNote, NoteId, NoteQuery, add_note, list_notes, remove_note
+from ...project.access.keys import JOBS
+from ...project.jobs.notes import NewNote, NoteId, NoteQuery, add_note, list_notes, remove_note
 from .view import Action, Context, Done, View, Visit
 
 Text = Annotated[str, Meta(max_length=1000)]

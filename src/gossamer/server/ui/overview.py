@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from ...project.figures import History
-from ...project.job_table import running_rows
-from ...project.keys import JOBS, METRICS, SCRAPE
-from ...project.notes import marks
-from ...project.overview import RANGES, Range, by_result, figures_over, recent, top_reasons, work_now
+from ...project.access.keys import JOBS, METRICS, SCRAPE
+from ...project.jobs.notes import marks
+from ...project.jobs.overview import RANGES, Range, by_result, figures_over, recent, top_reasons, work_now
+from ...project.jobs.table import running_rows
+from ...project.records.figures import History
 from .charts import Series
 from .view import HOME, Context, View, Visit
 

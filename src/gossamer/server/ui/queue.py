@@ -7,11 +7,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ...project.attempts import FINE
-from ...project.figures import Point, history
-from ...project.keys import ADMIN, JOBS
-from ...project.overview import RANGES, Range
-from ...project.sites import CAUSES, queue_by_site, rest_site, resume_site, site_named, site_view, slow_site
+from ...project.access.keys import ADMIN, JOBS
+from ...project.dead_letters.attempts import FINE
+from ...project.jobs.overview import RANGES, Range
+from ...project.records.figures import Point, history
+from ...project.sites.sites import CAUSES, queue_by_site, rest_site, resume_site, site_named, site_view, slow_site
 from .charts import Series, bars, lines
 from .templates import segment
 from .view import Action, Context, Done, View, Visit

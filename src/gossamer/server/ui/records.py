@@ -13,10 +13,11 @@ from markupsafe import Markup
 from msgspec import Meta
 from starlette.responses import Response
 
-from ...project.api_views import LAST_NUMBER, record_lines, seen_history, seen_quality
-from ...project.api_views import record_table as csv_table
-from ...project.keys import JOBS, RECORDS
-from ...project.record_table import (
+from ...project.access.keys import JOBS, RECORDS
+from ...project.jobs.api_views import LAST_NUMBER, record_lines, seen_history, seen_quality
+from ...project.jobs.api_views import record_table as csv_table
+from ...project.records.records import QualityScore, RecordFilter
+from ...project.records.table import (
     MOST_SORTED,
     record_kinds,
     record_table,
@@ -25,7 +26,6 @@ from ...project.record_table import (
     sorted_table,
     story_of_record,
 )
-from ...project.records import QualityScore, RecordFilter
 from ...units import parse_duration, visible
 from ..record_routes import LINES, TABLE, as_lines, streamed
 from .charts import Series, spark

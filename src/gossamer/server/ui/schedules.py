@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta
 
 from ...errors import Misconfigured
-from ...project.api_schedules import ScheduleRequest, write_schedule
-from ...project.keys import ADMIN, JOBS
-from ...project.schedule_changes import (
+from ...project.access.keys import ADMIN, JOBS
+from ...project.schedules.api_schedules import ScheduleRequest, write_schedule
+from ...project.schedules.changes import (
     ScheduleEdit,
     edit_schedule,
     pause_schedule,
@@ -22,7 +22,7 @@ from ...project.schedule_changes import (
     run_schedule,
     written_trigger,
 )
-from ...project.schedules import ScheduleView, calendar, list_schedules, show_schedule
+from ...project.schedules.schedules import ScheduleView, calendar, list_schedules, show_schedule
 from ...units import many, seconds_of
 from .charts import hours, lane
 from .forms import read_into

@@ -1,7 +1,7 @@
 """The gate of the dashboard: the sign-in form, the cookie, signing out; and who the visitor is.
 
-project/sign_in.py decides whether a cookie is valid. How it fails: NotSignedIn, and ApiError for a key that lacks a
-scope or exceeds its rate.
+project/access/sign_in.py decides whether a cookie is valid. How it fails: NotSignedIn, and ApiError for a key that
+lacks a scope or exceeds its rate.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...project.keys import Caller, is_still_open_to
+from ...project.access.keys import Caller, is_still_open_to
+from ...project.access.sign_in import SignIns, Visitor
 from ...project.open import Project
-from ...project.sign_in import SignIns, Visitor
 from ..answers import ApiError
 from ..door import Door
 from .forms import HEADERS, check_same_site, form_of, is_https, redirect, said

@@ -23,10 +23,10 @@ from starlette.routing import Route, compile_path
 
 from ...clock import Clock
 from ...errors import BackendUnavailable, GossamerError
-from ...project.keys import Caller
+from ...project.access.keys import Caller
+from ...project.access.sign_in import Visitor
 from ...project.open import Project
-from ...project.page_results import PageReader
-from ...project.sign_in import Visitor
+from ...project.pages.results import PageReader
 from ..answers import ApiError, error_of
 from ..door import Door, DoorApp
 from .forms import HEADERS, SAID, check_same_site, filters_of, form_of, read_into, redirect, said, words_said

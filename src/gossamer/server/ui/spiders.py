@@ -9,11 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from ...errors import Misconfigured
-from ...project.api_jobs import begin_crawl
-from ...project.api_requests import CrawlRequest
-from ...project.keys import JOBS, SCRAPE
-from ...project.playground import KINDS, Kind, fetch_to_try, try_selector
-from ...project.spiders import spiders_of, written_arguments
+from ...project.access.keys import JOBS, SCRAPE
+from ...project.jobs.api_jobs import begin_crawl
+from ...project.jobs.api_requests import CrawlRequest
+from ...project.pages.playground import KINDS, Kind, fetch_to_try, try_selector
+from ...project.spiders.spiders import spiders_of, written_arguments
 from ..answers import ApiError
 from .row_page import RowFilters, row_page
 from .templates import link

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from ... import units
 from ...clock import iso_time
 from ...model.failure_groups import short_message
-from ...project.jobs import JobView
+from ...project.jobs.jobs import JobView
 from . import charts
 
 HERE = Path(__file__).parent

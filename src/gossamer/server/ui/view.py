@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...model.job import Job
-from ...project.api_jobs import job_for
-from ...project.keys import Caller
+from ...project.access.keys import Caller
+from ...project.jobs.api_jobs import job_for
 from ...project.open import Project
-from ...project.page_results import PageReader
+from ...project.pages.results import PageReader
 from ..answers import ApiError
 from ..endpoint import ANY
 

@@ -9,10 +9,10 @@ import msgspec
 from markupsafe import Markup
 from msgspec import Meta
 
-from ...project.api_views import seen_story
-from ...project.attempts import FINE, AttemptFilter, list_attempts
-from ...project.keys import JOBS, RECORDS
-from ...project.story import AttemptView, JobStory, Story
+from ...project.access.keys import JOBS, RECORDS
+from ...project.dead_letters.attempts import FINE, AttemptFilter, list_attempts
+from ...project.dead_letters.story import AttemptView, JobStory, Story
+from ...project.jobs.api_views import seen_story
 from ...units import seconds_of, span
 from .charts import seconds
 from .templates import link, segment

@@ -9,11 +9,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ...project.figures import history
-from ...project.keys import ADMIN, JOBS
-from ...project.proxies import proxy_pools, reset_exits, try_exits
-from ...project.routes import reset_routes, route_report
-from ...project.workers import WorkerView, drain_worker, leading_scheduler, list_workers
+from ...project.access.keys import ADMIN, JOBS
+from ...project.records.figures import history
+from ...project.sites.proxies import proxy_pools, reset_exits, try_exits
+from ...project.sites.routes import reset_routes, route_report
+from ...project.workers.workers import WorkerView, drain_worker, leading_scheduler, list_workers
 from ...units import many
 from .charts import Series, bars
 from .row_page import RowFilters, row_page

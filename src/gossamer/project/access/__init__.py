@@ -1,0 +1,1 @@
+"""Access over HTTP: keys, sign-in, repeated requests, callbacks."""

@@ -1,0 +1,279 @@
+"""The keys of the HTTP API: created, listed, revoked, checked; and what the holder of a key may see and change.
+
+A key is shown once, when it is created: the state stores only the SHA-256 of its secret. How it fails: Misconfigured
+for an unknown scope or key, BackendUnavailable.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from datetime import timedelta
+
+import msgspec
+
+from ...access.contract import ApiKey, AuditLine
+from ...access.keys import ADMIN, JOBS, METRICS, RECORDS, SCOPES, SCRAPE, digest_of, key_text, new_id, new_secret
+from ...access.keys import opens as _opens
+from ...access.keys import parts_of as _parts_of
+from ...clock import iso_time
+from ...errors import Misconfigured
+from ...model.job import Job
+from ..open import Project
+from ..view_fields import view_fields
+
+__all__ = ["ADMIN", "JOBS", "METRICS", "RECORDS", "SCOPES", "SCRAPE"]  # and the names defined below
+USE_NOTED_EVERY = 60.0  # seconds; a write for each request would cost more than the request
+LONGEST_NAME = 100
+MOST_OPEN = 100_000  # jobs of the owner of the project, to whom the limit of a key does not apply
+LOCAL = "local"  # owner of everything done with the one-time token of a server without keys
+
+
+class KeyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A key without its secret. Times are ISO 8601 in UTC."""
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    used_at: str | None  # to the minute
+    rate: float | None  # requests per second; None: server.rate
+    open_jobs: int | None  # None: server.open_jobs
+    state: str  # active, expired or revoked
+
+
+class NewKey(KeyView, frozen=True, kw_only=True):
+    """A new key. Its text is shown only this once."""
+
+    key: str
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """The holder of a key, or of the one-time token."""
+
+    id: str
+    name: str
+    scopes: frozenset[str]
+    rate: float | None = None
+    open_jobs: int | None = None
+
+    @property
+    def is_admin(self) -> bool:
+        return ADMIN in self.scopes
+
+    def may(self, scope: str) -> bool:
+        return scope in self.scopes or self.is_admin
+
+    def sees(self, job: Job) -> bool:
+        """Its own jobs, and those that no key started: from schedules and the command line."""
+        return self.sees_those_of(job.owner)
+
+    def sees_those_of(self, owner: str) -> bool:
+        """Whether the caller sees the jobs of that key; "" stands for jobs of no key."""
+        return self.is_admin or owner in ("", self.id)
+
+    def may_change(self, job: Job) -> bool:
+        return self.is_admin or job.owner == self.id
+
+
+OWNER = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES), open_jobs=MOST_OPEN)
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """The one-time token of a server on this machine, valid while the project has no keys."""
+
+    caller: Caller
+    digest: str  # SHA-256 of its secret, in hex
+
+
+class Sight:
+    """Which jobs the caller sees; each is looked up once, preferably many in one step."""
+
+    def __init__(self, project: Project, caller: Caller) -> None:
+        self._project = project
+        self._caller = caller
+        self._known: dict[str, bool] = {}
+
+    async def of(self, job: str) -> bool:
+        """A job that was deleted from the queue, or was never in it (a reparse), is visible only to the admin."""
+        await self.look_at([job])
+        return self._caller.is_admin or self._known[job]
+
+    async def look_at(self, jobs: Iterable[str]) -> None:
+        """Look these up in one step."""
+        new = list(dict.fromkeys(job for job in jobs if job not in self._known))
+        if new and not self._caller.is_admin:
+            owners = await self._project.state.history.owners(new)
+            self._known |= {job: job in owners and self._caller.sees_those_of(owners[job]) for job in new}
+
+
+class AuditView(msgspec.Struct, frozen=True, kw_only=True):
+    """One write over HTTP: who, what, when, from where, and the status of the answer."""
+
+    at: str
+    key: str
+    name: str
+    action: str
+    target: str
+    status: int
+    address: str
+
+
+# -- creating and revoking -----------------------------------------------------------------------------------------
+
+
+async def add_key(
+    project: Project,
+    name: str,
+    scopes: list[str],
+    *,
+    expires: timedelta | None = None,
+    rate: float | None = None,
+    open_jobs: int | None = None,
+) -> NewKey:
+    """Create a key. Raises Misconfigured for an unknown scope, a name in use by an active key, or no name."""
+    _check(name, scopes, rate, open_jobs)
+    now = project.clock.now()
+    if any(key.name == name and _state(key, now) == "active" for key in await project.state.keys.keys()):
+        raise Misconfigured(f"There is a key named {name!r} already. Revoke it first, or choose another name.")
+    secret = new_secret()
+    while True:
+        key = ApiKey(
+            id=new_id(),
+            name=name,
+            digest=digest_of(secret),
+            scopes=tuple(scope for scope in SCOPES if scope in scopes),
+            created_at=now,
+            expires_at=None if expires is None else now + expires.total_seconds(),
+            rate=rate,
+            open_jobs=open_jobs,
+        )
+        if await project.state.keys.add(key):
+            return NewKey(**msgspec.structs.asdict(_view(key, now)), key=key_text(key.id, secret))
+
+
+def _check(name: str, scopes: list[str], rate: float | None, open_jobs: int | None) -> None:
+    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+        raise Misconfigured(f"A key needs a name of 1 to {LONGEST_NAME} printable characters, to tell it from others.")
+    for scope in scopes:
+        if scope not in SCOPES:
+            near = difflib.get_close_matches(scope, SCOPES, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise Misconfigured(f"There is no scope {scope!r}; there is {', '.join(SCOPES)}.{hint}")
+    if not scopes:
+        raise Misconfigured(f"Say what the key may do: one or more of {', '.join(SCOPES)}.")
+    if rate is not None and not 0 < rate <= 10_000:
+        raise Misconfigured("The rate of a key is a number of requests per second above 0.")
+    if open_jobs is not None and open_jobs < 1:
+        raise Misconfigured("A key must be allowed at least 1 open job.")
+
+
+async def list_keys(project: Project) -> list[KeyView]:
+    """Every key, oldest first."""
+    now = project.clock.now()
+    return [_view(key, now) for key in await project.state.keys.keys()]
+
+
+async def revoke_key(project: Project, wanted: str) -> KeyView:
+    """Revoke the key with that id, otherwise the active one with that name. Raises Misconfigured."""
+    now = project.clock.now()
+    keys = await project.state.keys.keys()
+    found = [key for key in keys if key.id == wanted]
+    found = found or [key for key in keys if key.name == wanted and key.revoked_at is None]
+    if not found:
+        raise Misconfigured(f"There is no key {wanted!r}. `gossamer keys list` shows all of them.")
+    await project.state.keys.revoke(found[0].id, now)
+    return _view(await project.state.keys.key(found[0].id) or found[0], now)
+
+
+async def has_keys(project: Project) -> bool:
+    """Whether the project has an active key."""
+    now = project.clock.now()
+    return any(_state(key, now) == "active" for key in await project.state.keys.keys())
+
+
+def _view(key: ApiKey, now: float) -> KeyView:
+    fields = view_fields(key, "created_at", "expires_at", "revoked_at", "used_at")
+    del fields["digest"]
+    return KeyView(**fields, state=_state(key, now))
+
+
+def _state(key: ApiKey, now: float) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    return "active" if key.expires_at is None or now < key.expires_at else "expired"
+
+
+# -- checking ------------------------------------------------------------------------------------------------------
+
+
+def one_time_token() -> tuple[str, Token]:
+    """A token for a server on this machine that has no keys: its text, and the part that the server keeps."""
+    secret = new_secret()
+    holder = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES))
+    return key_text(LOCAL, secret), Token(caller=holder, digest=digest_of(secret))
+
+
+async def caller_of(project: Project, text: str) -> Caller | None:
+    """The holder of a key; None if the key is not valid. Notes, about once a minute, that the key was used."""
+    parts = _parts_of(text)
+    key = await project.state.keys.key(parts[0]) if parts is not None else None
+    if parts is None or key is None or not _opens(key, parts[1], project.clock.now()):
+        return None
+    return await holder_of(project, key)
+
+
+async def holder_of(project: Project, key: ApiKey) -> Caller:
+    """The holder of a valid key. Notes, about once a minute, that it was used."""
+    now = project.clock.now()
+    if key.used_at is None or now - key.used_at >= USE_NOTED_EVERY:
+        await project.state.keys.note_use(key.id, now)
+    return Caller(id=key.id, name=key.name, scopes=frozenset(key.scopes), rate=key.rate, open_jobs=key.open_jobs)
+
+
+def is_active(key: ApiKey, now: float) -> bool:
+    """Whether it is neither revoked nor expired."""
+    return _state(key, now) == "active"
+
+
+async def is_still_open_to(project: Project, caller: Caller) -> bool:
+    """Whether the caller's key is still valid. For long answers, during which it may be revoked."""
+    if caller.id == LOCAL:
+        return True
+    key = await project.state.keys.key(caller.id)
+    return key is not None and _state(key, project.clock.now()) == "active"
+
+
+def secret_digest(text: str) -> str | None:
+    """The SHA-256 of the secret in a token for this machine; None for any other text."""
+    parts = _parts_of(text)
+    return digest_of(parts[1]) if parts is not None and parts[0] == LOCAL else None
+
+
+# -- the audit log -------------------------------------------------------------------------------------------------
+
+
+async def note_write(
+    project: Project, caller: Caller, action: str, *, target: str = "", status: int = 0, address: str = ""
+) -> None:
+    """Add a line to the audit log."""
+    line = AuditLine(
+        at=project.clock.now(),
+        key=caller.id,
+        name=caller.name,
+        action=action,
+        target=target,
+        status=status,
+        address=address,
+    )
+    await project.state.audit.note(line)
+
+
+async def audit_lines(project: Project, *, key: str | None = None, limit: int = 100) -> list[AuditView]:
+    """The newest lines of the audit log; with the id of a key, only those of that key."""
+    return [
+        AuditView(**{**msgspec.structs.asdict(line), "at": iso_time(line.at)})
+        for line in await project.state.audit.lines(limit, key=key)
+    ]

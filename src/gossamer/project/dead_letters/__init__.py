@@ -1,0 +1,1 @@
+"""Dead letters, and the story of a URL: its attempts, why it was given up, replay and purge."""

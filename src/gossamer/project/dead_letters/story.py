@@ -1,0 +1,247 @@
+"""The story of a URL: where it was found, what was tried, why it waits, how it ended.
+
+What it does: `story_of` reads the queue, the audit log, the archive's index and the record store, and combines them
+into one value in the shape of `gossamer why --json`. It writes nothing.
+How it fails: InvalidUrl for an address that cannot be read, Misconfigured for a request, BackendUnavailable. While the
+record store does not answer, the story contains only what the queue knows.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import msgspec
+
+from ...clock import iso_time
+from ...crawl.page_facts import rhythm_of
+from ...errors import Misconfigured
+from ...frontier.contract import SiteOrder, UrlStory
+from ...model.download import Download
+from ...model.job import Job
+from ...model.record import Attempt, PageFacts
+from ...model.route import FetchOptions
+from ...model.task import Request, UrlState, fault_of
+from ...model.url import site_of, typed_url
+from ...store.contract import RecordQuery
+from ...terms import site_terms
+from ..jobs.jobs import crawl_command
+from ..open import Project
+from ..view_fields import view_fields
+from .story_text import SiteNow, change_words, in_words
+
+RECORDS_SHOWN = 20
+ANOTHER_JOB = "another job"  # shown instead of the id of a job that the reader may not see
+
+
+class Incident(msgspec.Struct, frozen=True):
+    """Something unusual that happened to a URL: a lapsed lease, a dead letter that was replayed or resolved."""
+
+    at: str
+    what: str
+
+
+class JobStory(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a URL stands in one job, and how it got there. Times are ISO 8601 in UTC."""
+
+    job: str
+    url: str
+    state: UrlState
+    reason: str
+    message: str
+    site: str
+    kind: str  # the callback that parses it
+    depth: int
+    priority: int
+    attempts: int
+    max_attempts: int
+    deliveries: int
+    created_at: str
+    changed_at: str
+    found_on: str | None  # None: it is a seed
+    ready_at: str | None  # when a waiting task is due
+    worker: str | None
+    lease_until: str | None
+    site_next_at: str | None  # when the site's rate allows the next request
+    site_away_since: str | None  # since when the site cannot be reached
+    site_taken_by: str | None  # the job that held the site when a worker last tried to lease this URL
+    lane: str  # only workers that serve this lane may lease it
+    ahead_of_it: int | None  # queued tasks of the same site and lane that go first
+    session: str | None  # the visitor that fetches it
+    incidents: list[Incident]
+    in_words: str  # where it stands and why, in one sentence
+    next_step: str | None  # the command to run next
+
+
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt from the audit log. `latency` is in seconds, `cost` in tokens, `fingerprint` in hex."""
+
+    at: str
+    job: str
+    url: str
+    fingerprint: str
+    site: str
+    worker: str
+    attempt: int
+    outcome: str
+    route: str
+    proxy: str | None
+    status: int | None
+    bytes: int
+    latency: float
+    cost: float
+    reason: str
+    error: str
+
+
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    """A raw copy in the archive. `gossamer shell REF` opens it."""
+
+    fetched_at: str
+    status: int
+    job: str
+    archive_ref: str
+
+
+class StoryRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that was made from the page."""
+
+    type: str
+    site: str
+    key: str
+    url: str
+    job: str
+    spider: str
+    data: dict[str, Any]  # the fields of the item
+    first_seen: str
+    last_changed: str
+    last_checked: str
+    version: int
+    gone_since: str | None
+    schema: str
+
+
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """What identified the request, if it was more than a GET. Never the values of headers or the content of the
+    body."""
+
+    method: str
+    headers: list[str]  # their names
+    body: int  # bytes, without the secrets in it
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known about a URL. `known` is False if it was never a seed and no spider has asked for it."""
+
+    url: str
+    canonical: str  # the form in which URLs are compared
+    fingerprint: str  # of that form, in hex
+    known: bool
+    changes: str | None  # how often the page changes, in words, if a schedule has learned it
+    jobs: list[JobStory]
+    attempts: list[AttemptView]
+    visits: list[Visit]
+    records: list[StoryRecord]
+    more_records: bool  # whether there are more than these
+    trouble: str | None = None  # why the record store did not answer: attempts, visits and records are missing
+    request: RequestView | None = None  # None: a plain GET
+
+
+async def story_of(project: Project, url: str, request: Request | None = None) -> Story:
+    """The whole story of a URL, given as a person would type it. With `request`, the story of the URL requested in that
+    way: its method, its body and the headers of `urls.identity_headers` identify it. Raises InvalidUrl, and
+    Misconfigured for a request that cannot be sent."""
+    href, how = typed_url(url), None
+    if request is not None and not request.is_plain:
+        if fault := fault_of(request):
+            raise Misconfigured(f"The request for {href} {fault}.")
+        href, how = typed_url(request.address()), request.options()
+    canonical, fingerprint = project.rules.canonical(href), project.rules.fingerprint(href, how)
+    as_file = project.rules.fingerprint(
+        href, FetchOptions(file=Download())
+    )  # the same URL may also be queued as a file
+    site = site_of(canonical)
+    stories = await project.state.queue.story(site, fingerprint)
+    if how is None:
+        stories = [*stories, *await project.state.queue.story(site, as_file)]
+    attempts: list[Attempt] = []
+    visits: list[PageFacts] = []
+    facts, records, more = None, list[StoryRecord](), False
+    if not project.absent:
+        attempts = list(await project.records.attempts(fingerprint))
+        if how is None:
+            attempts += await project.records.attempts(as_file)
+        attempts.sort(key=lambda one: one.at)
+        visits = await project.records.visits(fingerprint)
+        facts = (await project.records.facts([fingerprint])).get(fingerprint)
+        records, more = await _records(project, [href.partition("#")[0], canonical, *(story.url for story in stories)])
+    jobs = {job.id: job for job in await project.state.jobs.jobs()}
+    now = project.clock.now()
+    queue = await project.state.queue.site(site)
+    site_now = SiteNow(
+        windows=project.settings.domain(site).windows or "",
+        order=next((one for one in await project.state.orders.orders() if one.site == site and one.holds(now)), None),
+        learned=queue.learned.now(now) if queue is not None else None,
+        terms=site_terms(project.settings)(site),
+        facts=queue,
+    )
+    rhythm = rhythm_of(facts)
+    return Story(
+        url=href,
+        canonical=canonical,
+        fingerprint=fingerprint.hex(),
+        known=bool(stories or attempts),
+        changes=change_words(rhythm) if rhythm is not None else None,
+        jobs=[_job_story(story, jobs.get(story.job), site_now, now) for story in stories],
+        attempts=[attempt_view(attempt) for attempt in attempts],
+        visits=[
+            Visit(
+                fetched_at=iso_time(visit.fetched_at), status=visit.status, job=visit.job, archive_ref=visit.archive_ref
+            )
+            for visit in visits
+        ],
+        records=records,
+        more_records=more,
+        trouble=project.absent or None,
+        request=_request_view(how) if how is not None else None,
+    )
+
+
+def _request_view(how: FetchOptions) -> RequestView:
+    size = how.body.size if how.body is not None else 0
+    return RequestView(method=how.method, headers=[name for name, _ in how.headers], body=size)
+
+
+async def _records(project: Project, addresses: list[str]) -> tuple[list[StoryRecord], bool]:
+    """The first records of these addresses, and whether there are more."""
+    found: list[StoryRecord] = []
+    for address in dict.fromkeys(addresses):
+        async for record in project.records.records(RecordQuery(url=address)):
+            if len(found) == RECORDS_SHOWN:
+                return found, True
+            fields = view_fields(record, "first_seen", "last_changed", "last_checked", "gone_since")
+            found.append(StoryRecord(**{name: fields[name] for name in StoryRecord.__struct_fields__}))
+    return found, False
+
+
+def attempt_view(attempt: Attempt) -> AttemptView:
+    return AttemptView(**view_fields(attempt, "at"))
+
+
+def _job_story(story: UrlStory, job: Job | None, site: SiteNow, now: float) -> JobStory:
+    """A URL in one job, from the queue's data, for a reader."""
+    times = ("created_at", "changed_at", "ready_at", "lease_until", "site_next_at", "site_away_since")
+    fields = view_fields(story, *times)
+    fields["incidents"] = [Incident(iso_time(at), what) for at, what in story.incidents]
+    next_step = _next_step(story, job, site.order)
+    return JobStory(**fields, in_words=in_words(story, job, site, now), next_step=next_step)
+
+
+def _next_step(story: UrlStory, job: Job | None, order: SiteOrder | None) -> str | None:
+    if story.state is UrlState.DEAD:
+        return f"gossamer dead replay {shlex.quote(story.url)}"  # URLs are written by strangers and pasted into shells
+    if story.state.open and job is not None and job.ending == "limit" and not (job.schedule or job.stopped):
+        return f"{crawl_command(job.name)} --limit N"
+    if story.state is UrlState.QUEUED and order is not None:
+        return f"gossamer site resume {story.site}"
+    return None

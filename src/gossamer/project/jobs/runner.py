@@ -1,0 +1,162 @@
+"""The one driver of a job in a process: opens its worker, enters its seeds, works until nothing is left, ends the job.
+
+Everything that works on jobs does so by this: `gossamer crawl`, workers, slices of other programs' processes, reparses
+and replays. Which jobs a process works on, and when one makes way for another, is decided in worker_pool.py.
+How it fails: it raises what the backends or the spider's start raise; the job keeps running. How it recovers: any
+process that runs the job again goes on where this one stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from ...backends.worker_names import numbered_name
+from ...crawl.job_run import run_job
+from ...crawl.parse_page import Describe
+from ...crawl.seed_context import SOURCE_PAUSES
+from ...crawl.worker import LOOK, Worker
+from ...fetch.open_route import Transports
+from ...model.events import EventSink
+from ...model.job import Job
+from ...parse.spider import Spider
+from ...settings import Settings
+from ...store.sink import Sink
+from ...terms import scope_of
+from ..open import Project, open_beside
+from ..reparse.archive_job import entering, is_reparse_job, terms_of
+from ..transports import SharedTransports
+from ..wiring import is_over, open_worker, seed_context
+from ..workers.spools import Storing
+from .end import close_drained
+
+if TYPE_CHECKING:
+    from ..pages.page_children import PageChildren
+
+READERS, READERS_EACH = 2, 1  # child processes that read large pages of keys; of them for one key
+
+Opened = Callable[[Worker], None]
+
+
+class JobRunner:
+    """Runs jobs side by side on the connections of one process. Open inside `async with`.
+
+    `serves` are the routes that it serves; None: all. `parsers` is the number of child processes that parse archived
+    pages, for each job that does. `look` is the pause between two looks at a job whose window is closed. `replay` are
+    transports that answer in the place of the sites; then nothing else is asked for either.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        sink: Sink,
+        events: EventSink,
+        *,
+        serves: frozenset[str] | None = None,
+        parsers: int = 1,
+        look: timedelta = LOOK,
+        source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES,
+        replay: Transports | None = None,
+    ) -> None:
+        self._project = project
+        self._sink = sink
+        self._events = events
+        self._serves = serves
+        self._parsers = parsers
+        self._look = look
+        self._source_pauses = source_pauses
+        self._replay = replay
+        self._shared = SharedTransports(project.clock)
+        self._workers = 0  # opened so far
+        self._children: PageChildren | None = None  # read large pages of keys
+
+    async def __aenter__(self) -> Self:
+        await self._shared.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            if self._children is not None:
+                await self._children.__aexit__(*exc)
+        finally:
+            await self._shared.__aexit__(*exc)
+
+    async def work(
+        self, job: Job, spider: Spider, settings: Settings, *, opened: Opened, draining: asyncio.Event
+    ) -> bool:
+        """Work on a job until nothing is left: True. False if its worker, which `opened` is given, was drained or stood
+        down before that. Raises GossamerErrors, and whatever the start of the spider raises."""
+        self._workers += 1
+        name = numbered_name(self._project.worker, self._workers)
+        with open_beside(self._project, settings=settings, worker=name) as project:
+            jobs = project.state.jobs
+            over = await is_over(jobs, job.id)  # true also for a job whose results wait to be stored
+            over = over or await self._work(project, job, spider, opened)
+            return over or (draining.is_set() and await is_over(jobs, job.id))  # drained after all was done
+
+    async def close(self, job: Job, spider: Spider, settings: Settings) -> Storing | None:
+        """End a job with nothing left, unless it has ended elsewhere. Results of it that still have to be stored are
+        returned, and then it does not end yet. Raises Transient."""
+        project = msgspec.structs.replace(self._project, settings=settings)
+        return await close_drained(project, spider, job, self._events)
+
+    async def _work(self, project: Project, job: Job, spider: Spider, opened: Opened) -> bool:
+        """Work on a job until no page is left. False if its worker was drained first."""
+        settings, sites = project.settings, set[str]()
+        scope = scope_of(settings, job, spider, sites)
+        terms, candidates = await project.state.jobs.terms(job.id), None
+        if is_reparse_job(job):
+            from ..reparse.archive_journey import open_archive_worker  # here: a crawl parses no archived pages
+
+            candidates = partial(entering, project, terms_of(settings, job))
+            opening = open_archive_worker(
+                project,
+                job,
+                scope,
+                self._sink,
+                self._events,
+                terms=terms,
+                serves=self._serves,
+                look=self._look,
+                parsers=self._parsers,
+            )
+        else:
+            opening = open_worker(
+                project,
+                spider,
+                job.id,
+                scope,
+                self._sink,
+                self._events,
+                terms=terms,
+                serves=self._serves,
+                look=self._look,
+                transports=self._replay,
+                shared=self._shared,
+                describe=self._describer_of(job, spider, settings),
+            )
+        async with opening as worker:
+            opened(worker)
+            seeding = seed_context(
+                project,
+                source_pauses=self._source_pauses,
+                on_the_net=self._replay is None,
+                candidates=candidates,
+            )
+            return await run_job(seeding, spider, job, worker, scope, sites, self._events)
+
+    def _describer_of(self, job: Job, spider: Spider, settings: Settings) -> Describe | None:
+        if not job.owner:
+            return None
+        from ..pages import (
+            page_children,  # here: it imports all that reads pages, which a crawl by command does not need
+        )
+
+        if self._children is None:  # pages in flight bound its line
+            self._children = page_children.PageChildren(READERS, READERS_EACH, refuses=False)
+        return page_children.describer_of(self._children, job, spider, settings)

@@ -1,0 +1,1 @@
+"""Records and figures: queried, exported, shown as tables."""

@@ -1,0 +1,1 @@
+"""Schedules: written, listed, run by hand; what the scheduler does with them is in schedule/."""

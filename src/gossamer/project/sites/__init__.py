@@ -1,0 +1,1 @@
+"""Sites: their pace and queue, orders of operators, learned routes, proxies, sessions."""

@@ -1,0 +1,1 @@
+"""Spiders and recipes of a project: found, drafted, checked, tested on saved pages."""

@@ -1,0 +1,1 @@
+"""Upkeep: doctor, retention, backups and moves."""

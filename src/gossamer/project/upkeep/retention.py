@@ -1,0 +1,167 @@
+"""Deletes old jobs, attempts and raw pages of a project. Records and their history are never deleted.
+
+What it does: `forget_old_runs` keeps the runs of a schedule from piling up, `prune` deletes by age. Jobs with dead
+letters are kept longer, because they may be replayed. A running job, the newest job of each name and the last run of
+each schedule are always kept.
+How it fails: BackendUnavailable. How it recovers: call again; what was deleted by then stays deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+
+import msgspec
+
+from ...frontier.contract import JobBook, JobHistory
+from ...model.job import Job, JobState
+from ..open import Project
+
+LETTERS_KEPT = 10  # runs with dead letters are kept this many times as long, counted in runs
+RUNS_LOOKED_AT = 20  # old runs examined when a run ends; each run is examined that many times
+FORGOTTEN_AT_ONCE = 100
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs were deleted, and how many stay only because of their dead letters."""
+
+    jobs: int = 0
+    with_letters: int = 0
+
+
+class PruneAges(msgspec.Struct, frozen=True, kw_only=True):
+    """The age at which each kind is deleted. None: it is kept forever."""
+
+    attempts: timedelta | None = None  # attempts, and visits replaced by a later one
+    pages: timedelta | None = None  # raw pages in the archive
+    jobs: timedelta | None = None  # ended jobs without dead letters
+    dead: timedelta | None = None  # ended jobs with dead letters
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """What was deleted. None: not requested."""
+
+    attempts: int | None = None
+    page_bytes: int | None = None
+    jobs: Forgotten | None = None
+
+
+# -- by age --------------------------------------------------------------------------------------------------------
+
+
+async def count_prunable_jobs(project: Project, ages: PruneAges) -> int:
+    """How many jobs `prune` would delete."""
+    before, dead_before, keep = await _bounds(project, ages)
+    return len((await ended_jobs(project.state.jobs, before=before, dead_before=dead_before, keep=keep))[0])
+
+
+async def prune(project: Project, ages: PruneAges) -> Pruned:
+    """Delete everything older than these ages. Returns when it is done."""
+    pruned = Pruned()
+    if ages.attempts is not None:
+        pruned = msgspec.structs.replace(pruned, attempts=await project.records.prune(ages.attempts))
+    if ages.pages is not None:
+        pruned = msgspec.structs.replace(pruned, page_bytes=await project.archive.prune(ages.pages))
+    if ages.jobs is not None or ages.dead is not None:
+        before, dead_before, keep = await _bounds(project, ages)
+        state = project.state
+        forgotten = await forget_ended(state.history, state.jobs, before=before, dead_before=dead_before, keep=keep)
+        pruned = msgspec.structs.replace(pruned, jobs=forgotten)
+    return pruned
+
+
+async def _bounds(project: Project, ages: PruneAges) -> tuple[float | None, float | None, set[str]]:
+    """The times before which jobs without and with dead letters must have ended, and the jobs that stay in any case."""
+    now = project.clock.now()
+    return (
+        None if ages.jobs is None else now - ages.jobs.total_seconds(),
+        None if ages.dead is None else now - ages.dead.total_seconds(),
+        {standing.last_job for standing in await project.state.schedules.schedules()},
+    )
+
+
+async def forget_ended(
+    history: JobHistory, book: JobBook, *, before: float | None, dead_before: float | None, keep: Collection[str]
+) -> Forgotten:
+    """Delete the jobs of `ended_jobs`. Returns when all their pages are deleted."""
+    going, with_letters = await ended_jobs(book, before=before, dead_before=dead_before, keep=keep)
+    forgotten = 0
+    for start in range(0, len(going), FORGOTTEN_AT_ONCE):
+        forgotten += await history.forget_jobs(going[start : start + FORGOTTEN_AT_ONCE])
+    await history.clear_all()
+    return Forgotten(jobs=forgotten, with_letters=with_letters)
+
+
+async def ended_jobs(
+    book: JobBook, *, before: float | None, dead_before: float | None, keep: Collection[str]
+) -> tuple[list[str], int]:
+    """Jobs without dead letters that ended before `before`, and jobs with dead letters that ended before `dead_before`
+    (None: none of that kind), except those to `keep`; and how many stay only because of their dead letters."""
+    newest: set[str] = set()
+    going: list[str] = []
+    with_letters = 0
+    for job in await book.jobs():
+        is_newest = job.name not in newest and not job.owner  # a job of a key is never continued by its name
+        newest.add(job.name)
+        if is_newest or job.id in keep or job.state is JobState.RUNNING or job.finished_at is None:
+            continue
+        if (await book.counts(job.id)).dead:
+            if _ended_before(job, dead_before):
+                going.append(job.id)
+            else:
+                with_letters += _ended_before(job, before)
+        elif _ended_before(job, before):
+            going.append(job.id)
+    return going, with_letters
+
+
+def _ended_before(job: Job, at: float | None) -> bool:
+    return at is not None and job.finished_at is not None and job.finished_at < at
+
+
+async def forget_owned_jobs(project: Project) -> int:
+    """Delete jobs of keys that ended longer ago than server.keep_jobs, with their dead letters; return how many. Their
+    stored results stay."""
+    before = project.clock.now() - project.settings.server.keep_jobs.total_seconds()
+    old = [job.id for job in await project.state.jobs.jobs() if job.owner and _ended_before(job, before)]
+    forgotten = 0
+    for start in range(0, len(old), FORGOTTEN_AT_ONCE):
+        forgotten += await project.state.history.forget_jobs(old[start : start + FORGOTTEN_AT_ONCE])
+    return forgotten
+
+
+# -- by number -----------------------------------------------------------------------------------------------------
+
+
+async def forget_old_runs(history: JobHistory, book: JobBook, name: str, keep: int | None) -> int:
+    """Delete the runs of a schedule beyond its newest `keep` (None: keep all); return how many.
+
+    Runs with dead letters stay until they are beyond LETTERS_KEPT times as many. Cheap: it reads a few rows, and the
+    pages of deleted runs are removed later, in the background.
+    """
+    if keep is None:
+        return 0
+    old = await history.newest_jobs(name, RUNS_LOOKED_AT, skip=keep)
+    if not old:
+        return 0
+    last_run = await _last_run(history, name)
+    very_old = await history.newest_jobs(name, RUNS_LOOKED_AT, skip=keep * LETTERS_KEPT)
+    without_letters = [job for job in old if _is_ended_run(job) and not (await book.counts(job.id)).dead]
+    going = dict.fromkeys(job.id for job in (*without_letters, *very_old) if _is_ended_run(job) and job.id != last_run)
+    return await history.forget_jobs(list(going)) if going else 0
+
+
+async def _last_run(history: JobHistory, name: str) -> str:
+    """The last run according to the schedule, however many jobs were started by hand since; "": it has none."""
+    passed = 0
+    while jobs := await history.newest_jobs(name, RUNS_LOOKED_AT if passed else 1, skip=passed):
+        for job in jobs:
+            if job.schedule:
+                return job.id
+        passed += len(jobs)
+    return ""
+
+
+def _is_ended_run(job: Job) -> bool:
+    """A job started by hand under the name of a schedule is not one of its runs."""
+    return bool(job.schedule) and job.state is not JobState.RUNNING

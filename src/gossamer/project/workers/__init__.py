@@ -1,0 +1,1 @@
+"""Workers: their processes, health, scaling, and the results that wait on their disks."""
